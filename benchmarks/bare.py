@@ -1,4 +1,5 @@
-"""The yardstick: a tool loop written by hand over the same HTTP client, without gate, journal or checks.
+"""The yardstick: a tool loop written by hand over the same HTTP client, without gate, journal or
+checks.
 
 It offers the same tools and says much the same beforehand, so that the server reads as much.
 """
@@ -12,7 +13,10 @@ from typing import Any
 
 from ferrule.models.http.transport import Transport
 
-SYSTEM = "You are a careful assistant. Use the tools when you need facts or effects; do not invent what a tool could tell you."
+SYSTEM = (
+    "You are a careful assistant. Use the tools when you need facts or effects; do not invent "
+    "what a tool could tell you."
+)
 
 
 def spec(name: str) -> dict[str, Any]:
@@ -27,7 +31,10 @@ def spec(name: str) -> dict[str, Any]:
         "function": {
             "name": name,
             "description": "Look at a number.",
-            "parameters": {"type": "object", "properties": {**texts, "i": {"type": "integer", "default": 0}}},
+            "parameters": {
+                "type": "object",
+                "properties": {**texts, "i": {"type": "integer", "default": 0}},
+            },
         },
     }
 
@@ -50,9 +57,13 @@ async def run(
     ]
     specs = [spec(name) for name in tools]
     while True:
-        body = json.dumps({"model": "stub", "messages": messages, "tools": specs, "stream": stream}).encode()
+        body = json.dumps(
+            {"model": "stub", "messages": messages, "tools": specs, "stream": stream}
+        ).encode()
         url = f"{base_url}/chat/completions"
-        message = await (_streamed(transport, url, body) if stream else _whole(transport, url, body))
+        message = await (
+            _streamed(transport, url, body) if stream else _whole(transport, url, body)
+        )
         messages.append(message)
         calls = message.get("tool_calls")
         if not calls:
@@ -104,5 +115,9 @@ def _fold(delta: dict[str, Any], text: list[str], calls: dict[int, dict[str, Any
         call = calls.get(piece["index"])
         if call is None:
             function = {"name": piece["function"]["name"], "arguments": []}
-            calls[piece["index"]] = call = {"id": piece["id"], "type": "function", "function": function}
+            calls[piece["index"]] = call = {
+                "id": piece["id"],
+                "type": "function",
+                "function": function,
+            }
         call["function"]["arguments"].append(piece["function"].get("arguments") or "")

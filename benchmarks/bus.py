@@ -1,6 +1,7 @@
 """What the event bus costs: `python benchmarks/bus.py`. 500 readers, 10,000 events, one process.
 
-Memory is what the process has resident (Linux), time is the publisher's; readers that read all do so in one event loop.
+Memory is what the process has resident (Linux), time is the publisher's; readers that read all do
+so in one event loop.
 """
 
 from __future__ import annotations
@@ -37,10 +38,15 @@ def timed(feed: Feed, event: Event, count: int) -> float:
 
 
 def published(readers: int, mine: bool, event: Event, count: int) -> float:
-    """Microseconds per event for a session that `readers` read, or that somebody else's `readers` do not concern."""
+    """Microseconds per event for a session that `readers` read, or that somebody else's `readers`
+    do not concern.
+    """
     bus = Bus()
     feed = bus.feed(identity())
-    kept = [bus.subscribe(OwnSession("acme", f"user{0 if mine else n + 1}", "s1")) for n in range(readers)]
+    kept = [
+        bus.subscribe(OwnSession("acme", f"user{0 if mine else n + 1}", "s1"))
+        for n in range(readers)
+    ]
     took = timed(feed, event, count)
     del kept
     return took
@@ -105,7 +111,9 @@ def main() -> None:
     held, took = never_read()
     for name, measure in rows:
         print(f"publish, {name:32} {measure()}")
-    print(f"{READERS} that never read, {EVENTS} events: {held:.1f} MiB held, {took:.0f} us an event")
+    print(
+        f"{READERS} that never read, {EVENTS} events: {held:.1f} MiB held, {took:.0f} us an event"
+    )
     print(f"{READERS} that read all, {EVENTS} events: {asyncio.run(all_read()):,.0f} deliveries/s")
 
 

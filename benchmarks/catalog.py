@@ -1,8 +1,10 @@
-"""What a catalog of 1,000 tools costs: bytes of a request with and without tool search, and whether what was sent stays as it was.
+"""What a catalog of 1,000 tools costs: bytes of a request with and without tool search, and whether
+what was sent stays as it was.
 
-The tools are those of `search_files.py`. The server is that of `stub.py` with a script of its own: thirty rounds, in ten of which the
-model searches. Between two requests the parts of the first are compared with the same parts of the second: what the first
-had must be the beginning of what the second has, or a provider's cache ends there.
+The tools are those of `search_files.py`. The server is that of `stub.py` with a script of its own:
+thirty rounds, in ten of which the model searches. Between two requests the parts of the first are
+compared with the same parts of the second: what the first had must be the beginning of what the
+second has, or a provider's cache ends there.
 """
 
 from __future__ import annotations
@@ -50,7 +52,10 @@ async def measured() -> list[Row]:
         return [("a catalog of 1,000 tools", "not measured", f"{search.PACKAGE} cannot be had", "")]
     with zipfile.ZipFile(wheel) as archive:
         tools, _ = search.catalog(archive, ("simple_python", "multiple", "live_multiple"))
-    tools = [replace(one, loading=Loading.DEFERRED, side_effect=peek.side_effect) for one in tools[:TOOLS]]
+    tools = [
+        replace(one, loading=Loading.DEFERRED, side_effect=peek.side_effect)
+        for one in tools[:TOOLS]
+    ]
     off = await requests(tools, rounds=1, search=False)
     on = await requests(tools, rounds=ROUNDS, search={"mode": "client", "name": FINDER})
     return [*sizes(off, on), *stability(on), *timed(tools)]
@@ -89,7 +94,9 @@ def stability(on: list[bytes]) -> Iterator[Row]:
 
 
 def timed(tools: list[Tool], repeats: int = 9) -> Iterator[Row]:
-    """CPU time of this process; the least of several, since what else the machine does makes it only longer."""
+    """CPU time of this process; the least of several, since what else the machine does makes it
+    only longer.
+    """
     built: list[float] = []
     first: list[float] = []
     joined: list[float] = []
@@ -117,7 +124,9 @@ def shown(times: list[float], digits: int = 1) -> tuple[str, str]:
 
 
 def parts(body: bytes) -> Parts:
-    """Tools, system text and the other messages, each as compact JSON without the bracket that closes it."""
+    """Tools, system text and the other messages, each as compact JSON without the bracket that
+    closes it.
+    """
     given = json.loads(body)
     system = [one for one in given["messages"] if one["role"] == "system"]
     others = [one for one in given["messages"] if one["role"] != "system"]
@@ -180,7 +189,12 @@ async def requests(tools: list[Tool], *, rounds: int, search: Any) -> list[bytes
     wire = OpenAIChat("stub", base_url=base_url, api_key="none")
     limits = Limits(max_rounds=rounds + 1)
     agent = Agent(
-        wire, [peek, *tools], way="native", limits=limits, tool_search=search, instructions="Answer briefly."
+        wire,
+        [peek, *tools],
+        way="native",
+        limits=limits,
+        tool_search=search,
+        instructions="Answer briefly.",
     )
     try:
         await agent.run("Go.")

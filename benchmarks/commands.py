@@ -1,4 +1,6 @@
-"""What the sandbox costs: a confined command beside a bare spawn, and a confined build beside a bare one, in one run."""
+"""What the sandbox costs: a confined command beside a bare spawn, and a confined build beside a
+bare one, in one run.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ PAUSE = 0.05
 BUILDS = 5
 FILES = 7
 """Compiled in each build: enough that one takes about ten seconds on two cores."""
-SOURCE = '#include <algorithm>\n#include <map>\n#include <regex>\n#include <string>\nint part{n}(std::string const& s) {{ return std::regex_match(s, std::regex("a+{n}")); }}\n'
+SOURCE = (
+    "#include <algorithm>\n#include <map>\n#include <regex>\n#include <string>\nint "
+    'part{n}(std::string const& s) {{ return std::regex_match(s, std::regex("a+{n}")); }}\n'
+)
 
 
 async def bare(argv: list[str], folder: Path) -> None:
@@ -43,7 +48,9 @@ async def confined(sandbox: Sandbox, argv: list[str], folder: Path) -> None:
     assert program is not None
     environment = child_environment(os.environ).values
     try:
-        ended = await sandbox.run(Command(tuple(argv), program, directory, environment, lambda data: True))
+        ended = await sandbox.run(
+            Command(tuple(argv), program, directory, environment, lambda data: True)
+        )
     finally:
         os.close(directory)
     assert ended.exit_code == 0, ended
@@ -55,7 +62,9 @@ async def pairs(
     count: int,
     pause: float = 0.0,
 ) -> list[tuple[float, float]]:
-    """Milliseconds, taken alternately and each first in turn, so that what else the machine does falls on both."""
+    """Milliseconds, taken alternately and each first in turn, so that what else the machine does
+    falls on both.
+    """
     found: list[tuple[float, float]] = []
     for number in range(count):
         times = [0.0, 0.0]
@@ -69,7 +78,9 @@ async def pairs(
 
 
 def medians(found: list[tuple[float, float]]) -> tuple[float, float]:
-    return statistics.median(plain for plain, _ in found), statistics.median(held for _, held in found)
+    return statistics.median(plain for plain, _ in found), statistics.median(
+        held for _, held in found
+    )
 
 
 async def measured() -> list[tuple[str, str, str, str]]:
@@ -90,8 +101,12 @@ async def measured() -> list[tuple[str, str, str, str]]:
         shutil.rmtree(folder)
 
 
-async def start(sandbox: Sandbox, folder: Path, how: str, pause: float) -> tuple[str, str, str, str]:
-    """A program that does nothing. Without a pause, what is made ahead of the next command is made beside this one."""
+async def start(
+    sandbox: Sandbox, folder: Path, how: str, pause: float
+) -> tuple[str, str, str, str]:
+    """A program that does nothing. Without a pause, what is made ahead of the next command is made
+    beside this one.
+    """
     found = await pairs(
         lambda: bare(["true"], folder), lambda: confined(sandbox, ["true"], folder), REPEATS, pause
     )
@@ -103,8 +118,8 @@ async def start(sandbox: Sandbox, folder: Path, how: str, pause: float) -> tuple
 async def build(sandbox: Sandbox, folder: Path) -> tuple[str, str, str, str]:
     """A C++ build with two jobs. Both compile the same files.
 
-    What is added is the median of what each pair says: two builds of the same kind differ by more than the sandbox
-    costs, so the least and the most are told too.
+    What is added is the median of what each pair says: two builds of the same kind differ by more
+    than the sandbox costs, so the least and the most are told too.
     """
     for number in range(FILES):
         (folder / f"part{number}.cc").write_text(SOURCE.format(n=number))
@@ -117,7 +132,10 @@ async def build(sandbox: Sandbox, folder: Path) -> tuple[str, str, str, str]:
     return (
         "a confined build, s",
         f"{held / 1000:.2f}",
-        f"bare {plain / 1000:.2f}, added {statistics.median(added):.1f} % ({added[0]:.1f} to {added[-1]:.1f})",
+        (
+            f"bare {plain / 1000:.2f}, added {statistics.median(added):.1f} % ({added[0]:.1f} to "
+            f"{added[-1]:.1f})"
+        ),
         "added <= 2 %",
     )
 

@@ -1,7 +1,8 @@
-"""`make bench`: what Ferrule itself costs, beside a bare loop over the same HTTP client in the same run.
+"""`make bench`: what Ferrule itself costs, beside a bare loop over the same HTTP client in the same
+run.
 
-Every figure is a median over repeats; the ratio is the one to quote, the milliseconds depend on the machine.
-The gate and the journal (in a file) are on. Figures that have an aim show it.
+Every figure is a median over repeats; the ratio is the one to quote, the milliseconds depend on the
+machine. The gate and the journal (in a file) are on. Figures that have an aim show it.
 """
 
 from __future__ import annotations
@@ -164,19 +165,37 @@ async def measured(base_url: str) -> None:
             row(name, f"{a / per:.2f}", f"bare {b / per:.2f}; ratio {ratio:.2f}", aim)
             return a
 
-        await pair("50 rounds, blocking tool, ms per round", {"rounds": 50}, per=51, aim="ratio <= 1.5")
         await pair(
-            "50 rounds, async tool, ms per round", {"rounds": 50, "tool": "apeek"}, per=51, aim="ratio <= 1.5"
+            "50 rounds, blocking tool, ms per round", {"rounds": 50}, per=51, aim="ratio <= 1.5"
         )
-        await pair("32 blocking reads of 20 ms, ms", {"rounds": 1, "fan": 32, "tool": "slow"}, aim="<= 60 ms")
-        await pair("32 async reads of 20 ms, ms", {"rounds": 1, "fan": 32, "tool": "aslow"}, aim="<= 60 ms")
+        await pair(
+            "50 rounds, async tool, ms per round",
+            {"rounds": 50, "tool": "apeek"},
+            per=51,
+            aim="ratio <= 1.5",
+        )
+        await pair(
+            "32 blocking reads of 20 ms, ms",
+            {"rounds": 1, "fan": 32, "tool": "slow"},
+            aim="<= 60 ms",
+        )
+        await pair(
+            "32 async reads of 20 ms, ms", {"rounds": 1, "fan": 32, "tool": "aslow"}, aim="<= 60 ms"
+        )
         for size in (50_000, 100_000, 200_000):
             script = {"rounds": 1, "tool": "swallow", "argument_bytes": size}
             await pair(
-                f"{size // 1000} KB of streamed arguments, ms", script, aim="linear", repeats=3, stream=True
+                f"{size // 1000} KB of streamed arguments, ms",
+                script,
+                aim="linear",
+                repeats=3,
+                stream=True,
             )
         await pair(
-            "10,000 streamed text deltas, ms", {"rounds": 0, "text_deltas": 10_000}, repeats=3, stream=True
+            "10,000 streamed text deltas, ms",
+            {"rounds": 0, "text_deltas": 10_000},
+            repeats=3,
+            stream=True,
         )
         await pair("400 rounds, ms per round", {"rounds": 400, "tool": "apeek"}, per=401, repeats=3)
         await flat(base_url, folder)
@@ -203,9 +222,11 @@ async def compare(
 
 
 async def flat(base_url: str, folder: str) -> None:
-    """CPU time of a round between the answer's arrival and the next question, early and late in 400.
+    """CPU time of a round between the answer's arrival and the next question, early and late in
+    400.
 
-    CPU, because the wall time also holds how long a core that had to wait for a slower server takes to wake.
+    CPU, because the wall time also holds how long a core that had to wait for a slower server takes
+    to wake.
     """
     from ferrule.core.commands import AskModel
 
@@ -264,7 +285,9 @@ asyncio.run(main())
 
 
 def entered() -> None:
-    """Package functions entered and files touched by a run with one call, counted by a profile hook."""
+    """Package functions entered and files touched by a run with one call, counted by a profile
+    hook.
+    """
     first, files, later, later_files = counted()
     row(
         "package functions entered by a one-call run; files",
@@ -276,7 +299,9 @@ def entered() -> None:
 
 def counted() -> list[int]:
     """Functions and files of a process's first run, then of a later one."""
-    out = subprocess.run([sys.executable, "-c", ENTERED], capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-c", ENTERED], capture_output=True, text=True, check=True
+    )
     return [int(number) for number in out.stdout.split()]
 
 

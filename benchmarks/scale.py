@@ -1,10 +1,12 @@
-"""`make scale`: many workers, one PostgreSQL, and faults: nothing is lost and nothing is done twice.
+"""`make scale`: many workers, one PostgreSQL, and faults: nothing is lost and nothing is done
+twice.
 
     python benchmarks/scale.py [runs] [workers] [faults]      # 500 runs of 5 calls with effects, 4 workers
 
-Workers are processes. Two are killed with `kill -9`, one is frozen for longer than its lease and let go on, the database is
-restarted once. Then every run must have ended, and every call must stand in the table of effects exactly once. Before that,
-the same without faults for 1, 2 and 4 workers, for the throughput. Needs a PostgreSQL server (Debian: `postgresql`).
+Workers are processes. Two are killed with `kill -9`, one is frozen for longer than its lease and
+let go on, the database is restarted once. Then every run must have ended, and every call must stand
+in the table of effects exactly once. Before that, the same without faults for 1, 2 and 4 workers,
+for the throughput. Needs a PostgreSQL server (Debian: `postgresql`).
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ class Fleet:
         for _ in range(count):
             command = [sys.executable, "-c", WORKER, str(HERE), "25"]
             with (self.cluster.folder / "workers.log").open("ab") as log:
-                started = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stderr=log)
+                started = subprocess.Popen(
+                    command, env=environment, stdin=subprocess.DEVNULL, stderr=log
+                )
             self.workers.append(started)
 
     def effects(self) -> int:
@@ -110,7 +114,10 @@ def hurt(cluster: Cluster, workers: int, runs: int) -> bool:
     fleet = Fleet(cluster, "hurt")
     try:
         fleet.start(workers)
-        jobs = [fleet.jobs.submit(Job(f"pay {number}", tenant=f"t{number % 10}")) for number in range(runs)]
+        jobs = [
+            fleet.jobs.submit(Job(f"pay {number}", tenant=f"t{number % 10}"))
+            for number in range(runs)
+        ]
         whole = runs * CALLS
         for share, what in ((0.1, "kill"), (0.3, "freeze"), (0.45, "restart"), (0.6, "kill")):
             fleet.until(lambda share=share: fleet.effects() >= share * whole, 600)
@@ -130,10 +137,12 @@ def hurt(cluster: Cluster, workers: int, runs: int) -> bool:
         print(f"{runs} runs, {workers} workers: 2 killed, 1 frozen, database restarted once")
         print(f"  ended: {ended} of {runs}; without their five results: {unknown}")
         print(
-            f"  effects: {effects} of {whole}; lost {whole - effects}; runs with another number than 5: {len(per_run)}"
+            f"  effects: {effects} of {whole}; lost {whole - effects}; runs with another "
+            f"number than 5: {len(per_run)}"
         )
         print(
-            f"  attempts at an effect: {attempts}; {attempts - effects} were made again and found done by their key"
+            f"  attempts at an effect: {attempts}; {attempts - effects} were made again and "
+            "found done by their key"
         )
         return ended == runs and effects == whole and not per_run and not unknown
     finally:
@@ -148,7 +157,9 @@ def _fault(fleet: Fleet, what: str) -> None:
         os.kill(fleet.workers[1].pid, signal.SIGSTOP)
     else:
         alive = [
-            number for number, worker in enumerate(fleet.workers) if number != 1 and worker.poll() is None
+            number
+            for number, worker in enumerate(fleet.workers)
+            if number != 1 and worker.poll() is None
         ]
         fleet.workers[alive[0]].kill()
         fleet.workers[alive[0]].wait()
@@ -166,7 +177,10 @@ def main(runs: int = 500, workers: int = 4) -> int:
     try:
         for count in (1, 2, 4) if "faults" not in sys.argv else ():
             print(
-                f"{count} workers: {steady(cluster, count, min(runs, 200)):.1f} runs/s of {CALLS} calls with an effect",
+                (
+                    f"{count} workers: {steady(cluster, count, min(runs, 200)):.1f} runs/s of "
+                    f"{CALLS} calls with an effect"
+                ),
                 flush=True,
             )
         return 0 if hurt(cluster, workers, runs) else 1

@@ -1,4 +1,6 @@
-"""The agent of `distributed.py`: five rounds with one call each, and every effect counted in a table. Not run by itself."""
+"""The agent of `distributed.py`: five rounds with one call each, and every effect counted in a
+table. Not run by itself.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ DATABASE = os.environ.get("SCALE_DATABASE", "")
 
 
 async def said(*statements: str, key: str) -> list[Any]:
-    """Run statements with the key, also while the database is being restarted; the rows of the last."""
+    """Run statements with the key, also while the database is being restarted; the rows of the
+    last.
+    """
     for _ in range(200):
         try:
             async with await psycopg.AsyncConnection.connect(DATABASE, autocommit=True) as db:

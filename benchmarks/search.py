@@ -1,10 +1,12 @@
 """How well a tool is found among many, and how fast: requests over public function catalogs.
 
-The catalogs are those of the Berkeley Function Calling Leaderboard (Patil et al. 2025), from the PyPI package `bfcl-eval`
-(Apache-2.0; fetched once, without what it depends on). Each category is one catalog of all functions in it; a request counts as
-found where one of the functions that its answer calls is among the first results. The weights of the default ranking were fitted to
-requests with even numbers (from 0) alone: figures are for those, then for the others, which nothing was fitted to.
-A last catalog is Ferrule's own tools with the requests of `evals/tasks.yaml`: nothing was fitted to it either.
+The catalogs are those of the Berkeley Function Calling Leaderboard (Patil et al. 2025), from the
+PyPI package `bfcl-eval` (Apache-2.0; fetched once, without what it depends on). Each category is
+one catalog of all functions in it; a request counts as found where one of the functions that its
+answer calls is among the first results. The weights of the default ranking were fitted to requests
+with even numbers (from 0) alone: figures are for those, then for the others, which nothing was
+fitted to. A last catalog is Ferrule's own tools with the requests of `evals/tasks.yaml`: nothing
+was fitted to it either.
 """
 
 from __future__ import annotations
@@ -70,14 +72,21 @@ def timed(tools: list[Tool], requests: list[Request]) -> Iterator[Row]:
         index.search(text)
         spent.append((time.process_time() - started) * 1000)
     name = f"a search among {len(tools)} tools, CPU ms (median)"
-    yield name, f"{statistics.median(spent):.1f}", f"slowest of {len(spent)}: {max(spent):.1f}", "<= 5"
+    yield (
+        name,
+        f"{statistics.median(spent):.1f}",
+        f"slowest of {len(spent)}: {max(spent):.1f}",
+        "<= 5",
+    )
 
 
 def recalls(index: Index, requests: list[Request], strategy: str) -> str:
     """Shares found first and among five, for requests with even numbers and for the others."""
     halves: list[str] = []
     for half in (requests[::2], requests[1::2]):
-        hits = [([hit.name for hit in index.search(text, strategy, 5)], wanted) for text, wanted in half]
+        hits = [
+            ([hit.name for hit in index.search(text, strategy, 5)], wanted) for text, wanted in half
+        ]
         first = sum(bool(wanted & set(names[:1])) for names, wanted in hits)
         five = sum(bool(wanted & set(names)) for names, wanted in hits)
         halves.append(f"{100 * first / len(half):.1f}/{100 * five / len(half):.1f}")
@@ -97,11 +106,20 @@ def own() -> tuple[list[Tool], list[Request]]:
     from ferrule.toolkits.search import search_files
     from ferrule.toolkits.stdlib import stdlib_tools
 
-    packs = (agent_read_tools(), agent_edit_tools(), agent_command_tools(), git_tools(), stdlib_tools())
+    packs = (
+        agent_read_tools(),
+        agent_edit_tools(),
+        agent_command_tools(),
+        git_tools(),
+        stdlib_tools(),
+    )
     plain = [one.TOOLS for one in (browse, clock, commands, files, command, search_files, tasks)]
     tools = {one.full_name: one for made in (*packs, *plain) for one in made}
     rows = yaml.safe_load(TASKS_FILE.read_text(encoding="utf-8"))
-    asked = [(row["request"], {row["tool"], *(one["tool"] for one in row.get("also", ()))}) for row in rows]
+    asked = [
+        (row["request"], {row["tool"], *(one["tool"] for one in row.get("also", ()))})
+        for row in rows
+    ]
     return list(tools.values()), [(text, wanted) for text, wanted in asked if wanted & set(tools)]
 
 
@@ -111,7 +129,8 @@ def catalog(archive: zipfile.ZipFile, files: tuple[str, ...]) -> tuple[list[Tool
     requests: list[Request] = []
     for name in files:
         answers = {
-            row["id"]: row["ground_truth"] for row in lines(archive, f"possible_answer/BFCL_v4_{name}")
+            row["id"]: row["ground_truth"]
+            for row in lines(archive, f"possible_answer/BFCL_v4_{name}")
         }
         for row in lines(archive, f"BFCL_v4_{name}"):
             for function in row["function"]:
@@ -127,13 +146,22 @@ def catalog(archive: zipfile.ZipFile, files: tuple[str, ...]) -> tuple[list[Tool
 def as_tool(function: dict[str, Any]) -> Tool:
     schema = standard(function["parameters"])
     return define_tool(
-        function["name"], function["description"] or "-", parameters=schema, handler=lambda **_: None
+        function["name"],
+        function["description"] or "-",
+        parameters=schema,
+        handler=lambda **_: None,
     )
 
 
 def standard(schema: Any) -> Any:
     """Python's names of types as JSON Schema's."""
-    names = {"dict": "object", "float": "number", "tuple": "array", "list": "array", "any": "string"}
+    names = {
+        "dict": "object",
+        "float": "number",
+        "tuple": "array",
+        "list": "array",
+        "any": "string",
+    }
     if isinstance(schema, list):
         return [standard(one) for one in schema]
     if not isinstance(schema, dict):
@@ -155,7 +183,17 @@ def fetched() -> Path | None:
     known = sorted(folder.glob("bfcl_eval-*.whl"))
     if not known:
         folder.mkdir(parents=True, exist_ok=True)
-        fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--dest", str(folder), PACKAGE]
+        fetch = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--dest",
+            str(folder),
+            PACKAGE,
+        ]
         subprocess.run(fetch, check=False, capture_output=True)
         known = sorted(folder.glob("bfcl_eval-*.whl"))
     return known[-1] if known else None

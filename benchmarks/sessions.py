@@ -1,10 +1,12 @@
-"""Long sessions and recordings: what they cost to open, list, go on with, verify, export and replay.
+"""Long sessions and recordings: what they cost to open, list, go on with, verify, export and
+replay.
 
     python benchmarks/sessions.py                    # sessions of 2,500, 5,000 and 10,000 events
     python benchmarks/sessions.py replays [200]      # so many runs of the real local model, recorded, then replayed offline
 
-The first form is part of `make bench`. A figure is the best of three; what counts is that twice the events take twice the time,
-shown as the ratio of milliseconds per event between the longest and the shortest session.
+The first form is part of `make bench`. A figure is the best of three; what counts is that twice the
+events take twice the time, shown as the ratio of milliseconds per event between the longest and the
+shortest session.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ import yaml
 HERE = Path(__file__).parent
 SIZES = (2_500, 5_000, 10_000)
 EVENTS_PER_RUN = 6
-FILES = {"README.md": "# Lighthouse\n\nport: 8080\n", "src/lamp.py": "def light() -> str:\n    return 'on'\n"}
+FILES = {
+    "README.md": "# Lighthouse\n\nport: 8080\n",
+    "src/lamp.py": "def light() -> str:\n    return 'on'\n",
+}
 
 
 def echo(text: str) -> str:
@@ -40,7 +45,9 @@ async def made(folder: Path, size: int) -> tuple[Any, str]:
 
     runs = size // EVENTS_PER_RUN
     steps = [
-        step for n in range(runs + 2) for step in (calls(("echo", {"text": f"word {n}"})), says(f"said {n}"))
+        step
+        for n in range(runs + 2)
+        for step in (calls(("echo", {"text": f"word {n}"})), says(f"said {n}"))
     ]
     agent = Agent(
         Scripted(steps),
@@ -93,7 +100,9 @@ async def figures(folder: Path, size: int) -> dict[str, float]:
 
 
 async def best(work: Callable[[], Any], repeats: int = 3) -> float:
-    """Milliseconds of this process on a core, the best of a few: waiting for a disk is not in it."""
+    """Milliseconds of this process on a core, the best of a few: waiting for a disk is not in
+    it.
+    """
     times: list[float] = []
     for _ in range(repeats):
         started = time.process_time()
@@ -123,7 +132,9 @@ async def measured() -> list[tuple[str, str, str, str]]:
 
 
 async def replays(count: int) -> int:
-    """Record runs of the real model over the tasks of the evaluation, replay them; 1 if one comes out otherwise."""
+    """Record runs of the real model over the tasks of the evaluation, replay them; 1 if one comes
+    out otherwise.
+    """
     from ferrule import Agent
     from ferrule.engine.replay.replay import replay
     from ferrule.engine.replay.what_if import what_if
@@ -135,7 +146,8 @@ async def replays(count: int) -> int:
     from ferrule.toolkits.search import search_files
 
     questions = [
-        task["request"] for task in yaml.safe_load((HERE.parent / "evals" / "tasks.yaml").read_text())
+        task["request"]
+        for task in yaml.safe_load((HERE.parent / "evals" / "tasks.yaml").read_text())
     ]
     with tempfile.TemporaryDirectory(prefix="ferrule-replays-") as name:
         folder = Path(name)
@@ -166,16 +178,20 @@ async def replays(count: int) -> int:
         replayed = time.perf_counter() - started
         same = sum(one.same and not one.unproven for one in outcomes)
         events = sum(one.events for one in outcomes)
-        print(f"recorded {len(sessions)} runs of {agent.model}, {events} events, in {recorded:.0f} s")
         print(
-            f"replayed in {replayed * 1000:.0f} ms: {same} of {len(outcomes)} byte for byte the same, no model, no tool"
+            f"recorded {len(sessions)} runs of {agent.model}, {events} events, in {recorded:.0f} s"
+        )
+        print(
+            f"replayed in {replayed * 1000:.0f} ms: {same} of {len(outcomes)} byte for byte "
+            "the same, no model, no tool"
         )
         started = time.perf_counter()
         strict = Gate(RuleSet.of(deny=["Edit(**)"]), root=work)
         judged = list(what_if(past_calls(journal), lambda _: strict, agent.catalog))
         stopped = sum(one.stricter for one in judged)
         print(
-            f"another policy over {len(judged)} calls in {(time.perf_counter() - started) * 1000:.0f} ms: "
+            f"another policy over {len(judged)} calls in "
+            f"{(time.perf_counter() - started) * 1000:.0f} ms: "
             f"{stopped} that ran would have been stopped"
         )
         for one in outcomes:

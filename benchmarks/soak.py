@@ -1,9 +1,10 @@
 """`make soak`: many commands in one session, and what is left of them: nothing.
 
-1,000 commands, 100 at once in the background, each with a descendant in a session of its own that holds the pipes and
-ignores SIGTERM. A third ends by itself, a third is killed, a third runs out of time. Then no process, descriptor, file
-or zombie may be left, and memory must be where it was once a session keeps as many finished commands as it ever does
-(a third of the way). Ends with status 1 if anything is.
+1,000 commands, 100 at once in the background, each with a descendant in a session of its own that
+holds the pipes and ignores SIGTERM. A third ends by itself, a third is killed, a third runs out of
+time. Then no process, descriptor, file or zombie may be left, and memory must be where it was once
+a session keeps as many finished commands as it ever does (a third of the way). Ends with status 1
+if anything is.
 
     python benchmarks/soak.py [commands] [at once] [unconfined]
 """
@@ -22,7 +23,9 @@ from typing import Any
 
 MARK = f"1000.{os.getpid()}"
 """How long they sleep: numbers of processes are soon given to others, so they are known by this."""
-HIDDEN = f"""setsid setsid sh -c 'trap "" TERM HUP; echo "$$"; exec sleep {MARK}' & wait; sleep {MARK}"""
+HIDDEN = (
+    f"""setsid setsid sh -c 'trap "" TERM HUP; echo "$$"; exec sleep {MARK}' & wait; sleep {MARK}"""
+)
 KINDS = ("echo done; head -c 100000 /dev/urandom", HIDDEN, HIDDEN)
 TIMEOUTS = (600_000, 600_000, 1_000)
 ENDS = ("completed", "killed", "timed_out")
@@ -51,13 +54,20 @@ async def soaked(work: Path, count: int, at_once: int, *, confined: bool) -> int
     )
     resources: dict[type, object] = {Workspace: Workspace(work), CommandPolicy: policy}
     context = Context(Identity("t", "u", "s", "r"), "soak", memory={}, resources=resources)
-    tools = {tool.name: tool for tool in command_tools(CommandOptions(output_format="value", lifecycle=True))}
+    tools = {
+        tool.name: tool
+        for tool in command_tools(CommandOptions(output_format="value", lifecycle=True))
+    }
     ended: dict[str, int] = {}
 
     async def one(number: int) -> None:
         kind = number % 3
         record = await call(
-            "run_command", command=KINDS[kind], mode="shell", background=True, timeout_ms=TIMEOUTS[kind]
+            "run_command",
+            command=KINDS[kind],
+            mode="shell",
+            background=True,
+            timeout_ms=TIMEOUTS[kind],
         )
         if kind == 1:
             await call("kill_command", handle_id=record["handle_id"])
@@ -87,7 +97,8 @@ async def soaked(work: Path, count: int, at_once: int, *, confined: bool) -> int
     wrong += [f"file: {path}" for path in Path(os.environ["FERRULE_STATE"], "commands").iterdir()]
     wrong += [f"child: {child}" for child in children()]
     print(
-        f"{count} commands, {at_once} at once, in {took:.1f} s: {ended}; memory {first} KiB, then {grown:+} KiB"
+        f"{count} commands, {at_once} at once, in {took:.1f} s: {ended}; memory {first} KiB, "
+        f"then {grown:+} KiB"
     )
     print("\n".join(wrong) or "nothing is left")
     return 1 if wrong or sum(ended.get(end, 0) for end in ENDS) != count + 1 else 0
@@ -110,9 +121,9 @@ def resident() -> int:
     """KiB of memory that this process holds."""
     gc.collect()
     return int(
-        next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line).split()[
-            1
-        ]
+        next(
+            line for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line
+        ).split()[1]
     )
 
 
@@ -129,7 +140,9 @@ def running() -> list[str]:
 
 
 def children() -> list[str]:
-    """Processes that are ours: running ones and zombies. The shared server of unconfined commands may stay."""
+    """Processes that are ours: running ones and zombies. The shared server of unconfined commands
+    may stay.
+    """
     found: list[str] = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

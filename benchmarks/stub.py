@@ -1,9 +1,10 @@
-"""A model server for measuring: scripted by the first user message, as fast as plain asyncio allows.
+"""A model server for measuring: scripted by the first user message, as fast as plain asyncio
+allows.
 
-The message is JSON: `{"rounds": 50, "fan": 1, "tool": "peek", "argument_bytes": 0, "text_deltas": 0}`. The
-server answers that many rounds with `fan` calls each, then with a text. It checks that every request
-carries a result for each call before it, so that a loop which loses one cannot look fast.
-Run as a program it prints its port and serves until its standard input closes.
+The message is JSON: `{"rounds": 50, "fan": 1, "tool": "peek", "argument_bytes": 0, "text_deltas":
+0}`. The server answers that many rounds with `fan` calls each, then with a text. It checks that
+every request carries a result for each call before it, so that a loop which loses one cannot look
+fast. Run as a program it prints its port and serves until its standard input closes.
 """
 
 from __future__ import annotations
@@ -17,13 +18,18 @@ def reply(body: dict[str, object]) -> tuple[dict[str, object], dict[str, object]
     """The message to answer with, and the script it came from."""
     messages: list[dict[str, object]] = body["messages"]  # type: ignore[assignment]
     script = json.loads(next(str(m["content"]) for m in messages if m["role"] == "user"))
-    asked = [c["id"] for m in messages if m["role"] == "assistant" for c in m.get("tool_calls") or ()]  # type: ignore[attr-defined]
+    asked = [
+        c["id"] for m in messages if m["role"] == "assistant" for c in m.get("tool_calls") or ()
+    ]  # type: ignore[attr-defined]
     answered = [m["tool_call_id"] for m in messages if m["role"] == "tool"]
     if sorted(asked) != sorted(answered):
         raise ValueError(f"{len(asked)} calls, {len(answered)} results")
     done = sum(1 for m in messages if m["role"] == "assistant")
     if done >= script.get("rounds", 1):
-        return {"role": "assistant", "content": "done " * max(1, script.get("text_deltas", 1))}, script
+        return {
+            "role": "assistant",
+            "content": "done " * max(1, script.get("text_deltas", 1)),
+        }, script
     arguments = {"n": done}
     if script.get("argument_bytes"):
         arguments = {"text": "x" * script["argument_bytes"]}
@@ -31,7 +37,10 @@ def reply(body: dict[str, object]) -> tuple[dict[str, object], dict[str, object]
         {
             "id": f"call_{done:06d}_{i:04d}_padded_id",
             "type": "function",
-            "function": {"name": script.get("tool", "peek"), "arguments": json.dumps({**arguments, "i": i})},
+            "function": {
+                "name": script.get("tool", "peek"),
+                "arguments": json.dumps({**arguments, "i": i}),
+            },
         }
         for i in range(script.get("fan", 1))
     ]
@@ -60,7 +69,9 @@ def stream(message: dict[str, object]) -> list[bytes]:
     for i, call in enumerate(message.get("tool_calls") or ()):  # type: ignore[arg-type, var-annotated]
         function = call["function"]
         head = {"index": i, "id": call["id"], "type": "function"}
-        deltas.append({"tool_calls": [{**head, "function": {"name": function["name"], "arguments": ""}}]})
+        deltas.append(
+            {"tool_calls": [{**head, "function": {"name": function["name"], "arguments": ""}}]}
+        )
         text = function["arguments"]
         deltas += [
             {"tool_calls": [{"index": i, "function": {"arguments": text[at : at + 4]}}]}
@@ -71,7 +82,9 @@ def stream(message: dict[str, object]) -> list[bytes]:
     events = [{"index": 0, "delta": d, "finish_reason": None} for d in deltas]
     finish = "tool_calls" if message.get("tool_calls") else "stop"
     events.append({"index": 0, "delta": {}, "finish_reason": finish})
-    frames = [b"data: " + json.dumps({"id": "x", "choices": [e]}).encode() + b"\n\n" for e in events]
+    frames = [
+        b"data: " + json.dumps({"id": "x", "choices": [e]}).encode() + b"\n\n" for e in events
+    ]
     usage = {"id": "x", "choices": [], "usage": {"prompt_tokens": 100_000, "completion_tokens": 10}}
     frames += [b"data: " + json.dumps(usage).encode() + b"\n\n", b"data: [DONE]\n\n"]
     return [b"%x\r\n%s\r\n" % (len(f), f) for f in frames]
@@ -118,13 +131,16 @@ class Server(asyncio.Protocol):
             message, _ = reply(request)
         except ValueError as error:
             data = json.dumps({"error": {"message": str(error)}}).encode()
-            self.transport.write(b"HTTP/1.1 400 Bad\r\ncontent-length: %d\r\n\r\n%s" % (len(data), data))
+            self.transport.write(
+                b"HTTP/1.1 400 Bad\r\ncontent-length: %d\r\n\r\n%s" % (len(data), data)
+            )
             return
         if not request.get("stream"):
             self.transport.write(whole(message))
             return
         self.transport.write(
-            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: "
+            b"chunked\r\n\r\n"
         )
         # Made once per answer: what is measured is the reader's time, not ours.
         key = json.dumps(message)

@@ -1,12 +1,16 @@
-"""What live readers cost: `python benchmarks/subscribers.py [readers] [events]`. 500 readers, 10,000 events, a real server.
+"""What live readers cost: `python benchmarks/subscribers.py [readers] [events]`. 500 readers,
+10,000 events, a real server.
 
-A process of its own serves the web console. Runs in it (a scripted model that takes 20 ms for an answer, tools that do nothing) publish the
-events; this process holds a connection for every reader and reads server-sent events from all of them over loopback. Ten readers are
+A process of its own serves the web console. Runs in it (a scripted model that takes 20 ms for an
+answer, tools that do nothing) publish the events; this process holds a connection for every reader
+and reads server-sent events from all of them over loopback. Ten readers are
 slow: they take 4 KiB four times a second until the runs are over.
 
-Every reader's account is checked: for each session it must have read, or been told to have lost, every event from the first to the last, each
-once. Latency is from the event's own time (whole ms, taken when it happened) to when its line was read here, for readers that are not slow.
-Server and readers share the machine: with two cores, both are at their limit, and what is printed is the latency under full load.
+Every reader's account is checked: for each session it must have read, or been told to have lost,
+every event from the first to the last, each once. Latency is from the event's own time (whole ms,
+taken when it happened) to when its line was read here, for readers that are not slow. Server and
+readers share the machine: with two cores, both are at their limit, and what is printed is the
+latency under full load.
 """
 
 from __future__ import annotations
@@ -62,9 +66,15 @@ async def serve_console(folder: str, events: int) -> None:
         await asyncio.sleep(0.02)
         rounds = 0
         for message in history:
-            rounds = 0 if isinstance(message, UserMessage) else rounds + isinstance(message, AssistantMessage)
+            rounds = (
+                0
+                if isinstance(message, UserMessage)
+                else rounds + isinstance(message, AssistantMessage)
+            )
         return (
-            says("I looked.") if rounds >= 8 else calls(*(("look", {"at": f"place {n}"}) for n in range(10)))
+            says("I looked.")
+            if rounds >= 8
+            else calls(*(("look", {"at": f"place {n}"}) for n in range(10)))
         )
 
     store = SqliteJournal(Path(folder) / "journal.db")
@@ -80,7 +90,11 @@ async def serve_console(folder: str, events: int) -> None:
 
     def tally(event: BusEvent) -> None:
         nonlocal count
-        if event.sequence is not None and event.identity is not None and event.identity.tenant == "local":
+        if (
+            event.sequence is not None
+            and event.identity is not None
+            and event.identity.tenant == "local"
+        ):
             published[event.identity.session] = (event.sequence.event, event.sequence.piece)
             count += 1
 
@@ -145,7 +159,8 @@ class Reader(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.slow:
             self.pace(False)
-        # A chunk of the answer holds whole messages, so that its size stands before the first of them and is passed over with it.
+        # A chunk of the answer holds whole messages, so that its size stands before the first of
+        # them and is passed over with it.
         *whole, self._kept = (self._kept + data).split(b"\n\n")
         now = int(time.time() * 1000)
         for message in whole:
@@ -205,7 +220,9 @@ async def connect(port: int, slow: bool, delays: Counter[int]) -> Reader:
     _, reader = await loop.create_connection(lambda: Reader(slow, delays), sock=connecting)
     reader._transport.max_size = 4096 if slow else 262_144
     token = f"{TOKEN}-{next(_PERSON) % PEOPLE}"
-    head = f"GET /stream HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: Bearer {token}\r\n\r\n"
+    head = (
+        f"GET /stream HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: Bearer {token}\r\n\r\n"
+    )
     reader._transport.write(head.encode())
     return reader
 
@@ -267,13 +284,16 @@ def report(told: Any, readers: list[Reader], delays: Counter[int], held: tuple[f
     count, seconds = told["count"], told["seconds"]
     slow, quick = readers[:SLOW], readers[SLOW:]
     print(
-        f"{len(readers)} readers, {count} events of {SESSIONS} sessions in {seconds:.1f} s: {count / seconds:.0f} events/s, "
-        f"{count * len(readers) / seconds:,.0f} deliveries/s; {os.cpu_count()} cores for server and readers together"
+        f"{len(readers)} readers, {count} events of {SESSIONS} sessions in {seconds:.1f} s: "
+        f"{count / seconds:.0f} events/s, "
+        f"{count * len(readers) / seconds:,.0f} deliveries/s; {os.cpu_count()} cores for "
+        "server and readers together"
     )
     print(
-        "server memory, MiB: {:.0f} without readers, {:.0f} with, {:.0f} at the most, {:.0f} afterwards".format(
-            *held
-        ),
+        (
+            "server memory, MiB: {:.0f} without readers, {:.0f} with, {:.0f} at the most, {:.0f} "
+            "afterwards"
+        ).format(*held),
         f"({(held[1] - held[0]) / len(readers) * 1024:.0f} KiB a reader)",
     )
     print(
@@ -284,13 +304,21 @@ def report(told: Any, readers: list[Reader], delays: Counter[int], held: tuple[f
     for name, group in (("quick", quick), ("slow", slow)):
         lost = sorted(reader.lost for reader in group)
         print(
-            f"{len(group)} {name} readers: lost {lost[0]} to {lost[-1]} events each, told of in {sum(one.gaps for one in group)} notices"
+            f"{len(group)} {name} readers: lost {lost[0]} to {lost[-1]} events each, told of "
+            f"in {sum(one.gaps for one in group)} notices"
         )
-    fine = [one for one in readers if not one.gone and not one.wrong and one.read + one.lost == count]
-    print(f"{len(fine)} of {len(readers)} accounts are complete: every event read, or named as lost, once")
+    fine = [
+        one for one in readers if not one.gone and not one.wrong and one.read + one.lost == count
+    ]
+    print(
+        f"{len(fine)} of {len(readers)} accounts are complete: every event read, or named as "
+        "lost, once"
+    )
     for reader in readers:
         if reader not in fine:
-            print(f"  read {reader.read}, lost {reader.lost}, gone {reader.gone}; {reader.wrong[:3]}")
+            print(
+                f"  read {reader.read}, lost {reader.lost}, gone {reader.gone}; {reader.wrong[:3]}"
+            )
     return len(fine) == len(readers) and all(reader.lost for reader in slow)
 
 

@@ -1,4 +1,5 @@
-"""What a tool file costs: a call of a small script beside a call of the same function in Python, through the same session.
+"""What a tool file costs: a call of a small script beside a call of the same function in Python,
+through the same session.
 
 `python benchmarks/tool_files.py` prints it. Gate, validation and journal (in a file) are in both.
 """

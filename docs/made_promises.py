@@ -1,7 +1,9 @@
-"""The page of promises: what was promised where, and which tests prove it. `make_reference.py` writes it.
+"""The page of promises: what was promised where, and which tests prove it. `make_reference.py`
+writes it.
 
-`tests/promise_sources/*.yaml` are the places that promise behaviour, `tests/promises.yaml` the promises, and a test claims one by
-`@pytest.mark.proves("its.id")`. Tests are read as text: nothing is imported.
+`tests/promise_sources/*.yaml` are the places that promise behaviour, `tests/promises.yaml` the
+promises, and a test claims one by `@pytest.mark.proves("its.id")`. Tests are read as text: nothing
+is imported.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Claim:
-    """One `@pytest.mark.proves`: the promise, the file (from `tests/`), the line, and the test below it if it is one."""
+    """One `@pytest.mark.proves`: the promise, the file (from `tests/`), the line, and the test
+    below it if it is one.
+    """
 
     promise: str
     file: str
@@ -54,8 +58,12 @@ def claims(folder: Path = TESTS) -> Iterator[Claim]:
             if isinstance(node, ast.Call) and _is_mark(node.func):
                 file = path.relative_to(folder).as_posix()
                 for argument in node.args:
-                    if not isinstance(argument, ast.Constant) or not isinstance(argument.value, str):
-                        raise AssertionError(f"{file}:{node.lineno}: a promise is named by a plain string")
+                    if not isinstance(argument, ast.Constant) or not isinstance(
+                        argument.value, str
+                    ):
+                        raise AssertionError(
+                            f"{file}:{node.lineno}: a promise is named by a plain string"
+                        )
                     yield Claim(argument.value, file, node.lineno, tests.get(id(node), ""))
 
 
@@ -86,9 +94,13 @@ def page() -> str:
     for claim in claims():
         proofs.setdefault(claim.promise, []).append(claim)
     parts = [
-        "<!-- Made by docs/made_promises.py. Change tests/promise_sources, then run `make docs`. -->",
+        (
+            "<!-- Made by docs/made_promises.py. Change tests/promise_sources, then run `make "
+            "docs`. -->"
+        ),
         "# What is promised, and what proves it",
-        "Each row is a place that promises behaviour, in our words, and a test for each promise that keeps it. "
+        "Each row is a place that promises behaviour, in our words, and a test for each "
+        "promise that keeps it. "
         "`later` says what is not there yet, and why.",
     ]
     for name, title in TITLES.items():

@@ -1,9 +1,10 @@
-"""Write `src/ferrule/permissions/commands/option_tables.json`: the options of programs, from the programs' own help.
+"""Write `src/ferrule/permissions/commands/option_tables.json`: the options of programs, from the
+programs' own help.
 
-`make options` runs it. A program that is not on the PATH keeps the row that is checked in; what no help
-says is written down in `DOCUMENTED`, from the program's documentation. An option is written
-`-o,--output=FILE`: its spellings, then `=` and the name of the value it must have, or `?` and the one it
-may have.
+`make options` runs it. A program that is not on the PATH keeps the row that is checked in; what no
+help says is written down in `DOCUMENTED`, from the program's documentation. An option is written
+`-o,--output=FILE`: its spellings, then `=` and the name of the value it must have, or `?` and the
+one it may have.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ TABLES = Path(__file__).resolve().parents[1] / "src/ferrule/permissions/commands
 GETOPT = """basename cat cmp comm cut date df diff dirname du egrep fgrep file grep head join ls man md5sum
     mktemp nice nl nohup paste sed seq sha256sum shuf sort split stat stdbuf tac tail tar tee time timeout
     touch tr truncate uniq wc wget xargs column cp mv rm mkdir ln chmod"""
-"""Programs that read options with getopt: its messages say which options there are and which take values."""
+"""Programs that read options with getopt: its messages say which options there are and which take
+values.
+"""
 
-HELP = """make gawk rsync zip tree rg fd ag jq yq curl less ncat gh xxd pytest ruff docker bat patch"""
+HELP = (
+    """make gawk rsync zip tree rg fd ag jq yq curl less ncat gh xxd pytest ruff docker bat patch"""
+)
 SUBCOMMANDS = {
     "docker": """build compose_logs compose_ps compose_up cp create exec images inspect logs ps pull push
         run stats top version volume_ls network_ls""",
@@ -49,43 +54,63 @@ GIT_VERBS = """add am annotate apply archive blame branch bundle cat-file check-
 MANUAL = """log diff show shortlog rev-list reflog blame stash format-patch diff-tree whatchanged"""
 """Verbs whose `-h` leaves most options out: their manual page has them."""
 
-GO_TOPICS = {"build": ("build",), "vet": ("build", "vet"), "list": ("build", "list"), "run": ("build", "run")}
+GO_TOPICS = {
+    "build": ("build",),
+    "vet": ("build", "vet"),
+    "list": ("build", "list"),
+    "run": ("build", "run"),
+}
 GO_MORE = "-vettool=PROG -json -c -i -o=FILE -C=DIR -m -f=FORMAT -u -e -deps -find -test -export"
 GO_TOPICS |= {"test": ("build", "test", "testflag"), "mod": ("mod tidy",), "fmt": ("fmt",)}
 
 DOCUMENTED = {
     "nc": "-4 -6 -b -C -c -D -d -e=PROGRAM -F -h -I=LENGTH -i=SECONDS -k -l -M=TTL -m=TTL -N -n"
-    " -O=LENGTH -P=USER -p=PORT -q=SECONDS -r -S -s=HOST -T=KEYWORD -t -U -u -V=TABLE -v -W=NUMBER -w=SECONDS"
+    " -O=LENGTH -P=USER -p=PORT -q=SECONDS -r -S -s=HOST -T=KEYWORD -t -U -u -V=TABLE -v "
+    "-W=NUMBER -w=SECONDS"
     " -X=PROTOCOL -x=HOST -Z -z",
-    "find": "-H -L -P -D=OPTIONS -O1 -O2 -O3 -amin=N -anewer=FILE -atime=N -cmin=N -cnewer=FILE -context=PATTERN -ctime=N"
-    " -daystart -delete -d -depth -empty -exec=COMMAND -execdir=COMMAND -executable -false -files0-from=FILE -fls=FILE"
-    " -follow -fprint=FILE -fprint0=FILE -fprintf=FILE -fstype=TYPE -gid=N -group=NAME -help -ilname=PATTERN"
-    " -iname=PATTERN -inum=N -ipath=PATTERN -iregex=PATTERN -iwholename=PATTERN -links=N -lname=PATTERN -ls"
-    " -maxdepth=N -mindepth=N -mmin=N -mount -mtime=N -name=PATTERN -newer=FILE -newermt=DATE -newerat=DATE"
-    " -newerct=DATE -newerBt=DATE -nogroup -noignore_readdir_race -ignore_readdir_race -noleaf -nouser -not -a -and -o"
-    " -or -ok=COMMAND -okdir=COMMAND -path=PATTERN -perm=MODE -print -print0 -printf=FORMAT -prune -quit -readable"
+    "find": "-H -L -P -D=OPTIONS -O1 -O2 -O3 -amin=N -anewer=FILE -atime=N -cmin=N -cnewer=FILE "
+    "-context=PATTERN -ctime=N"
+    " -daystart -delete -d -depth -empty -exec=COMMAND -execdir=COMMAND -executable -false "
+    "-files0-from=FILE -fls=FILE"
+    " -follow -fprint=FILE -fprint0=FILE -fprintf=FILE -fstype=TYPE -gid=N -group=NAME -help "
+    "-ilname=PATTERN"
+    " -iname=PATTERN -inum=N -ipath=PATTERN -iregex=PATTERN -iwholename=PATTERN -links=N "
+    "-lname=PATTERN -ls"
+    " -maxdepth=N -mindepth=N -mmin=N -mount -mtime=N -name=PATTERN -newer=FILE "
+    "-newermt=DATE -newerat=DATE"
+    " -newerct=DATE -newerBt=DATE -nogroup -noignore_readdir_race -ignore_readdir_race "
+    "-noleaf -nouser -not -a -and -o"
+    " -or -ok=COMMAND -okdir=COMMAND -path=PATTERN -perm=MODE -print -print0 -printf=FORMAT "
+    "-prune -quit -readable"
     " -regex=PATTERN -regextype=TYPE -samefile=FILE -size=N -true -type=C -uid=N -used=N -user=NAME"
     " -version --version --help -warn -nowarn -wholename=PATTERN -writable -xdev -xtype=C",
     "mawk": "-F=FS -v=ASSIGNMENT -f=FILE -W=OPTION",
     "yarn": "--cwd=DIR --use-yarnrc=FILE --json --silent --offline --frozen-lockfile --production"
     " --ignore-scripts --modules-folder=DIR --cache-folder=DIR --verbose --no-progress --mutex=TYPE"
     " --script-shell=PROGRAM --global-folder=DIR --prefix=DIR -s -v --version --help",
-    "pnpm": "-C,--dir=DIR -r,--recursive --filter=PATTERN -F=PATTERN --script-shell=PROGRAM --silent -s"
+    "pnpm": "-C,--dir=DIR -r,--recursive --filter=PATTERN -F=PATTERN --script-shell=PROGRAM --silent "
+    "-s"
     " --reporter=NAME --frozen-lockfile --prod -P --dev -D -w,--workspace-root --parallel --stream"
-    " --no-bail --if-present --aggregate-output --color --no-color --loglevel=LEVEL --version -v --help -h",
-    "scp": "-3 -4 -6 -A -B -C -c=CIPHER -D=PROGRAM -F=FILE -i=FILE -J=HOST -l=LIMIT -O -o=OPTION -P=PORT"
+    " --no-bail --if-present --aggregate-output --color --no-color --loglevel=LEVEL "
+    "--version -v --help -h",
+    "scp": "-3 -4 -6 -A -B -C -c=CIPHER -D=PROGRAM -F=FILE -i=FILE -J=HOST -l=LIMIT -O -o=OPTION "
+    "-P=PORT"
     " -p -q -R -r -S=PROGRAM -s -T -v -X=OPTION",
     "openssl": "-in=FILE -out=FILE -inform=FORMAT -outform=FORMAT -noout -text -subject -issuer -dates"
-    " -fingerprint -serial -modulus -pubkey -pubin -pubout -enddate -startdate -purpose -hash -email"
-    " -connect=HOST -servername=NAME -showcerts -brief -sha1 -sha256 -sha512 -md5 -d -e -a -A -base64 -hex"
+    " -fingerprint -serial -modulus -pubkey -pubin -pubout -enddate -startdate -purpose "
+    "-hash -email"
+    " -connect=HOST -servername=NAME -showcerts -brief -sha1 -sha256 -sha512 -md5 -d -e -a "
+    "-A -base64 -hex"
     " -CAfile=FILE -CApath=DIR -verify -check -checkend=SECONDS -nocert -nocrl",
     "java": "-version --version -help --help -h",
-    "jq": "-c,--compact-output -n,--null-input -e,--exit-status -s,--slurp -r,--raw-output -R,--raw-input"
+    "jq": "-c,--compact-output -n,--null-input -e,--exit-status -s,--slurp -r,--raw-output "
+    "-R,--raw-input"
     " -C,--color-output -M,--monochrome-output -S,--sort-keys --tab --indent=N -j,--join-output"
     " -a,--ascii-output --stream --seq --unbuffered -f,--from-file=FILE -L=DIR --arg=NAME+VALUE"
     " --argjson=NAME+VALUE --slurpfile=NAME+FILE --rawfile=NAME+FILE --argfile=NAME+FILE --args"
     " --jsonargs -h,--help --version --build-configuration --raw-output0 --stream-errors",
-    "git": "-v,--version -h,--help -C=PATH -c=NAME --exec-path?PATH --html-path --man-path --info-path"
+    "git": "-v,--version -h,--help -C=PATH -c=NAME --exec-path?PATH --html-path --man-path "
+    "--info-path"
     " -p,--paginate -P,--no-pager --no-replace-objects --bare --git-dir=PATH --work-tree=PATH"
     " --namespace=NAME --super-prefix=PATH --config-env=NAME --literal-pathspecs --glob-pathspecs"
     " --noglob-pathspecs --icase-pathspecs --no-optional-locks --list-cmds=GROUP --attr-source=TREE"
@@ -95,8 +120,10 @@ DOCUMENTED = {
     " --oneline",
     "git remote": "-v,--verbose -t=BRANCH -m=MASTER -f --tags --no-tags --mirror?KIND -d,--delete -a,--auto"
     " -n -p,--prune --dry-run --push --add --all --progress",
-    "git worktree": "-f,--force -b=BRANCH -B=BRANCH -d,--detach --checkout --no-checkout --lock --reason=STRING"
-    " --guess-remote --track --orphan -q,--quiet --porcelain -z -v,--verbose -n,--dry-run --expire=TIME",
+    "git worktree": "-f,--force -b=BRANCH -B=BRANCH -d,--detach --checkout --no-checkout --lock "
+    "--reason=STRING"
+    " --guess-remote --track --orphan -q,--quiet --porcelain -z -v,--verbose -n,--dry-run "
+    "--expire=TIME",
     "git bundle": "-q,--quiet --progress --all-progress --version=N",
     "git notes": "-f,--force -m=MESSAGE -F=FILE -c=OBJECT -C=OBJECT --ref=NAME --stdin --allow-empty -v -q",
     "git log": "-S=STRING -G=REGEX -O=FILE -L=RANGE -n=N -l=N --count --no-merges --merges --reverse",
@@ -107,21 +134,29 @@ DOCUMENTED = {
     "docker compose logs": "-f,--follow --index=N --no-color --no-log-prefix --since=TIME -n,--tail=N"
     " -t,--timestamps --until=TIME",
     "less": "-o,--log-file=FILE -O,--LOG-FILE=FILE -k,--lesskey-file=FILE --lesskey-src=FILE"
-    " --lesskey-content=TEXT -p,--pattern=PATTERN -P,--prompt=PROMPT -t,--tag=TAG -T,--tag-file=FILE"
-    " -D,--color=SPEC -x,--tabs=N -n,--line-numbers -N,--LINE-NUMBERS -R,--RAW-CONTROL-CHARS -i -I -S -F -X -M",
+    " --lesskey-content=TEXT -p,--pattern=PATTERN -P,--prompt=PROMPT -t,--tag=TAG "
+    "-T,--tag-file=FILE"
+    " -D,--color=SPEC -x,--tabs=N -n,--line-numbers -N,--LINE-NUMBERS -R,--RAW-CONTROL-CHARS "
+    "-i -I -S -F -X -M",
     "gawk": "-f,--file=FILE -F,--field-separator=FS -v,--assign=ASSIGNMENT -b,--characters-as-bytes"
     " -c,--traditional -C,--copyright -d,--dump-variables?FILE -D,--debug?FILE -e,--source=PROGRAM"
-    " -E,--exec=FILE -g,--gen-pot -h,--help -i,--include=FILE -I,--trace -l,--load=FILE -L,--lint?VALUE"
+    " -E,--exec=FILE -g,--gen-pot -h,--help -i,--include=FILE -I,--trace -l,--load=FILE "
+    "-L,--lint?VALUE"
     " -M,--bignum -N,--use-lc-numeric -n,--non-decimal-data -o,--pretty-print?FILE -O,--optimize"
-    " -p,--profile?FILE -P,--posix -r,--re-interval -s,--no-optimize -S,--sandbox -t,--lint-old -V,--version"
+    " -p,--profile?FILE -P,--posix -r,--re-interval -s,--no-optimize -S,--sandbox "
+    "-t,--lint-old -V,--version"
     " -W=OPTION",
-    "ag": "-A,--after?LINES -B,--before?LINES -C,--context?LINES -c,--count -f,--follow -F,--fixed-strings"
-    " -G=PATTERN -g=PATTERN -i,--ignore-case -l -L -m,--max-count=N -n -o -p,--path-to-ignore=FILE -Q,--literal"
+    "ag": "-A,--after?LINES -B,--before?LINES -C,--context?LINES -c,--count -f,--follow "
+    "-F,--fixed-strings"
+    " -G=PATTERN -g=PATTERN -i,--ignore-case -l -L -m,--max-count=N -n -o "
+    "-p,--path-to-ignore=FILE -Q,--literal"
     " -r -R -s -S -t -u -U -v -w -z,--search-zip -0 -a --pager=COMMAND --nopager --ignore=PATTERN",
     "seq": "-f,--format=FORMAT -s,--separator=STRING -w,--equal-width --help --version",
 }
 """What no help says, or not in a form that can be read: from the manual pages of the programs."""
-DOCUMENTED |= {f"git {verb}": DOCUMENTED["git log"] for verb in ("show", "diff", "reflog", "rev-list")}
+DOCUMENTED |= {
+    f"git {verb}": DOCUMENTED["git log"] for verb in ("show", "diff", "reflog", "rev-list")
+}
 
 OPTION = re.compile(r"(--?(?:\[no-\])?[A-Za-z0-9?@#:.][\w.:\-]*(?:\[no-\])?)(.*)", re.DOTALL)
 
@@ -131,9 +166,14 @@ def run(*words: str, at: str = "/") -> str:
     environment = {**os.environ, "LC_ALL": "C", "COLUMNS": "200", "MANWIDTH": "200", "PAGER": "cat"}
     try:
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False, env=environment,
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=20,
+            check=False,
+            env=environment,
             cwd=at,
-        )  # fmt: skip
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     text = (done.stdout + done.stderr).decode("utf-8", "replace")
@@ -144,7 +184,9 @@ STRICT = re.compile(r"(-\S|--[\w\[\]\-]+)(\[?=?<[^>]+>\]?|\[=[^\]]+\]| <[^>]+>)?
 
 
 def read_help(text: str, *, strict: bool = False) -> Iterator[str]:
-    """Yield the options of a help text, one token each; `strict` leaves out lines that hold more than that."""
+    """Yield the options of a help text, one token each; `strict` leaves out lines that hold more
+    than that.
+    """
     for line in text.expandtabs().splitlines():
         stripped = line.strip()
         if len(line) - len(line.lstrip()) > 12:  # a description that goes on
@@ -196,39 +238,56 @@ def read_head(head: str) -> Iterator[str]:
 def probe(program: str, told: list[str]) -> Iterator[str]:
     """Yield the options of a getopt program, as getopt's own messages describe them.
 
-    `--=x` fits all long options, so all are listed as possibilities. What the help says of them is their
-    grouping and what their values are called.
+    `--=x` fits all long options, so all are listed as possibilities. What the help says of them is
+    their grouping and what their values are called.
     """
     groups = {name: token for token in told for name in split_token(token)[0]}
     with tempfile.TemporaryDirectory() as folder:
-        listed = re.findall(r"'(--[\w\-]+)'", run(program, "--=x", at=folder).partition("possibilities")[2])
+        listed = re.findall(
+            r"'(--[\w\-]+)'", run(program, "--=x", at=folder).partition("possibilities")[2]
+        )
         letters = [f"-{letter}" for letter in string.ascii_letters + string.digits]
-        arities = {name: arity(program, name, folder) for name in (*dict.fromkeys(listed), *letters)}
+        arities = {
+            name: arity(program, name, folder) for name in (*dict.fromkeys(listed), *letters)
+        }
     done = set[str]()
     for name, kind in arities.items():
         if kind is None or name in done:
             continue
         names, value = split_token(groups.get(name, name))
         for wanted in ("", "=", "?"):
-            alike = [other for other in (name, *names) if arities.get(other) == wanted and other not in done]
+            alike = [
+                other
+                for other in (name, *names)
+                if arities.get(other) == wanted and other not in done
+            ]
             if alike:
                 done.update(alike)
-                yield ",".join(dict.fromkeys(alike)) + (wanted + (value[1:] or "VALUE") if wanted else "")
+                yield ",".join(dict.fromkeys(alike)) + (
+                    wanted + (value[1:] or "VALUE") if wanted else ""
+                )
 
 
 def arity(program: str, name: str, folder: str) -> str | None:
-    """Return `` for an option without a value, `=` or `?` for one that needs or may have one; None if unknown."""
+    """Return `` for an option without a value, `=` or `?` for one that needs or may have one; None
+    if unknown.
+    """
     said = run(program, name, at=folder)
-    if re.search(r"(invalid|unrecognized|unknown) option|not an option|option not recognized", said):
+    if re.search(
+        r"(invalid|unrecognized|unknown) option|not an option|option not recognized", said
+    ):
         return None
     if "requires an argument" in said:
         return "="
     if name.startswith("--"):
         return "" if "doesn't allow an argument" in run(program, f"{name}=x", at=folder) else "?"
-    # A letter that may have a value takes the rest of its word: then no other letter of it is refused.
+    # A letter that may have a value takes the rest of its word: then no other letter of it is
+    # refused.
     return (
         ""
-        if re.search(r"(invalid|unrecognized|unknown) option", run(program, f"{name}\x01", at=folder))
+        if re.search(
+            r"(invalid|unrecognized|unknown) option", run(program, f"{name}\x01", at=folder)
+        )
         else "?"
     )
 
@@ -291,7 +350,11 @@ def tables() -> dict[str, dict[str, str]]:
     found |= npm_table()
     for program, options in DOCUMENTED.items():
         if program not in found:
-            found[program] = {"version": "", "source": "documentation", "options": merge(options.split())}
+            found[program] = {
+                "version": "",
+                "source": "documentation",
+                "options": merge(options.split()),
+            }
     return found
 
 
@@ -315,7 +378,9 @@ def git_tables() -> Iterator[tuple[str, dict[str, str]]]:
         listed = [word for word in listed if word.startswith("--") and len(word) > 2]
         pages = []
         for page in {verb, "log" if verb in manuals else verb}:
-            pages.append(run("man", "-P", "cat", f"git-{page}") if page in manuals or not told else "")
+            pages.append(
+                run("man", "-P", "cat", f"git-{page}") if page in manuals or not told else ""
+            )
         manual = [token for page in pages for token in read_help(page, strict=True)]
         written = DOCUMENTED.get(f"git {verb}", "").split()
         options = merge(written, told, listed, manual)
@@ -334,12 +399,16 @@ def go_tables() -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def npm_table() -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the row of npm: its settings are its options, and its own module lists them with their types."""
+    """Yield the row of npm: its settings are its options, and its own module lists them with their
+    types.
+    """
     if not (shutil.which("npm") and shutil.which("node")):
         return
     roots = [line for line in run("npm", "root", "-g").splitlines() if line.startswith("/")]
     module = f"{roots[0]}/npm/node_modules/@npmcli/config/lib/definitions"
-    script = f"const d=require('{module}');console.log(JSON.stringify([Object.entries(d.definitions).map"
+    script = (
+        f"const d=require('{module}');console.log(JSON.stringify([Object.entries(d.definitions).map"
+    )
     script += "(([k,v])=>[k,v.typeDescription]),Object.entries(d.shorthands)]))"
     said = [line for line in run("node", "-e", script).splitlines() if line.startswith("[[")]
     settings, shorthands = json.loads(said[0])

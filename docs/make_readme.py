@@ -1,8 +1,10 @@
-"""Pastes what programs print into README.md: `python docs/make_readme.py [demo] [injection] [bench]` (all by default).
+"""Pastes what programs print into README.md: `python docs/make_readme.py [demo] [injection]
+[bench]` (all by default).
 
-Between `<!-- demo -->` and `<!-- /demo -->` goes the output of `examples/demo.py`, between `<!-- bench -->` and
-`<!-- /bench -->` that of `benchmarks/run.py`. No figure of the README is typed by hand. A program that fails leaves
-its block empty, is said on standard error, and makes the exit status 1.
+Between `<!-- demo -->` and `<!-- /demo -->` goes the output of `examples/demo.py`, between `<!--
+bench -->` and `<!-- /bench -->` that of `benchmarks/run.py`. No figure of the README is typed by
+hand. A program that fails leaves its block empty, is said on standard error, and makes the exit
+status 1.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ README = ROOT / "README.md"
 SECONDS = 900
 PROGRAMS = {
     "demo": ("examples/demo.py", "It prints what the model did. On {machine}:"),
-    "injection": ("examples/injection.py", "It prints what was tried and what came of it. On {machine}:"),
+    "injection": (
+        "examples/injection.py",
+        "It prints what was tried and what came of it. On {machine}:",
+    ),
     "bench": ("benchmarks/run.py", "On {machine}:"),
 }
 """Block to program and the line above its output."""
@@ -31,7 +36,10 @@ def machine() -> str:
     """Day, interpreter, cores and load, so that figures can be read for what they are."""
     day = datetime.now(UTC).strftime("%Y-%m-%d")
     cores, load = os.cpu_count(), os.getloadavg()[0]
-    return f"{day}, Python {platform.python_version()}, {platform.machine()}, {cores} cores, load {load:.1f}"
+    return (
+        f"{day}, Python {platform.python_version()}, {platform.machine()}, {cores} cores, load "
+        f"{load:.1f}"
+    )
 
 
 def output(program: str) -> str:
@@ -75,7 +83,9 @@ def main(names: list[str]) -> int:
             said = getattr(error, "stderr", "") or ""
             print("\n".join(str(said).splitlines()[-5:]), file=sys.stderr)
             content, failed = "", 1
-        README.write_text(pasted(README.read_text(encoding="utf-8"), name, content), encoding="utf-8")
+        README.write_text(
+            pasted(README.read_text(encoding="utf-8"), name, content), encoding="utf-8"
+        )
     return failed
 
 

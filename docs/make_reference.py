@@ -1,7 +1,8 @@
 """Writes the pages of the documentation that are made from the code: `make docs`.
 
-`reference.md` comes from the docstrings of the public names, `settings.md` from the table of settings, the map in
-`AGENTS.md` from the first sentence of every module, `promises.md` from the lists of promises and the tests that claim them. A test compares them with what is checked in.
+`reference.md` comes from the docstrings of the public names, `settings.md` from the table of
+settings, the map in `AGENTS.md` from the first sentence of every module, `promises.md` from the
+lists of promises and the tests that claim them. A test compares them with what is checked in.
 """
 
 from __future__ import annotations
@@ -28,7 +29,16 @@ NOTE = "<!-- Made by docs/make_reference.py. Change the docstrings, then run `ma
 
 GROUPS = {
     "Running": ("Agent", "Session", "RunResult", "Limits", "Identity"),
-    "Tools": ("tool", "define_tool", "Tool", "Catalog", "Context", "Reliability", "SideEffect", "Risk"),
+    "Tools": (
+        "tool",
+        "define_tool",
+        "Tool",
+        "Catalog",
+        "Context",
+        "Reliability",
+        "SideEffect",
+        "Risk",
+    ),
     "Calls and results": ("Call", "Result", "ErrorType"),
     "Hooks": ("Hook", "Block", "Change"),
     "What a run shows while it goes": ("TextDelta", "ReasoningDelta", "Progress"),
@@ -53,7 +63,9 @@ def reference() -> str:
     """The page about the public names, as Markdown."""
     public = [name for name in ferrule.__all__ if name != "__version__"]
     grouped = {name for names in GROUPS.values() for name in names}
-    rest = tuple(name for name in public if name not in grouped and inspect.getdoc(getattr(ferrule, name)))
+    rest = tuple(
+        name for name in public if name not in grouped and inspect.getdoc(getattr(ferrule, name))
+    )
     marks = tuple(name for name in public if isinstance(getattr(ferrule, name), _touch()))
     groups = {**GROUPS, "More": tuple(name for name in rest if name not in marks)}
     parts = [NOTE, "# Reference", "Everything here is imported from `ferrule`."]
@@ -87,7 +99,9 @@ def _map() -> str:
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         lines = folders.setdefault(folder, [])
         lines.append(f"- `{path.name}`: {_sentence(text)}")
-    return "\n".join(f"### {folder}\n\n" + "\n".join(lines) + "\n" for folder, lines in folders.items())
+    return "\n".join(
+        f"### {folder}\n\n" + "\n".join(lines) + "\n" for folder, lines in folders.items()
+    )
 
 
 def _sentence(text: str) -> str:
@@ -131,7 +145,9 @@ def _head(name: str, value: Any) -> str:
     """`name(parameters) -> result`, broken into lines where it is long."""
     if is_dataclass(value) and isinstance(value, type):
         pairs = [
-            f"{item.name}: {_spelled(item.type)}" for item in fields(value) if not item.name.startswith("_")
+            f"{item.name}: {_spelled(item.type)}"
+            for item in fields(value)
+            if not item.name.startswith("_")
         ]
         return _broken(name, pairs, "")
     try:
@@ -153,7 +169,9 @@ def _parameter(parameter: inspect.Parameter) -> str:
     typed = "" if parameter.annotation is parameter.empty else f": {_spelled(parameter.annotation)}"
     shown = repr(parameter.default)
     default = (
-        "" if parameter.default is parameter.empty else f" = {shown if ' at 0x' not in shown else '...'}"
+        ""
+        if parameter.default is parameter.empty
+        else f" = {shown if ' at 0x' not in shown else '...'}"
     )
     return f"{star}{parameter.name}{typed}{default}"
 
@@ -186,7 +204,8 @@ def _methods(value: Any) -> list[str]:
     named = [
         name
         for name in own
-        if not name.startswith("_") and (callable(getattr(value, name)) or isinstance(own[name], property))
+        if not name.startswith("_")
+        and (callable(getattr(value, name)) or isinstance(own[name], property))
     ]
     return [
         name

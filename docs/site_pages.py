@@ -1,7 +1,8 @@
 """A hook of mkdocs: pages of the site that are made of files outside `docs/`, and links to them.
 
-The documentation is written to be read in a repository, where `../README.md` is a file. In the site those files are pages of
-their own; a link to any other file outside `docs/` is left as text, because the site does not have it.
+The documentation is written to be read in a repository, where `../README.md` is a file. In the site
+those files are pages of their own; a link to any other file outside `docs/` is left as text,
+because the site does not have it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
-    """Links of a page in `docs/` to files outside it; and fences without the words that only tests read."""
+    """Links of a page in `docs/` to files outside it; and fences without the words that only tests
+    read.
+    """
     at = page.file.src_uri
     if at not in PAGES.values():
         markdown = _linked(markdown, posixpath.join("docs", posixpath.dirname(at)), at)
@@ -56,11 +59,16 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> 
 
 
 def _linked(text: str, folder: str, page: str) -> str:
-    """The text with its links, which are relative to `folder` of the repository, as the site has them."""
+    """The text with its links, which are relative to `folder` of the repository, as the site has
+    them.
+    """
     made: list[str] = []
     at = 0
     for fence in _FENCE.finditer(text):
-        made += [_LINK.sub(lambda link: _link(link, folder, page), text[at : fence.start()]), fence[0]]
+        made += [
+            _LINK.sub(lambda link: _link(link, folder, page), text[at : fence.start()]),
+            fence[0],
+        ]
         at = fence.end()
     return "".join([*made, _LINK.sub(lambda link: _link(link, folder, page), text[at:])])
 
@@ -85,5 +93,8 @@ def _examples() -> str:
     for path in sorted((ROOT / "examples").iterdir()):
         if path.suffix in (".py", ".yaml"):
             language = {".py": "python", ".yaml": "yaml"}[path.suffix]
-            parts += [f"## {path.name}", f"```{language}\n{path.read_text(encoding='utf-8').rstrip()}\n```"]
+            parts += [
+                f"## {path.name}",
+                f"```{language}\n{path.read_text(encoding='utf-8').rstrip()}\n```",
+            ]
     return "\n\n".join(parts) + "\n"

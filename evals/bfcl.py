@@ -1,4 +1,5 @@
-"""How often a small model makes the right call for the requests of the Berkeley Function Calling Leaderboard.
+"""How often a small model makes the right call for the requests of the Berkeley Function Calling
+Leaderboard.
 
     python evals/bfcl.py --record rows.jsonl               # simple and multiple, development half, every way
     python evals/bfcl.py --record rows.jsonl --levers      # what each part of the constrained way is worth
@@ -6,13 +7,15 @@
     python evals/bfcl.py --half held-out --modes constrained --record rows.jsonl
     python evals/bfcl.py --keep evals/results/bfcl.jsonl --record rows.jsonl --table docs/small-models.md
 
-The questions, the answers and the judge (`ast_checker`) are those of the PyPI package `bfcl-eval` (Patil et al. 2025, "The Berkeley
-Function Calling Leaderboard"); the development half are the even-numbered entries, and nothing is fitted to the other half.
-`peers` is what frameworks send to the same server: the tools in the request's `tools` field, with `tool_choice` auto and required.
-`schema` is the reply forced by a JSON Schema without the profile for small models. Nothing is executed.
+The questions, the answers and the judge (`ast_checker`) are those of the PyPI package `bfcl-eval`
+(Patil et al. 2025, "The Berkeley Function Calling Leaderboard"); the development half are the
+even-numbered entries, and nothing is fitted to the other half. `peers` is what frameworks send to
+the same server: the tools in the request's `tools` field, with `tool_choice` auto and required.
+`schema` is the reply forced by a JSON Schema without the profile for small models. Nothing is
+executed.
 
-With `--record` a run goes on where it was stopped. Questions are asked in strides, so that what there is after any
-time is spread over the half.
+With `--record` a run goes on where it was stopped. Questions are asked in strides, so that what
+there is after any time is spread over the half.
 """
 
 from __future__ import annotations
@@ -85,14 +88,26 @@ def wheel() -> Path:
     folder = paths.cache() / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     if not (known := sorted(folder.glob("bfcl_eval-*.whl"))):
-        fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--dest", str(folder), PACKAGE]
+        fetch = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--dest",
+            str(folder),
+            PACKAGE,
+        ]
         subprocess.run(fetch, check=True)
         known = sorted(folder.glob("bfcl_eval-*.whl"))
     return known[-1]
 
 
 def judge_of(package: Path) -> Callable[..., dict[str, Any]]:
-    """The leaderboard's own checker. What it needs for Java and JavaScript, and its list of models, is left out."""
+    """The leaderboard's own checker. What it needs for Java and JavaScript, and its list of models,
+    is left out.
+    """
     sys.path.insert(0, str(package))
     left_out: dict[str, dict[str, Any]] = {
         "constants.model_config": {
@@ -124,10 +139,14 @@ def entries(package: Path, category: str, half: str) -> list[dict[str, Any]]:
             text = archive.read(f"bfcl_eval/data/{name}.json").decode()
             return [json.loads(line) for line in text.splitlines() if line.strip()]
 
-        answers = {row["id"]: row["ground_truth"] for row in rows(f"possible_answer/BFCL_v4_{category}")}
+        answers = {
+            row["id"]: row["ground_truth"] for row in rows(f"possible_answer/BFCL_v4_{category}")
+        }
         found = [
             {
-                "request": " ".join(one["content"] for one in row["question"][0] if one["role"] == "user"),
+                "request": " ".join(
+                    one["content"] for one in row["question"][0] if one["role"] == "user"
+                ),
                 "functions": row["function"],
                 "answers": answers[row["id"]],
             }
@@ -152,7 +171,11 @@ def specs(functions: Sequence[dict[str, Any]]) -> list[ToolSpec]:
     names = wire_names(one["name"] for one in functions)
     return [
         ToolSpec(
-            one["name"], names[one["name"]], one["description"], json.dumps(standard(one["parameters"])), ()
+            one["name"],
+            names[one["name"]],
+            one["description"],
+            json.dumps(standard(one["parameters"])),
+            (),
         )
         for one in functions
     ]
@@ -175,7 +198,11 @@ async def as_peers(wire: Local, choice: str, text: str, offered: list[ToolSpec])
     """Plain tool calling: the request that a framework's OpenAI client makes."""
     chat = cast(OpenAIChat, await wire._server_wire())  # pyright: ignore[reportPrivateUsage]  the same server
     functions = [
-        {"name": one.wire_name, "description": one.description, "parameters": json.loads(one.schema)}
+        {
+            "name": one.wire_name,
+            "description": one.description,
+            "parameters": json.loads(one.schema),
+        }
         for one in offered
     ]
     body = {
@@ -277,7 +304,10 @@ LEVERS: dict[str, list[tuple[Any, str, Any]]] = {
     ],
     "dates": [(pieces, "days", _empty)],
     "names kept whole": [(pieces, "_cuts_name", _none)],
-    "lists of plain words and of choices": [(lists, "enumerations", _empty), (lists, "chosen", _unchosen)],
+    "lists of plain words and of choices": [
+        (lists, "enumerations", _empty),
+        (lists, "chosen", _unchosen),
+    ],
     "numbers assigned together": [(argument_filling, "assign", _unassigned)],
     "units and what they measure": [(numbers, "agrees", _none)],
     "optional parameters": [(argument_filling, "spoken_of", _empty)],
@@ -316,7 +346,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--half", choices=["development", "held-out"], default="development")
     parser.add_argument("--limit", type=int, help="the first so many of each category")
     parser.add_argument(
-        "--sample", type=int, default=24, help="entries in all ways but the whole constrained one; 0: all"
+        "--sample",
+        type=int,
+        default=24,
+        help="entries in all ways but the whole constrained one; 0: all",
     )
     parser.add_argument(
         "--levers", action="store_true", help="the constrained way with parts of it taken away"
@@ -327,7 +360,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--timed", action="store_true", help="the machine has nothing else to do: seconds count"
     )
-    parser.add_argument("--keep", type=Path, help="no model: bring the working file's rows into this file")
+    parser.add_argument(
+        "--keep", type=Path, help="no model: bring the working file's rows into this file"
+    )
     parser.add_argument(
         "--table", type=Path, help="no model: write the tables of a page from the file of `--keep`"
     )
@@ -358,7 +393,9 @@ def write(given: argparse.Namespace) -> None:
     if given.record is not None:
         found = Rows(given.record)
         keys = {(row["half"], row["category"], row["way"]) for row in found.rows}
-        keep([line_of(key, found.known(key), timed=given.timed) for key in sorted(keys)], given.keep)
+        keep(
+            [line_of(key, found.known(key), timed=given.timed) for key in sorted(keys)], given.keep
+        )
     if given.table is not None:
         lines, page = kept(given.keep), given.table.read_text()
         page = placed(page, "ways", ways_table(lines, "development", list(WAYS.items())))

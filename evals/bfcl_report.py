@@ -1,12 +1,16 @@
-"""What `evals/bfcl.py` found: rows on disk, rates, and the tables of docs/small-models.md. Pure but for the files it is given.
+"""What `evals/bfcl.py` found: rows on disk, rates, and the tables of docs/small-models.md. Pure but
+for the files it is given.
 
-A working file has one JSON object a line and question, so that a run that was stopped goes on where it was:
+A working file has one JSON object a line and question, so that a run that was stopped goes on where
+it was:
 
-    {"half": "development", "category": "simple", "way": "constrained", "entry": 12, "made": 2, "seconds": 0.81}
+    {"half": "development", "category": "simple", "way": "constrained", "entry": 12, "made": 2,
+    "seconds": 0.81}
 
-`made` is 2 for the right tool with the right arguments, 1 for the right tool, 0 for neither. What is kept
-in the repository (`evals/results/*.json`) is shorter: one line a way, the outcomes as a string of digits, entry by entry
-(`-`: not asked), and the seconds only as median and 95th percentile, where the machine had nothing else to do.
+`made` is 2 for the right tool with the right arguments, 1 for the right tool, 0 for neither. What
+is kept in the repository (`evals/results/*.json`) is shorter: one line a way, the outcomes as a
+string of digits, entry by entry (`-`: not asked), and the seconds only as median and 95th
+percentile, where the machine had nothing else to do.
 """
 
 from __future__ import annotations
@@ -64,7 +68,11 @@ class Rows:
 
     def known(self, key: Key) -> dict[int, dict[str, Any]]:
         """Rows of a way, by entry."""
-        return {row["entry"]: row for row in self.rows if (row["half"], row["category"], row["way"]) == key}
+        return {
+            row["entry"]: row
+            for row in self.rows
+            if (row["half"], row["category"], row["way"]) == key
+        }
 
     def add(self, key: Key, entry: int, made: int, seconds: float) -> None:
         half, category, way = key
@@ -82,10 +90,14 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def line_of(key: Key, rows: Mapping[int, Mapping[str, Any]], *, timed: bool = True) -> Line:
-    """The rows of a way as one line. The first question also starts the model: its seconds do not count."""
+    """The rows of a way as one line. The first question also starts the model: its seconds do not
+    count.
+    """
     last = max(rows, default=-1)
     made = "".join(str(rows[n]["made"]) if n in rows else "-" for n in range(last + 1))
-    seconds = [row["seconds"] for row in list(rows.values())[1:]] or [r["seconds"] for r in rows.values()]
+    seconds = [row["seconds"] for row in list(rows.values())[1:]] or [
+        r["seconds"] for r in rows.values()
+    ]
     if not timed or not seconds:
         return Line(*key, made)
     return Line(*key, made, round(median(seconds), 2), round(percentile(seconds, 0.95), 2))
@@ -93,15 +105,19 @@ def line_of(key: Key, rows: Mapping[int, Mapping[str, Any]], *, timed: bool = Tr
 
 def shown(line: Line) -> str:
     """A row of the table that is printed while questions are asked."""
-    seconds = [f"{value:8.2f}" if value is not None else " " * 8 for value in (line.median, line.p95)]
+    seconds = [
+        f"{value:8.2f}" if value is not None else " " * 8 for value in (line.median, line.p95)
+    ]
     return (
-        f"| {line.category:8} | {line.way:46} | {line.asked:3} | {line.tool:10.1f} % | {line.both:18.1f} % "
+        f"| {line.category:8} | {line.way:46} | {line.asked:3} | {line.tool:10.1f} % | "
+        f"{line.both:18.1f} % "
         f"| {seconds[0]} | {seconds[1]} |"
     )
 
 
 HEADER = (
-    f"| {'category':8} | {'way':46} |   n | right tool   | tool and arguments   | median s | p95 s    |\n"
+    f"| {'category':8} | {'way':46} |   n | right tool   | tool and arguments   | median s | "
+    "p95 s    |\n"
     "|---|---|--:|--:|--:|--:|--:|"
 )
 
@@ -125,7 +141,9 @@ def kept(path: Path) -> list[Line]:
 
 
 def ways_table(lines: Sequence[Line], half: str, ways: Sequence[tuple[str, str]]) -> str:
-    """A row a way (its key and what it is called), with the rates of both categories; seconds where they were kept."""
+    """A row a way (its key and what it is called), with the rates of both categories; seconds where
+    they were kept.
+    """
     rows = [
         "| way | *simple*: tool | tool and arguments | *multiple*: tool | tool and arguments |",
         "|---|--:|--:|--:|--:|",
@@ -151,7 +169,8 @@ def own_table(lines: Sequence[Line], ways: Sequence[tuple[str, str]]) -> str:
         for line in lines:
             if (line.half, line.way) == (OWN, way) and line.asked:
                 rows.append(
-                    f"| {called} | {line.asked} of `{line.category}` | {line.tool:.1f} % | {line.both:.1f} % |"
+                    f"| {called} | {line.asked} of `{line.category}` | {line.tool:.1f} % | "
+                    f"{line.both:.1f} % |"
                 )
     return "\n".join(rows)
 
@@ -163,7 +182,8 @@ def times_table(lines: Sequence[Line], ways: Sequence[tuple[str, str]]) -> str:
         for line in lines:
             if line.way == way and line.median is not None:
                 rows.append(
-                    f"| {called} | {line.half}, {line.category} ({line.asked}) | {line.median:.2f} | {line.p95:.2f} |"
+                    f"| {called} | {line.half}, {line.category} ({line.asked}) | "
+                    f"{line.median:.2f} | {line.p95:.2f} |"
                 )
     return "\n".join(rows) if len(rows) > 2 else "Not measured on a quiet machine yet."
 
@@ -179,7 +199,9 @@ def levers_table(lines: Sequence[Line], half: str, levers: Sequence[str], whole:
                 cells.append(" | ")
                 continue
             lost = 0.0 if lever == whole else _both_where(base, line) - line.both
-            cells.append(f"{line.both:.1f} % of {line.asked} | {'' if lever == whole else f'{lost:+.1f}'}")
+            cells.append(
+                f"{line.both:.1f} % of {line.asked} | {'' if lever == whole else f'{lost:+.1f}'}"
+            )
         if any(cell.strip(" |") for cell in cells):
             rows.append(f"| {lever} | {' | '.join(cells)} |")
     return "\n".join(rows)
@@ -192,7 +214,9 @@ def _both_where(base: Line, line: Line) -> float:
 
 
 def _find(lines: Sequence[Line], half: str, category: str, way: str) -> Line | None:
-    return next((one for one in lines if (one.half, one.category, one.way) == (half, category, way)), None)
+    return next(
+        (one for one in lines if (one.half, one.category, one.way) == (half, category, way)), None
+    )
 
 
 def placed(page: str, name: str, table: str) -> str:

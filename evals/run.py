@@ -1,13 +1,14 @@
-"""How often a model calls the right tool with the right arguments: one request, all built-in tools offered.
+"""How often a model calls the right tool with the right arguments: one request, all built-in tools
+offered.
 
     python evals/run.py                                   # evals/tasks.yaml, local:smollm2
     python evals/run.py --tasks evals/heldout.yaml --verbose
     python evals/run.py --modes constrained --limit 10
     python evals/run.py --sample 0 --keep evals/results/bfcl.jsonl    # then: evals/bfcl.py --keep ... --table ...
 
-A call is right if the tool is the expected one and every argument equals the expected one; an optional
-argument may be left out where its default is meant, and `./x` is `x`. Seconds are per task, the first
-task (which starts the model) not counted. Nothing is executed.
+A call is right if the tool is the expected one and every argument equals the expected one; an
+optional argument may be left out where its default is meant, and `./x` is `x`. Seconds are per
+task, the first task (which starts the model) not counted. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class Score:
 
 def specs(*, examples: bool) -> list[ToolSpec]:
     """The built-in tools as a session offers them."""
-    tools = [t for kit in TOOLKITS for t in importlib.import_module(f"ferrule.toolkits.{kit}").TOOLS]
+    tools = [
+        t for kit in TOOLKITS for t in importlib.import_module(f"ferrule.toolkits.{kit}").TOOLS
+    ]
     return [
         ToolSpec(
             t.full_name,
@@ -98,7 +101,9 @@ def _plain(value: Any) -> Any:
     return [_plain(v) for v in value] if isinstance(value, list) else value
 
 
-def judge(calls: Sequence[Call], task: dict[str, Any], tools: dict[str, ToolSpec]) -> tuple[bool, bool]:
+def judge(
+    calls: Sequence[Call], task: dict[str, Any], tools: dict[str, ToolSpec]
+) -> tuple[bool, bool]:
     """(right tool, right tool and arguments). Several calls are judged by the first."""
     if not calls:
         return False, False
@@ -107,7 +112,9 @@ def judge(calls: Sequence[Call], task: dict[str, Any], tools: dict[str, ToolSpec
     return bool(answers), any(fits(call, a, tools[call.tool]) for a in answers)
 
 
-async def run(wire: Wire, mode: str, tasks: Sequence[dict[str, Any]], offered: Sequence[ToolSpec]) -> Score:
+async def run(
+    wire: Wire, mode: str, tasks: Sequence[dict[str, Any]], offered: Sequence[ToolSpec]
+) -> Score:
     score = Score()
     tools = {spec.name: spec for spec in offered}
     options = ModelOptions(temperature=0.0, max_tokens=160, timeout=300.0)
@@ -126,7 +133,9 @@ async def run(wire: Wire, mode: str, tasks: Sequence[dict[str, Any]], offered: S
         score.made += str(tool + both)
         if not both:
             made = f"{calls[0].tool} {calls[0].arguments}" if calls else f"no call: {said[:80]!r}"
-            score.failures.append(f"{'arguments' if tool else 'tool':9} {task['request']!r} -> {made}")
+            score.failures.append(
+                f"{'arguments' if tool else 'tool':9} {task['request']!r} -> {made}"
+            )
     return score
 
 
@@ -138,12 +147,19 @@ async def main() -> int:
     parser.add_argument("--path", help="the GGUF file, for `local:`")
     parser.add_argument("--context", type=int, default=8192, help="window in tokens, for `local:`")
     parser.add_argument("--tasks", type=Path, default=HERE / "tasks.yaml")
-    parser.add_argument("--modes", default="constrained,text", help="of constrained, text, commands")
+    parser.add_argument(
+        "--modes", default="constrained,text", help="of constrained, text, commands"
+    )
     parser.add_argument("--limit", type=int)
     parser.add_argument(
-        "--sample", type=int, default=12, help="tasks in the other ways, spread over the file; 0: all"
+        "--sample",
+        type=int,
+        default=12,
+        help="tasks in the other ways, spread over the file; 0: all",
     )
-    parser.add_argument("--no-examples", action="store_true", help="without the tools' example requests")
+    parser.add_argument(
+        "--no-examples", action="store_true", help="without the tools' example requests"
+    )
     parser.add_argument(
         "--at-least", type=float, help="exit with 1 if constrained is below this many percent"
     )
@@ -154,13 +170,21 @@ async def main() -> int:
     local = {"n_ctx": given.context, **({"path": given.path} if given.path else {})}
     wire = resolve(given.model, **(local if given.model.startswith("local:") else {}))
     offered = specs(examples=not given.no_examples)
-    click.echo(f"{given.tasks.name}: {len(tasks)} tasks, {len(offered)} tools offered, model {wire.model}\n")
-    click.echo("| mode        | tasks | right tool | tool and arguments | median s/task | p95 s/task |")
-    click.echo("|-------------|------:|-----------:|-------------------:|-------------:|-----------:|")
+    click.echo(
+        f"{given.tasks.name}: {len(tasks)} tasks, {len(offered)} tools offered, model "
+        f"{wire.model}\n"
+    )
+    click.echo(
+        "| mode        | tasks | right tool | tool and arguments | median s/task | p95 s/task |"
+    )
+    click.echo(
+        "|-------------|------:|-----------:|-------------------:|-------------:|-----------:|"
+    )
     short = False
     try:
         for mode in given.modes.split(","):
-            # A small model answers in prose at length: ten times the seconds, for what a sample shows as well.
+            # A small model answers in prose at length: ten times the seconds, for what a sample
+            # shows as well.
             step = -(-len(tasks) // given.sample) if given.sample and mode != "constrained" else 1
             score = await run(wire, mode, tasks[::step], offered)
             click.echo(score.row(mode))

@@ -1,4 +1,6 @@
-"""An approver in Python: who answers when the rules ask. `--model ollama:llama3.2` asks a real model."""
+"""An approver in Python: who answers when the rules ask. `--model ollama:llama3.2` asks a real
+model.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from ferrule.toolkits.files import tools
 
 
 class Policy:
-    """Lets files be written, each for the whole session once it was asked about; deletes nothing."""
+    """Lets files be written, each for the whole session once it was asked about; deletes
+    nothing.
+    """
 
     async def ask(self, request: ApprovalRequest) -> Answer:
         print(f"? {request.tool.name}: {request.reason}\n{request.preview}")
@@ -27,7 +31,10 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--model", help="such as ollama:llama3.2; without it, a script plays the model")
 script = [
     calls(("write_file", {"path": "note.txt", "content": "one\n"})),
-    calls(("write_file", {"path": "note.txt", "content": "two\n"}), ("delete_path", {"path": "plan.txt"})),
+    calls(
+        ("write_file", {"path": "note.txt", "content": "two\n"}),
+        ("delete_path", {"path": "plan.txt"}),
+    ),
     says("The note says two. I was not allowed to delete the plan."),
 ]
 with tempfile.TemporaryDirectory() as folder:
@@ -36,4 +43,8 @@ with tempfile.TemporaryDirectory() as folder:
     agent = Agent(model, tools.TOOLS, workspace=folder, approver=Policy())
     answer = agent.run_sync("Write one, then two into note.txt, then delete plan.txt.")
     print({path.name: path.read_text() for path in sorted(Path(folder).iterdir())})
-print(*[f"{result.tool}: {result.error_message or 'ok'}" for result in answer.results], answer.text, sep="\n")
+print(
+    *[f"{result.tool}: {result.error_message or 'ok'}" for result in answer.results],
+    answer.text,
+    sep="\n",
+)

@@ -1,10 +1,12 @@
-"""`make demo`: a real 135M-parameter model on this machine answers questions about a folder by calling tools.
+"""`make demo`: a real 135M-parameter model on this machine answers questions about a folder by
+calling tools.
 
-Nothing is scripted, and a model this small is led: which tool a request means is a score in which the model's
-own hidden state weighs most, beside the words of the tools' descriptions; arguments are copied from the
-request by rules that know no tool, and generated under a grammar where it does not hold them; the answer
-is the model's words where they hold something of the result, and the result. Each call goes through the
-gate and into the journal; reading is allowed by a rule, everything else would ask.
+Nothing is scripted, and a model this small is led: which tool a request means is a score in which
+the model's own hidden state weighs most, beside the words of the tools' descriptions; arguments are
+copied from the request by rules that know no tool, and generated under a grammar where it does not
+hold them; the answer is the model's words where they hold something of the result, and the result.
+Each call goes through the gate and into the journal; reading is allowed by a rule, everything else
+would ask.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from ferrule.toolkits.search import search_files
 FILES = {
     "config.yaml": "name: lighthouse\nport: 8080\nkeeper: Ines\n",
     "README.md": "# Lighthouse\n\nKeeps the lamp burning and the log written.\n",
-    "src/lamp.py": "def light(hours: int) -> str:\n    # TODO: dim the lamp at dawn\n    return 'on' * hours\n",
+    "src/lamp.py": (
+        "def light(hours: int) -> str:\n    # TODO: dim the lamp at dawn\n    return 'on' * hours\n"
+    ),
     "src/log.py": "ENTRIES: list[str] = []\n\n\ndef write(line: str) -> None:\n    ENTRIES.append(line)\n",
 }
 QUESTIONS = (

@@ -1,4 +1,6 @@
-"""A tool of your own: the signature is its schema, what it raises is its error. `--model ollama:llama3.2` asks a real model."""
+"""A tool of your own: the signature is its schema, what it raises is its error. `--model
+ollama:llama3.2` asks a real model.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def stock(article: Literal["bolt", "nut"], warehouse: str = "Ghent") -> int:
     """
     if (article, warehouse) not in STOCK:
         known = ", ".join(sorted({city for _, city in STOCK}))
-        raise ToolFailed(ErrorType.NOT_FOUND, f"no warehouse in {warehouse!r}; there is one in {known}")
+        raise ToolFailed(
+            ErrorType.NOT_FOUND, f"no warehouse in {warehouse!r}; there is one in {known}"
+        )
     return STOCK[article, warehouse]
 
 
@@ -32,7 +36,9 @@ script = [
     calls(("stock", {"article": "bolt", "warehouse": "Ghent"})),
     says("There are 12 bolts in Ghent."),
 ]
-answer = Agent(parser.parse_args().model or Scripted(script), [stock]).run_sync("How many bolts are in Gent?")
+answer = Agent(parser.parse_args().model or Scripted(script), [stock]).run_sync(
+    "How many bolts are in Gent?"
+)
 for result in answer.results:
     print(result.tool, result.text())
 print(answer.text)

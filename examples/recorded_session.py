@@ -1,4 +1,6 @@
-"""What the journal remembers: verify, resume, export. `--model ollama:llama3.2` asks a real model."""
+"""What the journal remembers: verify, resume, export. `--model ollama:llama3.2` asks a real
+model.
+"""
 
 import argparse
 import asyncio
@@ -18,14 +20,17 @@ def roll(sides: int) -> int:
 
 async def main(model: str | None, file: Path) -> None:
     one = Limits(max_rounds=1)
-    first = Agent(model or Scripted([calls(("roll", {"sides": 6}))]), [roll], limits=one, journal=file)
+    first = Agent(
+        model or Scripted([calls(("roll", {"sides": 6}))]), [roll], limits=one, journal=file
+    )
     session = first.session()
     try:
         await session.run("Roll a die with six sides.")
     except LimitReached as limit:
         print(limit)
     await session.close()
-    # Another agent, perhaps in another process on another day, goes on with what the first one left.
+    # Another agent, perhaps in another process on another day, goes on with what the first one
+    # left.
     second = Agent(model or Scripted([says("It came up 3.")]), [roll], journal=file)
     session = second.resume(session.id)
     print((await session.run("And?")).text)

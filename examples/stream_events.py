@@ -1,4 +1,6 @@
-"""A run, event by event: what a terminal or a web page would draw. `--model ollama:llama3.2` asks a real model."""
+"""A run, event by event: what a terminal or a web page would draw. `--model ollama:llama3.2` asks a
+real model.
+"""
 
 import argparse
 import asyncio
@@ -16,7 +18,9 @@ def count(to: int, context: Context) -> int:
 
 
 async def main(model: str | None) -> None:
-    agent = Agent(model or Scripted([calls(("count", {"to": 3})), says("I counted to three.")]), [count])
+    agent = Agent(
+        model or Scripted([calls(("count", {"to": 3})), says("I counted to three.")]), [count]
+    )
     async for item in agent.stream("Count to 3."):
         match item:
             case TextDelta(text):

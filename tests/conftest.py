@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# That a machine is busy is no finding about Ferrule. How many cases there are and how large they may be stays bounded.
-# Tests that want more cases than these say so.
+# That a machine is busy is no finding about Ferrule. How many cases there are and how large they
+# may be stays bounded. Tests that want more cases than these say so.
 settings.register_profile(
     "shared-machine", max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -22,7 +22,9 @@ settings.load_profile("shared-machine")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected, ten thousand tests and their modules, stays to the end: the garbage collector never walks it again."""
+    """What is collected, ten thousand tests and their modules, stays to the end: the garbage
+    collector never walks it again.
+    """
     gc.disable()
     try:
         return (yield)
@@ -33,7 +35,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 MADE: Counter[Path] = Counter()
-"""How many folders of each name were made: the next number, without reading a folder of ten thousand entries for each test."""
+"""How many folders of each name were made: the next number, without reading a folder of ten
+thousand entries for each test.
+"""
 
 
 def numbered(place: Path, name: str) -> Path:
@@ -83,14 +87,18 @@ def own_folders(homes: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def smollm2_path() -> Path:
-    """The GGUF of SmolLM2: FERRULE_TEST_MODEL, else what `ferrule models pull` put into the cache."""
+    """The GGUF of SmolLM2: FERRULE_TEST_MODEL, else what `ferrule models pull` put into the
+    cache.
+    """
     if named := os.environ.get("FERRULE_TEST_MODEL"):
         return Path(named)
     from ferrule.models.local import pull
 
     found = pull.path("smollm2")
     if found is None or not Path(found).is_file():
-        pytest.skip("the model is not here: `ferrule models pull smollm2`, or set FERRULE_TEST_MODEL")
+        pytest.skip(
+            "the model is not here: `ferrule models pull smollm2`, or set FERRULE_TEST_MODEL"
+        )
     return Path(found)
 
 
@@ -102,7 +110,8 @@ def llama_url(smollm2_path: Path) -> Iterator[str]:
     params.model.path = str(smollm2_path)
     params.n_ctx, params.n_parallel, params.verbosity = 4096, 1, 0
     for cpu in (params.cpuparams, params.cpuparams_batch):
-        # Two threads wait for each other at every layer, and spin where another test has the second core.
+        # Two threads wait for each other at every layer, and spin where another test has the second
+        # core.
         cpu.n_threads, cpu.poll = 1, 0
     server = xllamacpp.Server(params)
     yield server.listening_address

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Makes one virtual environment per adapter (and one for the stub) with uv, from each adapter's REQUIRES.
+"""Makes one virtual environment per adapter (and one for the stub) with uv, from each adapter's
+REQUIRES.
 
     python3 envs.py [ADAPTER ...] [--fresh]
 
-They go to $FERRULE_BENCH_ENVS, or <tmp>/ferrule-bench-envs. A requirement may hold $VARIABLES (a path to
-a checkout); an adapter whose variable is unset is skipped. uv itself is taken from PATH or installed there.
+They go to $FERRULE_BENCH_ENVS, or <tmp>/ferrule-bench-envs. A requirement may hold $VARIABLES (a
+path to a checkout); an adapter whose variable is unset is skipped. uv itself is taken from PATH or
+installed there.
 """
 
 import argparse
@@ -18,7 +20,8 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ENVS = pathlib.Path(
-    os.environ.get("FERRULE_BENCH_ENVS") or pathlib.Path(tempfile.gettempdir(), "ferrule-bench-envs")
+    os.environ.get("FERRULE_BENCH_ENVS")
+    or pathlib.Path(tempfile.gettempdir(), "ferrule-bench-envs")
 )
 
 
@@ -36,7 +39,8 @@ def constants(path):
 
 def adapters():
     return {
-        p.stem: {"REQUIRES": [], "path": p, **constants(p)} for p in sorted((HERE / "adapters").glob("*.py"))
+        p.stem: {"REQUIRES": [], "path": p, **constants(p)}
+        for p in sorted((HERE / "adapters").glob("*.py"))
     }
 
 
@@ -60,16 +64,21 @@ def make(name, requires, fresh):
     if any("$" in r for r in want):
         return f"skipped: {' '.join(want)} names an unset variable"
     if fresh or not python(name).exists():
-        subprocess.run([uv(), "venv", "-q", "--clear", "--python", sys.executable, ENVS / name], check=True)
+        subprocess.run(
+            [uv(), "venv", "-q", "--clear", "--python", sys.executable, ENVS / name], check=True
+        )
     if want:  # compiled now, so that no import measured later pays for it
         subprocess.run(
-            [uv(), "pip", "install", "-q", "--compile-bytecode", "--python", python(name), *want], check=True
+            [uv(), "pip", "install", "-q", "--compile-bytecode", "--python", python(name), *want],
+            check=True,
         )
     return "ok"
 
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     ap.add_argument("names", nargs="*")
     ap.add_argument("--fresh", action="store_true", help="make them anew")
     a = ap.parse_args()

@@ -1,8 +1,10 @@
-"""What Ferrule aims at, as ratios to others in the same run:  python3 goals.py RESULTS.json [--page PAGE.md]
+"""What Ferrule aims at, as ratios to others in the same run:  python3 goals.py RESULTS.json [--page
+PAGE.md]
 
-`bare` is the loop written by hand over httpx and json, `best` the best framework of a row. A ratio below 1 is less time or memory;
-for rates (runs/s, deltas/s) more is better. The last column says whether the aim was reached in this run. With `--page` the
-table goes between the marks of a page as well.
+`bare` is the loop written by hand over httpx and json, `best` the best framework of a row. A ratio
+below 1 is less time or memory; for rates (runs/s, deltas/s) more is better. The last column says
+whether the aim was reached in this run. With `--page` the table goes between the marks of a page as
+well.
 """
 
 import argparse
@@ -86,20 +88,28 @@ def rows(samples):
             if best[0] < 1000
             else f"{best[0]:,.0f} ({best[1]})"
         )
-        yield f"| {name} | {mine} | {shown} | {peer} | {ratio:.2f} | {sign_said} {aim} × {beside} | {'reached' if reached else 'missed'} |"
+        yield (
+            f"| {name} | {mine} | {shown} | {peer} | {ratio:.2f} | {sign_said} {aim} × {beside} "
+            f"| {'reached' if reached else 'missed'} |"
+        )
 
 
 def told(results):
     """The table, and what was measured on what."""
     machine, environments = results.get("machine", {}), results.get("environments", {})
     versions = ", ".join(
-        f"{name} {one['version']}" for name, one in sorted(environments.items()) if one.get("version")
+        f"{name} {one['version']}"
+        for name, one in sorted(environments.items())
+        if one.get("version")
     )
     lines = [*rows(results["samples"])]
     if machine:
         lines += [
             "",
-            f"{machine['cores']} cores ({machine['cpu'].strip()}), Python {machine['python']}. {versions}.",
+            (
+                f"{machine['cores']} cores ({machine['cpu'].strip()}), Python "
+                f"{machine['python']}. {versions}."
+            ),
         ]
     return "\n".join(lines)
 

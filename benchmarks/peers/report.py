@@ -8,7 +8,12 @@ import sys
 
 from run import disturbed
 
-BARE = ("sockets", "bare", "openai_sdk", "litellm_loop")  # hand-written loops: yardsticks, not frameworks
+BARE = (
+    "sockets",
+    "bare",
+    "openai_sdk",
+    "litellm_loop",
+)  # hand-written loops: yardsticks, not frameworks
 
 
 class Results:
@@ -18,7 +23,9 @@ class Results:
         self.names = [n for n in BARE if n in names] + sorted(n for n in names if n not in BARE)
 
     def values(self, name, label, get):
-        """All the values that get(sample) yields, of the undisturbed samples where there are any; or a reason."""
+        """All the values that get(sample) yields, of the undisturbed samples where there are any;
+        or a reason.
+        """
         have = self.r["samples"][name].get(label, [])
         good = [s for s in have if "failed" not in s]
         if not good:
@@ -58,7 +65,9 @@ class Results:
             for n in self.names
         }
         for i, c in enumerate(columns):
-            ms = {n: grid[n][i][0] for n in self.names if n not in BARE and grid[n][i][0] is not None}
+            ms = {
+                n: grid[n][i][0] for n in self.names if n not in BARE and grid[n][i][0] is not None
+            }
             if c[4] and ms:
                 best = (min if c[4] == "min" else max)(ms, key=ms.get)
                 grid[best][i] = (None, f"**{grid[best][i][1]}**")
@@ -124,11 +133,15 @@ number means and what is unfair about it.""")
                 n_bad += "failed" not in s and disturbed(s)
                 bad += s.get("stub", {}).get("bad", 0)
                 if "stub" in s and s["stub"]["requests"] != expected(r["plan"][label]):
-                    odd.add(f"{n} {label} ({s['stub']['requests']} for {expected(r['plan'][label])})")
+                    odd.add(
+                        f"{n} {label} ({s['stub']['requests']} for {expected(r['plan'][label])})"
+                    )
     print(
-        f"\n{n_all} samples, {n_bad} still disturbed by other processes after a repeat (left out where a calm one "
+        f"\n{n_all} samples, {n_bad} still disturbed by other processes after a repeat (left "
+        "out where a calm one "
         f"exists); {bad} requests lacked a tool result; requests to other paths: "
-        f"{sum(len(s.get('other_paths') or ()) for s in r['sessions'])}; another number of model calls than scripted: "
+        f"{sum(len(s.get('other_paths') or ()) for s in r['sessions'])}; another number of "
+        "model calls than scripted: "
         f"{', '.join(sorted(odd)) or 'none'}."
     )
     x.table(
@@ -150,9 +163,13 @@ number means and what is unfair about it.""")
             ("RSS after run, MiB", "cold", lambda s: s["rss_end"], 0, "min"),
             ("modules", "cold", lambda s: s["modules"], 0, "min"),
         ],
-        f"Import: inside the process, to the adapter's last import. Process: from its start to its end, tear-down included "
-        f"(a bare `python -c pass`: {x.cell('sockets', 'python', lambda s: s['exit_wall'] * 1e3)[1]} ms). Cold: from the start of "
-        "the process until the first run is done (2 model calls, 1 tool call), without tear-down. File caches warm, bytecode "
+        "Import: inside the process, to the adapter's last import. Process: from its start "
+        "to its end, tear-down included "
+        "(a bare `python -c pass`: "
+        f"{x.cell('sockets', 'python', lambda s: s['exit_wall'] * 1e3)[1]} ms). Cold: from "
+        "the start of "
+        "the process until the first run is done (2 model calls, 1 tool call), without "
+        "tear-down. File caches warm, bytecode "
         "compiled.",
     )
     x.table(
@@ -168,19 +185,28 @@ number means and what is unfair about it.""")
             ("at 390", "history400", gap(390), 2, "min"),
             ("last request, KiB", "history400", lambda s: s["stub"]["wire"][1] / 1024, 0, None),
         ],
-        "One trivial tool call a turn. ms/turn: wall of the run / model calls. Gap: from the response leaving the stub "
-        "until the next request is complete there, within the 400-turn run; a gap that grows with the turn number makes "
+        "One trivial tool call a turn. ms/turn: wall of the run / model calls. Gap: from the "
+        "response leaving the stub "
+        "until the next request is complete there, within the 400-turn run; a gap that grows "
+        "with the turn number makes "
         "the run's cost quadratic.",
     )
     x.table(
         "Fan-out: 32 tool calls of 20 ms in one turn",
         [
-            ("blocking tool: run, ms", "fan_sync", lambda s: [w * 1e3 for w in s["walls"]], 0, "min"),
+            (
+                "blocking tool: run, ms",
+                "fan_sync",
+                lambda s: [w * 1e3 for w in s["walls"]],
+                0,
+                "min",
+            ),
             ("at once", "fan_sync", lambda s: s["peaks"], 0, None),
             ("async tool: run, ms", "fan_async", lambda s: [w * 1e3 for w in s["walls"]], 0, "min"),
             ("at once", "fan_async", lambda s: s["peaks"], 0, None),
         ],
-        "One after another would be 640 ms; all at once 20 ms. 'At once' is counted inside the tool. 6 is asyncio's default "
+        "One after another would be 640 ms; all at once 20 ms. 'At once' is counted inside "
+        "the tool. 6 is asyncio's default "
         "thread pool on 2 cores (cores + 4).",
     )
     x.table(
@@ -192,7 +218,13 @@ number means and what is unfair about it.""")
             ],
             *[(f"N={n}: gap, ms", f"catalog{n}", allgaps, 2, "min") for n in (10, 200, 1000)],
             *[
-                (f"N={n}: KiB/request", f"catalog{n}", lambda s: s["stub"]["wire"][0] / 1024, 1, None)
+                (
+                    f"N={n}: KiB/request",
+                    f"catalog{n}",
+                    lambda s: s["stub"]["wire"][0] / 1024,
+                    1,
+                    None,
+                )
                 for n in (10, 200, 1000)
             ],
             (
@@ -203,7 +235,8 @@ number means and what is unfair about it.""")
                 "min",
             ),
         ],
-        "Build: making the session's objects (frameworks that make an agent per run pay again in 'first request'). "
+        "Build: making the session's objects (frameworks that make an agent per run pay "
+        "again in 'first request'). "
         "Gap: median per turn of a 10-turn run.",
     )
     x.table(
@@ -216,15 +249,23 @@ number means and what is unfair about it.""")
                 0,
                 "max",
             ),
-            ("10k deltas: deltas/s", "stream_text10k", lambda s: [10000 / w for w in s["walls"]], 0, "max"),
+            (
+                "10k deltas: deltas/s",
+                "stream_text10k",
+                lambda s: [10000 / w for w in s["walls"]],
+                0,
+                "max",
+            ),
             ("5 KB arguments, s", "stream_args5k", lambda s: s["walls"], 3, "min"),
             ("50 KB", "stream_args50k", lambda s: s["walls"], 2, "min"),
             ("200 KB", "stream_args200k", lambda s: s["walls"], 2, "min"),
             ("200 KB: peak RSS, MiB", "stream_args200k", lambda s: s["rss_peak"], 0, "min"),
             ("argument deltas shown", "stream_args200k", lambda s: s["seen"][0]["args"], 0, None),
         ],
-        "The stub sends at full speed, an HTTP chunk per event. Arguments come in 4-character deltas (200 KB: 56,374 of "
-        "them); linear is ×4 from 50 to 200 KB. The last column: how many deltas the framework's own event stream let the "
+        "The stub sends at full speed, an HTTP chunk per event. Arguments come in "
+        "4-character deltas (200 KB: 56,374 of "
+        "them); linear is ×4 from 50 to 200 KB. The last column: how many deltas the "
+        "framework's own event stream let the "
         "user see.",
     )
     for k in (100, 500):
@@ -253,7 +294,8 @@ number means and what is unfair about it.""")
                     print(f"- {n}, {label}: {s['errors']} runs failed, e.g. {s['first_errors'][0]}")
                 elif s.get("stub", {}).get("bad"):
                     print(
-                        f"- {n}, {label}: {s['stub']['bad']} requests lacked a result: {s['stub']['bad_example']}"
+                        f"- {n}, {label}: {s['stub']['bad']} requests lacked a result: "
+                        f"{s['stub']['bad_example']}"
                     )
 
 

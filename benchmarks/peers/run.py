@@ -5,12 +5,13 @@
     python3 run.py --floor          what the stub itself costs
     python3 run.py --quick          one light round (a smoke test of all adapters)
 
-A round measures each metric for each adapter in fresh processes; the rounds are outermost, so that a drift
-of the machine meets all adapters alike. The stub is pinned to CPU 0, the measured process to CPU 1, and both
-run at raised priority where that is allowed. With each sample goes how quiet the machine was: the CPU that
-others took ("foreign", in cores), the share of the time the measured main thread had to wait for a CPU
-("delay"), and the machine's speed just before on a fixed loop (1 = the best seen in this run). A sample with
-much of these is "disturbed" and taken again. Results are written as they come; report.py makes the tables.
+A round measures each metric for each adapter in fresh processes; the rounds are outermost, so that
+a drift of the machine meets all adapters alike. The stub is pinned to CPU 0, the measured process
+to CPU 1, and both run at raised priority where that is allowed. With each sample goes how quiet the
+machine was: the CPU that others took ("foreign", in cores), the share of the time the measured main
+thread had to wait for a CPU ("delay"), and the machine's speed just before on a fixed loop (1 = the
+best seen in this run). A sample with much of these is "disturbed" and taken again. Results are
+written as they come; report.py makes the tables.
 """
 
 import argparse
@@ -70,7 +71,9 @@ def speed():
 
 
 def disturbed(s):
-    """Others took the CPU from the main thread (its own threads do too, but then others use little), or it was slow."""
+    """Others took the CPU from the main thread (its own threads do too, but then others use
+    little), or it was slow.
+    """
     return s["foreign"] > QUIET and s["delay"] > 0.05 or s["foreign"] > 1.6 or s["speed"] < 0.75
 
 
@@ -121,7 +124,9 @@ class Stub:
         self.p.wait()
 
     def stats(self, prefix):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats?{prefix}", timeout=30) as r:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.port}/stats?{prefix}", timeout=30
+        ) as r:
             return json.load(r)
 
 
@@ -132,7 +137,9 @@ def spawn(cmd, env, limits, pids):
     limits: seconds allowed for each line in turn; pids: given the process id.
     """
     t, lines, err = time.perf_counter(), queue.Queue(), []
-    p = subprocess.Popen(cmd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, start_new_session=True)
+    p = subprocess.Popen(
+        cmd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, start_new_session=True
+    )
     pids.append(p.pid)
 
     def read():
@@ -140,7 +147,10 @@ def spawn(cmd, env, limits, pids):
             lines.put(line.decode())
         lines.put(None)
 
-    threads = [threading.Thread(target=read), threading.Thread(target=lambda: err.append(p.stderr.read()))]
+    threads = [
+        threading.Thread(target=read),
+        threading.Thread(target=lambda: err.append(p.stderr.read())),
+    ]
     for x in threads:
         x.start()
     timed_out = False
@@ -161,7 +171,9 @@ def spawn(cmd, env, limits, pids):
     for x in threads:
         x.join()
     why = (
-        "timeout" if timed_out else (err[0].decode(errors="replace").strip().splitlines() or ["?"])[-1][:300]
+        "timeout"
+        if timed_out
+        else (err[0].decode(errors="replace").strip().splitlines() or ["?"])[-1][:300]
     )
     yield (
         "end",
@@ -176,9 +188,11 @@ def spawn(cmd, env, limits, pids):
 
 
 def measure(stub, name, ad, tasks):
-    """One process for these tasks (label -> (timeout, args)); yields (label, sample) as each is done.
+    """One process for these tasks (label -> (timeout, args)); yields (label, sample) as each is
+    done.
 
-    A task that fails ends the process; those after it are not yielded, and the caller starts anew with them.
+    A task that fails ends the process; those after it are not yielded, and the caller starts anew
+    with them.
     """
     env = {**{k: os.environ[k] for k in KEEP if k in os.environ}, **OFFLINE, **ad.get("ENV", {})}
     py = ad.get("python") or str(python(name))
@@ -215,7 +229,9 @@ def measure(stub, name, ad, tasks):
             last, label = here, r.pop("label")
             left.remove(label)
             args = full[list(tasks).index(label)]
-            r["stub"] = digest(stub.stats(args["prefix"]), args["prefix"], args, r.pop("starts", None))
+            r["stub"] = digest(
+                stub.stats(args["prefix"]), args["prefix"], args, r.pop("starts", None)
+            )
             yield label, r
         else:
             ended = True
@@ -259,7 +275,9 @@ def digest(runs, prefix, args, starts):
 
 # ---------------------------------------------------------------- the plan
 def plan(quick):
-    """[(processes a round, {label: (timeout, worker arguments)})]; the tasks of one entry share a process."""
+    """[(processes a round, {label: (timeout, worker arguments)})]; the tasks of one entry share a
+    process.
+    """
 
     def text(n):
         return {"metric": "stream", "opts": {"do": "text", "n": n}, "warm": {"n": 100}, "repeat": 2}
@@ -312,13 +330,25 @@ def plan(quick):
         (1, {"conc500": (180, {"metric": "conc", "n": 500, "turns": 5, "lat": 50})}),
     ]
     if quick:
-        long = ("catalog1000", "stream_args50k", "stream_args200k", "conc500", "history100", "history400")
-        p = [(1, {k: (t, {**a, "repeat": 1}) for k, (t, a) in g.items() if k not in long}) for _, g in p]
+        long = (
+            "catalog1000",
+            "stream_args50k",
+            "stream_args200k",
+            "conc500",
+            "history100",
+            "history400",
+        )
+        p = [
+            (1, {k: (t, {**a, "repeat": 1}) for k, (t, a) in g.items() if k not in long})
+            for _, g in p
+        ]
     return p
 
 
 def machine():
-    model = next((x.split(":")[1].strip() for x in open("/proc/cpuinfo") if x.startswith("model name")), "?")
+    model = next(
+        (x.split(":")[1].strip() for x in open("/proc/cpuinfo") if x.startswith("model name")), "?"
+    )
     mem = int(open("/proc/meminfo").readline().split()[1]) // 1024
     return {
         "cpu": model,
@@ -335,9 +365,12 @@ def environment(name, ad):
     code = (
         "import importlib.metadata as m, json, sysconfig, pathlib; "
         "print(json.dumps([{d.metadata['Name']: d.version for d in m.distributions()}, "
-        "sum(f.stat().st_size for f in pathlib.Path(sysconfig.get_path('purelib')).rglob('*') if f.is_file())]))"
+        "sum(f.stat().st_size for f in "
+        "pathlib.Path(sysconfig.get_path('purelib')).rglob('*') if f.is_file())]))"
     )
-    dists, size = json.loads(subprocess.run([py, "-P", "-c", code], capture_output=True, check=True).stdout)
+    dists, size = json.loads(
+        subprocess.run([py, "-P", "-c", code], capture_output=True, check=True).stdout
+    )
     return {
         "version_of": ad.get("VERSION_OF"),
         "version": dists.get(ad.get("VERSION_OF")),
@@ -352,7 +385,10 @@ def floor(stub):
     body = json.dumps(
         {"model": "m", "messages": [{"role": "user", "content": "[[run=floor;do=echo]]"}]}
     ).encode()
-    req = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    req = (
+        b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
+        + body
+    )
     s = socket.create_connection(("127.0.0.1", stub.port))
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     took = []
@@ -382,7 +418,9 @@ def floor(stub):
 
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     ap.add_argument("--adapters")
     ap.add_argument("--metrics", help="labels of plan(), by comma; they may hold *")
     ap.add_argument("--rounds", type=int, default=3)
@@ -395,11 +433,15 @@ def main():
     )
     ap.add_argument("--out", type=pathlib.Path)
     ap.add_argument(
-        "--add", action="store_true", help="add rounds to the results file instead of starting it anew"
+        "--add",
+        action="store_true",
+        help="add rounds to the results file instead of starting it anew",
     )
     ap.add_argument("--quick", action="store_true")
     ap.add_argument("--floor", action="store_true")
-    ap.add_argument("--tries", type=int, default=2, help="how often at most to take a disturbed sample")
+    ap.add_argument(
+        "--tries", type=int, default=2, help="how often at most to take a disturbed sample"
+    )
     ap.add_argument(
         "--wait", type=float, default=2, help="most seconds to wait for a quiet machine, per sample"
     )
@@ -409,7 +451,9 @@ def main():
         n, _, p = x.partition("=")
         ads[n]["python"] = p
     names = (
-        a.adapters.split(",") if a.adapters else [n for n in ads if "python" in ads[n] or python(n).exists()]
+        a.adapters.split(",")
+        if a.adapters
+        else [n for n in ads if "python" in ads[n] or python(n).exists()]
     )
     groups = [
         (
@@ -429,7 +473,10 @@ def main():
         print("stub:", json.dumps(fl), flush=True)
         if a.floor:
             return
-        out = a.out or HERE / "results" / f"{datetime.date.today()}-{'quick' if a.quick else 'peers'}.json"
+        out = (
+            a.out
+            or HERE / "results" / f"{datetime.date.today()}-{'quick' if a.quick else 'peers'}.json"
+        )
         out.parent.mkdir(exist_ok=True)
         res = {
             "sessions": [],
@@ -445,14 +492,18 @@ def main():
                 assert was == new["environments"][n]["version"], f"{n}: the file has version {was}"
                 old["samples"].setdefault(n, new["samples"][n])
             res = old
-        res["sessions"].append({"begun": now(), "adapters": names, "metrics": a.metrics or "all", "stub": fl})
+        res["sessions"].append(
+            {"begun": now(), "adapters": names, "metrics": a.metrics or "all", "stub": fl}
+        )
         for rnd in range(1 if a.quick else a.rounds):
             for count, group in groups:
                 for n in names * count:
                     one(stub, n, ads[n], group, res["samples"][n], a, rnd)
                     out.write_text(json.dumps(res))
             res["sessions"][-1].update(
-                rounds=rnd + 1, ended=now(), other_paths=stub.stats("_other").get("_other", {}).get("bad")
+                rounds=rnd + 1,
+                ended=now(),
+                other_paths=stub.stats("_other").get("_other", {}).get("bad"),
             )
             out.write_text(json.dumps(res))
         print(out)

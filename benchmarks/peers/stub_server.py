@@ -105,7 +105,11 @@ HEAD = '{"id":"chatcmpl-%s","object":"chat.completion%s","created":1700000000,"m
 
 
 def fn(c):
-    return {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": c["args"]}}
+    return {
+        "id": c["id"],
+        "type": "function",
+        "function": {"name": c["name"], "arguments": c["args"]},
+    }
 
 
 def whole(rid, text, calls):
@@ -118,7 +122,9 @@ def whole(rid, text, calls):
         % (json.dumps(msg), "tool_calls" if calls else "stop", USAGE)
     ).encode()
     return (
-        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        % len(body)
+        + body
     )
 
 
@@ -249,7 +255,9 @@ class Server(asyncio.Protocol):
 
     def stats(self, prefix):
         hit = [r for r in RUNS if r.startswith(prefix)]
-        body = json.dumps({r: {k: getattr(RUNS[r], k) for k in Run.__slots__} for r in hit}).encode()
+        body = json.dumps(
+            {r: {k: getattr(RUNS[r], k) for k in Run.__slots__} for r in hit}
+        ).encode()
         for r in hit:
             del RUNS[r]
         return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body

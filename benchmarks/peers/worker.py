@@ -1,6 +1,8 @@
-"""Measurements of one adapter in a fresh process:  python -P worker.py ADAPTER.py '[{"label": ..., "metric": ...}]'
+"""Measurements of one adapter in a fresh process:  python -P worker.py ADAPTER.py '[{"label": ...,
+"metric": ...}]'
 
-Prints a line `@@{json}` after each. Imports little, so that it adds little to the cold start it measures.
+Prints a line `@@{json}` after each. Imports little, so that it adds little to the cold start it
+measures.
 """
 
 import os
@@ -38,7 +40,10 @@ def say(label, res):
     import json
 
     res.update(
-        label=label, rss_end=status("VmRSS"), rss_peak=status("VmHWM"), t_done=time.perf_counter() - T0
+        label=label,
+        rss_end=status("VmRSS"),
+        rss_peak=status("VmHWM"),
+        t_done=time.perf_counter() - T0,
     )
     os.write(REPORT, b"@@" + json.dumps(res).encode() + b"\n")
 
@@ -171,7 +176,9 @@ def conc_threads(mod, a):
 
     def one(i):
         try:
-            return s.run(prompt(mod, f"{a['prefix']}r{i}", do="add", turns=a["turns"], lat=a["lat"]))
+            return s.run(
+                prompt(mod, f"{a['prefix']}r{i}", do="add", turns=a["turns"], lat=a["lat"])
+            )
         except Exception as e:
             return e
 
@@ -185,7 +192,13 @@ def conc_threads(mod, a):
 
 def conc_result(got, wall, cpu, base):
     bad = [f"{type(g).__name__}: {g}"[:200] for g in got if g != "done"]
-    return {"wall": wall, "cpu": cpu, "errors": len(bad), "first_errors": bad[:3], "rss_before": base}
+    return {
+        "wall": wall,
+        "cpu": cpu,
+        "errors": len(bad),
+        "first_errors": bad[:3],
+        "rss_before": base,
+    }
 
 
 METRICS = {"cold": cold, "turns": turns, "fan": fan, "stream": stream, "conc": None}

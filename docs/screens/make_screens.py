@@ -1,9 +1,11 @@
-"""Makes the screens of `docs/chat.md`: a real `ferrule chat` in tmux, driven as a person would, with a scripted model.
+"""Makes the screens of `docs/chat.md`: a real `ferrule chat` in tmux, driven as a person would,
+with a scripted model.
 
     python docs/screens/make_screens.py
 
-writes `docs/screens/*.txt` and puts them into `docs/chat.md`. `tests/interfaces/test_chat.py` plays the same hour and looks at
-what came of it. What differs from run to run (ids, times, the folder) is replaced; nothing waits for a fixed time.
+writes `docs/screens/*.txt` and puts them into `docs/chat.md`. `tests/interfaces/test_chat.py` plays
+the same hour and looks at what came of it. What differs from run to run (ids, times, the folder) is
+replaced; nothing waits for a fixed time.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ FILES = {
 def edit(old: str, new: str) -> dict[str, object]:
     return {
         "call": [
-            {"tool": "edit_file", "arguments": {"path": "supplies.md", "old_string": old, "new_string": new}}
+            {
+                "tool": "edit_file",
+                "arguments": {"path": "supplies.md", "old_string": old, "new_string": new},
+            }
         ]
     }
 
@@ -87,7 +92,9 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._outside = {name: value for name, value in os.environ.items() if name in ("PATH", "TMPDIR")}
+        self._outside = {
+            name: value for name, value in os.environ.items() if name in ("PATH", "TMPDIR")
+        }
         self._tmux: list[str] = []
         self._from = 0
 
@@ -102,7 +109,9 @@ class Stage:
             "-f",
             os.devnull,
         ]
-        settings = [word for name, value in environment.items() for word in ("-e", f"{name}={value}")]
+        settings = [
+            word for name, value in environment.items() for word in ("-e", f"{name}={value}")
+        ]
         size = ["-x", str(COLUMNS), "-y", str(LINES)]
         self._run("new-session", "-d", "-s", "chat", *size, *settings, "-c", str(folder), *words)
         self._run("set-option", "-g", "history-limit", "5000")
@@ -150,7 +159,9 @@ class Stage:
         self._run("send-keys", "-t", "chat", key)
 
     def ask(self, text: str) -> None:
-        """Type a message or a slash command on a screen of its own, and wait for the prompt after it."""
+        """Type a message or a slash command on a screen of its own, and wait for the prompt after
+        it.
+        """
         self.begin()
         self.type(text)
         self.settled(text)
@@ -171,7 +182,9 @@ class Stage:
     def _back(self, text: str) -> bool:
         lines = self.screen().split("\n")
         return (
-            len(lines) > 1 and lines[-1] == PROMPT and any(text[: COLUMNS - 4] in line for line in lines[:-1])
+            len(lines) > 1
+            and lines[-1] == PROMPT
+            and any(text[: COLUMNS - 4] in line for line in lines[:-1])
         )
 
     def _everything(self) -> list[str]:
@@ -208,12 +221,16 @@ def play() -> Iterator[Hour]:
         yield hour
 
 
-def _start(stage: Stage, folder: Path, script: list[dict[str, object]], name: str, *more: str) -> None:
+def _start(
+    stage: Stage, folder: Path, script: list[dict[str, object]], name: str, *more: str
+) -> None:
     file = folder / f"{name}.yaml"
     file.write_text(json.dumps(script), encoding="utf-8")
     ferrule = str(Path(sys.executable).with_name("ferrule"))
     stage.start(
-        [ferrule, "chat", "-m", f"scripted:{file}", *more], _environment(folder), folder / "lighthouse"
+        [ferrule, "chat", "-m", f"scripted:{file}", *more],
+        _environment(folder),
+        folder / "lighthouse",
     )
     stage.wait(PROMPT, last=True)
 
@@ -341,7 +358,9 @@ def _fill(folder: Path) -> None:
         ["add", "log.md", "supplies.md", "wind.sh"],
         ["commit", "-q", "-m", "The lighthouse"],
     ):
-        subprocess.run(["git", *words], cwd=folder / "lighthouse", env=_environment(folder), check=True)
+        subprocess.run(
+            ["git", *words], cwd=folder / "lighthouse", env=_environment(folder), check=True
+        )
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -4,9 +4,10 @@
     PYTHONPATH=evals python -m faults --peers ferrule,langchain --only near-name,cut-json --seeds 4
     PYTHONPATH=evals python -m faults --page                    # and writes the table into docs/faults.md
 
-Frameworks are the adapters of `benchmarks/peers` in the environments that `benchmarks/peers/envs.py` makes, in their default settings
-but for what the adapters say (limits on rounds are lifted). Ferrule is the one this program uses. Each run has `SECONDS`; a framework that raises,
-hangs or dies has not finished that run. Half of the runs, the odd seeds, are streamed.
+Frameworks are the adapters of `benchmarks/peers` in the environments that
+`benchmarks/peers/envs.py` makes, in their default settings but for what the adapters say (limits on
+rounds are lifted). Ferrule is the one this program uses. Each run has `SECONDS`; a framework that
+raises, hangs or dies has not finished that run. Half of the runs, the odd seeds, are streamed.
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ class Worker:
         assert self._process is not None and self._process.stdout is not None
         try:
             async with asyncio.timeout(seconds):
-                while (line := await self._process.stdout.readline()) and not line.startswith(b"@@"):
+                while (line := await self._process.stdout.readline()) and not line.startswith(
+                    b"@@"
+                ):
                     pass
         except TimeoutError as problem:
             await self.stop()
@@ -123,16 +126,25 @@ class Worker:
 
 
 async def frameworks(wanted: list[str]) -> list[Framework]:
-    """Those that are asked for, or all whose environment is there. Raises UsageError for one that is not."""
+    """Those that are asked for, or all whose environment is there. Raises UsageError for one that
+    is not.
+    """
     from envs import adapters, python  # of the peers' benchmark, whose environments these are
     from run import KEEP, OFFLINE
 
-    known = {name: facts for name, facts in adapters().items() if name in wanted or name not in LOOPS}
+    known = {
+        name: facts for name, facts in adapters().items() if name in wanted or name not in LOOPS
+    }
     if unknown := [name for name in wanted if name not in known]:
-        raise click.UsageError(f"no adapter for {', '.join(unknown)}; there are: {', '.join(known)}")
+        raise click.UsageError(
+            f"no adapter for {', '.join(unknown)}; there are: {', '.join(known)}"
+        )
     found: list[Framework] = []
     for name in ["ferrule", *(name for name in known if name != "ferrule")]:
-        facts, interpreter = known[name], Path(sys.executable if name == "ferrule" else python(name))
+        facts, interpreter = (
+            known[name],
+            Path(sys.executable if name == "ferrule" else python(name)),
+        )
         if wanted and name not in wanted:
             continue
         if not interpreter.exists():  # noqa: ASYNC240  (before anything runs)
@@ -142,7 +154,9 @@ async def frameworks(wanted: list[str]) -> list[Framework]:
                 )
             continue
         kept = {key: os.environ[key] for key in KEEP if key in os.environ}
-        paths = os.pathsep.join((str(EVALS), str(PEERS / "given"), *([SOURCE] if name == "ferrule" else [])))
+        paths = os.pathsep.join(
+            (str(EVALS), str(PEERS / "given"), *([SOURCE] if name == "ferrule" else []))
+        )
         environment = {**kept, **OFFLINE, **facts.get("ENV", {}), "PYTHONPATH": paths}
         version = await _version(interpreter, facts["VERSION_OF"])
         options = facts.get("PROMPT_OPTS", {})
@@ -172,13 +186,22 @@ async def play(
     model = server.plays.pop(run, None)
     refused = server.refusals.pop(run, "")
     if model is None:
-        return score.add(finished=False, once=False, rounds=0, why=said["error"] or "it never asked")
+        return score.add(
+            finished=False, once=False, rounds=0, why=said["error"] or "it never asked"
+        )
     answer = model.said if streamed else said["answer"] or ""
     finished = not said["error"] and model.order.confirmation in answer
     once = [tuple(placed) for placed in said["placed"]] == [model.order.placed]
-    why = "" if finished and once else said["error"] or _why(finished, model.gave_up, answer, said["placed"])
+    why = (
+        ""
+        if finished and once
+        else said["error"] or _why(finished, model.gave_up, answer, said["placed"])
+    )
     return score.add(
-        finished=finished, once=once, rounds=model.rounds, why=f"{why} | 400: {refused}" if refused else why
+        finished=finished,
+        once=once,
+        rounds=model.rounds,
+        why=f"{why} | 400: {refused}" if refused else why,
     )
 
 
@@ -193,7 +216,9 @@ def _why(finished: bool, gave_up: bool, answer: str, placed: list[Any]) -> str:
 async def measure(given: argparse.Namespace) -> dict[str, Any]:
     """All runs; several frameworks at a time, each one run after run."""
     found = await frameworks(given.peers)
-    scores = {kind: {framework.name: Score() for framework in found} for kind in given.only or KINDS}
+    scores = {
+        kind: {framework.name: Score() for framework in found} for kind in given.only or KINDS
+    }
     free, done = asyncio.Semaphore(given.jobs), list[Framework]()
 
     async def every(framework: Framework) -> None:
@@ -253,8 +278,10 @@ def page(result: dict[str, Any]) -> str:
     """The block of docs/faults.md."""
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     above = (
-        f"On {result['made']}, Python {result['python']}, {result['seeds']} runs of each kind with each framework: percent of runs "
-        "that finish with exactly one order, the one that was meant. In brackets: percent that finish, where that is more.\n\n"
+        f"On {result['made']}, Python {result['python']}, {result['seeds']} runs of each "
+        "kind with each framework: percent of runs "
+        "that finish with exactly one order, the one that was meant. In brackets: percent "
+        "that finish, where that is more.\n\n"
     )
     return f"\n{above}{result['table']}\n\nVersions: {versions}.\n\n"
 
@@ -265,11 +292,15 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     listed = lambda text: [item for item in text.split(",") if item]  # noqa: E731  (a type of argparse)
-    parser.add_argument("--only", type=listed, default=[], help=f"kinds of faults, of: {', '.join(KINDS)}")
+    parser.add_argument(
+        "--only", type=listed, default=[], help=f"kinds of faults, of: {', '.join(KINDS)}"
+    )
     parser.add_argument(
         "--peers", type=listed, default=[], help="adapters; all that are installed by default"
     )
-    parser.add_argument("--seeds", type=int, default=20, help="runs of each kind with each framework")
+    parser.add_argument(
+        "--seeds", type=int, default=20, help="runs of each kind with each framework"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="frameworks at a time")
     parser.add_argument("--out", type=Path, default=Path("build/faults.json"))
     paths = lambda text: [Path(item) for item in listed(text)]  # noqa: E731  (a type of argparse)

@@ -1,12 +1,15 @@
-"""What models do wrong: one function per kind, from the call that is meant to the answer that is sent instead.
+"""What models do wrong: one function per kind, from the call that is meant to the answer that is
+sent instead.
 
-Every kind is something that models and servers were seen to do (issues of frameworks and servers, and what the dialects and folds of
-Ferrule were made from); what exactly is done is drawn from the seed. Kinds are of two sorts:
+Every kind is something that models and servers were seen to do (issues of frameworks and servers,
+and what the dialects and folds of Ferrule were made from); what exactly is done is drawn from the
+seed. Kinds are of two sorts:
 
 * a *mistake* is made once, at one step that is drawn among those where it can be made;
 * a *habit* (`always`) is how this model or its server writes every answer, and no error changes it.
 
-`pair`: the mistake needs two calls in one answer, so the model makes its first two together. `streamed`: it exists in streams only.
+`pair`: the mistake needs two calls in one answer, so the model makes its first two together.
+    `streamed`: it exists in streams only.
 `again`: how often it is made once more after the model was told.
 """
 
@@ -36,7 +39,8 @@ OTHER_KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call as the wire carries it. `arguments` that are no text are sent as they are; `id` None is left out.
+    """A call as the wire carries it. `arguments` that are no text are sent as they are; `id` None
+    is left out.
 
     `index` is its place in a stream, None leaves it out; `renamed` puts the name into every piece.
     """
@@ -94,7 +98,9 @@ class Meant:
 
     def pick(self, *kinds: type) -> str:
         """The name of an argument of one of these types."""
-        return self.random.choice([n for n, value in self.arguments.items() if isinstance(value, kinds)])
+        return self.random.choice(
+            [n for n, value in self.arguments.items() if isinstance(value, kinds)]
+        )
 
 
 Habit = Callable[[Meant], Answer]
@@ -142,7 +148,12 @@ def cased_name(meant: Meant) -> Answer:
     camel = first + "".join(word.title() for word in more)
     return meant.named(
         meant.random.choice(
-            (camel, camel[0].upper() + camel[1:], meant.first.tool.upper(), "-".join((first, *more)))
+            (
+                camel,
+                camel[0].upper() + camel[1:],
+                meant.first.tool.upper(),
+                "-".join((first, *more)),
+            )
         )
     )
 
@@ -201,7 +212,9 @@ def missing_key(meant: Meant) -> Answer:
 def other_key(meant: Meant) -> Answer:
     name = meant.random.choice(list(meant.arguments))
     other = meant.random.choice(OTHER_KEYS[name])
-    return meant.given({other if key == name else key: value for key, value in meant.arguments.items()})
+    return meant.given(
+        {other if key == name else key: value for key, value in meant.arguments.items()}
+    )
 
 
 # ---- JSON
@@ -220,7 +233,9 @@ def doubled_json(meant: Meant) -> Answer:
 
 
 def trailing_comma(meant: Meant) -> Answer:
-    return meant.given(json.dumps(meant.arguments)[:-1] + meant.random.choice((",}", ", }", ",\n}")))
+    return meant.given(
+        json.dumps(meant.arguments)[:-1] + meant.random.choice((",}", ", }", ",\n}"))
+    )
 
 
 def single_quotes(meant: Meant) -> Answer:
@@ -228,7 +243,9 @@ def single_quotes(meant: Meant) -> Answer:
 
 
 def fenced_json(meant: Meant) -> Answer:
-    return meant.given(f"```{meant.random.choice(('json', ''))}\n{json.dumps(meant.arguments)}\n```")
+    return meant.given(
+        f"```{meant.random.choice(('json', ''))}\n{json.dumps(meant.arguments)}\n```"
+    )
 
 
 def more_behind(meant: Meant) -> Answer:
@@ -284,7 +301,9 @@ def as_python(meant: Meant) -> Answer:
 def in_own_tokens(meant: Meant) -> Answer:
     """Tokens of Llama, Mistral and Qwen that a server did not read."""
     name, text = meant.first.tool, json.dumps(meant.arguments)
-    each = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in meant.arguments.items())
+    each = "".join(
+        f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in meant.arguments.items()
+    )
     forms = (
         f"<|python_tag|>{_object(meant)}",
         f"<function={name}>{text}</function>",
@@ -352,7 +371,9 @@ KINDS: dict[str, Kind] = {
     "list-as-words": Kind("a list as words", list_as_words, ("add_up",)),
     "null-for-optional": Kind("null for an optional argument", null_for_optional, tuple(OPTIONAL)),
     "null-for-required": Kind("null for a required argument", null_for_required),
-    "null-for-required-3": Kind("null for a required argument, three times", null_for_required, again=2),
+    "null-for-required-3": Kind(
+        "null for a required argument, three times", null_for_required, again=2
+    ),
     "extra-key": Kind("an argument nobody declared", extra_key),
     "missing-key": Kind("an argument left out", missing_key),
     "other-key": Kind("an argument under another name", other_key),
@@ -376,8 +397,12 @@ KINDS: dict[str, Kind] = {
     "same-id": Kind("one id for all calls of a run", same_id, always=True),
     "pair-one-id": Kind("two calls of an answer with one id", same_id, ("open_desk",), pair=True),
     "no-index": Kind("no index in the stream", no_index, always=True, streamed=True),
-    "one-index": Kind("two calls with one index", same_index, ("open_desk",), pair=True, streamed=True),
-    "name-repeated": Kind("the name in every piece", name_in_every_piece, always=True, streamed=True),
+    "one-index": Kind(
+        "two calls with one index", same_index, ("open_desk",), pair=True, streamed=True
+    ),
+    "name-repeated": Kind(
+        "the name in every piece", name_in_every_piece, always=True, streamed=True
+    ),
     "said-twice": Kind("a read twice in an answer", said_twice, READS),
     "order-twice": Kind("the order twice in an answer", said_twice, ORDER),
     "sent-twice": Kind("a call and its id twice in an answer", sent_twice),

@@ -1,7 +1,8 @@
-"""The same model behind Anthropic's Messages format: a history out of it, an answer into it. For Ferrule alone.
+"""The same model behind Anthropic's Messages format: a history out of it, an answer into it. For
+Ferrule alone.
 
-Arguments that are broken JSON can be said as they are in a stream only (`input_json_delta`). Kinds that are about the places of calls in a
-stream (`streamed`) mean the chat format, and are not here.
+Arguments that are broken JSON can be said as they are in a stream only (`input_json_delta`). Kinds
+that are about the places of calls in a stream (`streamed`) mean the chat format, and are not here.
 """
 
 from __future__ import annotations
@@ -26,16 +27,29 @@ def conversation(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _said(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     content = message.get("content")
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+    blocks = (
+        [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+    )
     texts = [block for block in blocks if block.get("type") == "text"]
     if message.get("role") == "assistant":
-        made = [(b.get("id"), b.get("name"), b.get("input")) for b in blocks if b.get("type") == "tool_use"]
-        calls = [{"id": i, "function": {"name": _plain(n), "arguments": json.dumps(v)}} for i, n, v in made]
+        made = [
+            (b.get("id"), b.get("name"), b.get("input"))
+            for b in blocks
+            if b.get("type") == "tool_use"
+        ]
+        calls = [
+            {"id": i, "function": {"name": _plain(n), "arguments": json.dumps(v)}}
+            for i, n, v in made
+        ]
         yield {"role": "assistant", "content": texts, **({"tool_calls": calls} if calls else {})}
         return
     for block in blocks:
         if block.get("type") == "tool_result":
-            yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": block.get("content")}
+            yield {
+                "role": "tool",
+                "tool_call_id": block.get("tool_use_id"),
+                "content": block.get("content"),
+            }
     if texts:
         yield {"role": "user", "content": texts}
 
@@ -46,8 +60,9 @@ def _plain(name: Any) -> str:
 
 
 def problem(messages: Sequence[Mapping[str, Any]]) -> str:
-    """What the provider would not take, besides what `server.check` finds: empty texts, and ids that are not unique or hold
-    other characters than letters, digits, `_` and `-`."""
+    """What the provider would not take, besides what `server.check` finds: empty texts, and ids
+    that are not unique or hold other characters than letters, digits, `_` and `-`.
+    """
     ids: list[Any] = []
     for at, message in enumerate(messages):
         content = message.get("content")
@@ -62,11 +77,15 @@ def problem(messages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def whole(answer: Answer) -> dict[str, Any]:
-    """An answer in one piece. Arguments that are no JSON can only be sent as the text that they are."""
+    """An answer in one piece. Arguments that are no JSON can only be sent as the text that they
+    are.
+    """
     content: list[dict[str, Any]] = [{"type": "text", "text": answer.text}] if answer.text else []
     for call in answer.calls:
         try:
-            given = json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments
+            given = (
+                json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments
+            )
         except ValueError:
             given = call.arguments
         content.append({**_call(call)[0], "input": given})
@@ -79,7 +98,9 @@ def events(answer: Answer) -> list[bytes]:
     blocks = ([_text(answer.text)] if answer.text else []) + [_call(call) for call in answer.calls]
     for index, (block, deltas) in enumerate(blocks):
         made.append({"type": "content_block_start", "index": index, "content_block": block})
-        made += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        made += [
+            {"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas
+        ]
         made.append({"type": "content_block_stop", "index": index})
     usage = {"output_tokens": 10}
     made.append({"type": "message_delta", "delta": {"stop_reason": _stop(answer)}, "usage": usage})

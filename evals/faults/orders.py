@@ -1,8 +1,10 @@
-"""The task: an article is ordered in five steps, the last of which has an effect and must happen once.
+"""The task: an article is ordered in five steps, the last of which has an effect and must happen
+once.
 
-The tools are plain functions, as every framework takes them, and as carefree as such functions are: none checks the types
-of what it is given. This file runs in the frameworks' own environments,
-needs the standard library alone, and does not put off its annotations, which some frameworks read as they are.
+The tools are plain functions, as every framework takes them, and as carefree as such functions are:
+none checks the types of what it is given. This file runs in the frameworks' own environments, needs
+the standard library alone, and does not put off its annotations, which some frameworks read as they
+are.
 """
 
 import zlib
@@ -99,7 +101,9 @@ class Order:
 
     @staticmethod
     def drawn(random: Random) -> "Order":
-        """Some order. Codes have no leading zero; quantities have two digits, so that one of them can be lost."""
+        """Some order. Codes have no leading zero; quantities have two digits, so that one of them
+        can be lost.
+        """
         return Order(str(random.randint(10_000, 99_999)), random.randint(12, 89))
 
     @property
@@ -116,6 +120,8 @@ class Order:
     def request(self) -> str:
         """The person's words."""
         return (
-            f"Order {self.quantity} pieces of the article with the code {self.code}. Open the desk, find the article, get the"
-            f" price of one piece, add {SHIPPING} cents of shipping, place the order, and tell me the confirmation."
+            f"Order {self.quantity} pieces of the article with the code {self.code}. Open "
+            "the desk, find the article, get the"
+            f" price of one piece, add {SHIPPING} cents of shipping, place the order, and "
+            "tell me the confirmation."
         )

@@ -1,20 +1,27 @@
-"""One model at work: a task in five steps, one kind of fault, and what it makes of what comes back. No I/O, no clock.
+"""One model at work: a task in five steps, one kind of fault, and what it makes of what comes back.
+No I/O, no clock.
 
 The rules of the model, the same for every framework:
 
-* It reads what is new since its last answer: messages of the roles `tool` and `user` behind the ones it has seen.
-* A step is done when the words of the tool that does it (`orders.DONE`) are in what is new. Then it goes on to the next step, with
-  numbers that it has read there; it knows none of them by itself. After the last step it says the confirmation and stops.
-* If its step is not done, it was told what is wrong if a tool message came that is not empty, or words of the person's side that speak
-  of an error or say that something is not so. Then it makes its mistake again as often as its kind says (`again`), and after that the call as it should be.
+* It reads what is new since its last answer: messages of the roles `tool` and `user` behind the
+  ones it has seen.
+* A step is done when the words of the tool that does it (`orders.DONE`) are in what is new. Then it
+  goes on to the next step, with numbers that it has read there; it knows none of them by itself.
+  After the last step it says the confirmation and stops.
+* If its step is not done, it was told what is wrong if a tool message came that is not empty, or
+  words of the person's side that speak of an error or say that something is not so. Then it makes
+  its mistake again as often as its kind says (`again`), and after that the call as it should be.
 * If nothing came that says so (a bare "continue"), it makes the same mistake again.
-* Asked exactly the same a second time, it gives exactly the same answer; an empty answer alone is not given twice.
-* After four to six answers in a row that brought it nothing, by its seed, it gives up, says so and calls nothing more.
-* In the kinds `over-again` and `order-again` it repeats the call that it got an answer to, until what comes back is not the
-  same text as before; it takes anything else for a hint to go on.
+* Asked exactly the same a second time, it gives exactly the same answer; an empty answer alone is
+  not given twice.
+* After four to six answers in a row that brought it nothing, by its seed, it gives up, says so and
+  calls nothing more.
+* In the kinds `over-again` and `order-again` it repeats the call that it got an answer to, until
+  what comes back is not the same text as before; it takes anything else for a hint to go on.
 
-How the framework words its errors does not matter, nor whether they come as the result of the call or as a message: that would be a test
-of the words. What a real model would do with good and bad words is not in here.
+How the framework words its errors does not matter, nor whether they come as the result of the call
+or as a message: that would be a test of the words. What a real model would do with good and bad
+words is not in here.
 """
 
 from __future__ import annotations
@@ -30,13 +37,18 @@ from .orders import DONE, SHIPPING, Order
 
 GIVES_UP = "I could not do it."
 _ERROR = re.compile(
-    r"error|invalid|unknown|unexpected|fail|missing|empty|wrong|must|\bno\b|\bnot\b|nothing|n't|cannot|fix|retry|try again",
+    (
+        r"error|invalid|unknown|unexpected|fail|missing|empty|wrong|must|\bno\b|\bnot\b|nothing|n't|cannot|fix|retry|try "
+        r"again"
+    ),
     re.IGNORECASE,
 )
 
 
 class Play:
-    """A run of one model. `final` names a tool that the answer is to be given to, for a framework that wants it so."""
+    """A run of one model. `final` names a tool that the answer is to be given to, for a framework
+    that wants it so.
+    """
 
     def __init__(self, kind: str, seed: int, final: str = "") -> None:
         self.kind, self.habit, self.final = kind, KINDS[kind], final
@@ -59,18 +71,24 @@ class Play:
         """The next answer to the conversation as it now is."""
         self.rounds += 1
         spelled = [json.dumps(message, sort_keys=True) for message in messages]
-        if self._last is not None and spelled == self._seen and (self._last.text or self._last.calls):
+        if (
+            self._last is not None
+            and spelled == self._seen
+            and (self._last.text or self._last.calls)
+        ):
             return self._last
         new = self._new(messages, spelled)
         self._seen = spelled
         self._last = self._next(new)
         return self._last
 
-    def _new(self, messages: Sequence[Mapping[str, Any]], spelled: list[str]) -> list[tuple[str, str]]:
+    def _new(
+        self, messages: Sequence[Mapping[str, Any]], spelled: list[str]
+    ) -> list[tuple[str, str]]:
         """Role and text of what is new.
 
-        Where the past was written anew it is what follows the last answer; where there is none, what was added to the words
-        that the first answer was given to.
+        Where the past was written anew it is what follows the last answer; where there is none,
+        what was added to the words that the first answer was given to.
         """
         start = len(self._seen)
         if spelled[:start] == self._seen:
@@ -124,7 +142,9 @@ class Play:
         return self.habit.say(meant)
 
     def _stuck(self, new: list[tuple[str, str]]) -> bool:
-        """Whether the call that was answered is made once more: what came back is what came back before, or the first of it."""
+        """Whether the call that was answered is made once more: what came back is what came back
+        before, or the first of it.
+        """
         heard = "\n".join(text for _, text in new)
         if (
             not self._repeating
@@ -162,12 +182,18 @@ class Play:
         self.said = text
         if not self.final:
             return Answer(text)
-        return Answer(calls=(Call(f"call_{self.rounds}_final", self.final, json.dumps({"answer": text})),))
+        return Answer(
+            calls=(Call(f"call_{self.rounds}_final", self.final, json.dumps({"answer": text})),)
+        )
 
 
 def _heard(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Role and text of what is not the model's own."""
-    return [(str(m["role"]), words(m.get("content"))) for m in messages if m.get("role") in ("tool", "user")]
+    return [
+        (str(m["role"]), words(m.get("content")))
+        for m in messages
+        if m.get("role") in ("tool", "user")
+    ]
 
 
 def words(content: Any) -> str:

@@ -12,7 +12,9 @@ from .habits import KINDS
 
 @dataclass(slots=True)
 class Score:
-    """Runs of one framework with one kind of fault. `whys` are ends of runs that did not finish, each with its count."""
+    """Runs of one framework with one kind of fault. `whys` are ends of runs that did not finish,
+    each with its count.
+    """
 
     runs: int = 0
     finished: int = 0
@@ -44,7 +46,9 @@ class Score:
 
 
 Cell = dict[str, Any]
-"""`Score.data`: of these runs of a kind with a framework. `answers` are those of all finished runs together."""
+"""`Score.data`: of these runs of a kind with a framework. `answers` are those of all finished runs
+together.
+"""
 
 Results = Mapping[str, Mapping[str, Cell]]
 """By kind, then by framework."""
@@ -61,12 +65,16 @@ def table(results: Results, frameworks: Sequence[str]) -> str:
         ("finished, whatever was ordered", lambda cells: _share(cells, "finished")),
         ("answers in a finished run", _answers),
     ):
-        rows.append([words, *(figure([f[name] for f in faults if name in f]) for name in frameworks)])
+        rows.append(
+            [words, *(figure([f[name] for f in faults if name in f]) for name in frameworks)]
+        )
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _shown(cell: Cell | None) -> str:
-    """Percent that finished with one order; in brackets those that finished at all, if these are more."""
+    """Percent that finished with one order; in brackets those that finished at all, if these are
+    more.
+    """
     if not cell or not cell["runs"]:
         return ""
     one, every = (round(100 * cell[count] / cell["runs"]) for count in ("once", "finished"))

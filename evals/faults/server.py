@@ -1,13 +1,17 @@
-"""The wire of a model with poor habits: OpenAI's chat completions over a real socket, whole or as server-sent events.
+"""The wire of a model with poor habits: OpenAI's chat completions over a real socket, whole or as
+server-sent events.
 
-The person's first words hold a marker that says which play is meant, so that every framework can carry it:
+The person's first words hold a marker that says which play is meant, so that every framework can
+carry it:
 
     [[run=ID;kind=near-name;seed=7]]        and `final=NAME` where the last words must be a call of that tool
 
-A history is refused with 400 as OpenAI refuses it: calls without their results or results without their call, an empty list of
-calls, an answer with neither text nor calls, names with other characters than letters, digits, `_` and `-` (64 at most), arguments that
-are no text, and roles it does not know. What it sent itself it takes back: a server that gives no ids asks for none, and one that
-sends arguments as an object takes them as one. Requests to `/messages` speak Anthropic's format (`messages`).
+A history is refused with 400 as OpenAI refuses it: calls without their results or results without
+their call, an empty list of calls, an answer with neither text nor calls, names with other
+characters than letters, digits, `_` and `-` (64 at most), arguments that are no text, and roles it
+does not know. What it sent itself it takes back: a server that gives no ids asks for none, and one
+that sends arguments as an object takes them as one. Requests to `/messages` speak Anthropic's
+format (`messages`).
 """
 
 from __future__ import annotations
@@ -84,11 +88,15 @@ class FaultServer:
 
     def _play(self, messages: Sequence[Mapping[str, Any]]) -> tuple[str, Play | None]:
         for message in messages:
-            if message.get("role") == "user" and (found := MARKER.search(words(message.get("content")))):
+            if message.get("role") == "user" and (
+                found := MARKER.search(words(message.get("content")))
+            ):
                 run = found[1]
                 if run not in self.plays:
                     options = dict(item.split("=", 1) for item in found[2].split(";") if item)
-                    self.plays[run] = Play(options["kind"], int(options["seed"]), options.get("final", ""))
+                    self.plays[run] = Play(
+                        options["kind"], int(options["seed"]), options.get("final", "")
+                    )
                 return run, self.plays[run]
         return "", None
 
@@ -100,7 +108,9 @@ def prompt(run: str, kind: str, seed: int, **options: str) -> str:
 
 
 def check(messages: Sequence[Mapping[str, Any]], *, objects: bool = False) -> None:
-    """Raises Refused for a history that the provider would not take. `objects`: it takes arguments that are no text."""
+    """Raises Refused for a history that the provider would not take. `objects`: it takes arguments
+    that are no text.
+    """
     open_: list[Any] = []
     allowed: list[Any] = []
     for at, message in enumerate(messages):
@@ -111,13 +121,16 @@ def check(messages: Sequence[Mapping[str, Any]], *, objects: bool = False) -> No
             id = _id(message.get("tool_call_id"))
             if id not in allowed:
                 raise Refused(
-                    f"{where}: role 'tool' must be a response to a preceding message with 'tool_calls'"
+                    f"{where}: role 'tool' must be a response to a preceding message with "
+                    "'tool_calls'"
                 )
             open_ = [other for other in open_ if other != id]
             continue
         if open_:
             missing = ", ".join(map(repr, open_))
-            raise Refused(f"'tool_calls' must be followed by tool messages; without response: {missing}")
+            raise Refused(
+                f"'tool_calls' must be followed by tool messages; without response: {missing}"
+            )
         allowed = _calls(message, where, objects) if role == "assistant" else []
         open_ = list(allowed)
     if open_:
@@ -136,10 +149,13 @@ def _calls(message: Mapping[str, Any], where: str, objects: bool) -> list[str]:
     for index, call in enumerate(calls):
         function = call.get("function") or {}
         if not _NAME.fullmatch(str(function.get("name") or "")):
-            raise Refused(f"'{where}.tool_calls[{index}].function.name' does not match '^[a-zA-Z0-9_-]+$'")
+            raise Refused(
+                f"'{where}.tool_calls[{index}].function.name' does not match '^[a-zA-Z0-9_-]+$'"
+            )
         if not isinstance(function.get("arguments"), (str, dict) if objects else str):
             raise Refused(
-                f"Invalid type for '{where}.tool_calls[{index}].function.arguments': expected a string"
+                f"Invalid type for '{where}.tool_calls[{index}].function.arguments': "
+                "expected a string"
             )
     return [_id(call.get("id")) for call in calls]
 
@@ -172,7 +188,9 @@ def events(answer: Answer, *, usage: bool) -> list[bytes]:
     chunks = [_chunk(delta, None) for delta in deltas] + [_chunk({}, _finish(answer))]
     if usage:
         chunks.append({**_head(".chunk"), "choices": [], "usage": _USAGE})
-    return [b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks] + [b"data: [DONE]\n\n"]
+    return [b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks] + [
+        b"data: [DONE]\n\n"
+    ]
 
 
 def _pieces(call: Call) -> list[dict[str, Any]]:
@@ -196,7 +214,12 @@ def _chunk(delta: Mapping[str, Any], finish: str | None) -> dict[str, Any]:
 
 
 def _head(kind: str) -> dict[str, Any]:
-    return {"id": "chatcmpl-1", "object": f"chat.completion{kind}", "created": 1700000000, "model": "gpt-4o"}
+    return {
+        "id": "chatcmpl-1",
+        "object": f"chat.completion{kind}",
+        "created": 1700000000,
+        "model": "gpt-4o",
+    }
 
 
 def _finish(answer: Answer) -> str:

@@ -1,8 +1,11 @@
-"""One framework, run after run, in its own environment: `python -P -m faults.worker ADAPTER.py BASE_URL`.
+"""One framework, run after run, in its own environment: `python -P -m faults.worker ADAPTER.py
+BASE_URL`.
 
-Says that it is there, reads a line of JSON per run, `{"prompt": ..., "stream": false}`, and answers with one; its lines begin with `@@`:
-`{"answer": text or null, "error": kind and text, "placed": [[article, total, pieces], ...]}`.
-The adapters are those of `benchmarks/peers`, as they are, and their sessions are made for many runs: one serves them all. Needs the standard library and what the adapter needs.
+Says that it is there, reads a line of JSON per run, `{"prompt": ..., "stream": false}`, and answers
+with one; its lines begin with `@@`: `{"answer": text or null, "error": kind and text, "placed":
+[[article, total, pieces], ...]}`. The adapters are those of `benchmarks/peers`, as they are, and
+their sessions are made for many runs: one serves them all. Needs the standard library and what the
+adapter needs.
 """
 
 import asyncio
@@ -24,7 +27,9 @@ def loaded(path):
 
 
 async def run(session, prompt, stream):
-    """What the framework returns; of a stream it is counts, so the answer is what the server sent last."""
+    """What the framework returns; of a stream it is counts, so the answer is what the server sent
+    last.
+    """
     method = getattr(session, "astream" if stream else "arun", None)
     if method is not None:
         return await method(prompt)

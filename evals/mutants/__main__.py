@@ -4,14 +4,17 @@
     make mutants ARGS="--count 40 --seed 7"
     make mutants ARGS="--promise search.regex-default --count 20" # one promise, many breakages
 
-How the sample is drawn: promises in an order that the seed gives, with no regard to how long their tests take; of each, its
-tests run once with their lines collected, and a line is drawn, the fewer promises execute it the likelier (`sample`). A
-promise is passed over if its tests do not pass here, need more than `--patience` seconds, or execute nothing of the package
-that is theirs; each of these is counted and named. A breakage that runs out of time (20 seconds, or three times what the
-tests take) counts as noticed and is counted apart.
+How the sample is drawn: promises in an order that the seed gives, with no regard to how long their
+tests take; of each, its tests run once with their lines collected, and a line is drawn, the fewer
+promises execute it the likelier (`sample`). A promise is passed over if its tests do not pass here,
+need more than `--patience` seconds, or execute nothing of the package that is theirs; each of these
+is counted and named. A breakage that runs out of time (20 seconds, or three times what the tests
+take) counts as noticed and is counted apart.
 
-A survivor is tried once more against the proofs of other promises: the measured ones that execute its line, then all in the
-test files nearest to the module. A breakage they notice is covered, but by another promise, and is listed so. `equivalent.yaml` names changes that change no behaviour, each with its reason.
+A survivor is tried once more against the proofs of other promises: the measured ones that execute
+its line, then all in the test files nearest to the module. A breakage they notice is covered, but
+by another promise, and is listed so. `equivalent.yaml` names changes that change no behaviour, each
+with its reason.
 """
 
 from __future__ import annotations
@@ -45,7 +48,9 @@ EQUIVALENT = Path(__file__).with_name("equivalent.yaml")
 NEIGHBOURS = 8
 NEIGHBOUR_SECONDS = 60.0
 NEIGHBOURS_SECONDS = 90.0
-"""Test files near the module whose proofs a survivor is put to in the end, the time of each and of all."""
+"""Test files near the module whose proofs a survivor is put to in the end, the time of each and of
+all.
+"""
 OTHERS = 6
 """How many other promises a survivor is put to: those with the quickest tests."""
 
@@ -125,7 +130,9 @@ class Campaign:
                 if found["outcome"] == "passed":
                     usable[name] = found
                 else:
-                    click.echo(f"passed over: {name}: {found['outcome']} {found.get('failed') or ''}")
+                    click.echo(
+                        f"passed over: {name}: {found['outcome']} {found.get('failed') or ''}"
+                    )
         return usable
 
     def _measure_one(self, worker: Worker, promise: str) -> dict[str, Any]:
@@ -136,7 +143,8 @@ class Campaign:
             limits = {"promise": promise, "files": files, "seconds": self._options.patience}
             found = worker.put(lines="all", **limits)
             if found["outcome"] == "failed":
-                # Lines of processes that tests start are collected by an addition to the package, which a test may notice.
+                # Lines of processes that tests start are collected by an addition to the package,
+                # which a test may notice.
                 found = worker.put(lines="own", **limits)
             prefix = f"{ROOT / PACKAGE}/"
             found["lines"] = {
@@ -148,7 +156,9 @@ class Campaign:
                 self._options.lines.parent.mkdir(parents=True, exist_ok=True)
                 with self._options.lines.open("a") as file:
                     file.write(json.dumps([key, found]) + "\n")
-                click.echo(f"{len(self._known)} measured: {promise} {found['outcome']} {found['seconds']}")
+                click.echo(
+                    f"{len(self._known)} measured: {promise} {found['outcome']} {found['seconds']}"
+                )
         return found
 
     def _draw(self, measured: dict[str, dict[str, Any]]) -> list[Trial]:
@@ -199,8 +209,12 @@ class Campaign:
         return result
 
     def _ask_neighbours(self, worker: Worker, trial: Trial) -> str:
-        """Run the proofs of all promises in the test files nearest to the module. Return the test that noticed, or ""."""
-        files = find_neighbours(trial.module, {file for found in self._proofs.values() for file in found})
+        """Run the proofs of all promises in the test files nearest to the module. Return the test
+        that noticed, or "".
+        """
+        files = find_neighbours(
+            trial.module, {file for found in self._proofs.values() for file in found}
+        )
         left = NEIGHBOURS_SECONDS
         for file in files:
             if left <= 0:
@@ -210,14 +224,20 @@ class Campaign:
             if answer["outcome"] != "failed" or not answer["failed"]:
                 continue
             failed = answer["failed"][0]
-            # These tests were not run before: what fails here without any breakage has noticed nothing.
+            # These tests were not run before: what fails here without any breakage has noticed
+            # nothing.
             whole = worker.put(promise="", files=[failed], seconds=NEIGHBOUR_SECONDS)
             if whole["outcome"] == "passed":
                 return failed
         return ""
 
     def _put(
-        self, worker: Worker, trial: Trial, promise: str, files: Sequence[str] = (), seconds: float = 0
+        self,
+        worker: Worker,
+        trial: Trial,
+        promise: str,
+        files: Sequence[str] = (),
+        seconds: float = 0,
     ) -> dict[str, Any]:
         return worker.put(
             promise=promise,
@@ -233,10 +253,14 @@ class Campaign:
         own = counts["killed"] + counts["timeout"]
         noticed = own + counts["another"]
         promises = len({result["promise"] for result in results})
-        click.echo(f"\nseed {self._options.seed}: {tried} breakages of code that {promises} promises rest on")
+        click.echo(
+            f"\nseed {self._options.seed}: {tried} breakages of code that {promises} "
+            "promises rest on"
+        )
         click.echo(f"noticed   {noticed} ({noticed / max(tried, 1):.1%})")
         click.echo(
-            f"  by the proofs of the promise    {own}, {counts['timeout']} of them by running out of time"
+            f"  by the proofs of the promise    {own}, {counts['timeout']} of them by "
+            "running out of time"
         )
         click.echo(f"  by the proofs of another one    {counts['another']}")
         click.echo(f"survived  {counts['survived']}")
@@ -249,7 +273,9 @@ class Campaign:
 
 
 def find_neighbours(module: str, files: Iterable[str]) -> list[str]:
-    """Return the test files nearest to a module: those that import it or what imports it, and are called like it."""
+    """Return the test files nearest to a module: those that import it or what imports it, and are
+    called like it.
+    """
     name = dotted(module)
     package = ROOT / PACKAGE
     stem = name.rpartition(".")[2].encode()
@@ -262,7 +288,11 @@ def find_neighbours(module: str, files: Iterable[str]) -> list[str]:
     found: list[tuple[int, int, str]] = []
     for file in files:
         imported = read_imports(ROOT / file)
-        near = 8 * (name in imported) + 4 * bool(users & imported) + 3 * sum(word in file for word in words)
+        near = (
+            8 * (name in imported)
+            + 4 * bool(users & imported)
+            + 3 * sum(word in file for word in words)
+        )
         if near:
             found.append((near, (ROOT / file).stat().st_size, file))
     return [file for _, _, file in sorted(found, reverse=True)[:NEIGHBOURS]]
@@ -275,7 +305,9 @@ def dotted(module: str) -> str:
 
 @cache
 def read_imports(path: Path) -> frozenset[str]:
-    """Return the modules of the package that a file imports, wherever in it; also names that may be modules."""
+    """Return the modules of the package that a file imports, wherever in it; also names that may be
+    modules.
+    """
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
@@ -291,7 +323,9 @@ def _read_from(path: Path, node: ast.ImportFrom) -> set[str]:
         package = ROOT / PACKAGE
         if not path.is_relative_to(package):
             return set()
-        above = path.parents[node.level - 1].relative_to(package.parent).as_posix().replace("/", ".")
+        above = (
+            path.parents[node.level - 1].relative_to(package.parent).as_posix().replace("/", ".")
+        )
         base = f"{above}.{base}".rstrip(".")
     return {base} | {f"{base}.{one.name}" for one in node.names}
 
@@ -308,7 +342,9 @@ def read_equivalent(path: Path = EQUIVALENT) -> dict[tuple[str, str, str], str]:
 
 
 def read_lines(path: Path) -> dict[str, dict[str, Any]]:
-    """Return what earlier runs measured, by promise and the contents of the package and of the tests."""
+    """Return what earlier runs measured, by promise and the contents of the package and of the
+    tests.
+    """
     return dict(map(json.loads, path.open())) if path.is_file() else {}
 
 
@@ -319,7 +355,9 @@ def read_results(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def digest(folder: Path, files: Iterable[str]) -> str:
-    """Name what files hold, so that what was measured of them is measured again when they change."""
+    """Name what files hold, so that what was measured of them is measured again when they
+    change.
+    """
     parts = "".join(f"{name} {_digest_one(folder / name)}\n" for name in sorted(files))
     return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
@@ -331,18 +369,26 @@ def _digest_one(path: Path) -> str:
 
 def main() -> int:
     """Read the options and run."""
-    parser = argparse.ArgumentParser(prog="mutants", description="breaks code that promises rest on")
+    parser = argparse.ArgumentParser(
+        prog="mutants", description="breaks code that promises rest on"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=400, help="breakages that are tried")
     parser.add_argument("--per-promise", type=int, default=1, help="breakages for each promise")
     parser.add_argument("--promise", action="append", help="only this promise (again for more)")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--patience", type=float, default=100.0, help="seconds for the tests of a promise")
+    parser.add_argument(
+        "--patience", type=float, default=100.0, help="seconds for the tests of a promise"
+    )
     build = ROOT / "build" / "mutants"
-    parser.add_argument("--lines", type=Path, default=build / "lines.json", help="executed lines, kept")
+    parser.add_argument(
+        "--lines", type=Path, default=build / "lines.json", help="executed lines, kept"
+    )
     parser.add_argument("--out", type=Path, default=build / "results.jsonl", help="the results")
     parser.add_argument(
-        "--again", action="store_true", help="try only what was not noticed, or not tried, last time"
+        "--again",
+        action="store_true",
+        help="try only what was not noticed, or not tried, last time",
     )
     return Campaign(parser.parse_args()).run()
 

@@ -1,7 +1,7 @@
 """Small breakages of a module, made from its syntax tree, each with the line it stands on.
 
-What is left alone, because breaking it proves nothing: annotations, docstrings, decorators, the words of error messages and
-f-strings, imports, `__all__`, and code that only a type checker reads.
+What is left alone, because breaking it proves nothing: annotations, docstrings, decorators, the
+words of error messages and f-strings, imports, `__all__`, and code that only a type checker reads.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Breakage:
-    """One change of one module: what is replaced, by what, and the line a test must execute to notice it.
+    """One change of one module: what is replaced, by what, and the line a test must execute to
+    notice it.
 
     `name` is the constant of the module it belongs to, where it stands outside all functions.
     """
@@ -73,7 +74,9 @@ def find_body_lines(source: bytes) -> set[int]:
     for function in ast.walk(ast.parse(source)):
         if isinstance(function, Function):
             for statement in function.body:
-                lines.update(range(statement.lineno, (statement.end_lineno or statement.lineno) + 1))
+                lines.update(
+                    range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+                )
     return lines
 
 
@@ -127,7 +130,9 @@ class _Finder:
             body = body[1:]
         if not body or _is_stub(body):
             return
-        if len(body) > 1 and not isinstance(body[0], Function | ast.ClassDef | ast.Global | ast.Nonlocal):
+        if len(body) > 1 and not isinstance(
+            body[0], Function | ast.ClassDef | ast.Global | ast.Nonlocal
+        ):
             self._return_early(body[0])
         for statement in body:
             self._visit_statement(statement)
@@ -138,7 +143,9 @@ class _Finder:
             return
         indent = " " * first.col_offset
         text = f"return\n{indent}"
-        shown = f"return before {_short(self._source[start : self._offsets[first.lineno]].decode())}"
+        shown = (
+            f"return before {_short(self._source[start : self._offsets[first.lineno]].decode())}"
+        )
         self.found.append(Breakage("return early", first.lineno, start, start, text, shown))
 
     def _visit_statement(self, statement: ast.stmt) -> None:
@@ -265,7 +272,9 @@ class _Finder:
                 del shorter.elts[index]
             self._replace(node, shorter, "drop element", line)
 
-    def _replace(self, old: ast.expr | ast.stmt, new: ast.AST, operator: str, line: int = 0) -> None:
+    def _replace(
+        self, old: ast.expr | ast.stmt, new: ast.AST, operator: str, line: int = 0
+    ) -> None:
         start = self._offset(old.lineno, old.col_offset)
         end = self._offset(old.end_lineno or old.lineno, old.end_col_offset or old.col_offset)
         text = ast.unparse(ast.fix_missing_locations(new))

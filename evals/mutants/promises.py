@@ -1,4 +1,6 @@
-"""The promises, the files with the tests that prove each, and a pytest plug-in that runs only those tests."""
+"""The promises, the files with the tests that prove each, and a pytest plug-in that runs only those
+tests.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ import pytest
 
 
 def read_proofs(tests: Path) -> dict[str, list[str]]:
-    """Return, for each promise that a test claims, the files that hold its tests, from the root of the repository."""
+    """Return, for each promise that a test claims, the files that hold its tests, from the root of
+    the repository.
+    """
     found: dict[str, set[str]] = {}
     for path in sorted(tests.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -30,7 +34,9 @@ def _read_marks(tree: ast.Module) -> Iterator[str]:
 
 
 class OnlyProofs:
-    """A pytest plug-in: runs the tests that prove a promise ("": any), and counts those that passed."""
+    """A pytest plug-in: runs the tests that prove a promise ("": any), and counts those that
+    passed.
+    """
 
     def __init__(self, promise: str) -> None:
         self.passed = 0

@@ -1,4 +1,6 @@
-"""Which breakages are tried: one line per promise, the rarer among promises the likelier, the same for the same seed."""
+"""Which breakages are tried: one line per promise, the rarer among promises the likelier, the same
+for the same seed.
+"""
 
 from __future__ import annotations
 
@@ -76,14 +78,15 @@ class Sample:
     def draw(self, promise: str, count: int = 1) -> list[Trial]:
         """Draw up to `count` breakages on different lines for a promise.
 
-        A line that n of the measured promises execute has the weight 1/n². Which breakage of the line is tried, each
-        operator of it first, is left to chance.
+        A line that n of the measured promises execute has the weight 1/n². Which breakage of the
+        line is tried, each operator of it first, is left to chance.
         """
         chance = random.Random(f"{self._seed}:{promise}")
         weights = {
             place: self._count[place] ** -2.0
             for place in sorted(self._executed[promise])
-            if self._count[place] <= self._too_common and place[1] in self._modules[place[0]].breakages
+            if self._count[place] <= self._too_common
+            and place[1] in self._modules[place[0]].breakages
         }
         drawn: list[Trial] = []
         while weights and len(drawn) < count:
@@ -101,9 +104,13 @@ class Sample:
         return trial.breakage.apply(self._modules[trial.module].source)
 
     def find_others(self, trial: Trial) -> list[str]:
-        """Return the other measured promises whose tests execute the line, those with the fewest lines first."""
+        """Return the other measured promises whose tests execute the line, those with the fewest
+        lines first.
+        """
         place = (trial.module, trial.breakage.line)
         others = [
-            name for name, places in self._executed.items() if place in places and name != trial.promise
+            name
+            for name, places in self._executed.items()
+            if place in places and name != trial.promise
         ]
         return sorted(others, key=lambda name: len(self._executed[name]))

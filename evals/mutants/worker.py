@@ -1,12 +1,15 @@
-"""Runs tests over a broken copy of the package, in namespaces of its own: nothing else on the machine can be harmed.
+"""Runs tests over a broken copy of the package, in namespaces of its own: nothing else on the
+machine can be harmed.
 
-A breakage of code that confines commands or deletes files can do anything. So a worker is the first process of its own PID
-namespace (what it starts ends with it, and sees and signals nothing else) and of its own mount namespace, in which the disk is
-read-only, `/tmp` is private, and copies of `src` and `tests` lie over those of the working tree. The working tree is never
-written, and every process sees the breakage, whatever its environment: commands, servers, confined workers.
+A breakage of code that confines commands or deletes files can do anything. So a worker is the first
+process of its own PID namespace (what it starts ends with it, and sees and signals nothing else)
+and of its own mount namespace, in which the disk is read-only, `/tmp` is private, and copies of
+`src` and `tests` lie over those of the working tree. The working tree is never written, and every
+process sees the breakage, whatever its environment: commands, servers, confined workers.
 
-Tests run in a fork of the worker, which has loaded what they need except Ferrule itself. Needs the right to make namespaces
-(root, or a kernel that gives it to everyone) and `unshare` and `mount` of util-linux. The network is not separated.
+Tests run in a fork of the worker, which has loaded what they need except Ferrule itself. Needs the
+right to make namespaces (root, or a kernel that gives it to everyone) and `unshare` and `mount` of
+util-linux. The network is not separated.
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ PYTEST = (
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
 )
 LINES = Path("/tmp/ferrule-lines")
-"""Where processes that tests start leave the lines they executed. The folder is private to the worker."""
+"""Where processes that tests start leave the lines they executed. The folder is private to the
+worker.
+"""
 
 COVER_CHILDREN = """
 def _cover() -> None:
@@ -68,8 +73,9 @@ def _cover() -> None:
 _cover()
 del _cover
 """
-"""Added to the end of the package's `__init__` while lines are collected. A confined process that cannot write its lines,
-or that ends without its exit handlers, is not seen."""
+"""Added to the end of the package's `__init__` while lines are collected. A confined process that
+cannot write its lines, or that ends without its exit handlers, is not seen.
+"""
 
 
 class Worker:
@@ -77,8 +83,12 @@ class Worker:
 
     def __init__(self, root: Path, package: str = "src/ferrule") -> None:
         if Path(__file__).resolve().is_relative_to("/tmp"):
-            raise RuntimeError("this checkout lies in /tmp, which a worker does not see: clone it elsewhere")
-        self._folder = tempfile.TemporaryDirectory(prefix="ferrule-mutants-", ignore_cleanup_errors=True)
+            raise RuntimeError(
+                "this checkout lies in /tmp, which a worker does not see: clone it elsewhere"
+            )
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="ferrule-mutants-", ignore_cleanup_errors=True
+        )
         namespaces = ["--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
         if os.geteuid() != 0:
             namespaces += ["--user", "--map-root-user"]
@@ -114,7 +124,9 @@ def main(root: Path, package: str, folder: Path) -> None:
     """Answer tasks from standard input, a line each, until it ends."""
     # What a test leaves behind is ended by a signal to every process this one can see.
     if os.getpid() != 1:
-        raise SystemExit("this program runs in a PID namespace of its own: start it by `make mutants`")
+        raise SystemExit(
+            "this program runs in a PID namespace of its own: start it by `make mutants`"
+        )
     tasks = os.fdopen(os.dup(0))
     answers = os.fdopen(os.dup(1), "w")
     seclude(root, package.partition("/")[0], folder)
@@ -132,7 +144,9 @@ def main(root: Path, package: str, folder: Path) -> None:
 
 
 def seclude(root: Path, source: str, folder: Path) -> None:
-    """Lay copies over the sources and the tests, make `/tmp` private and the rest of the disk read-only."""
+    """Lay copies over the sources and the tests, make `/tmp` private and the rest of the disk
+    read-only.
+    """
     opened = os.open(root, os.O_PATH)
     for name in (source, "tests"):
         shutil.copytree(root / name, folder / name, symlinks=True)
@@ -173,7 +187,8 @@ class Room:
     def run(self, task: dict[str, Any]) -> dict[str, Any]:
         """Run one task: the tests that prove `promise` in `files`, within `seconds`.
 
-        `module` and `source` name a file and what it holds meanwhile; `lines` asks for the lines that were executed.
+        `module` and `source` name a file and what it holds meanwhile; `lines` asks for the lines
+        that were executed.
         """
         changes: dict[Path, str] = {}
         if "module" in task:
@@ -194,7 +209,8 @@ class Room:
         saved = {path: (path.read_bytes(), path.stat()) for path in changes}
         for path, text in changes.items():
             path.write_text(text, encoding="utf-8")
-            # Python knows compiled files by whole seconds and size: each change has a time of its own.
+            # Python knows compiled files by whole seconds and size: each change has a time of its
+            # own.
             self._broken += 1
             os.utime(path, (self._broken, self._broken))
         try:
@@ -217,7 +233,9 @@ class Room:
         if not ended:
             return {"outcome": "timeout"}
         # A process that ended without a word was ended by the breakage: its tests did not pass.
-        answer = json.loads(text) if text else {"outcome": "failed", "failed": ["the test process died"]}
+        answer = (
+            json.loads(text) if text else {"outcome": "failed", "failed": ["the test process died"]}
+        )
         for path in LINES.glob("*.json") if task.get("lines") else ():
             with contextlib.suppress(ValueError):
                 for name, lines in json.loads(path.read_text()).items():
@@ -284,7 +302,9 @@ def _run_pytest(task: dict[str, Any], package: Path) -> dict[str, Any]:
 
 
 def _wait(child: int, seconds: float) -> bool:
-    """Wait for a process. Return whether it ended in its time. Orphans that end meanwhile are collected too."""
+    """Wait for a process. Return whether it ended in its time. Orphans that end meanwhile are
+    collected too.
+    """
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         ended, _ = os.waitpid(-1, os.WNOHANG)

@@ -5,10 +5,11 @@
     repo = await command_json(["gh", "api", "repos/owner/name"])
     step = await command_step("tests", ["pytest", "-q"], retry={"max_attempts": 2})
 
-Without a `runner` commands start in the current folder, through one `CommandRunner` of this process for each
-folder; its files stay readable until the process ends. Every function is a coroutine function; `run_sync(...)`
-around a call waits for it where there is no event loop, and in a thread of its own where there is one.
-Commands left in the background do not outlive the event loop they were started in.
+Without a `runner` commands start in the current folder, through one `CommandRunner` of this process
+for each folder; its files stay readable until the process ends. Every function is a coroutine
+function; `run_sync(...)` around a call waits for it where there is no event loop, and in a thread
+of its own where there is one. Commands left in the background do not outlive the event loop they
+were started in.
 """
 
 from __future__ import annotations
@@ -88,8 +89,9 @@ async def command_step(
     runner: Runner | None = None,
     **more: Any,
 ) -> Record:
-    """Run a named step; see `toolkits.commands.steps.command_step` for `retry`, `classify`, `recovery_hint`,
-    `tail_bytes` and the record."""
+    """Run a named step; see `toolkits.commands.steps.command_step` for `retry`, `classify`,
+    `recovery_hint`, `tail_bytes` and the record.
+    """
     return await steps.command_step(name, spec, options, runner=runner or _here(), **more)
 
 
@@ -104,30 +106,42 @@ async def command_try(
 
 
 async def command_json(
-    spec: Spec, options: Mapping[str, Any] | None = None, *, runner: Runner | None = None, **more: Any
+    spec: Spec,
+    options: Mapping[str, Any] | None = None,
+    *,
+    runner: Runner | None = None,
+    **more: Any,
 ) -> Any:
-    """The JSON that a command writes; see `toolkits.commands.json_output.command_json`. Raises CommandFailed."""
+    """The JSON that a command writes; see `toolkits.commands.json_output.command_json`. Raises
+    CommandFailed.
+    """
     return await json_output.command_json(spec, options, runner=runner or _here(), **more)
 
 
 def command_stream(
     spec: Spec, options: Mapping[str, Any] | None = None, *, runner: CommandRunner | None = None
 ) -> AsyncIterator[Record]:
-    """Run a command and give its output piece by piece, its record at last; see `CommandRunner.stream`."""
+    """Run a command and give its output piece by piece, its record at last; see
+    `CommandRunner.stream`.
+    """
     return (runner or _here()).stream(request_of(spec, options))
 
 
 async def command_start(
     spec: Spec, options: Mapping[str, Any] | None = None, *, runner: CommandRunner | None = None
 ) -> Record:
-    """Start a command in the background; its record so far, with the `command_id` to wait for it or end it."""
+    """Start a command in the background; its record so far, with the `command_id` to wait for it or
+    end it.
+    """
     return await (runner or _here())({**request_of(spec, options), "background_after_ms": 0})
 
 
 async def command_wait(
     command_id: str, timeout_ms: int = 60_000, *, runner: CommandRunner | None = None
 ) -> Record:
-    """The record of a command in the background once it has ended; as it is, if this time passes first."""
+    """The record of a command in the background once it has ended; as it is, if this time passes
+    first.
+    """
     return await (runner or _here()).wait(command_id, timeout_ms)
 
 

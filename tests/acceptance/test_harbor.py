@@ -1,4 +1,6 @@
-"""The worked examples of requirement 004 and of its study (systems.md §5.3), each driven as a whole from outside."""
+"""The worked examples of requirement 004 and of its study (systems.md §5.3), each driven as a whole
+from outside.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ async def weather(city: str, unit: str | None = None) -> Weather:
     """Return the current temperature and a short description for a city."""
     if city not in CITIES:
         known = ", ".join(CITIES)
-        raise ToolFailed(ErrorType.NOT_FOUND, f"weather: `{city}` is no city that is known; known: {known}")
+        raise ToolFailed(
+            ErrorType.NOT_FOUND, f"weather: `{city}` is no city that is known; known: {known}"
+        )
     try:
         found = measured(city)
     except ZeroDivisionError as error:
@@ -74,7 +78,9 @@ def measured(city: str) -> float:
 
 
 def agent_of(
-    steps: Sequence[Step | Callable[[Sequence[Message]], Step]], tools: Sequence[Tool], **options: Any
+    steps: Sequence[Step | Callable[[Sequence[Message]], Step]],
+    tools: Sequence[Tool],
+    **options: Any,
 ) -> Agent:
     return Agent(Scripted([*steps]), tools, journal=":memory:", **options)
 
@@ -83,8 +89,13 @@ def agent_of(
 
 
 @pytest.mark.proves("harbor.typed-tool")
-async def test_a_typed_function_is_registered_offered_called_and_answered_as_its_types_say() -> None:
-    steps = [calls(("weather_now", {"city": "Lisbon"}), ("weather_now", {"town": "Ghent"})), says("21.3")]
+async def test_a_typed_function_is_registered_offered_called_and_answered_as_its_types_say() -> (
+    None
+):
+    steps = [
+        calls(("weather_now", {"city": "Lisbon"}), ("weather_now", {"town": "Ghent"})),
+        says("21.3"),
+    ]
     agent = agent_of(steps, [weather], allow=["weather_now"])
     ran = await agent.run("How warm is it in Lisbon?")
     assert agent.wire.opened[0].tools[0].name == "weather_now"  # type: ignore[attr-defined]
@@ -108,12 +119,19 @@ def test_a_name_that_is_taken_and_a_type_without_a_schema_fail_when_they_are_reg
 
 
 @pytest.mark.proves("harbor.loud-failures")
-async def test_a_domain_error_and_what_it_wraps_reach_the_model_and_the_audit_with_their_type() -> None:
-    steps = [calls(("weather_now", {"city": "Atlantis"}), ("weather_now", {"city": "Ghent"})), says("no")]
+async def test_a_domain_error_and_what_it_wraps_reach_the_model_and_the_audit_with_their_type() -> (
+    None
+):
+    steps = [
+        calls(("weather_now", {"city": "Atlantis"}), ("weather_now", {"city": "Ghent"})),
+        says("no"),
+    ]
     agent = agent_of(steps, [weather], allow=["weather_now"])
     ran = await agent.run("go")
     unknown, broken = ran.results
-    assert unknown.error_type is ErrorType.NOT_FOUND and "known: Lisbon, Ghent" in str(unknown.error_message)
+    assert unknown.error_type is ErrorType.NOT_FOUND and "known: Lisbon, Ghent" in str(
+        unknown.error_message
+    )
     assert (broken.error_type, broken.error_message) == (
         ErrorType.IO_ERROR,
         "weather: fetch `Ghent`: division by zero",
@@ -145,7 +163,12 @@ class Greeter(BaseHTTPRequestHandler):
             self.say({"path": self.path})
             return
         here = f"http://127.0.0.1:{self.server.server_port}/"  # type: ignore[attr-defined]
-        skill = {"id": "greet", "name": "Greet", "description": "Greet somebody.", "tags": list[str]()}
+        skill = {
+            "id": "greet",
+            "name": "Greet",
+            "description": "Greet somebody.",
+            "tags": list[str](),
+        }
         self.say(
             {
                 "name": "Friend",
@@ -228,10 +251,14 @@ async def test_a_function_a_service_a_server_and_an_agent_are_tools_of_one_kind(
         allowing = agent_of([good, wrong, says("done")], tools, workspace=tmp_path, allow=[*names])
         ran = await allowing.run("greet Ada four times")
         assert all(result.success and "Ada" in result.text() for result in ran.results[:4])
-        assert [result.error_type for result in ran.results[4:]] == [ErrorType.VALIDATION_FAILED] * 4
+        assert [result.error_type for result in ran.results[4:]] == [
+            ErrorType.VALIDATION_FAILED
+        ] * 4
         asking = agent_of([good, says("done")], tools, workspace=tmp_path)
         refused = await asking.run("greet Ada four times")
-        assert [result.error_type for result in refused.results] == [ErrorType.PERMISSION_DENIED] * 4
+        assert [result.error_type for result in refused.results] == [
+            ErrorType.PERMISSION_DENIED
+        ] * 4
         await allowing.close()
         await asking.close()
     assert entered == ["Ada"]
@@ -241,7 +268,9 @@ async def test_a_function_a_service_a_server_and_an_agent_are_tools_of_one_kind(
 
 
 class Gathering:
-    """`await arrive()` returns once so many have come: they are surely under way at the same time."""
+    """`await arrive()` returns once so many have come: they are surely under way at the same
+    time.
+    """
 
     def __init__(self, most: int) -> None:
         self.most, self.count, self.everybody = most, 0, asyncio.Event()
@@ -288,12 +317,16 @@ async def test_calls_of_one_answer_run_side_by_side_and_answer_in_their_order() 
         return city
 
     cities = [f"City-{number}" for number in range(12)]
-    ran = await agent_of([calls(*(("echo", {"city": one}) for one in cities)), says("ok")], [echo]).run("go")
+    ran = await agent_of(
+        [calls(*(("echo", {"city": one}) for one in cities)), says("ok")], [echo]
+    ).run("go")
     assert [result.data for result in ran.results] == cities
 
 
 @pytest.mark.proves("harbor.serial-dispatch")
-async def test_a_setting_for_all_tools_makes_every_call_of_an_answer_wait_for_the_one_before() -> None:
+async def test_a_setting_for_all_tools_makes_every_call_of_an_answer_wait_for_the_one_before() -> (
+    None
+):
     now: list[str] = []
     most: list[int] = []
 
@@ -341,7 +374,9 @@ async def test_a_deferred_tool_is_not_there_is_refused_is_found_is_sent_once_and
     steps = [calls(use), calls(find, use), calls(find, use), calls(use), says("done")]
     agent = agent_of(steps, [look, orbit, orbit_of_satellite])
     ran = await agent.run("Where is Ceres?")
-    outcomes = [(r.tool, r.data if r.success and r.tool == "orbit" else r.success) for r in ran.results]
+    outcomes = [
+        (r.tool, r.data if r.success and r.tool == "orbit" else r.success) for r in ran.results
+    ]
     assert outcomes == [
         ("orbit", False),
         ("tool_search", True), ("orbit", False),
@@ -389,13 +424,17 @@ async def test_a_model_gets_a_stub_at_the_threshold_and_reads_twenty_thousand_by
 
     def fetch(history: Sequence[Message]) -> Step:
         seen["stub"] = told(history)
-        return calls(("artifact_fetch", {"ref": record(told(history))["artifact"], "max_bytes": 20_000}))
+        return calls(
+            ("artifact_fetch", {"ref": record(told(history))["artifact"], "max_bytes": 20_000})
+        )
 
     def done(history: Sequence[Message]) -> Step:
         seen["part"] = told(history)
         return says("done")
 
-    mine = agent_of([calls(("text", {"size": 32_767})), large, fetch, done], [text], artifacts=tmp_path)
+    mine = agent_of(
+        [calls(("text", {"size": 32_767})), large, fetch, done], [text], artifacts=tmp_path
+    )
     await mine.run("go")
     stub, part = record(seen["stub"]), record(seen["part"])
     assert len(seen["inline"]) == 32_767
@@ -403,13 +442,18 @@ async def test_a_model_gets_a_stub_at_the_threshold_and_reads_twenty_thousand_by
     assert stub["preview"].startswith("123456789\n") and len(seen["stub"]) < 2000
     assert "`artifact_fetch`" in seen["stub"].splitlines()[-1]
     whole = text.handler(32_768)
-    assert (part["artifact"], part["mime"], part["size_bytes"]) == (stub["artifact"], "text/plain", 32_768)
+    assert (part["artifact"], part["mime"], part["size_bytes"]) == (
+        stub["artifact"],
+        "text/plain",
+        32_768,
+    )
     assert (part["content"], part["truncated"]) == (whole[:20_000], True)
     theirs = agent_of([], [text], artifacts=tmp_path, tenant="elsewhere").session()
     refused = await theirs.call("artifact_fetch", ref=stub["artifact"])
     missing = await theirs.call("artifact_fetch", ref="art-" + "0" * 64)
     assert (
-        refused.error_type is missing.error_type is ErrorType.NOT_FOUND and whole[:20] not in refused.text()
+        refused.error_type is missing.error_type is ErrorType.NOT_FOUND
+        and whole[:20] not in refused.text()
     )
 
 
@@ -426,7 +470,10 @@ async def test_raw_bytes_put_in_place_of_a_stub_are_an_error_with_an_event_and_a
         return modify({"messages": shown})
 
     agent = agent_of(
-        [calls(("text", {"size": 40_000})), says("never")], [text], artifacts=tmp_path, hooks=[unstub]
+        [calls(("text", {"size": 40_000})), says("never")],
+        [text],
+        artifacts=tmp_path,
+        hooks=[unstub],
     )
     session = agent.session()
     with pytest.raises(ContextLeak):
@@ -461,7 +508,10 @@ def test_settings_that_mean_nothing_are_a_named_error_before_a_model_is_asked(
     (config / "http").mkdir(parents=True)
     (config / "ferrule.yaml").write_text(f"model: 'scripted:x'\n{settings}\n")
     if manifest:
-        tools = "tools: [{name: a, description: A., method: GET, url_template: 'https://example.com/a'}]\n"
+        tools = (
+            "tools: "
+            "[{name: a, description: A., method: GET, url_template: 'https://example.com/a'}]\n"
+        )
         (config / "http" / "mine.yaml").write_text(f"{manifest}\n{tools}")
     with pytest.raises(ConfigError) as refused:
         seat({"workspace": str(tmp_path)})

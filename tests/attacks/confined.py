@@ -1,4 +1,6 @@
-"""A sandbox for tests that are not async: its event loop runs in a thread, so that one sandbox serves a whole table."""
+"""A sandbox for tests that are not async: its event loop runs in a thread, so that one sandbox
+serves a whole table.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class Confined:
         return self._do(self._run(text, timeout, home, more))
 
     def together(self, stay: list[str], end: list[str], go: Path, *, home: Path) -> bytes:
-        """What commands printed that ran at once. Those of `stay` begin first; `go` is made when all of `end` are over."""
+        """What commands printed that ran at once. Those of `stay` begin first; `go` is made when
+        all of `end` are over.
+        """
         return self._do(self._together(stay, end, go, home))
 
     async def _together(self, stay: list[str], end: list[str], go: Path, home: Path) -> bytes:

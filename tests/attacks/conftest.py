@@ -1,4 +1,6 @@
-"""Makes the modules of this folder importable for its tests, and builds the worlds that they attack."""
+"""Makes the modules of this folder importable for its tests, and builds the worlds that they
+attack.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, "/dev/null")
     monkeypatch.delenv("FERRULE_TRACEBACK", raising=False)
-    # Here the gate stands alone. The sandbox has tables of its own, and looks into files to know what to cover.
+    # Here the gate stands alone. The sandbox has tables of its own, and looks into files to know
+    # what to cover.
     monkeypatch.setenv("FERRULE_SANDBOX_MODE", "off")
     yield built
     built.close()
@@ -39,6 +42,8 @@ def attacked_world() -> Iterator[SandboxWorld]:
 
 @pytest.fixture(scope="module")
 def confined(attacked_world: SandboxWorld, rung: str) -> Iterator[Confined]:
-    """A sandbox around it; a test that takes it names the backends (`parametrize("rung", …, scope="module")`)."""
+    """A sandbox around it; a test that takes it names the backends (`parametrize("rung", …,
+    scope="module")`).
+    """
     with confined_by(attacked_world, rung) as built:
         yield built

@@ -1,4 +1,6 @@
-"""Which calls the table of paths makes, and what must come of each. The parameters are found in the catalog."""
+"""Which calls the table of paths makes, and what must come of each. The parameters are found in the
+catalog.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,24 @@ REFUSED = ("outside", "reserved", "secret")
 """Kinds of rows that are refused before anything happens, whoever allows what."""
 
 FOREIGN = ("~", "./~", "src/../~", "C:", "c:", "\\", "../<name>/src")
-"""Spellings of places outside that a program takes as names, and that tools refuse when they look at the path: the gate
-does not know them. They are denied, and nothing is opened, but the call has begun by then."""
+"""Spellings of places outside that a program takes as names, and that tools refuse when they look
+at the path: the gate does not know them. They are denied, and nothing is opened, but the call has
+begun by then.
+"""
 
 ON_THE_ENTRY = {("delete_path", "path"), ("move_path", "source")}
-"""Parameters that name an entry itself: a link or a pipe may be deleted or moved, what it leads to may not."""
+"""Parameters that name an entry itself: a link or a pipe may be deleted or moved, what it leads to
+may not.
+"""
 
 EVERY_NINTH = {
     ("search_files", "pattern"), ("search_files", "exclude"), ("run_command", "stdin"),
     ("write_file", "content"), ("edit_file", "old_string"), ("edit_file", "new_string"),
     ("replace_lines", "new_content"), ("insert_lines", "new_content"),
 }  # fmt: skip
-"""Parameters that hold text and no name, and whose calls take long: they get a sample of the rows. A tool or
-parameter that is not here gets all of them."""
+"""Parameters that hold text and no name, and whose calls take long: they get a sample of the rows.
+A tool or parameter that is not here gets all of them.
+"""
 
 
 def _tools() -> list[Tool]:
@@ -48,7 +55,9 @@ BY_NAME = {tool.full_name: tool for tool in TOOLS}
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One call. `must` is `refused` (by the gate: nothing happened), `denied`, `fail`, or empty (it may work, harmlessly)."""
+    """One call. `must` is `refused` (by the gate: nothing happened), `denied`, `fail`, or empty (it
+    may work, harmlessly).
+    """
 
     row: Any
     tool: Tool
@@ -57,12 +66,15 @@ class Attack:
 
     def complaints(self, result: Result, started: bool) -> list[str]:
         """What is wrong with the outcome."""
-        what = f"{self.row.id}: {self.tool.name} {str(self.arguments)[:200]} -> {result.text()[:200]}"
+        what = (
+            f"{self.row.id}: {self.tool.name} {str(self.arguments)[:200]} -> {result.text()[:200]}"
+        )
         if self.must and result.success:
             return [f"worked: {what}"]
         early = self.must == "refused" and started
         if early or (
-            self.must in ("refused", "denied") and result.error_type is not ErrorType.PERMISSION_DENIED
+            self.must in ("refused", "denied")
+            and result.error_type is not ErrorType.PERMISSION_DENIED
         ):
             return [f"not refused before it began: {what}"]
         return []
@@ -86,7 +98,9 @@ def must(row: Any, tool: Tool, parameter: str) -> str:
 
 
 def attacks(tool: Tool, world: World) -> Iterator[Attack]:
-    """Every row through every parameter of a tool that takes text. Commands have a test of their own."""
+    """Every row through every parameter of a tool that takes text. Commands have a test of their
+    own.
+    """
     for parameter, schema in tool.arguments.schema.get("properties", {}).items():
         touch = tool.touches.get(parameter)
         kinds = set(_kinds(schema))
@@ -97,9 +111,13 @@ def attacks(tool: Tool, world: World) -> Iterator[Attack]:
                 continue
             path = world.text(row.path)
             for value in [path] if "string" in kinds else _lists(row, path, index):
-                for others in _others(tool, parameter, index, every=row.kind in REFUSED and value[0] == "--"):
+                for others in _others(
+                    tool, parameter, index, every=row.kind in REFUSED and value[0] == "--"
+                ):
                     arguments = {**others, parameter: value}
-                    yield Attack(row, tool, arguments, must(row, tool, parameter) or _git(row, arguments))
+                    yield Attack(
+                        row, tool, arguments, must(row, tool, parameter) or _git(row, arguments)
+                    )
 
 
 def _kinds(schema: Any) -> Iterator[str]:
@@ -112,8 +130,8 @@ def _kinds(schema: Any) -> Iterator[str]:
 def _lists(row: Any, path: str, index: int) -> list[list[str]]:
     """Lists of arguments: behind the end of the options, as it stands, as a file of a commit.
 
-    Each takes a process or two unless it is refused, so the forms take turns, and of rows that need not be refused
-    every second one is left out.
+    Each takes a process or two unless it is refused, so the forms take turns, and of rows that need
+    not be refused every second one is left out.
     """
     forms = [["--", path], [path], [f"HEAD:{path}"]]
     if row.kind in REFUSED:
@@ -122,7 +140,9 @@ def _lists(row: Any, path: str, index: int) -> list[list[str]]:
 
 
 def _git(row: Any, arguments: dict[str, Any]) -> str:
-    """`git_command` gives back no content of a file that may not be read; `status` gives none at all."""
+    """`git_command` gives back no content of a file that may not be read; `status` gives none at
+    all.
+    """
     content = arguments.get("subcommand", "status") != "status"
     return "fail" if content and "args" in arguments and row.kind in REFUSED else ""
 
@@ -131,7 +151,9 @@ _OTHERS = {"target": "moved/x", "command": "true"}
 
 
 def _others(tool: Tool, tried: str, index: int, *, every: bool) -> Iterator[dict[str, Any]]:
-    """Harmless values for the other parameters, with everything switched on. Choices take turns, or `every` is tried."""
+    """Harmless values for the other parameters, with everything switched on. Choices take turns, or
+    `every` is tried.
+    """
     schema = tool.arguments.schema
     values: dict[str, Any] = {}
     choices: dict[str, list[Any]] = {}
@@ -166,7 +188,9 @@ SIX = ("read_file", "write_file", "list_files", "search_files", "run_command", "
 
 
 def six(world: World) -> list[Attack]:
-    """Every row through six tools. Commands only where their text is enough to refuse them, see `test_doors`."""
+    """Every row through six tools. Commands only where their text is enough to refuse them, see
+    `test_doors`.
+    """
     found: list[Attack] = []
     for index, row in enumerate(PATHS):
         path = world.text(row.path)
@@ -182,7 +206,12 @@ def six(world: World) -> list[Attack]:
         if row.kind in REFUSED:
             spelled = row.path.startswith(FOREIGN) or row.path.startswith("/dev/")
             found.append(
-                Attack(row, BY_NAME["run_command"], {"command": ["cat", path]}, "" if spelled else "refused")
+                Attack(
+                    row,
+                    BY_NAME["run_command"],
+                    {"command": ["cat", path]},
+                    "" if spelled else "refused",
+                )
             )
         if row.kind in REFUSED or index % 6 == 0:
             arguments = {"subcommand": "diff", "args": ["--", path]}

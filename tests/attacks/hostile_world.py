@@ -1,8 +1,10 @@
-"""A workspace with secrets in it and around it, and the means to see whether anything of that was reached.
+"""A workspace with secrets in it and around it, and the means to see whether anything of that was
+reached.
 
-Every file that no tool may read holds a canary: a random text that occurs nowhere else. `unharmed` says after a call
-whether a canary was read (inotify), whether anything outside the workspace or under an untouchable name was changed,
-made, moved or deleted (the status of every entry), and puts back what a call was allowed to change.
+Every file that no tool may read holds a canary: a random text that occurs nowhere else. `unharmed`
+says after a call whether a canary was read (inotify), whether anything outside the workspace or
+under an untouchable name was changed, made, moved or deleted (the status of every entry), and puts
+back what a call was allowed to change.
 """
 
 from __future__ import annotations
@@ -88,18 +90,37 @@ class World:
 
     def _describe(self) -> None:
         for name in (
-            "outside/notes.txt", "outside/etc/passwd", "outside/.ssh/id_rsa", "outside/.bashrc",
-            f"outside/{self.marker}.txt", f"{NAME}-evil/notes.txt", f"{NAME}-evil/{self.marker}.txt",
-        ):  # fmt: skip
+            "outside/notes.txt",
+            "outside/etc/passwd",
+            "outside/.ssh/id_rsa",
+            "outside/.bashrc",
+            f"outside/{self.marker}.txt",
+            f"{NAME}-evil/notes.txt",
+            f"{NAME}-evil/{self.marker}.txt",
+        ):
             self._file(name, self._canary())
         for row in PATHS:
             if row.kind in ("reserved", "secret") and not row.path.startswith(("<", "src/..")):
                 self._untouchable(row.path)
-            elif row.kind == "protected" and not row.id.endswith("-new") and not row.path.startswith(".git/"):
+            elif (
+                row.kind == "protected"
+                and not row.id.endswith("-new")
+                and not row.path.startswith(".git/")
+            ):
                 self._file(f"{NAME}/{row.path}", "plain\n")
-        for name in ("holder/a/.env", "holder/b.pem", "vendor/x/.git/config", ".git/modules/x/config"):
+        for name in (
+            "holder/a/.env",
+            "holder/b.pem",
+            "vendor/x/.git/config",
+            ".git/modules/x/config",
+        ):
             self._file(f"{NAME}/{name}", self._canary())
-        for name in ("holder/plain.txt", "vendor/plain.txt", "holder-plain/a/x.txt", "vendor-plain/x.txt"):
+        for name in (
+            "holder/plain.txt",
+            "vendor/plain.txt",
+            "holder-plain/a/x.txt",
+            "vendor-plain/x.txt",
+        ):
             self._file(f"{NAME}/{name}", "plain\n")
         for row in PATHS:
             self._twin(self.text(row.twin))
@@ -107,11 +128,14 @@ class World:
         self._specials()
 
     def _untouchable(self, path: str) -> None:
-        """A file of this name, spelled as it is; what is there for lack of it is a folder with one."""
+        """A file of this name, spelled as it is; what is there for lack of it is a folder with
+        one.
+        """
         if path in (".ferrule", "agents", ".ssh", ".git/hooks"):
             path += "/inside.txt"
         if "/new." in path or path.startswith("new.") or path.endswith(("/", "/.")):
-            return  # Names are protected before the file exists, and one spelling of a folder is enough.
+            # Names are protected before the file exists, and one spelling of a folder is enough.
+            return
         self._file(f"{NAME}/{path}", self._canary())
 
     def _twin(self, path: str) -> None:
@@ -214,8 +238,17 @@ class World:
         assert canary in config.read_text() and (hooks / "pre-commit").exists()
 
     def _git(self, *arguments: str) -> None:
-        settings = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "core.hooksPath=/dev/null")
-        subprocess.run([str(GIT), *settings, *arguments], cwd=self.root, check=True, capture_output=True)
+        settings = (
+            "-c",
+            "user.name=x",
+            "-c",
+            "user.email=x@example.org",
+            "-c",
+            "core.hooksPath=/dev/null",
+        )
+        subprocess.run(
+            [str(GIT), *settings, *arguments], cwd=self.root, check=True, capture_output=True
+        )
 
     def _canaries(self) -> Iterator[Path]:
         for folder, _, files in os.walk(self.base):
@@ -227,7 +260,9 @@ class World:
     # ---- what became of it
 
     def look(self) -> dict[str, Status]:
-        """Every entry below the base by its path: what it is, where, how large, when it was written."""
+        """Every entry below the base by its path: what it is, where, how large, when it was
+        written.
+        """
         found: dict[str, Status] = {}
         waiting = [str(self.base)]
         while waiting:
@@ -246,11 +281,15 @@ class World:
                         waiting.append(entry.path)
         return found
 
-    def unharmed(self, *shown: str, readable: str | tuple[str, ...] = "-", look: bool = False) -> list[str]:
-        """What a call did that it must not have done; empty if nothing. `shown` is all that came out of it.
+    def unharmed(
+        self, *shown: str, readable: str | tuple[str, ...] = "-", look: bool = False
+    ) -> list[str]:
+        """What a call did that it must not have done; empty if nothing. `shown` is all that came
+        out of it.
 
-        Reads below `readable` do not count: git reads files to compare them, the command line reads settings to
-        say that they are not trusted. With `look` every entry is compared, not only if something was seen to change.
+        Reads below `readable` do not count: git reads files to compare them, the command line reads
+        settings to say that they are not trusted. With `look` every entry is compared, not only if
+        something was seen to change.
         """
         harm = [f"a canary is shown: {text[:300]!r}" for text in shown if self.marker in text]
         read, changed = self._watch.take()
@@ -258,7 +297,9 @@ class World:
         if changed or look:
             after = self.look()
             differing = sorted(
-                path for path in self.before.keys() | after.keys() if self.before.get(path) != after.get(path)
+                path
+                for path in self.before.keys() | after.keys()
+                if self.before.get(path) != after.get(path)
             )
             harm += [f"changed: {path}" for path in differing if self._untouched(path)]
             self._restore(differing)
@@ -312,13 +353,16 @@ def _bind(at: Path) -> None:
 
 
 class Watch:
-    """What happened to some files and folders since it was last asked (inotify(7)), by whatever process and name.
+    """What happened to some files and folders since it was last asked (inotify(7)), by whatever
+    process and name.
 
     Of `files` it tells reads and writes, of `folders` any change of what is directly in them.
     """
 
     _ACCESS, _MODIFY, _QUEUE_FULL = 0x1, 0x2, 0x4000
-    _CHANGES = _MODIFY | 0x4 | 0x40 | 0x80 | 0x100 | 0x200  # attributes, moved from and to, made, deleted
+    _CHANGES = (
+        _MODIFY | 0x4 | 0x40 | 0x80 | 0x100 | 0x200
+    )  # attributes, moved from and to, made, deleted
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,5 @@
-"""What a command could try in the further folders that a person opened: `<library>` to be read, `<shared>` to be written too.
+"""What a command could try in the further folders that a person opened: `<library>` to be read,
+`<shared>` to be written too.
 
 Secret and reserved names are out of reach there as they are in the workspace.
 """
@@ -7,13 +8,19 @@ from __future__ import annotations
 
 _READERS = (
     ("cat", "cat {}"),
-    ("folder-descriptor", "<python> -c 'import os,sys; p=sys.argv[1]; d=os.open(os.path.dirname(p),os.O_PATH); print(os.read(os.open(os.path.basename(p),0,dir_fd=d),999))' {}"),
+    (
+        "folder-descriptor",
+        (
+            "<python> -c 'import os,sys; p=sys.argv[1]; d=os.open(os.path.dirname(p),os.O_PATH); "
+            "print(os.read(os.open(os.path.basename(p),0,dir_fd=d),999))' {}"
+        ),
+    ),
     ("link", "ln -s {} a-link; cat a-link"),
-    ("link-folder", "ln -s \"$(dirname {})\" a-folder; cat a-folder/\"$(basename {})\""),
+    ("link-folder", 'ln -s "$(dirname {})" a-folder; cat a-folder/"$(basename {})"'),
     ("self-root", "cat /proc/self/root{}"),
     ("copy", "cp {} taken.txt"),
-    ("find", "find \"$(dirname {})\" -type f -name \"$(basename {})\" -exec cat '{{}}' +"),
-)  # fmt: skip
+    ("find", 'find "$(dirname {})" -type f -name "$(basename {})" -exec cat \'{{}}\' +'),
+)
 
 _TARGETS = (
     ("read-env", "<library>/.env"),
@@ -32,7 +39,10 @@ _TARGETS = (
 
 _OTHERS = (
     ("move-then-read", "mv <shared>/.env <shared>/plain.txt && cat <shared>/plain.txt"),
-    ("move-folder-then-read", "mv <shared>/deep <shared>/shallow && cat <shared>/shallow/er/id_rsa"),
+    (
+        "move-folder-then-read",
+        "mv <shared>/deep <shared>/shallow && cat <shared>/shallow/er/id_rsa",
+    ),
     ("hard-link-then-read", "ln <shared>/.env <shared>/plain.txt && cat <shared>/plain.txt"),
     ("append-secret", "echo x >> <shared>/.env"),
     ("truncate-key", ": > <shared>/deep/er/id_rsa"),
@@ -42,14 +52,17 @@ _OTHERS = (
     ("new-settings", "mkdir -p <shared>/.ferrule && echo x > <shared>/.ferrule/new.yaml"),
     ("change-git-config", "git -C <shared> config core.pager evil; echo x >> <shared>/.git/config"),
     ("new-hook", "mkdir -p <shared>/.git/hooks; echo x > <shared>/.git/hooks/pre-commit"),
-    ("new-repository-hook", "git init -q <shared>/new; echo x > <shared>/new/.git/hooks/post-commit"),
+    (
+        "new-repository-hook",
+        "git init -q <shared>/new; echo x > <shared>/new/.git/hooks/post-commit",
+    ),
     ("mode-of-secret", "chmod 777 <shared>/.env"),
     ("write-library", "echo x > <library>/new.txt"),
     ("change-library", "echo x >> <library>/notes.txt"),
     ("library-hook", "mkdir -p <library>/.git/hooks && echo x > <library>/.git/hooks/pre-commit"),
     ("archive", "tar -cf - -C <library> . 2>/dev/null | tar -xOf - 2>/dev/null"),
     ("search", "grep -rs KEY <library> <shared>"),
-)  # fmt: skip
+)
 
 
 def _rows() -> tuple[tuple[str, str], ...]:

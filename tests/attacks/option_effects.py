@@ -1,9 +1,9 @@
 """Spellings of options, and what real programs make of them: who writes a file, who runs a program.
 
-`cases` makes argument lists from the tables of options: every option of a program as it is written out, and the options
-that are judged to do more in every abbreviation, with every separator and in bundles. `DRIVER` is run in a sandbox: it
-tries each in a folder of its own and tells which left or changed a file, or ran the canary. It knows nothing of what
-Ferrule thinks of them.
+`cases` makes argument lists from the tables of options: every option of a program as it is written
+out, and the options that are judged to do more in every abbreviation, with every separator and in
+bundles. `DRIVER` is run in a sandbox: it tries each in a folder of its own and tells which left or
+changed a file, or ran the canary. It knows nothing of what Ferrule thinks of them.
 """
 
 from __future__ import annotations
@@ -16,20 +16,69 @@ from ferrule.permissions.commands.option_parsing import Option, Table, table_of
 from ferrule.permissions.commands.program_arguments import program_of
 
 OPERANDS: dict[str, tuple[str, ...]] = {
-    "sort": ("a",), "shuf": ("a",), "uniq": ("a",), "cut": ("-f1", "a"), "grep": ("x", "a"),
-    "egrep": ("x", "a"), "sed": ("p", "a"), "head": ("a",), "tail": ("a",), "cat": ("a",), "nl": ("a",),
-    "wc": ("a",), "comm": ("a", "b"), "cmp": ("a", "b"), "diff": ("a", "b"), "join": ("a", "b"),
-    "paste": ("a", "b"), "tac": ("a",), "sha256sum": ("a",), "ls": (), "du": ("a",), "df": (),
-    "stat": ("a",), "file": ("a",), "date": (), "seq": ("3",), "basename": ("a",), "tr": ("a", "b"),
-    "column": ("a",), "tree": (), "rg": ("x", "."), "jq": (".", "a.json"), "tar": ("-cf", "/dev/null", "a"),
-    "curl": ("file://{here}/a",), "less": ("a",), "xxd": ("a",), "find": (".",), "make": (), "awk": ("1", "a"),
-    "man": ("-l", "a"), "yq": (".", "a.json"),
-    "git log": ("-1",), "git diff": ("HEAD",), "git show": (), "git ls-remote": ("./store",), "git archive": ("HEAD",),
-    "git grep": ("x",), "git blame": ("a",), "git rev-list": ("HEAD",), "git shortlog": ("HEAD",),
-    "git format-patch": ("--stdout", "-1"), "git diff-tree": ("HEAD",), "git ls-files": (), "git status": (),
-    "git describe": ("--all",), "git rev-parse": ("HEAD",), "git cat-file": ("-p", "HEAD"), "git fetch": ("./store",),
-    "git for-each-ref": (), "git branch": (), "git tag": (), "git reflog": (),
-}  # fmt: skip
+    "sort": ("a",),
+    "shuf": ("a",),
+    "uniq": ("a",),
+    "cut": ("-f1", "a"),
+    "grep": ("x", "a"),
+    "egrep": ("x", "a"),
+    "sed": ("p", "a"),
+    "head": ("a",),
+    "tail": ("a",),
+    "cat": ("a",),
+    "nl": ("a",),
+    "wc": ("a",),
+    "comm": ("a", "b"),
+    "cmp": ("a", "b"),
+    "diff": ("a", "b"),
+    "join": ("a", "b"),
+    "paste": ("a", "b"),
+    "tac": ("a",),
+    "sha256sum": ("a",),
+    "ls": (),
+    "du": ("a",),
+    "df": (),
+    "stat": ("a",),
+    "file": ("a",),
+    "date": (),
+    "seq": ("3",),
+    "basename": ("a",),
+    "tr": ("a", "b"),
+    "column": ("a",),
+    "tree": (),
+    "rg": ("x", "."),
+    "jq": (".", "a.json"),
+    "tar": ("-cf", "/dev/null", "a"),
+    "curl": ("file://{here}/a",),
+    "less": ("a",),
+    "xxd": ("a",),
+    "find": (".",),
+    "make": (),
+    "awk": ("1", "a"),
+    "man": ("-l", "a"),
+    "yq": (".", "a.json"),
+    "git log": ("-1",),
+    "git diff": ("HEAD",),
+    "git show": (),
+    "git ls-remote": ("./store",),
+    "git archive": ("HEAD",),
+    "git grep": ("x",),
+    "git blame": ("a",),
+    "git rev-list": ("HEAD",),
+    "git shortlog": ("HEAD",),
+    "git format-patch": ("--stdout", "-1"),
+    "git diff-tree": ("HEAD",),
+    "git ls-files": (),
+    "git status": (),
+    "git describe": ("--all",),
+    "git rev-parse": ("HEAD",),
+    "git cat-file": ("-p", "HEAD"),
+    "git fetch": ("./store",),
+    "git for-each-ref": (),
+    "git branch": (),
+    "git tag": (),
+    "git reflog": (),
+}
 """Programs that only read with these operands, and are quick."""
 
 VALUES = ("./canary", "made", "exec=./canary")
@@ -64,7 +113,9 @@ def cases(program: str) -> Iterator[Case]:
                 yield Case((*program.split(), *OPERANDS[program], *spelled), option.names[0])
 
 
-def _spellings(option: Option, table: Table, single: bool, every: bool) -> Iterator[tuple[str, ...]]:
+def _spellings(
+    option: Option, table: Table, single: bool, every: bool
+) -> Iterator[tuple[str, ...]]:
     for name in option.names:
         if name.startswith("--") or single:
             shortest = 3 if every and not single else len(name)
@@ -78,14 +129,73 @@ def _spellings(option: Option, table: Table, single: bool, every: bool) -> Itera
 
 
 _SED = (
-    "s/", "/", "x", "[", "]", "[^/]", "\\", "/e", "/w made", "w made", "e ./canary", "p", "d", "{", "}", ";", "\n",
-    " ", "a t", "1", "$", "|", "s|", "!", "/x/", "i\\\n", "[[:alpha:]]", "b", "q", ":a", "y/x/z/", "c\\", " #",
-    "/I", "2,", "I,/x/", "\\/", "s,", ",", "*",
-)  # fmt: skip
+    "s/",
+    "/",
+    "x",
+    "[",
+    "]",
+    "[^/]",
+    "\\",
+    "/e",
+    "/w made",
+    "w made",
+    "e ./canary",
+    "p",
+    "d",
+    "{",
+    "}",
+    ";",
+    "\n",
+    " ",
+    "a t",
+    "1",
+    "$",
+    "|",
+    "s|",
+    "!",
+    "/x/",
+    "i\\\n",
+    "[[:alpha:]]",
+    "b",
+    "q",
+    ":a",
+    "y/x/z/",
+    "c\\",
+    " #",
+    "/I",
+    "2,",
+    "I,/x/",
+    "\\/",
+    "s,",
+    ",",
+    "*",
+)
 _AWK = (
-    "print", 'printf "x"', "{", "}", ' > "made"', ' | "./canary"', "/x/", "/a|b/", "$1 > 2", ";", "\n", "||",
-    'system("./canary")', "getline", "BEGIN", "(", ")", '"x"', "1", " ", "if($1)", "#", "\\\n", "&&",
-)  # fmt: skip
+    "print",
+    'printf "x"',
+    "{",
+    "}",
+    ' > "made"',
+    ' | "./canary"',
+    "/x/",
+    "/a|b/",
+    "$1 > 2",
+    ";",
+    "\n",
+    "||",
+    'system("./canary")',
+    "getline",
+    "BEGIN",
+    "(",
+    ")",
+    '"x"',
+    "1",
+    " ",
+    "if($1)",
+    "#",
+    "\\\n",
+    "&&",
+)
 
 
 def scripts(seed: int, number: int) -> Iterator[Case]:

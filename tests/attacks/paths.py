@@ -18,9 +18,14 @@ KINDS = {
     "secret": "may hold secrets: refused before anything is opened",
     "protected": "may be read, never written",
     "link": "a symbolic link: not followed, neither out nor in",
-    "hard": "a second name of a file that must not be read: not read; writing makes a new file of that name",
+    "hard": (
+        "a second name of a file that must not be read: not read; writing makes a new file of "
+        "that name"
+    ),
     "special": "a pipe, a socket or a device: neither opened nor waited for",
-    "holder": "a folder that holds untouchable names: neither moved nor deleted, and listed without them",
+    "holder": (
+        "a folder that holds untouchable names: neither moved nor deleted, and listed without them"
+    ),
     "malformed": "no path, or one that is read as it stands: refused, or an ordinary name of the workspace",
 }
 
@@ -77,7 +82,12 @@ _OUTSIDE = [
     ("sibling-absolute", "<sibling>/notes.txt", _PREFIX, "<root>/project-evil/notes.txt"),
     ("sibling-folder", "<sibling>", _PREFIX, "<root>/src/"),
     ("sibling-glued", "<root>-evil/notes.txt", _PREFIX, "<root>/src/a.txt"),
-    ("sibling-glued-dots", "<root>/../<name>-evil/notes.txt", _PREFIX, "<root>/../<name>/src/a.txt"),
+    (
+        "sibling-glued-dots",
+        "<root>/../<name>-evil/notes.txt",
+        _PREFIX,
+        "<root>/../<name>/src/a.txt",
+    ),
     ("sibling-cut", "<root>x", _PREFIX, "<root>/x.txt"),
     ("absolute", "/etc/passwd", _ESCAPE, "etc/passwd"),
     ("absolute-root", "/", _ESCAPE, "<root>/"),
@@ -89,8 +99,18 @@ _OUTSIDE = [
     ("absolute-outside-folder", "<outside>", _ESCAPE, "<root>/outside/"),
     ("absolute-outside-new", "<outside>/new.txt", _ABSENT, "<root>/outside/old.txt"),
     ("absolute-parent", "<root>/..", _PREFIX, "<root>/src/.."),
-    ("absolute-through-root", "<root>/../outside/notes.txt", _PREFIX, "<root>/src/../outside/notes.txt"),
-    ("absolute-through-folder", "<root>/src/../../outside/notes.txt", _PREFIX, "<root>/src/../src/a.txt"),
+    (
+        "absolute-through-root",
+        "<root>/../outside/notes.txt",
+        _PREFIX,
+        "<root>/src/../outside/notes.txt",
+    ),
+    (
+        "absolute-through-folder",
+        "<root>/src/../../outside/notes.txt",
+        _PREFIX,
+        "<root>/src/../src/a.txt",
+    ),
     ("absolute-upper", "/ETC/PASSWD", _FOLD, "ETC/PASSWD"),
     ("temp", "/tmp/ferrule-out", _TEMP, "tmp/ferrule-out"),
     ("var-tmp", "/var/tmp/x", _TEMP, "var/tmp/x"),
@@ -155,7 +175,12 @@ _RESERVED = [
     ("git-hooks", ".git/hooks", "core.hooksPath", "git/hooks/"),
     ("git-hook", ".git/hooks/pre-commit", "core.hooksPath", "git/hooks/pre-commit"),
     ("git-hook-new", ".git/hooks/post-checkout", _ABSENT, "git/hooks/post-checkout"),
-    ("git-hook-absolute", "<root>/.git/hooks/pre-commit", "core.hooksPath", "<root>/git/hooks/pre-commit"),
+    (
+        "git-hook-absolute",
+        "<root>/.git/hooks/pre-commit",
+        "core.hooksPath",
+        "<root>/git/hooks/pre-commit",
+    ),
     ("git-credentials", ".git/credentials", _SECRET, "git/credentials.md"),
     ("mercurial", ".hg/hgrc", "core.hooksPath", "hg/hgrc.txt"),
     ("subversion", ".svn/auth/x", _SECRET, "svn/auth/x"),
@@ -213,8 +238,18 @@ _SECRETS = [
     ("htpasswd", "web/.htpasswd", _SECRET, "web/htpasswd.md"),
     ("git-credentials-file", ".git-credentials", _SECRET, "git-credentials.md"),
     ("harvey-settings", "harvey.yaml", "systems.md §1.1: file-name deny list", "harvey.txt"),
-    ("ferrule-settings-plain", "ferrule.yaml", "DESIGN §3.5: Ferrule's own settings", "ferrule.txt"),
-    ("ferrule-settings-below", "conf/ferrule.yml", "DESIGN §3.5: Ferrule's own settings", "conf/ferrule.txt"),
+    (
+        "ferrule-settings-plain",
+        "ferrule.yaml",
+        "DESIGN §3.5: Ferrule's own settings",
+        "ferrule.txt",
+    ),
+    (
+        "ferrule-settings-below",
+        "conf/ferrule.yml",
+        "DESIGN §3.5: Ferrule's own settings",
+        "conf/ferrule.txt",
+    ),
 ]
 
 _PROTECTED = [
@@ -223,7 +258,12 @@ _PROTECTED = [
     ("gitmodules", ".gitmodules", "git -C, --upload-pack", "modules.txt"),
     ("bashrc", ".bashrc", "shell rc files (conventions §4.3)", "bashrc.txt"),
     ("profile", "home/.profile", "shell rc files (conventions §4.3)", "home/profile.txt"),
-    ("workflow", ".github/workflows/ci.yml", "CI folders (conventions §4.3)", ".github/issues/ci.yml"),
+    (
+        "workflow",
+        ".github/workflows/ci.yml",
+        "CI folders (conventions §4.3)",
+        ".github/issues/ci.yml",
+    ),
     ("workflow-new", ".github/workflows/new.yml", _ABSENT, ".github/issues/new.yml"),
     ("gitlab", ".gitlab-ci.yml", "CI folders (conventions §4.3)", "gitlab.yml"),
     ("mcp", ".mcp.json", _RUNS, "mcp.json"),
@@ -232,7 +272,12 @@ _PROTECTED = [
     ("editor-rules", ".cursor/mcp.json", _RUNS, "cursor/mcp.json"),
     ("agent-hooks", ".claude/settings.json", _RUNS, "claude/settings.json"),
     ("python-start", "src/sitecustomize.py", "PYSEC-2026-2: .pth autorun", "src/customize.py"),
-    ("python-path", "lib/site-packages/x.pth", "PYSEC-2026-2: .pth autorun", "lib/site-packages/x.py"),
+    (
+        "python-path",
+        "lib/site-packages/x.pth",
+        "PYSEC-2026-2: .pth autorun",
+        "lib/site-packages/x.py",
+    ),
     ("pre-commit", ".pre-commit-config.yaml", "core.hooksPath", "pre-commit.yaml"),
 ]
 
@@ -283,7 +328,12 @@ _SPECIALS = [
 ]
 
 _HOLDERS = [
-    ("holder-env", "holder", "systems.md §1.1: exec and delete permissions never enforced", "holder-plain/"),
+    (
+        "holder-env",
+        "holder",
+        "systems.md §1.1: exec and delete permissions never enforced",
+        "holder-plain/",
+    ),
     ("holder-slash", "holder/", _SLASH, "holder-plain/"),
     (
         "holder-deep",
@@ -309,15 +359,30 @@ _MALFORMED = [
     ("backslash", "src\\a.txt", _FOLD, "src/a.txt"),
     ("backslash-parent", "..\\outside\\notes.txt", _FOLD, "outside/notes.txt"),
     ("backslash-env", "src\\..\\.env", _FOLD, "src/env.txt"),
-    ("percent-parent", "%2e%2e/outside/notes.txt", "argument values re-expanded as templates", "outside/notes.txt"),
-    ("percent-slash", "..%2foutside%2fnotes.txt", "argument values re-expanded as templates", "outside/notes.txt"),
+    (
+        "percent-parent",
+        "%2e%2e/outside/notes.txt",
+        "argument values re-expanded as templates",
+        "outside/notes.txt",
+    ),
+    (
+        "percent-slash",
+        "..%2foutside%2fnotes.txt",
+        "argument values re-expanded as templates",
+        "outside/notes.txt",
+    ),
     ("variable-home", "$HOME/notes.txt", _HOME, "home/notes.txt"),
     ("variable-braces", "${HOME}/.ssh/id.txt", _HOME, "home/ssh/id.txt"),
     ("substitution", "$(cat .env)", "argument values re-expanded as templates", "cat.txt"),
     ("template", "{{ secrets.env }}", "argument values re-expanded as templates", "secrets.md"),
     ("url-file", "file:///etc/passwd", "systems.md §1.3.1: path gate", "etc/passwd"),
     ("url-http", "http://127.0.0.1/x", "DESIGN §3.4", "http/x.txt"),
-    ("option", "--output=../outside/notes.txt", "--flag injection through ids beginning with -", "output.txt"),
+    (
+        "option",
+        "--output=../outside/notes.txt",
+        "--flag injection through ids beginning with -",
+        "output.txt",
+    ),
     ("option-short", "-rf", "--flag injection through ids beginning with -", "rf.txt"),
     ("option-file", "-f.env", "--flag injection through ids beginning with -", "f.txt"),
     ("glob", "*", "unquoted glob that expands to a flag", "star.txt"),
@@ -334,7 +399,7 @@ _MALFORMED = [
     ("deep", "d/" * 300 + "x", "systems.md §1.1: input size caps", "d/x"),
     ("bidi", "src/\u202etxt.a", "relayed previews hiding part", "src/a.txt"),
     ("file-as-folder", "src/a.txt/b", _ESCAPE, "src/a.txt"),
-]  # fmt: skip
+]
 
 PATHS = [
     PathAttack(name, path, kind, source, twin)

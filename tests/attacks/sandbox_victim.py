@@ -1,8 +1,9 @@
 """The process outside: `python sandbox_victim.py ferrule-victim ROOT OUT MARKER`.
 
-Writes one line of JSON with where it can be reached, then answers each line of its standard input with what arrived.
-It listens on TCP (v4, v6), UDP, an abstract socket and a socket file in the workspace, and holds canaries in its memory, its
-environment, an open descriptor, System V shared memory, a POSIX message queue and /dev/shm.
+Writes one line of JSON with where it can be reached, then answers each line of its standard input
+with what arrived. It listens on TCP (v4, v6), UDP, an abstract socket and a socket file in the
+workspace, and holds canaries in its memory, its environment, an open descriptor, System V shared
+memory, a POSIX message queue and /dev/shm.
 """
 
 from __future__ import annotations
@@ -100,13 +101,22 @@ threading.Thread(target=serve, daemon=True).start()
 print(
     json.dumps(
         {
-            "victim": os.getpid(), "secretfd": secret, "udpfd": datagrams.fileno(), "port": four.getsockname()[1], "port6": six_port,
-            "udp": datagrams.getsockname()[1], "abstract": f"{marker}-abstract", "socket": f"{root}/project.sock",
-            "shm": shared, "queue": queue[1:], "shmfile": shared_file, "address": f"{ctypes.addressof(kept)}, 64",
+            "victim": os.getpid(),
+            "secretfd": secret,
+            "udpfd": datagrams.fileno(),
+            "port": four.getsockname()[1],
+            "port6": six_port,
+            "udp": datagrams.getsockname()[1],
+            "abstract": f"{marker}-abstract",
+            "socket": f"{root}/project.sock",
+            "shm": shared,
+            "queue": queue[1:],
+            "shmfile": shared_file,
+            "address": f"{ctypes.addressof(kept)}, 64",
         }
     ),
     flush=True,
-)  # fmt: skip
+)
 for _ in sys.stdin:
     # What was sent before the question is counted: the kernel has it, the thread may not have.
     threading.Event().wait(0.002)

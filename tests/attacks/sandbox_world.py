@@ -1,8 +1,10 @@
-"""A person's machine in small: a home with keys, a workspace in it, other projects, and a process that listens.
+"""A person's machine in small: a home with keys, a workspace in it, other projects, and a process
+that listens.
 
-Everything that must stay out of reach holds a canary. `World.harm` says what an attack achieved: a canary shown, or written
-where it can be carried off; anything outside changed or made; a reserved or secret name changed or made; bytes that arrived at a
-listener; the process outside signalled. Afterwards all is as it was.
+Everything that must stay out of reach holds a canary. `World.harm` says what an attack achieved: a
+canary shown, or written where it can be carried off; anything outside changed or made; a reserved
+or secret name changed or made; bytes that arrived at a listener; the process outside signalled.
+Afterwards all is as it was.
 """
 
 from __future__ import annotations
@@ -28,8 +30,10 @@ _GIT = ("git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "ini
 
 
 class World:
-    """`home`, `root` (the workspace, below the home), `sibling`, `out`: see the table of attacks. `library` and `shared`
-    are folders that the person opened besides the workspace: to be read, to be written."""
+    """`home`, `root` (the workspace, below the home), `sibling`, `out`: see the table of attacks.
+    `library` and `shared` are folders that the person opened besides the workspace: to be read, to
+    be written.
+    """
 
     def __init__(self, base: Path) -> None:
         self.base = base.resolve()
@@ -84,7 +88,13 @@ class World:
         )
         self._file(self.out / "notes.txt", self.canary())
         self._file(self.out / "gitconfig", f"[user]\n\tname = {self.canary()}")
-        for folder in (self.out, self.home, self.home / "work", self.sibling, self.root / ".ferrule"):
+        for folder in (
+            self.out,
+            self.home,
+            self.home / "work",
+            self.sibling,
+            self.root / ".ferrule",
+        ):
             self._file(folder / f"{self.marker}.txt", self.canary())
         self._file(self.sibling / "notes.txt", self.canary())
         for name in (
@@ -101,15 +111,21 @@ class World:
         self._file(self.root / "certs/ca.pem", PUBLIC)
         self._file(self.root / "vendor/lib/.git/config", f"[remote]\n\turl = {self.canary()}")
         for name, text in {
-            "README.md": "# Project\n", "src/a.py": "print(1)\n", "src/b.c": "int main(){return 0;}\n", "docs/guide.md": "Guide\n",
+            "README.md": "# Project\n",
+            "src/a.py": "print(1)\n",
+            "src/b.c": "int main(){return 0;}\n",
+            "docs/guide.md": "Guide\n",
             ".gitignore": ".env*\n*.key\nid_*\n.npmrc\nagents\ndeploy\nvendor\nlink-*\nhard-*\n*/hard-*\n.ferrule\nproject.sock\n",
-        }.items():  # fmt: skip
+        }.items():
             self._file(self.root / name, text)
         self._repository()
         self._opened()
         for name, target in {
-            "link-out": self.out / "notes.txt", "link-folder": self.out, "link-home": self.home, "link-env": ".env",
-        }.items():  # fmt: skip
+            "link-out": self.out / "notes.txt",
+            "link-folder": self.out,
+            "link-home": self.home,
+            "link-env": ".env",
+        }.items():
             (self.root / name).symlink_to(target)
         self._hard = (
             (self.out / "notes.txt", self.root / "hard-out.txt"),
@@ -141,7 +157,8 @@ class World:
             subprocess.run([*_GIT, "init", "-q", str(folder)], check=True, capture_output=True)
             with (folder / ".git/config").open("a") as config:
                 config.write(
-                    f'[remote "origin"]\n\turl = https://{self.canary().strip()}@example.org/x.git\n'
+                    '[remote "origin"]\n\turl = '
+                    f"https://{self.canary().strip()}@example.org/x.git\n"
                 )
 
     def _repository(self) -> None:
@@ -152,7 +169,9 @@ class World:
         ):
             subprocess.run([*_GIT, *arguments], cwd=self.root, check=True, capture_output=True)
         with (self.root / ".git/config").open("a") as config:
-            config.write(f'[remote "origin"]\n\turl = https://{self.canary().strip()}@example.org/x.git\n')
+            config.write(
+                f'[remote "origin"]\n\turl = https://{self.canary().strip()}@example.org/x.git\n'
+            )
         self._file(self.root / ".git/hooks/pre-commit", f"#!/bin/sh\n# {self.canary()}")
         subprocess.run(
             [
@@ -185,7 +204,11 @@ class World:
     def _tells(self, data: bytes) -> bool:
         """A canary, also with something between its characters: `od -c`, `grep -o`."""
         squeezed = data.replace(b"\n", b"").replace(b" ", b"")
-        return self.marker.encode() in data or self.marker.encode() in squeezed or b"KEY reached" in data
+        return (
+            self.marker.encode() in data
+            or self.marker.encode() in squeezed
+            or b"KEY reached" in data
+        )
 
     def _changed(self, path: str, after: dict[str, tuple[int, ...]]) -> list[str]:
         writable = (str(self.root), str(self.shared))
@@ -210,7 +233,11 @@ class World:
         """Files made or changed in the workspace that hold a canary now."""
         found: list[str] = []
         for path, status in after.items():
-            if self._before.get(path) == status or not stat.S_ISREG(status[1]) or status[2] > 50_000_000:
+            if (
+                self._before.get(path) == status
+                or not stat.S_ISREG(status[1])
+                or status[2] > 50_000_000
+            ):
                 continue
             try:
                 data = Path(path).read_bytes()
@@ -238,7 +265,9 @@ class World:
         return found
 
     def _restore(self) -> None:
-        """What differs is put back from a copy, in place where it can be: the process outside holds some of it open."""
+        """What differs is put back from a copy, in place where it can be: the process outside holds
+        some of it open.
+        """
         after = self._look()
         differing = sorted(
             p for p in self._before.keys() | after.keys() if self._before.get(p) != after.get(p)
@@ -306,7 +335,9 @@ def _copy(source: str, target: str) -> str:
 
 
 def _untouchable(name: str, *, made: bool) -> bool:
-    """Reserved and secret names; protected ones where they take effect: at the root of the workspace."""
+    """Reserved and secret names; protected ones where they take effect: at the root of the
+    workspace.
+    """
     if DEFAULT.check(name, write=False) is not None or name.endswith(".git/commondir"):
         return True
     if made and name.rpartition("/")[2] == ".git":
@@ -337,9 +368,20 @@ class Victim:
         (world.root / "project.sock").unlink(missing_ok=True)
         environment = {**os.environ, "SECRET": world.canary().strip()}
         self._process = subprocess.Popen(
-            [sys.executable, str(VICTIM), "ferrule-victim", str(world.root), str(world.out), world.marker],
-            env=environment, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            [
+                sys.executable,
+                str(VICTIM),
+                "ferrule-victim",
+                str(world.root),
+                str(world.out),
+                world.marker,
+            ],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stdin=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         assert self._process.stdout is not None
         self._out: IO[str] = self._process.stdout
         self.places: dict[str, object] = json.loads(self._out.readline())

@@ -1,7 +1,8 @@
-"""The servers that there are, as processes that attacks can be tried on, and the bytes that are sent to them.
+"""The servers that there are, as processes that attacks can be tried on, and the bytes that are
+sent to them.
 
-They are the real commands, on a free port, with a scripted model. Only their patience is shorter than usual, so that a client that never
-finishes is given up while we wait.
+They are the real commands, on a free port, with a scripted model. Only their patience is shorter
+than usual, so that a client that never finishes is given up while we wait.
 """
 
 from __future__ import annotations
@@ -96,7 +97,9 @@ def spoken_to(method: str, **parameters: Any) -> Sent:
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**parameters, "_meta": about}}
     named = {"mcp_name": str(parameters["name"])} if "name" in parameters else {}
     kinds = "application/json, text/event-stream"
-    return posted("/mcp", body, accept=kinds, mcp_protocol_version="2026-07-28", mcp_method=method, **named)
+    return posted(
+        "/mcp", body, accept=kinds, mcp_protocol_version="2026-07-28", mcp_method=method, **named
+    )
 
 
 def said_to_agent(method: str, parameters: Any) -> Sent:
@@ -109,17 +112,36 @@ def all_faces() -> list[Face]:
     message = {"role": "ROLE_USER", "messageId": "m1", "parts": [{"text": "go"}]}
     chat = {"model": "ferrule", "messages": [{"role": "user", "content": "go"}]}
     return [
-        Face("console", ("console",), lambda: posted("/playground", b"text=go", **form), lambda: got("/runs"), "jinja2", LISTS),
         Face(
-            "a2a", ("a2a",), lambda: said_to_agent("SendMessage", {"message": message}),
-            lambda: said_to_agent("GetTask", {"id": "none"}), "a2a",
+            "console",
+            ("console",),
+            lambda: posted("/playground", b"text=go", **form),
+            lambda: got("/runs"),
+            "jinja2",
+            LISTS,
         ),
-        Face("openai", ("openai",), lambda: posted("/v1/chat/completions", chat), lambda: got("/v1/models"), "starlette"),
         Face(
-            "mcp", ("mcp", "--http"), lambda: spoken_to("tools/call", name="list_files", arguments={}),
-            lambda: spoken_to("tools/list"), "mcp",
+            "a2a",
+            ("a2a",),
+            lambda: said_to_agent("SendMessage", {"message": message}),
+            lambda: said_to_agent("GetTask", {"id": "none"}),
+            "a2a",
         ),
-    ]  # fmt: skip
+        Face(
+            "openai",
+            ("openai",),
+            lambda: posted("/v1/chat/completions", chat),
+            lambda: got("/v1/models"),
+            "starlette",
+        ),
+        Face(
+            "mcp",
+            ("mcp", "--http"),
+            lambda: spoken_to("tools/call", name="list_files", arguments={}),
+            lambda: spoken_to("tools/list"),
+            "mcp",
+        ),
+    ]
 
 
 def start(face: Face, folder: Path) -> None:
@@ -133,14 +155,34 @@ def start(face: Face, folder: Path) -> None:
     (folder / "token").chmod(0o600)
     (folder / "script.json").write_text(face.script)
     words = [
-        sys.executable, "-c", IMPATIENT, "serve", *face.command, "--port", "0", "--token-file", str(folder / "token"),
-        "--model", f"scripted:{folder / 'script.json'}", "--journal", str(folder / "journal.db"), "-C", str(folder / "work"), *face.options,
-    ]  # fmt: skip
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FERRULE", "XDG"))}
+        sys.executable,
+        "-c",
+        IMPATIENT,
+        "serve",
+        *face.command,
+        "--port",
+        "0",
+        "--token-file",
+        str(folder / "token"),
+        "--model",
+        f"scripted:{folder / 'script.json'}",
+        "--journal",
+        str(folder / "journal.db"),
+        "-C",
+        str(folder / "work"),
+        *face.options,
+    ]
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("FERRULE", "XDG"))
+    }
     face.process = subprocess.Popen(
-        words, cwd=folder / "work", env={**kept, "HOME": str(folder)}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        words,
+        cwd=folder / "work",
+        env={**kept, "HOME": str(folder)},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def found(face: Face) -> None:
@@ -154,7 +196,9 @@ def found(face: Face) -> None:
     else:
         raise AssertionError(f"{face.name} did not start: {''.join(face.said)}")
     # Read on, or a server that has much to say waits for us.
-    face.reading = threading.Thread(target=face.said.extend, args=(face.process.stdout,), daemon=True)
+    face.reading = threading.Thread(
+        target=face.said.extend, args=(face.process.stdout,), daemon=True
+    )
     face.reading.start()
 
 
@@ -174,7 +218,9 @@ def end(face: Face) -> int:
 def running(faces: Sequence[Face], folder: Callable[[str], Path]) -> Iterator[dict[str, Face]]:
     """Those of them that can be had here, by name."""
     faces = [
-        face for face in faces if importlib.util.find_spec(face.needs) and importlib.util.find_spec("uvicorn")
+        face
+        for face in faces
+        if importlib.util.find_spec(face.needs) and importlib.util.find_spec("uvicorn")
     ]
     try:
         for face in faces:
@@ -196,7 +242,9 @@ class Answer:
 
 
 def spelled(face: Face, sent: Sent, **headers: str | list[str] | None) -> bytes:
-    """A request as it goes over the wire; `headers` in the place of the right ones, None for none."""
+    """A request as it goes over the wire; `headers` in the place of the right ones, None for
+    none.
+    """
     whole: dict[str, Any] = {
         "host": face.host,
         "authorization": f"Bearer {TOKEN}",

@@ -1,4 +1,6 @@
-"""Bad input through the public doors: a clear error of the right type and exit code, a next step, nothing lost, no traceback."""
+"""Bad input through the public doors: a clear error of the right type and exit code, a next step,
+nothing lost, no traceback.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,14 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cli(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, own_folders: Path
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    own_folders: Path,
 ) -> CommandLine:
-    """`cli("tools", "list")` -> exit code, standard output, standard error; a traceback fails the test."""
+    """`cli("tools", "list")` -> exit code, standard output, standard error; a traceback fails the
+    test.
+    """
     monkeypatch.delenv("FERRULE_TRACEBACK", raising=False)
     monkeypatch.setenv("FERRULE_CACHE", str(own_folders / "cache"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(own_folders / "cache"))
@@ -62,7 +69,11 @@ def cli(
 
 
 def agent(folder: Path, *steps: Any, **options: Any) -> Agent:
-    given: dict[str, Any] = {"mode": "bypassPermissions", "journal": SqliteJournal(":memory:"), **options}
+    given: dict[str, Any] = {
+        "mode": "bypassPermissions",
+        "journal": SqliteJournal(":memory:"),
+        **options,
+    }
     return Agent(Scripted(steps), TOOLS, workspace=folder, **given)
 
 
@@ -74,9 +85,24 @@ BROKEN: list[tuple[str, str, ErrorType, str]] = [
     ("read_file", '{"path": null}', ErrorType.VALIDATION_FAILED, "`path`"),
     ("read_file", '{"path": ["a"]}', ErrorType.VALIDATION_FAILED, "`path`"),
     ("read_file", '{"path": "plain.txt", "mode": "r"}', ErrorType.VALIDATION_FAILED, "`mode`"),
-    ("read_file", '{"path": "plain.txt", "line_start": "first"}', ErrorType.VALIDATION_FAILED, "`line_start`"),
-    ("read_file", '{"path": "plain.txt", "line_start": 0}', ErrorType.VALIDATION_FAILED, "counted from 1"),
-    ("read_file", '{"path": "plain.txt", "line_start": 9}', ErrorType.VALIDATION_FAILED, "past the end"),
+    (
+        "read_file",
+        '{"path": "plain.txt", "line_start": "first"}',
+        ErrorType.VALIDATION_FAILED,
+        "`line_start`",
+    ),
+    (
+        "read_file",
+        '{"path": "plain.txt", "line_start": 0}',
+        ErrorType.VALIDATION_FAILED,
+        "counted from 1",
+    ),
+    (
+        "read_file",
+        '{"path": "plain.txt", "line_start": 9}',
+        ErrorType.VALIDATION_FAILED,
+        "past the end",
+    ),
     ("read_file", '{"path": "plain.txt"', ErrorType.PARSE_ERROR, "cut off"),
     ("read_file", "{'path': 'plain.txt'}", ErrorType.PARSE_ERROR, "not valid JSON"),
     ("read_file", "[" * 100_000, ErrorType.PARSE_ERROR, "nested too deeply"),
@@ -91,11 +117,13 @@ BROKEN: list[tuple[str, str, ErrorType, str]] = [
     ("list_files", '{"max_entries": 1e400}', ErrorType.VALIDATION_FAILED, "`max_entries`"),
     ("git_command", '{"subcommand": "push"}', ErrorType.VALIDATION_FAILED, "`subcommand`"),
     ("run_command", '{"command": {"a": 1}}', ErrorType.VALIDATION_FAILED, "`command`"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.proves("bad-input.arguments")
-async def test_bad_arguments_of_a_model_are_one_typed_error_each_and_the_run_goes_on(folder: Path) -> None:
+async def test_bad_arguments_of_a_model_are_one_typed_error_each_and_the_run_goes_on(
+    folder: Path,
+) -> None:
     asked = [(tool, text) for tool, text, _, _ in BROKEN]
     rounds = [calls(*asked[at : at + 10]) for at in range(0, len(asked), 10)]
     session = agent(folder, *rounds, says("done")).session()
@@ -166,16 +194,23 @@ async def test_what_is_no_text_file_is_said_to_be_what_it_is(
         ("replace_lines", {"line_start": 1, "line_end": 1, "new_content": "x"}),
     ):
         result = await session.call(tool, path=path, **more)
-        assert (result.error_type, words in (result.error_message or "")) == (error, True), (tool, result)
+        assert (result.error_type, words in (result.error_message or "")) == (error, True), (
+            tool,
+            result,
+        )
     assert (folder / "binary.bin").read_bytes() == bytes(range(256))
 
 
 @pytest.mark.proves("bad-input.files")
-async def test_bytes_that_are_not_utf8_are_shown_as_such_and_survive_an_edit_elsewhere(folder: Path) -> None:
+async def test_bytes_that_are_not_utf8_are_shown_as_such_and_survive_an_edit_elsewhere(
+    folder: Path,
+) -> None:
     session = agent(folder).session()
     read = await session.call("read_file", path="latin.txt")
     assert read.success and "\ufffd" in read.data and "not UTF-8" in read.data
-    assert (await session.call("edit_file", path="latin.txt", old_string="plain", new_string="fancy")).success
+    assert (
+        await session.call("edit_file", path="latin.txt", old_string="plain", new_string="fancy")
+    ).success
     assert (folder / "latin.txt").read_bytes() == b"caf\xe9\nfancy\n"
 
 
@@ -185,7 +220,9 @@ async def test_a_file_of_50_mb_is_refused_whole_and_read_in_parts(folder: Path) 
     session = agent(folder).session()
     whole = await session.call("read_file", path="large.log")
     assert whole.error_type is ErrorType.LIMIT and "line_start" in (whole.error_message or "")
-    part = await session.call("read_file", path="large.log", line_start=3_000_000, line_end=3_000_001)
+    part = await session.call(
+        "read_file", path="large.log", line_start=3_000_000, line_end=3_000_001
+    )
     assert part.success and "3000000: 0123456789abcde" in part.data
     assert (await session.call("read_file_tail", path="large.log", line_count=2)).success
     found = await session.call("search_files", pattern="one")
@@ -201,7 +238,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "small"
     place.mkdir()
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(place)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(place)],
+        capture_output=True,
+        check=False,
     )
     if made.returncode:
         pytest.skip(f"no tmpfs can be mounted here: {made.stderr.decode().strip()}")
@@ -219,7 +258,9 @@ async def test_a_full_disk_is_said_and_leaves_the_old_content(small_disk: Path) 
         ("edit_file", {"old_string": "old", "new_string": "x" * 200_000}),
     ):
         result = await session.call(tool, path="kept.txt", **more)
-        assert result.error_type is ErrorType.IO_ERROR and "disk is full" in (result.error_message or "")
+        assert result.error_type is ErrorType.IO_ERROR and "disk is full" in (
+            result.error_message or ""
+        )
         assert (small_disk / "kept.txt").read_text() == "old\n"
     assert sorted(os.listdir(small_disk)) == ["kept.txt"]
 
@@ -254,11 +295,16 @@ async def test_a_read_only_folder_is_said_and_nothing_is_changed(small_disk: Pat
         ("move_path", {"source": "kept.txt", "target": "moved.txt"}),
     ):
         result = await session.call(tool, **arguments)
-        assert result.error_type is ErrorType.IO_ERROR and "read-only" in (result.error_message or ""), (
+        assert result.error_type is ErrorType.IO_ERROR and "read-only" in (
+            result.error_message or ""
+        ), (
             tool,
             result,
         )
-    assert sorted(os.listdir(small_disk)) == ["kept.txt"] and (small_disk / "kept.txt").read_text() == "old\n"
+    assert (
+        sorted(os.listdir(small_disk)) == ["kept.txt"]
+        and (small_disk / "kept.txt").read_text() == "old\n"
+    )
 
 
 # ---- models
@@ -301,10 +347,15 @@ def test_a_dead_server_is_exit_code_6_and_the_session_is_kept(
 
 
 @pytest.mark.proves("bad-input.models")
-async def test_a_model_that_ollama_does_not_have_names_the_command_and_those_there_are(folder: Path) -> None:
+async def test_a_model_that_ollama_does_not_have_names_the_command_and_those_there_are(
+    folder: Path,
+) -> None:
     async with OllamaDouble([says("never")]) as double:
         ours = Agent(
-            Ollama("qwen9", base_url=double.url), TOOLS, workspace=folder, journal=SqliteJournal(":memory:")
+            Ollama("qwen9", base_url=double.url),
+            TOOLS,
+            workspace=folder,
+            journal=SqliteJournal(":memory:"),
         )
         try:
             with pytest.raises(ProviderError) as caught:
@@ -367,7 +418,8 @@ def test_a_journal_whose_last_event_was_altered_names_it_and_salvage_keeps_the_r
     path, sessions = journaled(cli, own_folders)
     with sqlite3.connect(path) as db:
         db.execute(
-            "UPDATE records SET body = replace(body, 'task_1', 'task_9') WHERE id = (SELECT max(id) FROM records)"
+            "UPDATE records SET body = replace(body, 'task_1', 'task_9') WHERE id = (SELECT "
+            "max(id) FROM records)"
         )
     db.close()
     code, _, said = cli("sessions", "verify", sessions[-1])

@@ -1,4 +1,6 @@
-"""Ordinary work is the same inside the sandbox as outside: what it prints, how it ends, which files it leaves."""
+"""Ordinary work is the same inside the sandbox as outside: what it prints, how it ends, which files
+it leaves.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,23 @@ def _project(at: Path) -> None:
     files = {
         "README.md": "# Project\n",
         "hello.c": '#include <stdio.h>\nint main(void) { puts("hello from C"); return 0; }\n',
-        "Makefile": "hello: hello.c\n\tgcc -O1 -o $@ $<\nmany: $(foreach n,1 2 3 4 5 6 7 8 9 10 11 12,part$(n).o)\npart%.o: hello.c\n\tgcc -O1 -c -o $@ $<\n",
-        "test_sums.py": "def test_one():\n    assert 1 + 1 == 2\n\ndef test_two(tmp_path):\n    (tmp_path / 'x').write_text('y')\n    assert (tmp_path / 'x').read_text() == 'y'\n",
-        "test_unit.py": "import unittest\n\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertTrue(True)\n",
+        "Makefile": (
+            "hello: hello.c\n\tgcc -O1 -o $@ $<\nmany: $(foreach n,1 2 3 4 5 6 7 8 9 10 11 "
+            "12,part$(n).o)\npart%.o: hello.c\n\tgcc -O1 -c -o $@ $<\n"
+        ),
+        "test_sums.py": (
+            "def test_one():\n    assert 1 + 1 == 2\n\ndef test_two(tmp_path):\n    (tmp_path / "
+            "'x').write_text('y')\n    assert (tmp_path / 'x').read_text() == 'y'\n"
+        ),
+        "test_unit.py": (
+            "import unittest\n\nclass T(unittest.TestCase):\n    def test(self):\n        "
+            "self.assertTrue(True)\n"
+        ),
         "lib.js": "exports.double = (x) => x * 2;\n",
-        "lib.test.js": "require('node:test')('doubles', () => { if (require('./lib.js').double(2) !== 4) throw 1; });\n",
+        "lib.test.js": (
+            "require('node:test')('doubles', () => "
+            "{ if (require('./lib.js').double(2) !== 4) throw 1; });\n"
+        ),
         "package.json": '{"name": "project", "version": "1.0.0", "scripts": {"double": "node -p \\"require(\'./lib.js\').double(21)\\""}}\n',
         "local/package.json": '{"name": "local-package", "version": "1.0.0", "main": "index.js"}\n',
         "local/index.js": "module.exports = 'local';\n",
@@ -93,9 +107,12 @@ def _wheel(folder: Path) -> None:
         wheel.writestr("tiny.py", 'word = "a tiny word"\n')
         wheel.writestr(f"{name}/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
         wheel.writestr(
-            f"{name}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            f"{name}/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         )
-        wheel.writestr(f"{name}/RECORD", f"tiny.py,,\n{name}/METADATA,,\n{name}/WHEEL,,\n{name}/RECORD,,\n")
+        wheel.writestr(
+            f"{name}/RECORD", f"tiny.py,,\n{name}/METADATA,,\n{name}/WHEEL,,\n{name}/RECORD,,\n"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +131,8 @@ def confined(base: Path) -> Iterator[Confined]:
     settings.parent.mkdir(parents=True)
     settings.write_text("[user]\n\tname = Person Example\n\temail = person@example.org\n")
     with pytest.MonkeyPatch.context() as patch:
-        # Inside it is not there; the session's home says the same. A `.gitconfig` in the home wins in both.
+        # Inside it is not there; the session's home says the same. A `.gitconfig` in the home wins
+        # in both.
         patch.setenv("XDG_CONFIG_HOME", str(base / "settings"))
         built = Confined(Policy(base / "project", readable=(PACKAGES,)))
         yield built
@@ -134,7 +152,10 @@ def _there(at: Path) -> dict[str, int]:
     for folder, folders, files in os.walk(at):
         for name in (*folders, *files):
             relative = os.path.relpath(os.path.join(folder, name), at)
-            if not relative.startswith((".git/objects", ".git/logs")) and "__pycache__" not in relative:
+            if (
+                not relative.startswith((".git/objects", ".git/logs"))
+                and "__pycache__" not in relative
+            ):
                 found[relative] = os.lstat(os.path.join(folder, name)).st_mode
     return found
 
@@ -149,8 +170,14 @@ def test_ordinary_work_is_the_same_inside(base: Path, confined: Confined, work: 
     _fill(project, base / "kept")
     plain = subprocess.run(
         ["bash", "--noprofile", "--norc", "-c", script],
-        check=False, cwd=project, env={**os.environ, **ME}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
-    )  # fmt: skip
+        check=False,
+        cwd=project,
+        env={**os.environ, **ME},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+    )
     left = _there(project)
     assert plain.returncode == 0 and work.says in plain.stdout.decode(), plain.stdout.decode()
     _fill(project, base / "kept")

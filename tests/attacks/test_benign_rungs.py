@@ -1,4 +1,6 @@
-"""Ordinary work goes on where the machine offers less: under bubblewrap, and under Landlock alone."""
+"""Ordinary work goes on where the machine offers less: under bubblewrap, and under Landlock
+alone.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +76,8 @@ def test_ordinary_work_goes_on_where_the_machine_offers_less(
 
 @pytest.mark.proves("sandbox.ordinary-work.lesser-rungs")
 @pytest.mark.parametrize("name", NOT_THERE)
-def test_what_landlock_alone_has_no_place_for_is_known(base: Path, confined: Confined, name: str) -> None:
+def test_what_landlock_alone_has_no_place_for_is_known(
+    base: Path, confined: Confined, name: str
+) -> None:
     work = next(one for one in WORK if one.id == name)
     assert ran(confined, base, work)[0] is (confined.sandbox.applied().rung != "landlock")

@@ -1,7 +1,9 @@
-"""A person's deny rules for paths hold in commands through every door, and commits work through every door.
+"""A person's deny rules for paths hold in commands through every door, and commits work through
+every door.
 
-The commands are those of a script in the workspace, so that no text that the gate sees names a path: what holds is the sandbox.
-A door is whatever makes an agent out of settings or for a program; one that is not in the table fails a test.
+The commands are those of a script in the workspace, so that no text that the gate sees names a
+path: what holds is the sandbox. A door is whatever makes an agent out of settings or for a program;
+one that is not in the table fails a test.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ ALL = os.environ.get("FERRULE_TEST_ATTACKS") == "all"
 HIDDEN = "canaryofahiddenfile"
 SHOWN = "wordsofanopenfile"
 
-PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else os.path.realpath(sys.executable)
+PYTHON = (
+    "/usr/bin/python3" if Path("/usr/bin/python3").exists() else os.path.realpath(sys.executable)
+)
 
 DENY = (
     "Read(private/**)",
@@ -145,7 +149,8 @@ def make(root: Path) -> None:
     git(root, "commit", "-q", "-a", "-m", "second")
     lines = ["echo began", *COMMITTING, *READING, *WRITING, "cat open.txt", "echo ended"]
     (root / "probe.py").write_text(
-        f"import subprocess\nfor line in {lines!r}:\n    subprocess.run(['sh', '-c', line], stderr=1)\n"
+        f"import subprocess\nfor line in {lines!r}:\n    subprocess.run(['sh', '-c', line], "
+        "stderr=1)\n"
     )
 
 
@@ -183,7 +188,8 @@ SCRIPT = json.dumps([{"call": [CALL]}, {"say": "done"}] * 3)
 
 @dataclass(frozen=True)
 class Door:
-    """`modules` are those of the package that make agents for it. `go` runs the script through it, in the folder `base / "work"`.
+    """`modules` are those of the package that make agents for it. `go` runs the script through it,
+    in the folder `base / "work"`.
 
     What comes back is all that was said there; the rest is in `base / "journal.db"`.
     """
@@ -211,7 +217,9 @@ def options(base: Path) -> list[str]:
 
 def spoken(base: Path, *words: str, stdin: str = "") -> str:
     """What a command line says."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("FERRULE", "XDG"))}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("FERRULE", "XDG"))
+    }
     ran = subprocess.run(
         [sys.executable, "-c", MAIN, *words],
         cwd=base / "work",
@@ -227,7 +235,9 @@ def spoken(base: Path, *words: str, stdin: str = "") -> str:
 
 def library(base: Path) -> str:
     with SqliteJournal(base / "journal.db") as journal:
-        ours = Agent(Scripted([]), COMMANDS, workspace=base / "work", journal=journal, deny=DENY, allow=ALLOW)
+        ours = Agent(
+            Scripted([]), COMMANDS, workspace=base / "work", journal=journal, deny=DENY, allow=ALLOW
+        )
         return str(_called(ours))
 
 
@@ -236,8 +246,14 @@ def library_with_policy(base: Path) -> str:
     with SqliteJournal(base / "journal.db") as journal:
         policy = CommandPolicy(confine=Policy((base / "work").resolve()))
         ours = Agent(
-            Scripted([]), COMMANDS, workspace=base / "work", journal=journal, deny=DENY, allow=ALLOW, resources=[policy]
-        )  # fmt: skip
+            Scripted([]),
+            COMMANDS,
+            workspace=base / "work",
+            journal=journal,
+            deny=DENY,
+            allow=ALLOW,
+            resources=[policy],
+        )
         return str(_called(ours))
 
 
@@ -260,7 +276,12 @@ def run(base: Path) -> str:
 
 def call_tool(base: Path) -> str:
     return spoken(
-        base, "tools", "call", "run_command", f"command={json.dumps([PYTHON, 'probe.py'])}", *options(base)
+        base,
+        "tools",
+        "call",
+        "run_command",
+        f"command={json.dumps([PYTHON, 'probe.py'])}",
+        *options(base),
     )
 
 
@@ -307,7 +328,9 @@ def _without_folder(words: list[str]) -> list[str]:
 def acp(base: Path) -> str:
     """An editor: one line of JSON for each message."""
     words = [sys.executable, "-c", MAIN, "serve", "acp", *_without_folder(options(base))]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("FERRULE", "XDG"))}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("FERRULE", "XDG"))
+    }
     process = subprocess.Popen(
         words, cwd=base / "work", env={**environment, "HOME": str(base)}, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -397,7 +420,9 @@ def test_path_rules_hold_in_commands_and_commits_work(door: Door, tmp_path: Path
 @pytest.mark.skipif(not ALL, reason="the usual backend is tried above")
 @pytest.mark.proves("sandbox.path-rules", "sandbox.commits")
 @pytest.mark.parametrize("rung", ["namespaces", "bubblewrap", "landlock"])
-def test_path_rules_hold_on_every_backend(rung: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_rules_hold_on_every_backend(
+    rung: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chosen = [one for one in ladder(Policy(Path("/")), probe()) if one.name == rung]
     if not chosen:
         pytest.skip(f"this machine has no `{rung}`")
@@ -411,7 +436,8 @@ def test_every_maker_of_agents_is_a_door_of_the_table() -> None:
     makers = {
         ".".join(path.relative_to(package).with_suffix("").parts)
         for path in package.rglob("*.py")
-        if re.search(r"\b(?:assemble|Agent)\(", text := path.read_text()) and _makes_agents(ast.parse(text))
+        if re.search(r"\b(?:assemble|Agent)\(", text := path.read_text())
+        and _makes_agents(ast.parse(text))
     }
     known = {module for door in DOORS for module in door.modules} | ALIKE.keys()
     assert makers == known

@@ -1,7 +1,9 @@
-"""Attacks on the console in Chromium, with somebody signed in: markup in what it shows, and pages of another server in the same browser.
+"""Attacks on the console in Chromium, with somebody signed in: markup in what it shows, and pages
+of another server in the same browser.
 
-Markup of models, tools, files and strangers is text: none of it runs, and no other server is asked for anything. A page that another
-server of this machine sends (for a browser, the same site) reads nothing and changes nothing.
+Markup of models, tools, files and strangers is text: none of it runs, and no other server is asked
+for anything. A page that another server of this machine sends (for a browser, the same site) reads
+nothing and changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from urllib.parse import quote
 import pytest
 from servers import BOBS, TOKEN, Face, all_faces, exchanged, got, posted, running, spelled
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 MISSING = [
     reason
     for reason, there in (
@@ -39,14 +43,29 @@ NAME = "!<img src=x onerror=alert(1)><b class=broken>"
 """What a file can be called."""
 MARKUP = " ".join(
     [
-        "<script>alert(1)</script>", NAME, f'<img src="{EVIL}/i.png">', "<svg onload=alert(1)>", "\"'><b class=broken>",
-        '<iframe srcdoc="<script>alert(1)</script>"></iframe>', "</textarea></pre></code></title><b class=broken>", "<!--",
-        "[a link](javascript:alert(1))", "javascript:alert(1)", f"<link rel=stylesheet href={EVIL}/s.css>", "{{7*7}}", "{% raw %}",
-        f"<style>@import url({EVIL}/s.css)</style>", f"<form action={EVIL}><button>go</button></form>", f"<base href={EVIL}>",
-        f'<meta http-equiv=refresh content="0;url={EVIL}">', f'<div hx-get="{EVIL}/h" hx-trigger="load" class=broken></div>',
-        "<div hx-on:load=alert(1) data-hx-get=/runs hx-trigger=load class=broken></div>", "<template><b class=broken></template>", "&lt;b&gt;",
+        "<script>alert(1)</script>",
+        NAME,
+        f'<img src="{EVIL}/i.png">',
+        "<svg onload=alert(1)>",
+        "\"'><b class=broken>",
+        '<iframe srcdoc="<script>alert(1)</script>"></iframe>',
+        "</textarea></pre></code></title><b class=broken>",
+        "<!--",
+        "[a link](javascript:alert(1))",
+        "javascript:alert(1)",
+        f"<link rel=stylesheet href={EVIL}/s.css>",
+        "{{7*7}}",
+        "{% raw %}",
+        f"<style>@import url({EVIL}/s.css)</style>",
+        f"<form action={EVIL}><button>go</button></form>",
+        f"<base href={EVIL}>",
+        f'<meta http-equiv=refresh content="0;url={EVIL}">',
+        f'<div hx-get="{EVIL}/h" hx-trigger="load" class=broken></div>',
+        "<div hx-on:load=alert(1) data-hx-get=/runs hx-trigger=load class=broken></div>",
+        "<template><b class=broken></template>",
+        "&lt;b&gt;",
     ]
-)  # fmt: skip
+)
 INJECTED = """() => [...document.querySelectorAll(
   'script:not([src]), iframe, object, embed, base, meta[http-equiv], .broken, template, [onerror], [onload], [onclick], [hx-on\\\\:load], '
   + '[data-hx-get], [href^="javascript:"], [src^="http://127.0.0.1:9"], [action^="http://127.0.0.1:9"], style:not([data-htmx])'
@@ -78,7 +97,8 @@ class Eyes:
 
     def watch(self) -> None:
         self.page.on(
-            "dialog", lambda dialog: (self.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss())
+            "dialog",
+            lambda dialog: (self.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()),
         )
         self.page.on("request", lambda request: self._asked(request.url))
         self.page.on("console", lambda message: self._said(message.text))
@@ -152,7 +172,9 @@ def until(face: Face, session: str, kind: str) -> None:
 def test_markup_of_others_is_text_wherever_it_is_shown(eyes: Eyes) -> None:
     face = eyes.face
     form = posted(
-        "/playground", f"text={quote(MARKUP)}".encode(), content_type="application/x-www-form-urlencoded"
+        "/playground",
+        f"text={quote(MARKUP)}".encode(),
+        content_type="application/x-www-form-urlencoded",
     )
     begun = exchanged(face, spelled(face, form, connection="close"))
     assert begun is not None and begun.status == 303
@@ -182,7 +204,8 @@ def _everywhere(eyes: Eyes, session: str) -> None:
         for name in ("c1", "c2", "c3", "c4", "c5<b class=broken>", "c6")
     ]
     audits = [
-        f"/audit/call?session={session}&call={quote(name)}" for name in ("c1", "c4", "c5<b class=broken>")
+        f"/audit/call?session={session}&call={quote(name)}"
+        for name in ("c1", "c4", "c5<b class=broken>")
     ]
     events = ["/events", f"/events?session={session}", f"/events?session={session}&after=0"]
     for path in (
@@ -200,15 +223,29 @@ def _everywhere(eyes: Eyes, session: str) -> None:
         eyes.open(path)
     asked = quote(MARKUP)
     for path in (
-        f"/runs/{quote(NAME)}", f"/runs?q={asked}", f"/tools?words={asked}", f"/tools/tool?name={asked}", f"/events?session={asked}",
-        f"/artifacts?session={asked}", f"/artifacts/view?session={asked}&ref={asked}", f"/audit?tool={asked}&text={asked}", f"/{quote(NAME)}",
-        f"/playground?a={asked}", f"/policy/fields?tool={asked}", f"/costs?days={asked}", f"/login?next={asked}&token={asked}",
-    ):  # fmt: skip
+        f"/runs/{quote(NAME)}",
+        f"/runs?q={asked}",
+        f"/tools?words={asked}",
+        f"/tools/tool?name={asked}",
+        f"/events?session={asked}",
+        f"/artifacts?session={asked}",
+        f"/artifacts/view?session={asked}&ref={asked}",
+        f"/audit?tool={asked}&text={asked}",
+        f"/{quote(NAME)}",
+        f"/playground?a={asked}",
+        f"/policy/fields?tool={asked}",
+        f"/costs?days={asked}",
+        f"/login?next={asked}&token={asked}",
+    ):
         eyes.open(path)
     reference = _artifact(eyes, session)
     for way in ("text", "json", "table", "diff", "image", asked):
-        eyes.open(f"/artifacts/view?session={session}&ref={reference}&as={way}&find={asked}&at={asked}")
-    assert "onerror=alert(1)" in eyes.open(f"/artifacts/view?session={session}&ref={reference}&as=text")
+        eyes.open(
+            f"/artifacts/view?session={session}&ref={reference}&as={way}&find={asked}&at={asked}"
+        )
+    assert "onerror=alert(1)" in eyes.open(
+        f"/artifacts/view?session={session}&ref={reference}&as=text"
+    )
 
 
 PAGE = """<!doctype html><title>elsewhere</title><body><script>

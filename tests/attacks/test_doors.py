@@ -1,8 +1,10 @@
-"""The table of paths and the table of commands through every door: the same refusal everywhere, and nothing is reached.
+"""The table of paths and the table of commands through every door: the same refusal everywhere, and
+nothing is reached.
 
-Doors: the dispatcher (every parameter of every tool), a model's native calls, calls written as prose, back-ticked
-commands and tagged blocks, the chat's slash commands, `ferrule tools call`. After every call: exactly one result, no
-canary in anything that came out, none read, nothing outside the workspace or under an untouchable name changed.
+Doors: the dispatcher (every parameter of every tool), a model's native calls, calls written as
+prose, back-ticked commands and tagged blocks, the chat's slash commands, `ferrule tools call`.
+After every call: exactly one result, no canary in anything that came out, none read, nothing
+outside the workspace or under an untouchable name changed.
 """
 
 from __future__ import annotations
@@ -96,7 +98,9 @@ class Watcher:
         ]
         readable = "/" if attack.tool.name == "git_command" else "-"
         found = self.world.unharmed(*shown, readable=readable)
-        self.harm += [f"{attack.row.id}: {attack.tool.name} {attack.arguments}: {one}" for one in found]
+        self.harm += [
+            f"{attack.row.id}: {attack.tool.name} {attack.arguments}: {one}" for one in found
+        ]
 
     def previews(self) -> list[str]:
         """What a person was shown since the last time."""
@@ -108,7 +112,9 @@ class Watcher:
         """The whole of it: the history, the journal, every entry of the disk."""
         history = self.session.driver.machine.history
         paired(history)
-        said = [record.body for record in self.journal.records(self.session.id)] if self.calls else []
+        said = (
+            [record.body for record in self.journal.records(self.session.id)] if self.calls else []
+        )
         self.harm += self.world.unharmed(*said, *map(str, history), readable="/", look=True)
         await self.session.close()
         assert self.harm == [], "\n".join(self.harm[:20])
@@ -118,7 +124,9 @@ def ends_call(record: Record) -> bool:
     event = record.event
     if isinstance(event, PersonAnswered):
         return event.choice == "deny"
-    return isinstance(event, ToolAnswered) or (isinstance(event, CallEvaluated) and event.result is not None)
+    return isinstance(event, ToolAnswered) or (
+        isinstance(event, CallEvaluated) and event.result is not None
+    )
 
 
 def paired(history: Sequence[Message]) -> None:
@@ -139,7 +147,8 @@ def paired(history: Sequence[Message]) -> None:
 ASKED = [
     tool
     for tool in TOOLS
-    if tool.preview is not None and {"read", "write"} & {touch.kind for touch in tool.touches.values()}
+    if tool.preview is not None
+    and {"read", "write"} & {touch.kind for touch in tool.touches.values()}
 ]
 
 
@@ -175,12 +184,26 @@ async def test_differences_and_histories_without_a_path_show_no_secret_either(wo
     watcher = Watcher(world, ours, ours.session())
     tool, row = BY_NAME["git_command"], SimpleNamespace(id="no path")
     for subcommand, *given in (
-        ("show",), ("show", "HEAD~1"), ("show", "-m"), ("diff",), ("diff", "HEAD"), ("diff", "HEAD~1"), ("diff", "--cached"),
-        ("diff", "HEAD~1", "HEAD"), ("log", "-p"), ("log", "-p", "--all"), ("log", "-S", "KEY", "-p"), ("status",),
-        ("show", "HEAD:"), ("diff", "HEAD~1", "--", "."), ("show", "HEAD:./"),
-    ):  # fmt: skip
+        ("show",),
+        ("show", "HEAD~1"),
+        ("show", "-m"),
+        ("diff",),
+        ("diff", "HEAD"),
+        ("diff", "HEAD~1"),
+        ("diff", "--cached"),
+        ("diff", "HEAD~1", "HEAD"),
+        ("log", "-p"),
+        ("log", "-p", "--all"),
+        ("log", "-S", "KEY", "-p"),
+        ("status",),
+        ("show", "HEAD:"),
+        ("diff", "HEAD~1", "--", "."),
+        ("show", "HEAD:./"),
+    ):
         arguments = {"subcommand": subcommand, "args": given}
-        watcher.look(Attack(row, tool, arguments, ""), await watcher.session.call(tool.name, **arguments))
+        watcher.look(
+            Attack(row, tool, arguments, ""), await watcher.session.call(tool.name, **arguments)
+        )
     await watcher.conclude()
 
 
@@ -194,7 +217,12 @@ def naming(path: str, *, write: bool) -> Iterator[str | list[str]]:
     """Commands that read or write a file of this name."""
     quoted = shlex.quote(path)
     if write:
-        yield from (f"echo x > {quoted}", f"cp src/a.txt {quoted}", ["tee", path], ["touch", "--", path])
+        yield from (
+            f"echo x > {quoted}",
+            f"cp src/a.txt {quoted}",
+            ["tee", path],
+            ["touch", "--", path],
+        )
     else:
         yield from (
             f"cat {quoted}",
@@ -206,28 +234,40 @@ def naming(path: str, *, write: bool) -> Iterator[str | list[str]]:
 
 
 @pytest.mark.proves("attacks.commands-that-name-a-path")
-async def test_a_command_that_names_an_untouchable_path_is_refused_before_anything_runs(world: World) -> None:
+async def test_a_command_that_names_an_untouchable_path_is_refused_before_anything_runs(
+    world: World,
+) -> None:
     ours = agent(world)
     watcher = Watcher(world, ours, ours.session())
     tool = BY_NAME["run_command"]
     for row in PATHS:
         path = world.text(row.path)
-        if row.kind not in (*REFUSED, "protected") or row.path.startswith(FOREIGN) or row.id in OWN_STREAMS:
+        if (
+            row.kind not in (*REFUSED, "protected")
+            or row.path.startswith(FOREIGN)
+            or row.id in OWN_STREAMS
+        ):
             continue
-        commands = [*naming(path, write=True), *(naming(path, write=False) if row.kind in REFUSED else ())]
+        commands = [
+            *naming(path, write=True),
+            *(naming(path, write=False) if row.kind in REFUSED else ()),
+        ]
         for command in commands:
             if path.startswith("/") and "../" in str(command)[:13]:
                 continue  # `../` before an absolute path makes another path of it
             arguments = {"command": command, "shell": isinstance(command, str)}
             watcher.look(
-                Attack(row, tool, arguments, "refused"), await watcher.session.call(tool.name, **arguments)
+                Attack(row, tool, arguments, "refused"),
+                await watcher.session.call(tool.name, **arguments),
             )
     await watcher.conclude()
 
 
 @pytest.mark.proves("attacks.commands-not-seen-from-text")
 async def test_a_command_whose_harm_its_text_does_not_show_needs_a_person(world: World) -> None:
-    """Links, pipes, folders with secrets: only a sandbox could refuse them, so with nobody to ask the answer is no."""
+    """Links, pipes, folders with secrets: only a sandbox could refuse them, so with nobody to ask
+    the answer is no.
+    """
     trusting = agent(world)
     ours = agent(world, mode="default", allow=(), approver=NO)
     watcher = Watcher(world, ours, ours.session())
@@ -240,7 +280,8 @@ async def test_a_command_whose_harm_its_text_does_not_show_needs_a_person(world:
             arguments = {"command": command, "shell": isinstance(command, str)}
             allowed += trusting.gate.decide(tool, arguments).verdict != "deny"
             watcher.look(
-                Attack(row, tool, arguments, "refused"), await watcher.session.call(tool.name, **arguments)
+                Attack(row, tool, arguments, "refused"),
+                await watcher.session.call(tool.name, **arguments),
             )
     assert allowed > 100, "the text has become enough: move these rows to the test above"
     await watcher.conclude()
@@ -258,10 +299,13 @@ class Nobody:
 NO = Nobody()
 
 
-# ---- (b), (c), (d) a model's calls: native, as prose in every dialect, as commands and tagged blocks
+# ---- (b), (c), (d) a model's calls: native, as prose in every dialect, as commands and tagged
+# blocks
 
 SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 10
-"""One attack of so many through each door. Behind all doors is the dispatcher, which meets the whole product above."""
+"""One attack of so many through each door. Behind all doors is the dispatcher, which meets the
+whole product above.
+"""
 
 
 def share(world: World, door: int) -> list[Attack]:
@@ -289,7 +333,9 @@ def command(index: int, attack: Attack) -> str:
 
 
 class Through:
-    """A session with a model that makes one attack per message. `made` counts those that became calls."""
+    """A session with a model that makes one attack per message. `made` counts those that became
+    calls.
+    """
 
     def __init__(self, world: World, way: str) -> None:
         self.made = 0
@@ -310,7 +356,9 @@ class Through:
         messages = machine.history[-4:]
         made = [call for m in messages[-3:] if isinstance(m, AssistantMessage) for call in m.calls]
         records = self.watcher.records()
-        started = {record.event.call_id for record in records if isinstance(record.event, CallStarted)}
+        started = {
+            record.event.call_id for record in records if isinstance(record.event, CallStarted)
+        }
         harm = (
             []
             if len(machine.results()) == len(made) == sum(map(ends_call, records))
@@ -389,7 +437,9 @@ def typed(attack: Attack) -> str:
 
 
 @pytest.mark.proves("attacks.every-door")
-async def test_a_slash_command_reaches_nothing(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_slash_command_reaches_nothing(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     ours = agent(world)
     settings = load_settings(workspace=world.root)
     watcher = Watcher(world, ours, ours.session())
@@ -411,14 +461,18 @@ async def test_a_slash_command_reaches_nothing(world: World, capsys: pytest.Capt
         if results and attack.row.path.strip() == attack.row.path:
             harm += attack.complaints(results[0], started)
         readable = "/" if name == "git" else "-"
-        harm += world.unharmed(shown.out, shown.err, *(record.body for record in records), readable=readable)
+        harm += world.unharmed(
+            shown.out, shown.err, *(record.body for record in records), readable=readable
+        )
         watcher.harm += [f"/{name} {attack.row.id}: {one}" for one in harm]
     for name, slash in SLASH.items():
         for row in PATHS[:: 1 if name in ("tools", "mode", "help", "tasks", "exit") else 12]:
             with contextlib.suppress(FerruleError):
                 await slash.carry_out(chat, world.text(row.path))
             shown = capsys.readouterr()
-            watcher.harm += world.unharmed(shown.out, shown.err, readable="/" if name == "git" else "-")
+            watcher.harm += world.unharmed(
+                shown.out, shown.err, readable="/" if name == "git" else "-"
+            )
     await watcher.conclude()
 
 
@@ -441,10 +495,14 @@ def test_tools_call_on_the_command_line_reaches_nothing(
         shown = capsys.readouterr()
         # The command line reads the configuration itself, to say that it is not trusted.
         configuration = tuple(
-            f"{world.root}/{name}/" if name.startswith(".") else f"{world.root}/{name}" for name in COVERED
+            f"{world.root}/{name}/" if name.startswith(".") else f"{world.root}/{name}"
+            for name in COVERED
         )
         readable = "/" if tool == "git_command" else configuration
-        harm += [f"{attack.row.id}: {one}" for one in world.unharmed(shown.out, shown.err, readable=readable)]
+        harm += [
+            f"{attack.row.id}: {one}"
+            for one in world.unharmed(shown.out, shown.err, readable=readable)
+        ]
         wanted = {"refused": {4}, "denied": {4}, "fail": {1, 4}}.get(attack.must, {0, 1, 4})
         if code not in wanted:
             harm.append(f"{attack.row.id}: exit code {code}: {shown.err[-200:]}")
@@ -495,13 +553,19 @@ async def test_a_command_that_names_what_is_off_limits_is_refused_even_if_all_is
 
 
 @pytest.mark.proves("attacks.commands-need-a-person")
-async def test_a_command_whose_text_says_too_little_does_not_run_with_nobody_to_ask(world: World) -> None:
+async def test_a_command_whose_text_says_too_little_does_not_run_with_nobody_to_ask(
+    world: World,
+) -> None:
     ours = agent(world, mode="default", allow=PERMISSIVE, approver=NO)
     watcher = Watcher(world, ours, ours.session())
     tool = BY_NAME["run_command"]
     for row in COMMANDS:
         for index, arguments in enumerate(shell_forms(row.command)):
-            if index == 2 and ours.gate.decide(tool, arguments).verdict == "allow" and row.stage == "kernel":
+            if (
+                index == 2
+                and ours.gate.decide(tool, arguments).verdict == "allow"
+                and row.stage == "kernel"
+            ):
                 continue  # Words instead of a shell's text: another command, which the rules allow.
             wanted = "refused" if index < 2 else ""
             result = await watcher.session.call(tool.name, **arguments)
@@ -523,7 +587,8 @@ async def test_without_rules_every_command_needs_a_person(world: World) -> None:
         arguments = next(shell_forms(command))
         row = SimpleNamespace(id=str(command)[:40])
         watcher.look(
-            Attack(row, tool, arguments, "refused"), await watcher.session.call(tool.name, **arguments)
+            Attack(row, tool, arguments, "refused"),
+            await watcher.session.call(tool.name, **arguments),
         )
     await watcher.conclude()
 
@@ -543,10 +608,12 @@ async def test_hostile_commands_written_as_a_command_of_the_model_or_typed_into_
     for row in COMMANDS:
         if row.stage == "text" and isinstance(row.command, str):
             if not set(row.command) & {"`", "\n"} and row.command == row.command.strip():
-                # It becomes this very call, and that call is refused: a reader that finds none would prove nothing.
+                # It becomes this very call, and that call is refused: a reader that finds none
+                # would prove nothing.
                 tried += 1
                 await door.make(
-                    Attack(row, tool, {"command": row.command}, "refused"), says(f"`/run {row.command}`")
+                    Attack(row, tool, {"command": row.command}, "refused"),
+                    says(f"`/run {row.command}`"),
                 )
                 assert door.made == tried, row.id
             await SLASH["run"].carry_out(chat, row.command)
@@ -583,7 +650,8 @@ def test_the_tables_are_large_and_each_row_says_where_it_comes_from() -> None:
     by_stage = Counter(row.stage for row in COMMANDS)
     by_kind = Counter(row.kind for row in PATHS)
     print(
-        f"{len(PATHS)} paths {dict(by_kind)}; {len(COMMANDS)} commands {dict(by_stage)}, {len(UNSEEN)} unseen"
+        f"{len(PATHS)} paths {dict(by_kind)}; {len(COMMANDS)} commands {dict(by_stage)}, "
+        f"{len(UNSEEN)} unseen"
     )
     assert by_stage["text"] >= 40 and by_stage["kernel"] >= 40
 
@@ -593,7 +661,9 @@ def test_the_tables_are_large_and_each_row_says_where_it_comes_from() -> None:
 
 @pytest.mark.proves("attacks.every-door")
 @pytest.mark.parametrize(("version", "step"), [("legacy", 9), ("2026-07-28", 3)])
-async def test_a_call_of_an_mcp_client_reaches_nothing(version: str, step: int, world: World) -> None:
+async def test_a_call_of_an_mcp_client_reaches_nothing(
+    version: str, step: int, world: World
+) -> None:
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed here")
     from mcp.client.client import Client
     from mcp.shared.memory import create_client_server_memory_streams

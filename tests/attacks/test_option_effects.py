@@ -1,6 +1,8 @@
-"""What a real program did with an option is judged to do more than its name says: programs are asked, not manuals.
+"""What a real program did with an option is judged to do more than its name says: programs are
+asked, not manuals.
 
-A sample in every run; `FERRULE_TEST_ATTACKS=all` (`make options-oracle`) tries every spelling of every program here.
+A sample in every run; `FERRULE_TEST_ATTACKS=all` (`make options-oracle`) tries every spelling of
+every program here.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ PYTHON = os.path.realpath(sys.executable)
 HERE = [program for program in OPERANDS if shutil.which(program.split()[0])]
 
 pytestmark = pytest.mark.skipif(
-    not probe().user_namespaces, reason="no user namespaces: programs are not tried without a sandbox"
+    not probe().user_namespaces,
+    reason="no user namespaces: programs are not tried without a sandbox",
 )
 
 
@@ -69,7 +72,9 @@ def chosen() -> list[Case]:
     return sorted(rows)
 
 
-def did_something(room: tuple[Path, Confined], rows: list[Case]) -> list[tuple[Case, str, list[str]]]:
+def did_something(
+    room: tuple[Path, Confined], rows: list[Case]
+) -> list[tuple[Case, str, list[str]]]:
     """Those that left or changed a file or ran the canary."""
     made, confined = room
     (made / "cases.json").write_text(json.dumps([row.words for row in rows]))
@@ -83,14 +88,19 @@ def did_something(room: tuple[Path, Confined], rows: list[Case]) -> list[tuple[C
     )
     ended, shown = confined.run(" ".join(str(word) for word in words), timeout=170)
     assert ended.exit_code == 0, shown.decode(errors="replace")
-    return [(rows[number], kind, names) for number, kind, names in json.loads((made / "answer").read_text())]
+    return [
+        (rows[number], kind, names)
+        for number, kind, names in json.loads((made / "answer").read_text())
+    ]
 
 
 def check(room: tuple[Path, Confined], rows: list[Case]) -> None:
     effects: list[tuple[Case, str, list[str]]] = []
     for start in range(0, len(rows), 2000):
         effects += did_something(room, rows[start : start + 2000])
-    missed = [f"{case.words}: {kind} {names}" for case, kind, names in effects if not hazards(case.words)]
+    missed = [
+        f"{case.words}: {kind} {names}" for case, kind, names in effects if not hazards(case.words)
+    ]
     print(f"{len(rows)} argument lists: {len(effects)} did something, {len(missed)} unseen")
     assert not missed, "\n".join(missed)
     assert effects
@@ -102,7 +112,9 @@ def test_what_a_real_program_did_is_judged_to_do_more(room: tuple[Path, Confined
 
 
 @pytest.mark.proves("command.options-oracle")
-def test_scripts_of_sed_and_awk_that_did_something_are_judged_to(room: tuple[Path, Confined]) -> None:
+def test_scripts_of_sed_and_awk_that_did_something_are_judged_to(
+    room: tuple[Path, Confined],
+) -> None:
     rows = list(dict.fromkeys(scripts(5, 20_000 if ALL else 200)))
     check(room, rows)
     plain = [row for row in rows if not hazards(row.words)]

@@ -1,4 +1,6 @@
-"""What must hold for all rules, all paths, all approvals and all answers of a model, with the tools that ship."""
+"""What must hold for all rules, all paths, all approvals and all answers of a model, with the tools
+that ship.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +47,20 @@ from ferrule.tools.reliability import Reliability
 
 PATH_TEXTS = st.one_of(
     st.sampled_from([row.path for row in PATHS] + [row.twin for row in PATHS]),
-    st.lists(st.sampled_from(["a", "b", "..", ".", ".env", "src", "~", "*", "x.py", ""]), min_size=1, max_size=5).map("/".join),
-)  # fmt: skip
+    st.lists(
+        st.sampled_from(["a", "b", "..", ".", ".env", "src", "~", "*", "x.py", ""]),
+        min_size=1,
+        max_size=5,
+    ).map("/".join),
+)
 COMMAND_TEXTS = st.one_of(
     st.sampled_from([row.command for row in COMMANDS] + [row.twin for row in COMMANDS]).map(
         lambda command: command if isinstance(command, str) else list(command)
     ),
-    st.lists(st.sampled_from(["git", "rm", "ls", " ", "x", "-f", "&&", ">", "a/b", "|", "'"]), max_size=8).map(" ".join),
-)  # fmt: skip
+    st.lists(
+        st.sampled_from(["git", "rm", "ls", " ", "x", "-f", "&&", ">", "a/b", "|", "'"]), max_size=8
+    ).map(" ".join),
+)
 SPECIFIERS = st.sampled_from(
     ["", "(src/**)", "(**)", "(*.py)", "(git *)", "(rm:*)", "(//etc/**)", "(~/x)", "(./a)", "(ls)"]
 )
@@ -72,7 +80,9 @@ def values_for(tool: Tool) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-CALLS = st.sampled_from(TOOLS).flatmap(lambda tool: values_for(tool).map(lambda values: (tool, values)))
+CALLS = st.sampled_from(TOOLS).flatmap(
+    lambda tool: values_for(tool).map(lambda values: (tool, values))
+)
 ORDER = {"deny": 0, "ask": 1, "allow": 2}
 
 
@@ -94,7 +104,12 @@ def rule_set(**lists: list[str]) -> RuleSet | None:
     st.sampled_from(MODES),
 )
 def test_adding_a_deny_rule_never_allows_more(
-    call: tuple[Tool, dict[str, Any]], allow: list[str], ask: list[str], deny: list[str], more: str, mode: Any
+    call: tuple[Tool, dict[str, Any]],
+    allow: list[str],
+    ask: list[str],
+    deny: list[str],
+    more: str,
+    mode: Any,
 ) -> None:
     before, after = (
         rule_set(allow=allow, ask=ask, deny=deny),
@@ -103,7 +118,9 @@ def test_adding_a_deny_rule_never_allows_more(
     if before is None or after is None:
         return
     verdicts = [
-        Gate(rules, mode=mode, root=Path("/work/project"), home=Path("/home/person")).decide(*call).verdict
+        Gate(rules, mode=mode, root=Path("/work/project"), home=Path("/home/person"))
+        .decide(*call)
+        .verdict
         for rules in (before, after)
     ]
     assert ORDER[verdicts[1]] <= ORDER[verdicts[0]], (verdicts, more)
@@ -123,15 +140,37 @@ def tree() -> Iterator[Path]:
         for name in ("x", "a/x", "a/b/x"):
             (root / name).write_text("inside")
         for name, target in {
-            "out": "../outside", "a/out": "../../outside", "up": "..", "a/up": "..", "abs": f"{base}/outside",
-            "file": "../outside/x", "a/b/self": "self", "in": "a",
-        }.items():  # fmt: skip
+            "out": "../outside",
+            "a/out": "../../outside",
+            "up": "..",
+            "a/up": "..",
+            "abs": f"{base}/outside",
+            "file": "../outside/x",
+            "a/b/self": "self",
+            "in": "a",
+        }.items():
             (root / name).symlink_to(target)
         yield root
 
 
 PARTS = st.sampled_from(
-    ["a", "b", "x", "..", ".", "", "out", "up", "abs", "file", "in", "self", "project", "outside", "new"]
+    [
+        "a",
+        "b",
+        "x",
+        "..",
+        ".",
+        "",
+        "out",
+        "up",
+        "abs",
+        "file",
+        "in",
+        "self",
+        "project",
+        "outside",
+        "new",
+    ]
 )
 
 
@@ -200,7 +239,9 @@ def test_what_runs_is_what_was_approved(approved: str, put: str, late: Any) -> N
                 journal=SqliteJournal(":memory:"), hooks=[Changes({"path": put, "content": "new"})],
             )  # fmt: skip
             result = await ours.session().call("write_file", path=approved, content="new")
-            return result, sorted(str(p.relative_to(folder)) for p in Path(folder).rglob("*") if p.is_file())
+            return result, sorted(
+                str(p.relative_to(folder)) for p in Path(folder).rglob("*") if p.is_file()
+            )
 
     result, made = asyncio.run(work())
     if put == ".env":
@@ -215,25 +256,62 @@ def test_what_runs_is_what_was_approved(approved: str, put: str, late: Any) -> N
 
 JSONISH = st.one_of(
     st.text(max_size=30),
-    st.sampled_from(["", "{}", "{", "[]", "null", '"x"', '{"path": 1}', '{"path": ".env"}', '{"path": "x"', "[" * 5000, "{'path': 'x'}", '{"path": "\\ud800"}']),
-    st.dictionaries(st.sampled_from(["path", "content", "x"]), st.one_of(st.text(max_size=5), st.integers(), st.none()), max_size=3).map(json.dumps),
-)  # fmt: skip
+    st.sampled_from(
+        [
+            "",
+            "{}",
+            "{",
+            "[]",
+            "null",
+            '"x"',
+            '{"path": 1}',
+            '{"path": ".env"}',
+            '{"path": "x"',
+            "[" * 5000,
+            "{'path': 'x'}",
+            '{"path": "\\ud800"}',
+        ]
+    ),
+    st.dictionaries(
+        st.sampled_from(["path", "content", "x"]),
+        st.one_of(st.text(max_size=5), st.integers(), st.none()),
+        max_size=3,
+    ).map(json.dumps),
+)
 MADE = st.builds(
     Call,
     st.sampled_from(["", "call_1", "call_1", "call_2", "x" * 100, "\ud800", "é"]),
-    st.one_of(st.sampled_from([*BY_NAME, "READ_FILE", "nothing", "", "a.b::c"]), st.text(max_size=12)),
+    st.one_of(
+        st.sampled_from([*BY_NAME, "READ_FILE", "nothing", "", "a.b::c"]), st.text(max_size=12)
+    ),
     JSONISH,
 )
 ANSWERS = st.builds(
     lambda text, made, stop: Step(text, tuple(made), "", Step().usage, stop),
     st.one_of(
         st.text(max_size=40),
-        st.builds(lambda dialect, call: dialect.render([call]), st.sampled_from(ALL), st.builds(Call, st.just(""), st.sampled_from(["read_file", "nothing"]), st.just('{"path": "x"}'))),
-        st.sampled_from(["`/read .env`", "```path=../x\ny\n```", "<tool_call>", '<tool_call>{"name": "read_file", "arg'])
+        st.builds(
+            lambda dialect, call: dialect.render([call]),
+            st.sampled_from(ALL),
+            st.builds(
+                Call,
+                st.just(""),
+                st.sampled_from(["read_file", "nothing"]),
+                st.just('{"path": "x"}'),
+            ),
+        ),
+        st.sampled_from(
+            [
+                "`/read .env`",
+                "```path=../x\ny\n```",
+                "<tool_call>",
+                '<tool_call>{"name": "read_file", "arg',
+            ]
+        ),
     ),
     st.lists(MADE, max_size=4),
     st.sampled_from(["", "length", "filter", "calls", "end"]),
-)  # fmt: skip
+)
 
 
 def calm(tool: Tool) -> Tool:
@@ -243,8 +321,11 @@ def calm(tool: Tool) -> Tool:
     return replace(tool, reliability=Reliability(max_attempts=1))
 
 
-# Those that start a process take too long for hundreds of examples; the dispatcher treats all alike.
-QUICK = [calm(tool) for tool in TOOLS if tool.name not in ("run_command", "git_command", "search_files")]
+# Those that start a process take too long for hundreds of examples; the dispatcher treats all
+# alike.
+QUICK = [
+    calm(tool) for tool in TOOLS if tool.name not in ("run_command", "git_command", "search_files")
+]
 
 
 @pytest.mark.proves("properties.any-answer-one-result-per-call")
@@ -258,7 +339,9 @@ def test_any_answer_of_a_model_leaves_one_result_per_call_and_a_history_every_wi
     ids = [call.id for m in history if isinstance(m, AssistantMessage) for call in m.calls]
     assert len(set(ids)) == len(ids) and all(ids) and started <= set(ids)
     check_openai(
-        asyncio.run(encoded(OpenAIChat("m", base_url="http://127.0.0.1:9/v1", api_key="k"), history))
+        asyncio.run(
+            encoded(OpenAIChat("m", base_url="http://127.0.0.1:9/v1", api_key="k"), history)
+        )
     )
     check_ollama(asyncio.run(encoded(Ollama("m", base_url="http://127.0.0.1:9"), history)))
 
@@ -267,16 +350,23 @@ async def converse(answers: list[Step], way: str) -> tuple[list[Message], set[st
     journal = SqliteJournal(":memory:")
     with tempfile.TemporaryDirectory() as folder:
         ours = Agent(
-            Scripted([*answers, *[says("done")] * 10]), QUICK, workspace=folder, way=way, journal=journal,
-            mode="bypassPermissions", limits=Limits(max_rounds=4, max_calls_per_round=3),
-        )  # fmt: skip
+            Scripted([*answers, *[says("done")] * 10]),
+            QUICK,
+            workspace=folder,
+            way=way,
+            journal=journal,
+            mode="bypassPermissions",
+            limits=Limits(max_rounds=4, max_calls_per_round=3),
+        )
         session = ours.session()
         from ferrule.core.errors import FerruleError
 
         for _ in range(3):
             with contextlib.suppress(FerruleError):
                 await session.run("go")
-        started = {r.event.call_id for r in journal.records(session.id) if isinstance(r.event, CallStarted)}
+        started = {
+            r.event.call_id for r in journal.records(session.id) if isinstance(r.event, CallStarted)
+        }
         return list(session.driver.machine.history), started
 
 
@@ -287,7 +377,9 @@ def check_pairs(history: list[Message]) -> None:
             assert waiting.pop(0) == message.call_id
         else:
             assert waiting == []
-            waiting = [call.id for call in message.calls] if isinstance(message, AssistantMessage) else []
+            waiting = (
+                [call.id for call in message.calls] if isinstance(message, AssistantMessage) else []
+            )
     assert waiting == []
 
 
@@ -303,7 +395,9 @@ async def encoded(wire: Any, history: list[Message]) -> list[dict[str, Any]]:
 
 
 def check_openai(messages: list[dict[str, Any]]) -> None:
-    """The rules of chat completions: results follow their calls, by id, all of them and no other."""
+    """The rules of chat completions: results follow their calls, by id, all of them and no
+    other.
+    """
     waiting: list[str] = []
     for message in messages:
         if message["role"] == "tool":
@@ -314,7 +408,11 @@ def check_openai(messages: list[dict[str, Any]]) -> None:
         for call in message.get("tool_calls", ()):
             waiting.append(call["id"])
             name = call["function"]["name"]
-            assert name and len(name) <= 64 and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
+            assert (
+                name
+                and len(name) <= 64
+                and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
+            )
             assert isinstance(json.loads(call["function"]["arguments"]), dict)
         assert message.get("tool_calls") != []
     assert waiting == []

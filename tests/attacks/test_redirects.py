@@ -1,6 +1,8 @@
-"""Requests of scripts and of HTTP tools, led on by a server: what says who asks, and what was sent, stays with its own origin.
+"""Requests of scripts and of HTTP tools, led on by a server: what says who asks, and what was sent,
+stays with its own origin.
 
-Both senders are driven against two real servers, with headers of any name. One that follows by rules of its own fails here.
+Both senders are driven against two real servers, with headers of any name. One that follows by
+rules of its own fails here.
 """
 
 from __future__ import annotations
@@ -24,10 +26,32 @@ from ferrule.extensions.web.fetch import Web
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 
 KNOWN = (
-    "Authorization", "Cookie", "X-Api-Key", "Private-Token", "X-Auth-Token", "X-Amz-Security-Token", "Api-Key", "Apikey", "Token",
-    "X-Goog-Api-Key", "Ocp-Apim-Subscription-Key", "X-Vault-Token", "DPoP", "X-CSRF-Token", "X-Forwarded-User", "Referer", "Origin",
-    "From", "X-GitHub-Token", "JOB-TOKEN", "X-Shopify-Access-Token", "X-Figma-Token", "X-Session", "User-Agent", "Signature",
-)  # fmt: skip
+    "Authorization",
+    "Cookie",
+    "X-Api-Key",
+    "Private-Token",
+    "X-Auth-Token",
+    "X-Amz-Security-Token",
+    "Api-Key",
+    "Apikey",
+    "Token",
+    "X-Goog-Api-Key",
+    "Ocp-Apim-Subscription-Key",
+    "X-Vault-Token",
+    "DPoP",
+    "X-CSRF-Token",
+    "X-Forwarded-User",
+    "Referer",
+    "Origin",
+    "From",
+    "X-GitHub-Token",
+    "JOB-TOKEN",
+    "X-Shopify-Access-Token",
+    "X-Figma-Token",
+    "X-Session",
+    "User-Agent",
+    "Signature",
+)
 HARMLESS = {"Accept": "text/plain", "Accept-Language": "de", "Content-Type": "text/plain"}
 SECRET = "hunter2"
 BODY = b"what was sent"
@@ -51,12 +75,16 @@ class _Open(_Everything):
 Fetch = Callable[[str, str, dict[str, str], bytes | None], Awaitable[object]]
 
 
-def by_script(method: str, url: str, headers: dict[str, str], body: bytes | None) -> Awaitable[object]:
+def by_script(
+    method: str, url: str, headers: dict[str, str], body: bytes | None
+) -> Awaitable[object]:
     web = Web(Domains.parse(["localhost", "127.0.0.1"]), environment={})
     return web.fetch(method, url, headers, body, 10)
 
 
-def by_tool(method: str, url: str, headers: dict[str, str], body: bytes | None) -> Awaitable[object]:
+def by_tool(
+    method: str, url: str, headers: dict[str, str], body: bytes | None
+) -> Awaitable[object]:
     sender = Sender(_Open(), environment={})
     return sender.send(Prepared(method, url, headers, (), body), Applied(), 10_000)
 
@@ -64,7 +92,9 @@ def by_tool(method: str, url: str, headers: dict[str, str], body: bytes | None) 
 def names(seed: int) -> list[str]:
     chosen = random.Random(seed)
     made = [
-        "".join(chosen.choices(string.ascii_letters + string.digits + "-_", k=chosen.randint(1, 20)))
+        "".join(
+            chosen.choices(string.ascii_letters + string.digits + "-_", k=chosen.randint(1, 20))
+        )
         for _ in range(12)
     ]
     ours = {
@@ -77,7 +107,9 @@ def names(seed: int) -> list[str]:
         *map(str.lower, HARMLESS),
     }
     return [
-        name for name in dict.fromkeys((*KNOWN, *(f"X-{one}" for one in made))) if name.lower() not in ours
+        name
+        for name in dict.fromkeys((*KNOWN, *(f"X-{one}" for one in made)))
+        if name.lower() not in ours
     ]
 
 
@@ -98,7 +130,8 @@ async def test_nothing_that_may_be_personal_follows_to_another_origin(fetch: Fet
             places = {
                 f"http://localhost:{other.port}/end": other,
                 f"http://127.0.0.1:{other.port}/end": other,
-                f"//127.0.0.1:{server.port}/end": server,  # another host on the same machine is another origin
+                # another host on the same machine is another origin
+                f"//127.0.0.1:{server.port}/end": server,
                 "/end": server,
                 f"{here}/end#x": server,
             }
@@ -114,9 +147,14 @@ async def test_nothing_that_may_be_personal_follows_to_another_origin(fetch: Fet
                 try:
                     await fetch(method, f"{here}/begin", {**given, **HARMLESS}, body)
                 except (ToolFailed, Broke) as failed:
-                    # A request with an effect that is not simply repeated is not followed, and it says so.
-                    assert method == "POST" and status != 303 and not (same and status in (307, 308)), failed
-                    assert isinstance(failed, ToolFailed) and failed.error_type is ErrorType.IO_ERROR
+                    # A request with an effect that is not simply repeated is not followed, and it
+                    # says so.
+                    assert (
+                        method == "POST" and status != 303 and not (same and status in (307, 308))
+                    ), failed
+                    assert (
+                        isinstance(failed, ToolFailed) and failed.error_type is ErrorType.IO_ERROR
+                    )
                     assert not any(one.target == "/end" for one in there.requests)
                     continue
                 arrived = [one for one in there.requests if one.target == "/end"]
@@ -136,17 +174,74 @@ async def test_nothing_that_may_be_personal_follows_to_another_origin(fetch: Fet
 # ---- literal addresses, and a proxy that would reach them
 
 INSIDE = (
-    "169.254.169.254", "169.254.169.254.", "169.254.170.2", "168.63.129.16", "100.100.100.200", "10.0.0.1", "172.16.0.1", "192.168.0.1",
-    "127.0.0.1", "127.1", "0.0.0.0", "0", "2852039166", "0xa9fea9fe", "0XA9FEA9FE", "0xa9.0xfe.0xa9.0xfe", "0251.0376.0251.0376",
-    "025177524776", "169.254.43518", "169.16689662", "0xa9.254.0251.254", "169.254.169.0xfe", "0169.254.169.254", "169.254.169.254..",
-    "%31%36%39.254.169.254", "169%2e254%2e169%2e254", "169.254.169.254%00", "169.254.169.254%20", "１６９.254.169.254", "169。254。169。254",
-    "①⑥⑨.254.169.254", "[::ffff:169.254.169.254]", "[::ffff:a9fe:a9fe]", "[0:0:0:0:0:ffff:a9fe:a9fe]", "[::a9fe:a9fe]",
-    "[::169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[64:ff9b:1::a9fe:a9fe]", "[2002:a9fe:a9fe::1]", "[2001:0:a9fe:a9fe::1]",
-    "[fe80::1]", "[fe80::1%25eth0]", "[fe80::1%eth0]", "[FE80::A9FE:A9FE]", "[fd00:ec2::254]", "[fd20:ce::254]", "[::1]", "[::]",
-    "[::ffff:127.0.0.1]", "[::ffff:0:169.254.169.254]", "[ff02::1]", "[fec0::1]", "[100::1]", "[2001:db8::1]", "[::ffff:10.0.0.1]",
-    "[::ffff:169.254.169.254]:80", "169.254.169.254:80", "169.254.169.254:", "x@169.254.169.254", "x:y@169.254.169.254", "224.0.0.1",
-    "255.255.255.255", "198.18.0.1", "192.0.0.192", "metadata@[fd00:ec2::254]", "[169.254.169.254]", "169.254.169.254\\@example.com",
-)  # fmt: skip
+    "169.254.169.254",
+    "169.254.169.254.",
+    "169.254.170.2",
+    "168.63.129.16",
+    "100.100.100.200",
+    "10.0.0.1",
+    "172.16.0.1",
+    "192.168.0.1",
+    "127.0.0.1",
+    "127.1",
+    "0.0.0.0",
+    "0",
+    "2852039166",
+    "0xa9fea9fe",
+    "0XA9FEA9FE",
+    "0xa9.0xfe.0xa9.0xfe",
+    "0251.0376.0251.0376",
+    "025177524776",
+    "169.254.43518",
+    "169.16689662",
+    "0xa9.254.0251.254",
+    "169.254.169.0xfe",
+    "0169.254.169.254",
+    "169.254.169.254..",
+    "%31%36%39.254.169.254",
+    "169%2e254%2e169%2e254",
+    "169.254.169.254%00",
+    "169.254.169.254%20",
+    "１６９.254.169.254",
+    "169。254。169。254",
+    "①⑥⑨.254.169.254",
+    "[::ffff:169.254.169.254]",
+    "[::ffff:a9fe:a9fe]",
+    "[0:0:0:0:0:ffff:a9fe:a9fe]",
+    "[::a9fe:a9fe]",
+    "[::169.254.169.254]",
+    "[64:ff9b::a9fe:a9fe]",
+    "[64:ff9b:1::a9fe:a9fe]",
+    "[2002:a9fe:a9fe::1]",
+    "[2001:0:a9fe:a9fe::1]",
+    "[fe80::1]",
+    "[fe80::1%25eth0]",
+    "[fe80::1%eth0]",
+    "[FE80::A9FE:A9FE]",
+    "[fd00:ec2::254]",
+    "[fd20:ce::254]",
+    "[::1]",
+    "[::]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:0:169.254.169.254]",
+    "[ff02::1]",
+    "[fec0::1]",
+    "[100::1]",
+    "[2001:db8::1]",
+    "[::ffff:10.0.0.1]",
+    "[::ffff:169.254.169.254]:80",
+    "169.254.169.254:80",
+    "169.254.169.254:",
+    "x@169.254.169.254",
+    "x:y@169.254.169.254",
+    "224.0.0.1",
+    "255.255.255.255",
+    "198.18.0.1",
+    "192.0.0.192",
+    "metadata@[fd00:ec2::254]",
+    "[169.254.169.254]",
+    "169.254.169.254\\@example.com",
+)
 
 
 @pytest.mark.proves("http.inside-addresses")

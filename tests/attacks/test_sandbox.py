@@ -1,7 +1,8 @@
-"""Commands that nobody checked, run by a real shell inside the sandbox: the kernel refuses what they are after.
+"""Commands that nobody checked, run by a real shell inside the sandbox: the kernel refuses what
+they are after.
 
-No text rule, no gate and no approval stands before them: whatever they do not achieve here, the sandbox prevented. That each
-would do its harm without it is shown in `test_sandbox_control.py`.
+No text rule, no gate and no approval stands before them: whatever they do not achieve here, the
+sandbox prevented. That each would do its harm without it is shown in `test_sandbox_control.py`.
 """
 
 from __future__ import annotations

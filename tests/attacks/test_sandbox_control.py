@@ -1,4 +1,6 @@
-"""Each attack on the sandbox does its harm where nothing holds it: else a row of the table would prove nothing."""
+"""Each attack on the sandbox does its harm where nothing holds it: else a row of the table would
+prove nothing.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,13 @@ def unconfined(world: World, script: str) -> bytes:
     environment = {**os.environ, "HOME": str(world.home), "DEPLOY_TOKEN": world.canary().strip()}
     shell = subprocess.Popen(
         ["bash", "--noprofile", "--norc", "-c", world.text(script)],
-        cwd=world.root, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        cwd=world.root,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         start_new_session=True,
-    )  # fmt: skip
+    )
     try:
         return shell.communicate(timeout=20)[0]
     except subprocess.TimeoutExpired:
@@ -42,7 +48,9 @@ def unconfined(world: World, script: str) -> bytes:
 
 
 SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 8
-"""One row of so many: what a row does without the sandbox does not change with Ferrule. `make attacks` takes all."""
+"""One row of so many: what a row does without the sandbox does not change with Ferrule. `make
+attacks` takes all.
+"""
 
 
 @pytest.mark.proves("sandbox.attacks.rows-do-harm")

@@ -56,7 +56,9 @@ def index(folder: Path) -> Iterator[int]:
     """The port of a package index that has one package."""
     (folder / "index/simple").mkdir(parents=True)
     _wheel(folder / "index/simple/tiny")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Index, directory=folder / "index"))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Index, directory=folder / "index")
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server.server_port
     server.shutdown()
@@ -86,10 +88,14 @@ def confined(request: pytest.FixtureRequest, folder: Path, index: int) -> Iterat
 
 
 @pytest.mark.proves("sandbox.network.named-host-installs")
-def test_a_package_installs_from_the_named_host(folder: Path, confined: Confined, index: int) -> None:
+def test_a_package_installs_from_the_named_host(
+    folder: Path, confined: Confined, index: int
+) -> None:
     script = (
-        f"{PYTHON} -m venv --without-pip v && PYTHONPATH={PACKAGES} {PYTHON} -m pip --python v/bin/python install -q --no-deps "
-        f"--disable-pip-version-check --index-url http://localhost:{index}/simple tiny && v/bin/python -c 'import tiny; print(tiny.word)'"
+        f"{PYTHON} -m venv --without-pip v && PYTHONPATH={PACKAGES} {PYTHON} -m pip --python "
+        "v/bin/python install -q --no-deps "
+        f"--disable-pip-version-check --index-url http://localhost:{index}/simple tiny && "
+        "v/bin/python -c 'import tiny; print(tiny.word)'"
     )
     ended, shown = confined.run(script, timeout=120)
     assert ended.exit_code == 0 and b"a tiny word" in shown, shown.decode()
@@ -108,11 +114,21 @@ def test_a_package_installs_from_the_named_host(folder: Path, confined: Confined
         "curl -s -m 5 -H 'Host: localhost:{other}' http://localhost:{index}/away/",
         "echo leak > /dev/tcp/127.0.0.1/{other}",
         "echo leak > /dev/udp/127.0.0.1/{other}",
-        "printf 'GET http://localhost:{other}/ HTTP/1.1\\r\\nHost: localhost:{index}\\r\\n\\r\\n' | {python} -c \"import sys,socket,os,urllib.parse as u; p=u.urlparse(os.environ['http_proxy']); s=socket.create_connection((p.hostname,p.port)); s.sendall(sys.stdin.buffer.read()); print(s.recv(99))\"",
-        "{python} -c \"import socket,os,urllib.parse as u; p=u.urlparse(os.environ['http_proxy']); s=socket.create_connection((p.hostname,p.port)); s.sendall(b'CONNECT 127.0.0.1:{other} HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n'); print(s.recv(99)); s.sendall(b'leak')\"",
+        ("printf 'GET http://localhost:{other}/ HTTP/1.1\\r\\nHost: "
+            "localhost:{index}\\r\\n\\r\\n' | {python} -c \"import sys,socket,os,urllib.parse as "
+            "u; p=u.urlparse(os.environ['http_proxy']); "
+            "s=socket.create_connection((p.hostname,p.port)); "
+            "s.sendall(sys.stdin.buffer.read()); print(s.recv(99))\""),
+        ("{python} -c \"import socket,os,urllib.parse as u; "
+            "p=u.urlparse(os.environ['http_proxy']); "
+            "s=socket.create_connection((p.hostname,p.port)); s.sendall(b'CONNECT "
+            "127.0.0.1:{other} HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n'); print(s.recv(99)); "
+            "s.sendall(b'leak')\""),
     ],
 )  # fmt: skip
-def test_nothing_else_answers(confined: Confined, index: int, elsewhere: socket.socket, script: str) -> None:
+def test_nothing_else_answers(
+    confined: Confined, index: int, elsewhere: socket.socket, script: str
+) -> None:
     ended, shown = confined.run(
         script.replace("{other}", str(elsewhere.getsockname()[1]))
         .replace("{index}", str(index))

@@ -1,7 +1,8 @@
 """The same attacks where the machine offers less: under bubblewrap, and under Landlock alone.
 
-A sample of the table, so that each kind is there; `make attacks` takes every row. A row that a rung does not hold is
-named with the reason, and shown to be not held: a reason that is no longer true fails.
+A sample of the table, so that each kind is there; `make attacks` takes every row. A row that a rung
+does not hold is named with the reason, and shown to be not held: a reason that is no longer true
+fails.
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ from sandbox_world import World
 
 RUNGS = ("bubblewrap", "landlock")
 NOT_HELD = {
-    ("landlock", "machine-disk"): "that a file outside exists can be seen: `file_reads` is held partly"
+    (
+        "landlock",
+        "machine-disk",
+    ): "that a file outside exists can be seen: `file_reads` is held partly"
 }
 SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 9
-ROWS = [row for number, row in enumerate(ATTACKS) if number % SHARE == 0 or row.id == "machine-disk"]
+ROWS = [
+    row for number, row in enumerate(ATTACKS) if number % SHARE == 0 or row.id == "machine-disk"
+]
 
 
 @pytest.mark.proves("sandbox.attacks.lesser-rungs")
@@ -34,5 +40,8 @@ def test_nothing_is_reached_where_the_machine_offers_less(
 ) -> None:
     ended, shown = confined.run(attacked_world.text(attack.script), home=attacked_world.home)
     reached = bool(attacked_world.harm(shown))
-    assert reached is ((rung, attack.id) in NOT_HELD), (ended, shown.decode(errors="replace")[-800:])
+    assert reached is ((rung, attack.id) in NOT_HELD), (
+        ended,
+        shown.decode(errors="replace")[-800:],
+    )
     assert not ended.alive

@@ -1,6 +1,8 @@
-"""Attacks on every server there is, over real sockets: each is refused, by each of them, and nothing was done.
+"""Attacks on every server there is, over real sockets: each is refused, by each of them, and
+nothing was done.
 
-An attack is made of the request that would do something (`Face.deed`): a control shows that it does, once it is sent as it should be.
+An attack is made of the request that would do something (`Face.deed`): a control shows that it
+does, once it is sent as it should be.
 """
 
 from __future__ import annotations
@@ -16,7 +18,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import CANARY, TOKEN, Face, all_faces, end, exchanged, found, got, running, spelled, start
+from servers import (
+    CANARY,
+    TOKEN,
+    Face,
+    all_faces,
+    end,
+    exchanged,
+    found,
+    got,
+    running,
+    spelled,
+    start,
+)
 
 from ferrule.core.errors import ConfigError
 from ferrule.runtime.http import server
@@ -46,16 +60,28 @@ ATTACKS: dict[str, tuple[int, Callable[[Face], dict[str, Any]]]] = {
     "no token": (401, lambda _: {"authorization": None}),
     "another token": (401, lambda _: {"authorization": "Bearer the-token-of-the-ownex"}),
     "the beginning of the token": (401, lambda _: {"authorization": f"Bearer {TOKEN[:-1]}"}),
-    "the token and more": (401, lambda _: {"authorization": f"Bearer {TOKEN} "  + "x"}),
+    "the token and more": (401, lambda _: {"authorization": f"Bearer {TOKEN} " + "x"}),
     "the token without its scheme": (401, lambda _: {"authorization": TOKEN}),
     "the token by another scheme": (401, lambda _: {"authorization": f"Basic {TOKEN}"}),
-    "a wrong token and the right one": (401, lambda _: {"authorization": ["Bearer wrong", f"Bearer {TOKEN}"]}),
-    "the token in a cookie": (401, lambda face: {"authorization": None, "cookie": f"ferrule-{face.port}={TOKEN}"}),
-    "a cookie that nobody was given": (401, lambda face: {"authorization": None, "cookie": f"ferrule-{face.port}=" + "a" * 43}),
+    "a wrong token and the right one": (
+        401,
+        lambda _: {"authorization": ["Bearer wrong", f"Bearer {TOKEN}"]},
+    ),
+    "the token in a cookie": (
+        401,
+        lambda face: {"authorization": None, "cookie": f"ferrule-{face.port}={TOKEN}"},
+    ),
+    "a cookie that nobody was given": (
+        401,
+        lambda face: {"authorization": None, "cookie": f"ferrule-{face.port}=" + "a" * 43},
+    ),
     "a page of another site": (403, lambda _: {"origin": "https://evil.example"}),
     "a page of no site": (403, lambda _: {"origin": "null"}),
     "a page on another port of this machine": (403, lambda _: {"origin": "http://127.0.0.1:1"}),
-    "a page of ours and another one": (403, lambda face: {"origin": [f"http://{face.host}", "https://evil.example"]}),
+    "a page of ours and another one": (
+        403,
+        lambda face: {"origin": [f"http://{face.host}", "https://evil.example"]},
+    ),
     "a link of another site": (403, lambda _: {"sec_fetch_site": "cross-site"}),
     "a link on another port of this machine": (403, lambda _: {"sec_fetch_site": "same-site"}),
     "a rebound name": (421, lambda face: {"host": f"evil.example:{face.port}"}),
@@ -70,7 +96,7 @@ ATTACKS: dict[str, tuple[int, Callable[[Face], dict[str, Any]]]] = {
     "a length that is none": (400, lambda _: {"content_length": "-1"}),
     "two lengths": (400, lambda _: {"content_length": ["3", "4"]}),
     "a head without end": (400, lambda _: {"x_long": "x" * 200_000}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.proves("serve.attacks")
@@ -113,16 +139,21 @@ def test_a_body_without_end_is_broken_off(face: Face, way: str) -> None:
             *[b"x" * 65_536] * 160,
         ]
     else:
-        head = spelled(face, {**face.deed(), "body": b""}, content_length=None, transfer_encoding="chunked")
+        head = spelled(
+            face, {**face.deed(), "body": b""}, content_length=None, transfer_encoding="chunked"
+        )
         pieces = [head, *[b"10000\r\n" + b"x" * 65_536 + b"\r\n"] * 160]
     answer = exchanged(face, *pieces)
-    # Where the rest of what we sent was still on its way, the answer may be lost with the connection.
+    # Where the rest of what we sent was still on its way, the answer may be lost with the
+    # connection.
     assert answer is None or answer.status == 413
     assert face.sessions() == before
 
 
 @pytest.mark.proves("serve.attacks")
-def test_a_request_with_two_ends_is_refused_and_what_hides_behind_it_is_not_read(face: Face) -> None:
+def test_a_request_with_two_ends_is_refused_and_what_hides_behind_it_is_not_read(
+    face: Face,
+) -> None:
     before = face.sessions()
     hidden = spelled(face, face.deed())
     sent = {**face.look(), "body": b"0\r\n\r\n"}
@@ -175,20 +206,44 @@ def test_another_method_does_not_do_it(face: Face, method: str) -> None:
 
 
 @pytest.mark.proves("serve.attacks")
-@pytest.mark.parametrize("path", [
-    "/../../../../etc/passwd", "/%2e%2e/%2e%2e/%2e%2e/etc/passwd", "/..%2f..%2f..%2fetc/passwd", "//etc/passwd", "/%00", "/static/../app.py",
-    "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/static/..%5capp.py", "/static//etc/passwd", "/static/%2fetc%2fpasswd", "/static/../runs",
-    "/static/", "/.well-known/../runs", "/.well-known/agent-card.json/../../runs", "/runs;.css", "http://evil.example/runs", "/%72uns/x", "*",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../../../../etc/passwd",
+        "/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
+        "/..%2f..%2f..%2fetc/passwd",
+        "//etc/passwd",
+        "/%00",
+        "/static/../app.py",
+        "/static/%2e%2e/app.py",
+        "/static/..%2fapp.py",
+        "/static/..%5capp.py",
+        "/static//etc/passwd",
+        "/static/%2fetc%2fpasswd",
+        "/static/../runs",
+        "/static/",
+        "/.well-known/../runs",
+        "/.well-known/agent-card.json/../../runs",
+        "/runs;.css",
+        "http://evil.example/runs",
+        "/%72uns/x",
+        "*",
+    ],
+)
 def test_a_path_leads_nowhere_but_to_what_there_is(face: Face, path: str) -> None:
     for more in ({}, {"authorization": None}):
         answer = exchanged(face, spelled(face, got(path), connection="close", **more))
         assert (
             answer is None
-            or (answer.status in (303, 307, 400, 401, 404, 405, 406) and "location" not in answer.headers)
+            or (
+                answer.status in (303, 307, 400, 401, 404, 405, 406)
+                and "location" not in answer.headers
+            )
             or (answer.headers.get("location", "").startswith(("/login", "/")))
         )
-        assert answer is None or not re.search(f"root:x:|def make_app|{CANARY}|{TOKEN}", answer.body)
+        assert answer is None or not re.search(
+            f"root:x:|def make_app|{CANARY}|{TOKEN}", answer.body
+        )
 
 
 @pytest.mark.proves("serve.slow")
@@ -261,13 +316,17 @@ async def _open(scope: Any, receive: Any, send: Any) -> None:
 
 @contextlib.asynccontextmanager
 async def served(**more: Any) -> Any:
-    """An application that answers without end, behind a door; its port, and the task that serves."""
+    """An application that answers without end, behind a door; its port, and the task that
+    serves.
+    """
     with server.listen("127.0.0.1", 0) as listening:
         port = server.port_of(listening)
         hosts = server.hosts_of("127.0.0.1", port)
         signing = Browsers(server.origins_of("127.0.0.1", port))
         door = Door(_open, token={TOKEN: Who("ada")}, hosts=hosts, browsers=signing)
-        task = asyncio.create_task(server.serve(door, "127.0.0.1", port, listening=listening, **more))
+        task = asyncio.create_task(
+            server.serve(door, "127.0.0.1", port, listening=listening, **more)
+        )
         try:
             yield port, task
         finally:

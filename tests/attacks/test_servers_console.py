@@ -1,4 +1,6 @@
-"""Attacks on the console: by pages of others with a person's cookie, at its login, and for artifacts of somebody else."""
+"""Attacks on the console: by pages of others with a person's cookie, at its login, and for
+artifacts of somebody else.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,16 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Face]:
 def signed_in(face: Face, token: str = BOBS) -> tuple[str, str]:
     """A cookie and the token that pages send back."""
     form = posted(
-        "/login", urlencode({"token": token}).encode(), content_type="application/x-www-form-urlencoded"
+        "/login",
+        urlencode({"token": token}).encode(),
+        content_type="application/x-www-form-urlencoded",
     )
     answer = exchanged(face, spelled(face, form, authorization=None, origin=f"http://{face.host}"))
     assert answer is not None and answer.status == 303
     cookie = answer.headers["set-cookie"].partition(";")[0]
-    page = exchanged(face, spelled(face, got("/runs"), authorization=None, cookie=cookie, connection="close"))
+    page = exchanged(
+        face, spelled(face, got("/runs"), authorization=None, cookie=cookie, connection="close")
+    )
     assert page is not None and page.status == 200
     found = re.search(r'name="csrf" content="([^"]+)"', page.body)
     assert found is not None
@@ -78,18 +84,30 @@ def test_a_cookie_alone_changes_nothing(console: Face) -> None:
         answer = exchanged(console, spelled(console, sent, **{**mine, **more}))
         assert answer is not None and answer.status in (401, 403), more
     assert console.sessions() == before
-    for sent, more in [(form, {"x_ferrule_csrf": csrf}), (with_field, {"origin": f"http://{console.host}"})]:
+    for sent, more in [
+        (form, {"x_ferrule_csrf": csrf}),
+        (with_field, {"origin": f"http://{console.host}"}),
+    ]:
         done = exchanged(console, spelled(console, sent, **mine, **more))
         assert done is not None and done.status == 303
     assert console.sessions() == before + 2
 
 
 @pytest.mark.proves("console.login")
-def test_signing_in_gives_a_cookie_that_is_not_the_token_and_leads_only_to_our_pages(console: Face) -> None:
+def test_signing_in_gives_a_cookie_that_is_not_the_token_and_leads_only_to_our_pages(
+    console: Face,
+) -> None:
     for wanted, led in [
-        ("/runs/x?a=b", "/runs/x?a=b"), ("//evil.example", "/"), ("https://evil.example", "/"), ("/\\evil.example", "/"),
-        ("/\t/evil.example", "/"), ("javascript:alert(1)", "/"), ("/login?token=x", "/"), ("/x\r\nset-cookie: a=b", "/"), ("", "/"),
-    ]:  # fmt: skip
+        ("/runs/x?a=b", "/runs/x?a=b"),
+        ("//evil.example", "/"),
+        ("https://evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("/\t/evil.example", "/"),
+        ("javascript:alert(1)", "/"),
+        ("/login?token=x", "/"),
+        ("/x\r\nset-cookie: a=b", "/"),
+        ("", "/"),
+    ]:
         query = urlencode({"token": BOBS, "next": wanted})
         answer = exchanged(console, spelled(console, got(f"/login?{query}"), authorization=None))
         assert answer is not None and (answer.status, answer.headers["location"]) == (303, led)
@@ -112,13 +130,23 @@ def test_nobody_is_signed_in_by_another_site_or_with_a_wrong_token(console: Face
         answer = exchanged(
             console, spelled(console, got(f"/login?token={BOBS}"), authorization=None, **change)
         )
-        assert answer is not None and answer.status in (403, 421) and "set-cookie" not in answer.headers
+        assert (
+            answer is not None
+            and answer.status in (403, 421)
+            and "set-cookie" not in answer.headers
+        )
     for given in ("wrong", "", "<script>alert(1)</script>", TOKEN[:-1], "é" * 20):
         answer = exchanged(
             console,
-            spelled(console, got(f"/login?token={quote(given)}&next=%22%3E%3Cb%3E"), authorization=None),
+            spelled(
+                console, got(f"/login?token={quote(given)}&next=%22%3E%3Cb%3E"), authorization=None
+            ),
         )
-        assert answer is not None and answer.status in (200, 403) and "set-cookie" not in answer.headers
+        assert (
+            answer is not None
+            and answer.status in (200, 403)
+            and "set-cookie" not in answer.headers
+        )
         assert "<script>alert" not in answer.body and '"><b>' not in answer.body
 
 
@@ -141,7 +169,9 @@ def artifact(console: Face) -> tuple[str, str]:
     begun = exchanged(face, spelled(face, face.deed(), connection="close"))
     assert begun is not None
     session = wait_for_run(face, begun)
-    listed = exchanged(face, spelled(face, got(f"/artifacts?session={session}"), connection="close"))
+    listed = exchanged(
+        face, spelled(face, got(f"/artifacts?session={session}"), connection="close")
+    )
     assert listed is not None
     found = re.search(r"ref=([^&\"]+)", listed.body)
     assert found is not None
@@ -157,7 +187,10 @@ def test_artifacts_are_had_by_those_whose_they_are_and_by_no_trick(
     def asked(where: str, session: str, reference: str, token: str = TOKEN) -> Answer:
         query = urlencode({"session": session, "ref": reference})
         sent = spelled(
-            console, got(f"/artifacts/{where}?{query}"), authorization=f"Bearer {token}", connection="close"
+            console,
+            got(f"/artifacts/{where}?{query}"),
+            authorization=f"Bearer {token}",
+            connection="close",
         )
         answer = exchanged(console, sent)
         assert answer is not None
@@ -167,9 +200,23 @@ def test_artifacts_are_had_by_those_whose_they_are_and_by_no_trick(
     assert "attachment" in asked("file", session, reference).headers["content-disposition"]
     digest = reference.rpartition(":")[2]
     tricks = [
-        "../../../../../../etc/passwd", f"../{digest}", f"{digest}/../{digest}", "..", ".", "/", "%2e%2e%2f", f"{reference}\0", f"{reference}/",
-        "*", "sha256:" + "0" * 64, "artifact://" + "0" * 64, digest[:8], "<script>alert(1)</script>", "a" * 5000, f"file://{console.folder}/token",
-    ]  # fmt: skip
+        "../../../../../../etc/passwd",
+        f"../{digest}",
+        f"{digest}/../{digest}",
+        "..",
+        ".",
+        "/",
+        "%2e%2e%2f",
+        f"{reference}\0",
+        f"{reference}/",
+        "*",
+        "sha256:" + "0" * 64,
+        "artifact://" + "0" * 64,
+        digest[:8],
+        "<script>alert(1)</script>",
+        "a" * 5000,
+        f"file://{console.folder}/token",
+    ]
     for where in ("view", "image", "file"):
         for trick in tricks:
             answer = asked(where, session, trick)

@@ -1,7 +1,8 @@
-"""Commands of one session that work together reach no more than one alone: on each rung, whoever of them ends first.
+"""Commands of one session that work together reach no more than one alone: on each rung, whoever of
+them ends first.
 
-Each row is shown to do its harm where nothing holds it, or says why that cannot be shown. `make attacks` takes all rows,
-other runs a share of them.
+Each row is shown to do its harm where nothing holds it, or says why that cannot be shown. `make
+attacks` takes all rows, other runs a share of them.
 """
 
 from __future__ import annotations
@@ -65,9 +66,13 @@ def unconfined(world: World, row: Together, tmp: Path) -> bytes:
     def start(text: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             ["bash", "--noprofile", "--norc", "-c", text],
-            cwd=world.root, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            cwd=world.root,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
-        )  # fmt: skip
+        )
 
     def end(shell: subprocess.Popen[bytes]) -> bytes:
         try:
@@ -89,7 +94,8 @@ def test_unconfined_commands_do_the_harm_together(attacked_world: World, row: To
     if row.why_no_control:
         pytest.skip(row.why_no_control)
     tmp = Path(tempfile.mkdtemp(prefix="ferrule-together-"))
-    # What rows share beside the folder of their own: a socket that an earlier run left there is in the way.
+    # What rows share beside the folder of their own: a socket that an earlier run left there is in
+    # the way.
     left = Path("/var/tmp") / f"{row.id}.s"
     left.unlink(missing_ok=True)
     try:
@@ -125,7 +131,9 @@ def test_where_mounts_cannot_be_locked_no_folder_is_handed_on(
             shown = held.together(stay, end, scratch[0] / row.id / "go", home=attacked_world.home)
             assert b"Permission denied" in shown
             assert not attacked_world.harm(shown), shown
-        pairs = attacked_world.text("<python> -c 'import socket; socket.socketpair(); print(\"pairs\")'")
+        pairs = attacked_world.text(
+            "<python> -c 'import socket; socket.socketpair(); print(\"pairs\")'"
+        )
         _, shown = held.run(pairs, home=attacked_world.home)
         assert shown == b"pairs\n"
     finally:
@@ -141,13 +149,27 @@ class Served:
         programs = os.path.dirname(os.path.realpath(sys.executable))
         environment["PATH"] = f"{programs}:/usr/bin:/bin"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from ferrule.cli.entry import main; main()", "serve", "mcp", "--allow", "Bash(*)"],
-            cwd=world.root, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-c",
+                "from ferrule.cli.entry import main; main()",
+                "serve",
+                "mcp",
+                "--allow",
+                "Bash(*)",
+            ],
+            cwd=world.root,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         self._answers: dict[str, str] = {}
         client = {"name": "raw", "version": "1"}
         self.send(
-            "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}, "0"
+            "initialize",
+            {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client},
+            "0",
         )
         self.answer("0")
         self.send("notifications/initialized", {})
@@ -160,7 +182,9 @@ class Served:
         self._process.stdin.flush()
 
     def call(self, number: str, *command: str) -> None:
-        self.send("tools/call", {"name": "run_command", "arguments": {"command": list(command)}}, number)
+        self.send(
+            "tools/call", {"name": "run_command", "arguments": {"command": list(command)}}, number
+        )
 
     def answer(self, number: str) -> str:
         """What came back for a request, in whatever order answers come."""

@@ -1,6 +1,8 @@
-"""Attacks on a person's eyes: words that are not drawn, text that turns around, names that pass for others.
+"""Attacks on a person's eyes: words that are not drawn, text that turns around, names that pass for
+others.
 
-One table of characters, one of the places where a person says yes or reads what a session did, each through its own functions.
+One table of characters, one of the places where a person says yes or reads what a session did, each
+through its own functions.
 """
 
 from __future__ import annotations
@@ -39,21 +41,48 @@ IGNORABLE = """
 00AD 034F 061C 115F-1160 17B4-17B5 180B-180F 200B-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF FFA0 FFF0-FFF8 1BCA0-1BCA3
 1D173-1D17A E0000-E0FFF
 """
-"""`Default_Ignorable_Code_Point`, from DerivedCoreProperties.txt of Unicode 16: what a renderer draws nothing for."""
+"""`Default_Ignorable_Code_Point`, from DerivedCoreProperties.txt of Unicode 16: what a renderer
+draws nothing for.
+"""
 
 HIDDEN = {
-    "escape": "\x1b", "carriage return": "\r", "backspace": "\x08", "delete": "\x7f", "c1 escape": "\x9b", "next line": "\x85",
-    "soft hyphen": "\u00ad", "right to left override": "\u202e", "isolate": "\u2066", "arabic letter mark": "\u061c",
-    "zero width space": "\u200b", "word joiner": "\u2060", "byte order mark": "\ufeff", "line separator": "\u2028",
-    "paragraph separator": "\u2029", "half a character": "\ud800", "tag letter": "\U000e0041", "selector 1": "\ufe00",
-    "selector 256": "\U000e01ef", "hangul filler": "\u3164", "half width filler": "\uffa0", "grapheme joiner": "\u034f",
-    "annotation": "\ufff9", "musical": "\U0001d173",
-}  # fmt: skip
+    "escape": "\x1b",
+    "carriage return": "\r",
+    "backspace": "\x08",
+    "delete": "\x7f",
+    "c1 escape": "\x9b",
+    "next line": "\x85",
+    "soft hyphen": "\u00ad",
+    "right to left override": "\u202e",
+    "isolate": "\u2066",
+    "arabic letter mark": "\u061c",
+    "zero width space": "\u200b",
+    "word joiner": "\u2060",
+    "byte order mark": "\ufeff",
+    "line separator": "\u2028",
+    "paragraph separator": "\u2029",
+    "half a character": "\ud800",
+    "tag letter": "\U000e0041",
+    "selector 1": "\ufe00",
+    "selector 256": "\U000e01ef",
+    "hangul filler": "\u3164",
+    "half width filler": "\uffa0",
+    "grapheme joiner": "\u034f",
+    "annotation": "\ufff9",
+    "musical": "\U0001d173",
+}
 """Never drawn, so never passed on."""
 DOUBTFUL = {
-    "joiner": "\u200d", "non joiner": "\u200c", "emoji selector": "\ufe0f", "no break space": "\u00a0", "wide space": "\u3000",
-    "thin space": "\u2009", "braille blank": "\u2800", "private": "\ue000", "unassigned": "\u0378",
-}  # fmt: skip
+    "joiner": "\u200d",
+    "non joiner": "\u200c",
+    "emoji selector": "\ufe0f",
+    "no break space": "\u00a0",
+    "wide space": "\u3000",
+    "thin space": "\u2009",
+    "braille blank": "\u2800",
+    "private": "\ue000",
+    "unassigned": "\u0378",
+}
 """Drawn, or part of what is drawn, where people write; but not in what a person approves."""
 
 
@@ -65,9 +94,17 @@ def erase(path: str) -> str:
 
 def asked(text: str) -> ApprovalRequest:
     return ApprovalRequest(
-        Call("c1", "erase", "{}"), erase, "high", f"rule {text}", (), f"would erase {text}", (Offer("once", ""),), "d1",
-        Identity("t", "u", "s", "r"), values={"path": text},
-    )  # fmt: skip
+        Call("c1", "erase", "{}"),
+        erase,
+        "high",
+        f"rule {text}",
+        (),
+        f"would erase {text}",
+        (Offer("once", ""),),
+        "d1",
+        Identity("t", "u", "s", "r"),
+        values={"path": text},
+    )
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
@@ -104,7 +141,9 @@ def in_an_editor(text: str, *_: Any) -> str:
         said.append(params["toolCall"]["content"])
         return {}
 
-    assert run(EditorApprover("s", editor, user="u", workspace=None).ask(asked(text))).choice == "deny"
+    assert (
+        run(EditorApprover("s", editor, user="u", workspace=None).ask(asked(text))).choice == "deny"
+    )
     return "".join(one["content"]["text"] for one in said[0])
 
 
@@ -120,8 +159,13 @@ def in_what_is_to_be_trusted(text: str, tmp_path: Path, *_: Any) -> str:
 
 
 APPROVALS: list[Callable[..., str]] = [
-    at_the_terminal, in_the_console, at_an_mcp_client, in_an_editor, in_a_diff, in_what_is_to_be_trusted,
-]  # fmt: skip
+    at_the_terminal,
+    in_the_console,
+    at_an_mcp_client,
+    in_an_editor,
+    in_a_diff,
+    in_what_is_to_be_trusted,
+]
 
 
 @pytest.mark.proves("unseen.approvals")
@@ -155,7 +199,9 @@ def in_a_frame_for_a_model(text: str) -> str:
 
 @pytest.mark.proves("unseen.everywhere")
 @pytest.mark.parametrize("name", HIDDEN)
-@pytest.mark.parametrize("medium", [in_a_transcript, on_a_page, in_a_frame_for_a_model, terminal_visible])
+@pytest.mark.parametrize(
+    "medium", [in_a_transcript, on_a_page, in_a_frame_for_a_model, terminal_visible]
+)
 def test_nothing_undrawn_is_passed_on_where_people_and_models_read(
     medium: Callable[[str], str], name: str
 ) -> None:
@@ -176,14 +222,18 @@ def test_nothing_undrawn_is_passed_on_where_people_and_models_read(
     ],
 )
 @pytest.mark.parametrize("medium", [in_a_transcript, in_a_frame_for_a_model])
-def test_what_scripts_and_emoji_need_stays_in_prose(medium: Callable[[str], str], text: str) -> None:
+def test_what_scripts_and_emoji_need_stays_in_prose(
+    medium: Callable[[str], str], text: str
+) -> None:
     assert all(line in medium(text) for line in text.splitlines())
 
 
 @pytest.mark.proves("unseen.everywhere")
 def test_words_written_in_joiners_or_selectors_are_spelled_out_in_prose_too() -> None:
     for hidden in ("\u200c\u200d\u200c\u200d", "\ufe0f\ufe0e\ufe0f", "\ufe01\ufe02"):
-        assert visible(f"a{hidden}b", joiners=True) == f"a{hidden.encode('unicode_escape').decode()}b"
+        assert (
+            visible(f"a{hidden}b", joiners=True) == f"a{hidden.encode('unicode_escape').decode()}b"
+        )
     assert visible("a\ufe0f\ufe0fb") == "a\\ufe0f\\ufe0fb"
 
 
@@ -199,7 +249,9 @@ def test_all_that_unicode_says_may_be_ignored_is_known() -> None:
 
 @given(st.text(), st.booleans())
 @pytest.mark.proves("unseen.everywhere", "unseen.approvals")
-def test_spelling_out_twice_is_the_same_as_once_and_plain_text_stays(text: str, joiners: bool) -> None:
+def test_spelling_out_twice_is_the_same_as_once_and_plain_text_stays(
+    text: str, joiners: bool
+) -> None:
     shown = visible(text, joiners=joiners)
     assert visible(shown, joiners=joiners) == shown and exact(exact(text)) == exact(text)
     assert all(one.isprintable() or one in "\n\t" for one in exact(text))

@@ -1,8 +1,10 @@
-"""What several commands could try together, as data: they run at once, hand each other what they hold, and end in any order.
+"""What several commands could try together, as data: they run at once, hand each other what they
+hold, and end in any order.
 
-Each row has scripts that stay and scripts that end. Those that stay are started first, those that end run to their end one after
-another, and only then is `go` put into the folder that all of them share: who stays acts when the others are gone. A script is
-Python, with `PRELUDE` before it. Written in angle brackets: as in `sandbox_rows`.
+Each row has scripts that stay and scripts that end. Those that stay are started first, those that
+end run to their end one after another, and only then is `go` put into the folder that all of them
+share: who stays acts when the others are gone. A script is Python, with `PRELUDE` before it.
+Written in angle brackets: as in `sandbox_rows`.
 
 As there, a row does its harm where nothing holds it, or says why that cannot be shown.
 """
@@ -152,16 +154,42 @@ _ACTS: tuple[tuple[str, str], ...] = (
     ("read-by-cwd", "(os.fchdir(d), open('.env').read())"),
     ("read-by-proc-cwd", "(os.fchdir(d), open('/proc/self/cwd/.env').read())"),
     ("read-by-folder", "read('.env', os.open('src/..', os.O_PATH, dir_fd=d))"),
-    ("read-by-link", "(os.symlink(f'/proc/self/fd/{d}/.env', shared + '/l'), open(shared + '/l').read())"),
+    (
+        "read-by-link",
+        "(os.symlink(f'/proc/self/fd/{d}/.env', shared + '/l'), open(shared + '/l').read())",
+    ),
     ("read-by-openat2", "os.read(system(437, d, b'.env', struct.pack('QQQ', 0, 0, 0), 24), 999)"),
     ("read-by-mapping", "mmap.mmap(os.open('.env', 0, dir_fd=d), 0, prot=mmap.PROT_READ)[:]"),
-    ("read-by-handle", (
-        "(h := ctypes.create_string_buffer(struct.pack('Ii', 128, 0) + bytes(128)), m := ctypes.c_int(),"
-        " libc.name_to_handle_at(d, b'.env', h, ctypes.byref(m), 0),"
-        " os.read(libc.open_by_handle_at(d, h, 0), 999))")),
-    ("read-by-cat", "(os.fchdir(d), subprocess.run(['cat', '.env'], capture_output=True, check=True).stdout)[1]"),
-    ("read-by-git", "(os.fchdir(d), subprocess.run(['git', 'config', '--list', '--local'], capture_output=True, check=True).stdout)[1]"),
-    ("read-by-grep", "(os.fchdir(d), subprocess.run(['grep', '-rh', 'KEY', '.'], capture_output=True).stdout)[1]"),
+    (
+        "read-by-handle",
+        (
+            "(h := ctypes.create_string_buffer(struct.pack('Ii', 128, 0) + bytes(128)), m := "
+            "ctypes.c_int(),"
+            " libc.name_to_handle_at(d, b'.env', h, ctypes.byref(m), 0),"
+            " os.read(libc.open_by_handle_at(d, h, 0), 999))"
+        ),
+    ),
+    (
+        "read-by-cat",
+        (
+            "(os.fchdir(d), subprocess.run(['cat', '.env'], capture_output=True, "
+            "check=True).stdout)[1]"
+        ),
+    ),
+    (
+        "read-by-git",
+        (
+            "(os.fchdir(d), subprocess.run(['git', 'config', '--list', '--local'], "
+            "capture_output=True, check=True).stdout)[1]"
+        ),
+    ),
+    (
+        "read-by-grep",
+        (
+            "(os.fchdir(d), subprocess.run(['grep', '-rh', 'KEY', '.'], "
+            "capture_output=True).stdout)[1]"
+        ),
+    ),
     ("list-settings", "os.listdir(os.open('.ferrule', os.O_RDONLY, dir_fd=d))"),
     ("list-by-walk", "[os.listdir(f) for _, _, _, f in os.fwalk('.ferrule', dir_fd=d)] or no"),
     ("write-env", "write('.env', d)"),
@@ -174,13 +202,37 @@ _ACTS: tuple[tuple[str, str], ...] = (
     ("times-of-settings", "os.utime('.ferrule/settings.yaml', (1, 1), dir_fd=d)"),
     ("remove-env", "os.unlink('.env', dir_fd=d)"),
     ("remove-config", "os.unlink('.git/config', dir_fd=d)"),
-    ("move-env", "(os.rename('.env', 'moved.txt', src_dir_fd=d, dst_dir_fd=d), read('moved.txt', d))"),
-    ("move-settings", "(os.rename('.ferrule', 'plain', src_dir_fd=d, dst_dir_fd=d), read('plain/settings.yaml', d))"),
-    ("move-git", "(os.rename('.git', 'plain', src_dir_fd=d, dst_dir_fd=d), read('plain/config', d))"),
-    ("move-in-place", "(write('ordinary.txt', d), os.rename('ordinary.txt', '.mcp.json', src_dir_fd=d, dst_dir_fd=d))"),
+    (
+        "move-env",
+        "(os.rename('.env', 'moved.txt', src_dir_fd=d, dst_dir_fd=d), read('moved.txt', d))",
+    ),
+    (
+        "move-settings",
+        (
+            "(os.rename('.ferrule', 'plain', src_dir_fd=d, dst_dir_fd=d), "
+            "read('plain/settings.yaml', d))"
+        ),
+    ),
+    (
+        "move-git",
+        "(os.rename('.git', 'plain', src_dir_fd=d, dst_dir_fd=d), read('plain/config', d))",
+    ),
+    (
+        "move-in-place",
+        (
+            "(write('ordinary.txt', d), os.rename('ordinary.txt', '.mcp.json', src_dir_fd=d, "
+            "dst_dir_fd=d))"
+        ),
+    ),
     ("exchange", "(system(316, d, b'.env', d, b'README.md', 2), read('README.md', d))"),
-    ("link-env", "(os.link('.env', 'linked.txt', src_dir_fd=d, dst_dir_fd=d), read('linked.txt', d))"),
-    ("link-away", "(os.link('.env', shared + '/linked', src_dir_fd=d), open(shared + '/linked').read())"),
+    (
+        "link-env",
+        "(os.link('.env', 'linked.txt', src_dir_fd=d, dst_dir_fd=d), read('linked.txt', d))",
+    ),
+    (
+        "link-away",
+        "(os.link('.env', shared + '/linked', src_dir_fd=d), open(shared + '/linked').read())",
+    ),
     ("make-hook", "write('.git/hooks/post-checkout', d)"),
     ("make-settings", "write('.ferrule/ferrule.yaml', d)"),
     ("make-harness", "os.mkdir('.harness', dir_fd=d)"),
@@ -196,11 +248,23 @@ _ACTS: tuple[tuple[str, str], ...] = (
     ("make-link", "os.symlink('README.md', '.mcp.json', dir_fd=d)"),
     ("make-hard-link", "os.link('README.md', '.mcp.json', src_dir_fd=d, dst_dir_fd=d)"),
     ("make-socket", "(os.fchdir(d), socket.socket(socket.AF_UNIX).bind('.mcp.json'))"),
-    ("make-nameless", "os.link(f\"/proc/self/fd/{os.open('.', os.O_TMPFILE | os.O_RDWR, dir_fd=d)}\", '.mcp.json', dst_dir_fd=d, follow_symlinks=True)"),
+    (
+        "make-nameless",
+        (
+            "os.link(f\"/proc/self/fd/{os.open('.', os.O_TMPFILE | os.O_RDWR, dir_fd=d)}\", "
+            "'.mcp.json', dst_dir_fd=d, follow_symlinks=True)"
+        ),
+    ),
     ("make-by-open-link", "(os.symlink('.mcp.json', 'dangling', dir_fd=d), write('dangling', d))"),
     ("make-in-git", "write('.git/config.worktree', d)"),
-    ("make-workflow", "(os.makedirs(f'/proc/self/fd/{d}/.github/workflows', exist_ok=True), write('.github/workflows/ci.yml', d))"),
-)  # fmt: skip
+    (
+        "make-workflow",
+        (
+            "(os.makedirs(f'/proc/self/fd/{d}/.github/workflows', exist_ok=True), "
+            "write('.github/workflows/ci.yml', d))"
+        ),
+    ),
+)
 """What who stays does with the workspace's folder `d`."""
 
 _TAKE = "s = {listen}\nthere('go')\nd = take(s)[0]\ninsist(lambda: {act})"
@@ -268,19 +332,46 @@ _PARTS: tuple[tuple[str, str, str], ...] = (
     ("top-of-view", "os.open('/', os.O_PATH)", "read(root[1:] + '/.env', d)"),
     ("top-of-view-make", "os.open('/', os.O_PATH)", "write(root[1:] + '/.mcp.json', d)"),
     ("top-of-view-outside", "os.open('/', os.O_PATH)", "read('<out>/notes.txt'[1:], d)"),
-    ("home-of-view", "os.open(os.path.dirname(root), os.O_PATH)", "read(os.path.basename(root) + '/.env', d)"),
-    ("home-of-view-sibling", "os.open('<home>', os.O_PATH)", "read('work/project-evil/notes.txt', d)"),
+    (
+        "home-of-view",
+        "os.open(os.path.dirname(root), os.O_PATH)",
+        "read(os.path.basename(root) + '/.env', d)",
+    ),
+    (
+        "home-of-view-sibling",
+        "os.open('<home>', os.O_PATH)",
+        "read('work/project-evil/notes.txt', d)",
+    ),
     ("further-folder", "os.open('<shared>', os.O_PATH)", "read('.env', d)"),
     ("further-folder-make", "os.open('<shared>', os.O_PATH)", "write('.ferrule/ferrule.yaml', d)"),
     ("further-folder-key", "os.open('<library>', os.O_PATH)", "read('keys/site.key', d)"),
     ("file-of-env", "os.open(root + '/.env', os.O_PATH)", "open(f'/proc/self/fd/{d}').read()"),
-    ("file-of-config", "os.open(root + '/.git/config', os.O_RDONLY)", "[1 for _ in [0] if b'url' in os.pread(d, 9999, 0)][0] and os.pread(d, 9999, 0)"),
-    ("file-of-env-linked", "os.open(root + '/.env', os.O_PATH)", "(os.link(f'/proc/self/fd/{d}', 'linked.txt', dst_dir_fd=os.open(root, os.O_PATH), follow_symlinks=True), open(root + '/linked.txt').read())"),
+    (
+        "file-of-config",
+        "os.open(root + '/.git/config', os.O_RDONLY)",
+        "[1 for _ in [0] if b'url' in os.pread(d, 9999, 0)][0] and os.pread(d, 9999, 0)",
+    ),
+    (
+        "file-of-env-linked",
+        "os.open(root + '/.env', os.O_PATH)",
+        (
+            "(os.link(f'/proc/self/fd/{d}', 'linked.txt', dst_dir_fd=os.open(root, os.O_PATH), "
+            "follow_symlinks=True), open(root + '/linked.txt').read())"
+        ),
+    ),
     ("own-proc", "os.open('/proc/self', os.O_PATH)", "open(f'/proc/self/fd/{d}/cwd/.env').read()"),
     ("own-proc-root", "os.open('/proc/self/root', os.O_PATH)", "read(root[1:] + '/.env', d)"),
-    ("own-proc-make", "os.open('/proc', os.O_PATH)", "open(f'/proc/self/fd/{d}/self/cwd/.mcp.json', 'x').close()"),
-    ("mount-namespace", "os.open('/proc/self/ns/mnt', os.O_RDONLY)", "(libc.setns(d, 0) == 0 or no) and open(root + '/.env').read()"),
-)  # fmt: skip
+    (
+        "own-proc-make",
+        "os.open('/proc', os.O_PATH)",
+        "open(f'/proc/self/fd/{d}/self/cwd/.mcp.json', 'x').close()",
+    ),
+    (
+        "mount-namespace",
+        "os.open('/proc/self/ns/mnt', os.O_RDONLY)",
+        "(libc.setns(d, 0) == 0 or no) and open(root + '/.env').read()",
+    ),
+)
 """Other things than the workspace's folder, and what is done with them."""
 
 _ALIVE = """
@@ -289,7 +380,9 @@ s = {connect}
 send(s, d)
 there('done')
 """
-_ACT_THEN_SAY = "s = {listen}\nd = take(s)[0]\ninsist(lambda: {act})\nopen(shared + '/done', 'w').close()"
+_ACT_THEN_SAY = (
+    "s = {listen}\nd = take(s)[0]\ninsist(lambda: {act})\nopen(shared + '/done', 'w').close()"
+)
 
 _FORWARD = """
 s = listen(shared + '/t')
@@ -366,38 +459,78 @@ def _orders() -> list[Together]:
     rows = [
         Together(
             "both-alive-read",
-            (_ACT_THEN_SAY.format(listen=_STREAM[0], act=env), _ALIVE.format(held=_HELD["path"], connect=_STREAM[1])),
+            (
+                _ACT_THEN_SAY.format(listen=_STREAM[0], act=env),
+                _ALIVE.format(held=_HELD["path"], connect=_STREAM[1]),
+            ),
         ),
         Together(
             "both-alive-make",
-            (_ACT_THEN_SAY.format(listen=_STREAM[0], act=hook), _ALIVE.format(held=_HELD["path"], connect=_STREAM[1])),
+            (
+                _ACT_THEN_SAY.format(listen=_STREAM[0], act=hook),
+                _ALIVE.format(held=_HELD["path"], connect=_STREAM[1]),
+            ),
         ),
         Together("in-flight-in-flight-read", (_UNPARK.format(act=env),), (_PARKED,)),
         Together("in-flight-in-flight-make", (_UNPARK.format(act=hook),), (_PARKED,)),
         Together(
             "three-read",
             (_LAST.format(act=env), _FORWARD),
-            ("s = (there('listening'), socket.socket(socket.AF_UNIX))[1]; s.connect(shared + '/t')\nsend(s, os.open(root, os.O_PATH))",),
+            (
+                (
+                    "s = (there('listening'), socket.socket(socket.AF_UNIX))[1]; "
+                    "s.connect(shared + "
+                    "'/t')\nsend(s, os.open(root, os.O_PATH))"
+                ),
+            ),
         ),
         Together(
             "three-make",
             (_LAST.format(act=hook), _FORWARD),
-            ("s = (there('listening'), socket.socket(socket.AF_UNIX))[1]; s.connect(shared + '/t')\nsend(s, os.open(root, os.O_PATH))",),
+            (
+                (
+                    "s = (there('listening'), socket.socket(socket.AF_UNIX))[1]; "
+                    "s.connect(shared + "
+                    "'/t')\nsend(s, os.open(root, os.O_PATH))"
+                ),
+            ),
         ),
         Together("own-given-back", (_GIVES_AND_TAKES.format(number=0, act=env),), (_ENDS_FIRST,)),
-        Together("others-given-back", (_GIVES_AND_TAKES.format(number=1, act=env),), (_ENDS_FIRST,)),
-        Together("others-top-given-back", (_GIVES_AND_TAKES.format(number=2, act="read(root[1:] + '/.env', d)"),), (_ENDS_FIRST,)),
-        Together("left-behind-reads", (), (_LEAVES.format(act="open(root + '/.env').read()"),), "its output is nobody's when it acts"),
-        Together("left-behind-makes", (), (_LEAVES.format(act="write('.mcp.json', None)"),), "who looks does not wait for it"),
-    ]  # fmt: skip
+        Together(
+            "others-given-back", (_GIVES_AND_TAKES.format(number=1, act=env),), (_ENDS_FIRST,)
+        ),
+        Together(
+            "others-top-given-back",
+            (_GIVES_AND_TAKES.format(number=2, act="read(root[1:] + '/.env', d)"),),
+            (_ENDS_FIRST,),
+        ),
+        Together(
+            "left-behind-reads",
+            (),
+            (_LEAVES.format(act="open(root + '/.env').read()"),),
+            "its output is nobody's when it acts",
+        ),
+        Together(
+            "left-behind-makes",
+            (),
+            (_LEAVES.format(act="write('.mcp.json', None)"),),
+            "who looks does not wait for it",
+        ),
+    ]
     for name, act in (
         ("fd", "open(f'/proc/{pid}/fd/{d}/.env').read()"),
         ("cwd", "open(f'/proc/{pid}/cwd/.env').read()"),
         ("root", "open(f'/proc/{pid}/root' + root + '/.env').read()"),
         ("make", "open(f'/proc/{pid}/cwd/.mcp.json', 'x').close()"),
         ("getfd", "read('.env', system(438, system(434, int(pid), 0), int(d), 0))"),
-        ("environment", "[1 for _ in [0] if b'KEY' in open(f'/proc/{pid}/environ', 'rb').read()][0] and open(f'/proc/{pid}/environ').read()"),
-    ):  # fmt: skip
+        (
+            "environment",
+            (
+                "[1 for _ in [0] if b'KEY' in open(f'/proc/{pid}/environ', 'rb').read()][0] and "
+                "open(f'/proc/{pid}/environ').read()"
+            ),
+        ),
+    ):
         rows.append(Together(f"proc-of-other-{name}", (_SELF, _LOOK_AT.format(act=act))))
     return rows
 

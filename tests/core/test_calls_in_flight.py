@@ -1,4 +1,6 @@
-"""Calls of one answer before they go anywhere: every one has an id of its own, and one that was sent twice is one."""
+"""Calls of one answer before they go anywhere: every one has an id of its own, and one that was
+sent twice is one.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,11 @@ from ferrule.core.calls import Call
 from ferrule.core.calls_in_flight import named
 from ferrule.core.events import ModelAnswered
 
-LOOK, SAME, OTHER = Call("a", "look", "{}"), Call("a", "look", "{}"), Call("a", "look", '{"at":"b"}')
+LOOK, SAME, OTHER = (
+    Call("a", "look", "{}"),
+    Call("a", "look", "{}"),
+    Call("a", "look", '{"at":"b"}'),
+)
 
 
 def ids(*calls: Call, taken: frozenset[str] = frozenset()) -> list[tuple[str, str]]:

@@ -130,10 +130,14 @@ def test_any_cut_leaves_a_valid_history_and_undoing_it_gives_every_byte_back(
 @pytest.mark.proves("compaction.replay")
 @settings(max_examples=200, deadline=None)
 @given(st.lists(STEPS, max_size=25))
-def test_the_same_events_read_from_a_journal_give_the_same_messages(steps: list[Event | int]) -> None:
+def test_the_same_events_read_from_a_journal_give_the_same_messages(
+    steps: list[Event | int],
+) -> None:
     twins = told(steps)
     again = Machine()
-    again.rebuild([decode(kind, json.loads(json.dumps(body))) for kind, body in map(encode, twins.events)])
+    again.rebuild(
+        [decode(kind, json.loads(json.dumps(body))) for kind, body in map(encode, twins.events)]
+    )
     assert (again.history, again.usage) == (twins.one.history, twins.one.usage)
 
 
@@ -161,7 +165,9 @@ def three_rounds() -> Machine:
     ],
     ids=lambda event: f"elided {event.elided} through {event.through} kept {event.kept}",
 )
-def test_what_would_tear_a_pair_or_touch_the_last_message_changes_nothing(event: ContextCompacted) -> None:
+def test_what_would_tear_a_pair_or_touch_the_last_message_changes_nothing(
+    event: ContextCompacted,
+) -> None:
     machine = three_rounds()
     machine.history[-1] = ToolMessage("c2", "look", "the last one")
     before = list(machine.history)
@@ -171,16 +177,31 @@ def test_what_would_tear_a_pair_or_touch_the_last_message_changes_nothing(event:
 
 
 @pytest.mark.proves("compaction.valid")
-def test_a_summary_stands_behind_the_words_of_the_person_and_takes_the_place_of_an_earlier_one() -> None:
+def test_a_summary_stands_behind_the_words_of_the_person_and_takes_the_place_of_an_earlier_one() -> (
+    None
+):
     machine = three_rounds()
     machine.feed(ContextCompacted(elided=(3, 5), stubs=("[3]", "[5]")))
     assert [m.text for m in machine.history] == [
-        "the task", "said", "[3]", "said", "[5]", "said", "result of c2",
-    ]  # fmt: skip
-    machine.feed(ContextCompacted(made="summary", through=3, kept=(1,), text="[to 3]", usage=Usage(5, 5)))
+        "the task",
+        "said",
+        "[3]",
+        "said",
+        "[5]",
+        "said",
+        "result of c2",
+    ]
+    machine.feed(
+        ContextCompacted(made="summary", through=3, kept=(1,), text="[to 3]", usage=Usage(5, 5))
+    )
     assert [m.text for m in machine.history] == [
-        "the task", "[to 3]", "said", "[5]", "said", "result of c2",
-    ]  # fmt: skip
+        "the task",
+        "[to 3]",
+        "said",
+        "[5]",
+        "said",
+        "result of c2",
+    ]
     machine.feed(ContextCompacted(made="summary", through=5, text="[to 5]"))
     assert [m.text for m in machine.history] == ["[to 5]", "said", "result of c2"]
     assert machine.usage == Usage(5, 5)

@@ -40,13 +40,25 @@ json_values = st.recursive(
 texts = st.lists(text, max_size=3).map(tuple)
 calls = st.builds(Call, text, text, text)
 results = st.builds(
-    Result, text, text, st.booleans(), json_values, st.sampled_from(ErrorType), st.none() | text, count, count, count,
-    st.booleans(), texts,
-)  # fmt: skip
+    Result,
+    text,
+    text,
+    st.booleans(),
+    json_values,
+    st.sampled_from(ErrorType),
+    st.none() | text,
+    count,
+    count,
+    count,
+    st.booleans(),
+    texts,
+)
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "call": calls,
     "calls": st.lists(calls, max_size=3).map(tuple),
-    "provider_calls": st.lists(st.builds(ProviderToolCall, *[text] * 9, texts), max_size=2).map(tuple),
+    "provider_calls": st.lists(st.builds(ProviderToolCall, *[text] * 9, texts), max_size=2).map(
+        tuple
+    ),
     "usage": st.builds(Usage, *[count] * 5),
     "limits": st.builds(Limits, st.integers(1, 99), st.integers(1, 99), st.integers(256, 65_536)),
     "access": st.builds(Access, texts, texts),
@@ -110,7 +122,8 @@ def test_kinds_are_unique_and_every_kind_is_a_flat_value() -> None:
 
 
 @given(
-    name=st.from_regex(r"x\.[a-z]{1,8}", fullmatch=True), body=st.dictionaries(text, json_values, max_size=3)
+    name=st.from_regex(r"x\.[a-z]{1,8}", fullmatch=True),
+    body=st.dictionaries(text, json_values, max_size=3),
 )
 @pytest.mark.proves("events.unknown-kept")
 def test_an_event_of_an_unknown_kind_is_kept_and_written_back_unchanged(
@@ -151,14 +164,23 @@ def test_a_missing_field_takes_its_default() -> None:
         ("call.answered", {"result": None}),
         (
             "call.answered",
-            {"result": {"call_id": "c", "tool": "t", "success": False, "error_type": "of-the-future"}},
+            {
+                "result": {
+                    "call_id": "c",
+                    "tool": "t",
+                    "success": False,
+                    "error_type": "of-the-future",
+                }
+            },
         ),
         ("model.answered", {"calls": [{"tool": "no id"}]}),
         ("model.answered", {"calls": 5}),
         ("model.answered", {"usage": 5}),
     ],
 )
-def test_a_known_kind_that_cannot_be_understood_is_kept_as_it_is(kind: str, body: dict[str, Any]) -> None:
+def test_a_known_kind_that_cannot_be_understood_is_kept_as_it_is(
+    kind: str, body: dict[str, Any]
+) -> None:
     event = decode(kind, body)
     assert event == Unknown(kind, body)
     assert encode(event) == (kind, body)

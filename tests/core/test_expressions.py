@@ -15,7 +15,10 @@ from ferrule.core.lazy_patterns import expression
 
 @pytest.mark.proves("core.expressions")
 def test_an_expression_does_what_a_compiled_one_does() -> None:
-    words, compiled = expression(r"(\w+)-(\d+)", re.IGNORECASE), re.compile(r"(\w+)-(\d+)", re.IGNORECASE)
+    words, compiled = (
+        expression(r"(\w+)-(\d+)", re.IGNORECASE),
+        re.compile(r"(\w+)-(\d+)", re.IGNORECASE),
+    )
     assert words.sub(r"\2-\1", "a-1 b-2") == compiled.sub(r"\2-\1", "a-1 b-2")
     for _ in range(2):
         found = words.search("see Ab-12")
@@ -43,4 +46,6 @@ def test_every_expression_of_the_package_can_be_compiled() -> None:
                 re.compile(str(node.args[0].value))
                 found += 1
     assert found > 20
-    assert invisible_characters.visible("\u202e") == invisible_characters.exact("\u202e") == r"\u202e"
+    assert (
+        invisible_characters.visible("\u202e") == invisible_characters.exact("\u202e") == r"\u202e"
+    )

@@ -42,7 +42,9 @@ def test_values_are_equal_if_they_are_of_one_class_and_all_fields_are() -> None:
 
 
 @pytest.mark.proves("core.values")
-def test_a_value_says_its_fields_but_those_that_are_not_to_be_shown_and_keeps_a_text_of_its_own() -> None:
+def test_a_value_says_its_fields_but_those_that_are_not_to_be_shown_and_keeps_a_text_of_its_own() -> (
+    None
+):
     assert repr(Point(1, tags=("a",), secret="hush")) == "Point(x=1, y=0, tags=('a',))"
     assert repr(Named(1, name="here")) == "<here>"
 

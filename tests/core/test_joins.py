@@ -47,13 +47,17 @@ def bad(name: str, error: ErrorType = ErrorType.IO_ERROR) -> ToolAnswered:
 
 
 def asked(join: int, *names: str, access: Access | None = None, ask: str = "") -> Machine:
-    """A machine whose model has asked for these calls, all of them judged; `ask` must be asked about."""
+    """A machine whose model has asked for these calls, all of them judged; `ask` must be asked
+    about.
+    """
     machine = Machine()
     machine.feed(RunStarted("go", join=join))
     machine.feed(ModelAnswered(calls=tuple(call(name) for name in names)))
     for name in names:
         verdict = "ask" if name == ask else "allow"
-        machine.feed(CallEvaluated(name, verdict, effect="read", digest="d", access=access or Access()))
+        machine.feed(
+            CallEvaluated(name, verdict, effect="read", digest="d", access=access or Access())
+        )
     return machine
 
 
@@ -64,16 +68,21 @@ def told(machine: Machine) -> list[tuple[str, bool]]:
 
 @pytest.mark.proves("join.modes")
 @pytest.mark.parametrize(
-    ("given_", "wanted"), [("all", 0), ("first_success", 1), (1, 1), (3, 3), ("3", 3), (BRANCHES, BRANCHES)]
+    ("given_", "wanted"),
+    [("all", 0), ("first_success", 1), (1, 1), (3, 3), ("3", 3), (BRANCHES, BRANCHES)],
 )
 def test_a_join_is_all_the_first_success_or_a_number_of_them(given_: object, wanted: int) -> None:
     assert parse_join(given_) == wanted
 
 
 @pytest.mark.proves("join.modes")
-@pytest.mark.parametrize("wrong", ["first", "", 0, -1, BRANCHES + 1, True, 1.0, None, "0", "99999", [1]])
+@pytest.mark.parametrize(
+    "wrong", ["first", "", 0, -1, BRANCHES + 1, True, 1.0, None, "0", "99999", [1]]
+)
 def test_another_join_is_an_error_that_lists_what_there_is(wrong: object) -> None:
-    with pytest.raises(ConfigError, match=r"(?s)join = .*`all`, `first_success`, or how many .* 1 to 50"):
+    with pytest.raises(
+        ConfigError, match=r"(?s)join = .*`all`, `first_success`, or how many .* 1 to 50"
+    ):
         parse_join(wrong)
 
 
@@ -115,7 +124,9 @@ def test_a_call_that_succeeds_although_it_was_to_be_stopped_keeps_what_it_found(
 def test_a_number_of_successes_is_counted_and_failures_are_not() -> None:
     machine = asked(2, "a", "b", "c", "d")
     assert [machine.feed(event) for event in (bad("d"), good("b"))] == [[], []]
-    assert machine.feed(good("c")) == [StopTool(call("a"), "enough calls of this answer succeeded (2)")]
+    assert machine.feed(good("c")) == [
+        StopTool(call("a"), "enough calls of this answer succeeded (2)")
+    ]
 
 
 @pytest.mark.proves("join.not-begun")
@@ -186,7 +197,9 @@ def test_enough_is_so_many_successes_and_never_where_all_are_wanted(
     assert enough(wanted, results) == (wanted > 0 and ends.count(True) >= wanted)
 
 
-ACCESS = st.sampled_from([Access(), Access(reads=("a",)), Access(writes=("a",)), Access(writes=("",))])
+ACCESS = st.sampled_from(
+    [Access(), Access(reads=("a",)), Access(writes=("a",)), Access(writes=("",))]
+)
 
 
 class Faithful:
@@ -217,7 +230,9 @@ class Faithful:
                 self.feed(ModelAnswered(calls=tuple(Call("", "look") for _ in range(count))))
             case Evaluate(call=made):
                 verdict = draw(st.sampled_from(["allow", "ask", "refuse"]))
-                self.feed(CallEvaluated(made.id, verdict, effect="read", digest="d", access=draw(ACCESS)))
+                self.feed(
+                    CallEvaluated(made.id, verdict, effect="read", digest="d", access=draw(ACCESS))
+                )
             case RunTool(call=made) | AskPerson(call=made) as command:
                 slot = self.machine.slot(made.id)
                 assert slot is not None

@@ -77,7 +77,12 @@ def test_a_call_walks_the_states_of_the_requirement() -> None:
     states.append(machine.slot("c1").state)  # type: ignore[union-attr]
     machine.feed(answer(call("c1")))
     states.append(machine.slot("c1").state)  # type: ignore[union-attr]
-    assert states == [CallState.EVALUATING, CallState.AWAITING, CallState.EXECUTING, CallState.COMPLETED]
+    assert states == [
+        CallState.EVALUATING,
+        CallState.AWAITING,
+        CallState.EXECUTING,
+        CallState.COMPLETED,
+    ]
 
 
 @pytest.mark.proves("machine.one-result")

@@ -1,4 +1,6 @@
-"""Any order of events, any cancel point: one result per call, a history every wire accepts, the same state again."""
+"""Any order of events, any cancel point: one result per call, a history every wire accepts, the
+same state again.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ IDS = st.sampled_from(["", "a", "b", "c", "call_1_0"])
 CALLS = st.builds(
     Call, IDS, st.sampled_from(["look", "write"]), st.sampled_from(["{}", '{"x":1}', "{broken"])
 )
-ACCESS = st.sampled_from([Access(), Access(reads=("a",)), Access(writes=("a/b",)), Access(writes=("",))])
+ACCESS = st.sampled_from(
+    [Access(), Access(reads=("a",)), Access(writes=("a/b",)), Access(writes=("",))]
+)
 EVALUATED = st.builds(
     CallEvaluated,
     IDS,
@@ -53,20 +57,31 @@ ANY_EVENT: st.SearchStrategy[Event] = st.one_of(
     st.builds(ModelAnswered, st.sampled_from(["", "text"]), st.lists(CALLS, max_size=4).map(tuple)),
     st.builds(ModelFailed, st.just("down"), st.just("no server")),
     EVALUATED,
-    st.builds(PersonAnswered, IDS, st.sampled_from(["once", "session", "deny"]), st.sampled_from(["d", "e"])),
+    st.builds(
+        PersonAnswered,
+        IDS,
+        st.sampled_from(["once", "session", "deny"]),
+        st.sampled_from(["d", "e"]),
+    ),
     st.builds(CallStarted, IDS),
-    st.builds(ToolAnswered, st.builds(Result, IDS, st.just("look"), st.booleans(), st.just("data"))),
+    st.builds(
+        ToolAnswered, st.builds(Result, IDS, st.just("look"), st.booleans(), st.just("data"))
+    ),
     st.builds(Cancelled, st.just("stop"), st.one_of(st.just(""), IDS)),
     st.builds(LimitHit, st.just("max_seconds"), st.just(1.0)),
     st.builds(DirectCall, CALLS),
-    st.builds(NoticeGiven, st.sampled_from(["tell", "</notice>"]), st.sampled_from(["person", "job"])),
+    st.builds(
+        NoticeGiven, st.sampled_from(["tell", "</notice>"]), st.sampled_from(["person", "job"])
+    ),
     st.builds(Recovered),
     st.builds(RunFinished, st.just("cancelled")),
 )
 
 
 def assert_valid(history: list[Message], *, working: bool) -> None:
-    """What every provider asks for: calls answered at once, in order, ids unique, no orphan, no empty answer."""
+    """What every provider asks for: calls answered at once, in order, ids unique, no orphan, no
+    empty answer.
+    """
     seen: set[str] = set()
     position = 0
     while position < len(history):
@@ -118,15 +133,21 @@ def test_feeding_the_journal_again_gives_the_same_state(events: list[Event]) -> 
     first, second = Machine(), Machine()
     for event in events:
         first.feed(event)
-    second.rebuild([decode(kind, json.loads(json.dumps(body))) for kind, body in map(encode, events)])
+    second.rebuild(
+        [decode(kind, json.loads(json.dumps(body))) for kind, body in map(encode, events)]
+    )
     assert state_of(first) == state_of(second)
 
 
 @pytest.mark.proves("machine.cancel", "machine.one-result")
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_a_run_cancelled_or_killed_at_any_point_answers_every_call_once(data: st.DataObject) -> None:
-    """A faithful driver that carries commands out in a drawn order, and is stopped at a drawn step."""
+def test_a_run_cancelled_or_killed_at_any_point_answers_every_call_once(
+    data: st.DataObject,
+) -> None:
+    """A faithful driver that carries commands out in a drawn order, and is stopped at a drawn
+    step.
+    """
     machine = Machine()
     todo: list[Command] = machine.feed(RunStarted("go", limits=Limits(max_rounds=3)))
     executed: list[str] = []
@@ -135,8 +156,14 @@ def test_a_run_cancelled_or_killed_at_any_point_answers_every_call_once(data: st
         if not todo:
             break
         if step == stop_at:
-            event = data.draw(st.sampled_from([Cancelled("stop"), Recovered(), LimitHit("max_tokens", 1)]))
-            todo = machine.feed(event) if isinstance(event, Recovered) else [*todo, *machine.feed(event)]
+            event = data.draw(
+                st.sampled_from([Cancelled("stop"), Recovered(), LimitHit("max_tokens", 1)])
+            )
+            todo = (
+                machine.feed(event)
+                if isinstance(event, Recovered)
+                else [*todo, *machine.feed(event)]
+            )
             continue
         command = todo.pop(data.draw(st.integers(0, len(todo) - 1)))
         todo += _carry_out(machine, command, executed, data)
@@ -148,13 +175,17 @@ def test_a_run_cancelled_or_killed_at_any_point_answers_every_call_once(data: st
     assert not machine.open_calls()
 
 
-def _carry_out(machine: Machine, command: Command, executed: list[str], data: st.DataObject) -> list[Command]:
+def _carry_out(
+    machine: Machine, command: Command, executed: list[str], data: st.DataObject
+) -> list[Command]:
     if isinstance(command, AskModel):
         return machine.feed(ModelAnswered("", data.draw(st.lists(CALLS, max_size=3).map(tuple))))
     if isinstance(command, Evaluate):
         drawn = data.draw(EVALUATED)
         verdict, access, effect = drawn.verdict, drawn.access, drawn.effect
-        return machine.feed(CallEvaluated(command.call.id, verdict, digest="d", access=access, effect=effect))
+        return machine.feed(
+            CallEvaluated(command.call.id, verdict, digest="d", access=access, effect=effect)
+        )
     if isinstance(command, AskPerson):
         choice = data.draw(st.sampled_from(["once", "deny"]))
         return machine.feed(PersonAnswered(command.call.id, choice, "d"))
@@ -166,7 +197,9 @@ def _carry_out(machine: Machine, command: Command, executed: list[str], data: st
             machine.feed(CallStarted(command.call.id))
         executed.append(command.call.id)
         error = data.draw(st.sampled_from([ErrorType.NONE, ErrorType.TIMEOUT]))
-        result = Result(command.call.id, command.call.tool, error is ErrorType.NONE, "data", error, "late")
+        result = Result(
+            command.call.id, command.call.tool, error is ErrorType.NONE, "data", error, "late"
+        )
         return machine.feed(ToolAnswered(result))
     return []
 
@@ -179,7 +212,11 @@ def test_every_notice_reaches_the_model_once_whatever_happens_around_it(
 ) -> None:
     machine, given_ = Machine(), list[str]()
     for number, event in enumerate(events):
-        event = replace(event, limits=Limits(max_rounds=rounds)) if isinstance(event, RunStarted) else event
+        event = (
+            replace(event, limits=Limits(max_rounds=rounds))
+            if isinstance(event, RunStarted)
+            else event
+        )
         if isinstance(event, NoticeGiven):
             event = replace(event, text=f"<{number}>{event.text}")
             given_.append(f"<{number}>")
@@ -199,7 +236,8 @@ def test_every_notice_reaches_the_model_once_whatever_happens_around_it(
 @pytest.mark.proves("machine.never-twice")
 @settings(max_examples=200, deadline=None)
 @given(
-    st.lists(st.sampled_from(["none", "read", "write", "execute"]), min_size=1, max_size=5), st.integers(0, 5)
+    st.lists(st.sampled_from(["none", "read", "write", "execute"]), min_size=1, max_size=5),
+    st.integers(0, 5),
 )
 def test_after_a_crash_no_finished_and_no_unknown_effect_runs_again(
     effects: list[str], finished: int
@@ -216,7 +254,9 @@ def test_after_a_crash_no_finished_and_no_unknown_effect_runs_again(
     for call in calls[:finished]:
         machine.feed(ToolAnswered(Result(call.id, "tool", True, f"did {call.id}")))
     again = {c.call.id for c in machine.feed(Recovered()) if isinstance(c, (Evaluate, RunTool))}
-    expected = {c.id for c, e in list(zip(calls, effects, strict=True))[finished:] if e in ("none", "read")}
+    expected = {
+        c.id for c, e in list(zip(calls, effects, strict=True))[finished:] if e in ("none", "read")
+    }
     assert again == expected
 
 

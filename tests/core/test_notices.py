@@ -1,4 +1,6 @@
-"""Words for the model while it works: where they stand, what frames them, and that they wait for a run."""
+"""Words for the model while it works: where they stand, what frames them, and that they wait for a
+run.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from hypothesis import strategies as st
 
 from ferrule.core.calls import Call, Result
 from ferrule.core.commands import AskModel
-from ferrule.core.events import Access, CallEvaluated, ModelAnswered, NoticeGiven, RunStarted, ToolAnswered
+from ferrule.core.events import (
+    Access,
+    CallEvaluated,
+    ModelAnswered,
+    NoticeGiven,
+    RunStarted,
+    ToolAnswered,
+)
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -37,7 +46,9 @@ def test_a_tools_notice_follows_the_last_result_of_the_round_as_data() -> None:
     machine.feed(NoticeGiven("build finished", "run_command"))
     assert answered(machine, "c1", "c2")[2:] == [
         ToolMessage("c1", "look", "saw c1"),
-        ToolMessage("c2", "look", 'saw c2\n<notice source="run_command">\nbuild finished\n</notice>'),
+        ToolMessage(
+            "c2", "look", 'saw c2\n<notice source="run_command">\nbuild finished\n</notice>'
+        ),
     ]
 
 
@@ -77,7 +88,9 @@ def test_a_run_that_ends_at_its_limit_keeps_the_notice_for_the_next() -> None:
 
 @pytest.mark.proves("notices.cannot-leave-their-frame")
 @given(st.text(), st.text())
-def test_no_text_of_a_notice_closes_its_frame_or_speaks_for_a_person(text: str, source: str) -> None:
+def test_no_text_of_a_notice_closes_its_frame_or_speaks_for_a_person(
+    text: str, source: str
+) -> None:
     machine = working("c1")
     machine.feed(NoticeGiven(text + "</notice>\n<NOTICE>", f"{source}x"))
     last = answered(machine, "c1")[-1]

@@ -34,7 +34,9 @@ CALL = Call("c1", "read_file", '{"path":"config.txt"}')
 
 @pytest.mark.proves("result.shape")
 def test_a_success_has_the_shape_of_the_requirement() -> None:
-    result = Result("c1", "read_file", True, "1: port", duration_ms=3, size=7, timestamp=1705680000000)
+    result = Result(
+        "c1", "read_file", True, "1: port", duration_ms=3, size=7, timestamp=1705680000000
+    )
     assert result.envelope() == {
         "success": True,
         "data": "1: port",
@@ -111,7 +113,11 @@ def test_any_value_that_is_not_text_reaches_the_model_as_its_json(value: Any) ->
 @pytest.mark.proves("limits.defaults")
 def test_limits_hold_where_nothing_was_set() -> None:
     limits = Limits()
-    assert (limits.max_rounds, limits.max_calls_per_round, limits.max_output_bytes) == (10, 15, 65_536)
+    assert (limits.max_rounds, limits.max_calls_per_round, limits.max_output_bytes) == (
+        10,
+        15,
+        65_536,
+    )
 
 
 @pytest.mark.proves("limits.tighten-only")
@@ -123,7 +129,9 @@ def test_the_output_cap_can_be_tightened_and_never_raised() -> None:
 
 
 @pytest.mark.proves("limits.defaults")
-@pytest.mark.parametrize("wrong", [{"max_rounds": 0}, {"max_calls_per_round": 0}, {"on_limit": "stop"}])
+@pytest.mark.parametrize(
+    "wrong", [{"max_rounds": 0}, {"max_calls_per_round": 0}, {"on_limit": "stop"}]
+)
 def test_senseless_limits_are_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         Limits(**wrong)
@@ -159,7 +167,9 @@ ERRORS: list[Exception] = [
 
 @pytest.mark.proves("errors.carry-data")
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))])
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))]
+)
 def test_a_copy_of_an_error_carries_everything(error: Exception, again: Any) -> None:
     twin = again(error)
     assert type(twin) is type(error)

@@ -1,9 +1,10 @@
-"""A `ferrule run` that kills itself with SIGKILL at one journal write. Not a test: `test_crash` starts it.
+"""A `ferrule run` that kills itself with SIGKILL at one journal write. Not a test: `test_crash`
+starts it.
 
     crashing.py WHERE N ARGUMENTS...
 
-WHERE is `before` or `after` the Nth write, `inside` its transaction (rows inserted, nothing committed), or `effect`:
-after the Nth effect happened and before its answer is recorded.
+WHERE is `before` or `after` the Nth write, `inside` its transaction (rows inserted, nothing
+committed), or `effect`: after the Nth effect happened and before its answer is recorded.
 """
 
 from __future__ import annotations

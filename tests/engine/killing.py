@@ -1,15 +1,19 @@
-"""Kills a `ferrule run` between two of its system calls, resumes it, and says what became of its effects. Not a test.
+"""Kills a `ferrule run` between two of its system calls, resumes it, and says what became of its
+effects. Not a test.
 
     killing.py SEED FIRST LAST
 
-`FIRST` to `LAST` are numbers of points; where a point lies is decided by the seed and its number: one in ten anywhere in the
-run, the others after the journal was opened. A line of JSON for each:
-`{"point", "stop", "of", "killed", "state", "problems", "unknown"}`; `stop` is the system-call stop (entry or exit) at which all
-threads of the run were killed, `of` how many a run has when nothing kills it.
+`FIRST` to `LAST` are numbers of points; where a point lies is decided by the seed and its number:
+one in ten anywhere in the run, the others after the journal was opened. A line of JSON for each:
+`{"point", "stop", "of", "killed", "state", "problems", "unknown"}`; `stop` is the system-call stop
+(entry or exit) at which all threads of the run were killed, `of` how many a run has when nothing
+kills it.
 
-The run is a child that was forked once everything was imported, and is traced with ptrace(2) (PTRACE_SEIZE,
-PTRACE_O_TRACECLONE: also its threads), so that a point can lie between any two system calls of it. Its commands run in processes
-of the sandbox, which are not traced: they live on for a moment, as they would.
+The run is a child that was forked once everything was imported, and is traced with ptrace(2)
+(PTRACE_SEIZE,
+PTRACE_O_TRACECLONE: also its threads), so that a point can lie between any two system calls of it.
+Its commands run in processes of the sandbox, which are not traced: they live on for a moment, as
+they would.
 """
 
 from __future__ import annotations
@@ -87,7 +91,9 @@ def in_child(arguments: list[str], go: int | None = None) -> int:
 
 
 def traced(arguments: list[str], kill_at: int, journal: Path | None = None) -> tuple[int, int, int]:
-    """Run and kill at this stop (0: never). How many stops were seen, the wait status, and at which stop `journal` was there."""
+    """Run and kill at this stop (0: never). How many stops were seen, the wait status, and at which
+    stop `journal` was there.
+    """
     reader, writer = os.pipe()
     main = in_child(arguments, reader)
     ptrace(SEIZE, main, OPTIONS)
@@ -125,7 +131,10 @@ def folder_of_a_run() -> Path:
     program.chmod(0o755)
     (home / "talk.yaml").write_text(json.dumps(talk()))
     (home / "end.yaml").write_text(json.dumps([{"say": "went on"}]))
-    os.environ["FERRULE_STATE"], os.environ["FERRULE_CONFIG"] = str(home / "state"), str(home / "config")
+    os.environ["FERRULE_STATE"], os.environ["FERRULE_CONFIG"] = (
+        str(home / "state"),
+        str(home / "config"),
+    )
     return home
 
 
@@ -154,7 +163,12 @@ def tried(stop: int) -> dict[str, Any]:
         sessions = journal.sessions()
         if not sessions:
             journal.close()
-            return {"killed": killed, "state": "not begun", "unknown": 0, "problems": [*nothing_done(home)]}
+            return {
+                "killed": killed,
+                "state": "not begun",
+                "unknown": 0,
+                "problems": [*nothing_done(home)],
+            }
         session = sessions[0].session
         before = [record.event for record in journal.records(session)]
         journal.close()
@@ -171,7 +185,13 @@ def tried(stop: int) -> dict[str, Any]:
             problems.append(f"resume ended with {code}")
         finished = any(isinstance(event, RunFinished) for event in before)
         state = "finished" if finished else "open"
-        return {"killed": killed, "state": state, "unknown": unknown, "problems": problems, "seen": seen}
+        return {
+            "killed": killed,
+            "state": state,
+            "unknown": unknown,
+            "problems": problems,
+            "seen": seen,
+        }
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -197,7 +217,9 @@ def looked_at(home: Path, before: list[Any], after: list[Any]) -> tuple[list[str
             continue
         word = f"word{call.id.removeprefix('append')}" if call.tool == "run_command" else ""
         file = (
-            home / "work" / f"file{call.id.removeprefix('write')}.txt" if call.tool == "write_file" else None
+            home / "work" / f"file{call.id.removeprefix('write')}.txt"
+            if call.tool == "write_file"
+            else None
         )
         if "outcome unknown" in message.text:
             unknown += 1
@@ -223,7 +245,10 @@ def main() -> int:
     home = folder_of_a_run()
     whole, _, begun = traced(started(home), 0, home / "state" / "journal.db")
     if appended(home) != Counter(("word0", "word3", "word5")):
-        print(json.dumps({"point": -1, "problems": [f"without a kill: {dict(appended(home))}"]}), flush=True)
+        print(
+            json.dumps({"point": -1, "problems": [f"without a kill: {dict(appended(home))}"]}),
+            flush=True,
+        )
         return 1
     shutil.rmtree(home, ignore_errors=True)
     broken = False

@@ -1,4 +1,6 @@
-"""Large results: kept aside, stubs to the model, readable in parts by their owner, and nothing raw gets past the last check."""
+"""Large results: kept aside, stubs to the model, readable in parts by their owner, and nothing raw
+gets past the last check.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def parts(size: int) -> str:
 @tool(side_effect="none")
 def table(count: int) -> Chunks:
     """A table that is made row by row."""
-    return Chunks(("id,name\n" if n < 0 else f"{n},row {n}\n" for n in range(-1, count)), mime="text/csv")
+    return Chunks(
+        ("id,name\n" if n < 0 else f"{n},row {n}\n" for n in range(-1, count)), mime="text/csv"
+    )
 
 
 TOOLS = [text, rows, parts, table]
@@ -95,7 +99,10 @@ async def test_a_result_of_the_threshold_becomes_a_stub_and_one_byte_less_does_n
         "text/plain",
         True,
     )
-    assert result.data["preview"].startswith("123456789\n") and "lines left out" in result.data["preview"]
+    assert (
+        result.data["preview"].startswith("123456789\n")
+        and "lines left out" in result.data["preview"]
+    )
     assert len(result.text()) < 2000 and "artifact_read" in result.text()
     fetched = await session.call("artifact_fetch", ref=result.data["artifact"], max_bytes=20_000)
     assert len(fetched.data["content"]) == 20_000 and not fetched.partial
@@ -126,7 +133,11 @@ async def test_the_model_reads_the_stub_and_then_parts_and_the_journal_holds_the
     assert len(told.text) < 1500
     shown = json.loads(told.text.splitlines()[0])
     assert shown["preview"]["total"] == 5000 and shown["mime"] == "application/json"
-    kept = [r.event.result.data for r in journal.records(result.session) if isinstance(r.event, ToolAnswered)]
+    kept = [
+        r.event.result.data
+        for r in journal.records(result.session)
+        if isinstance(r.event, ToolAnswered)
+    ]
     found = FileArtifacts().list(Scope("local", ours._user, result.session))  # pyright: ignore[reportPrivateUsage]
     assert [data["artifact"] for data in kept] == [f"art-{one.sha256}" for one in found]
     assert found[0].tool == "rows"
@@ -137,7 +148,10 @@ async def test_tools_that_read_on_themselves_are_handed_on_as_they_are() -> None
     _, result = await one(agent(), "parts", size=60_000)
     assert result.data == "x" * 60_000
     _, cut = await one(agent(), "parts", size=70_000)
-    assert (len(cut.data), cut.notes) == (OUTPUT_CAP, ("[output truncated at 65536 bytes of 70000]",))
+    assert (len(cut.data), cut.notes) == (
+        OUTPUT_CAP,
+        ("[output truncated at 65536 bytes of 70000]",),
+    )
 
 
 @pytest.mark.proves("artifacts.without-a-store")
@@ -158,14 +172,19 @@ async def test_without_a_store_results_are_cut_as_ever() -> None:
 
 
 @pytest.mark.proves("artifacts.by-default")
-async def test_by_default_what_is_cut_stays_readable_for_its_owner_where_the_journal_is_a_file() -> None:
+async def test_by_default_what_is_cut_stays_readable_for_its_owner_where_the_journal_is_a_file() -> (
+    None
+):
     ours = agent(artifacts=None, journal=None)
     try:
         assert "artifact_read" not in ours.catalog
         session, inline = await one(ours, "text", size=OUTPUT_CAP)
         assert len(inline.data) == OUTPUT_CAP
         cut = await session.call("text", size=70_000)
-        assert len(cut.data) == OUTPUT_CAP and cut.notes[0] == "[output truncated at 65536 bytes of 70000]"
+        assert (
+            len(cut.data) == OUTPUT_CAP
+            and cut.notes[0] == "[output truncated at 65536 bytes of 70000]"
+        )
         reference = cut.notes[1].split()[-1].rstrip("]")
         scope = Scope("local", ours._user, session.id)  # pyright: ignore[reportPrivateUsage]
         assert FileArtifacts().find(scope, reference).size == 70_000
@@ -179,7 +198,10 @@ def test_by_default_nothing_is_kept_beside_a_journal_in_memory() -> None:
 
 @pytest.mark.proves("artifacts.without-readers")
 async def test_a_model_that_may_not_read_parts_gets_the_cut_text_and_no_dead_end() -> None:
-    for ours in (agent(deny=["artifact_read"]), agent(artifacts=Artifacts(FileArtifacts(), threshold=None))):
+    for ours in (
+        agent(deny=["artifact_read"]),
+        agent(artifacts=Artifacts(FileArtifacts(), threshold=None)),
+    ):
         session, result = await one(ours, "text", size=70_000)
         assert len(result.data) == OUTPUT_CAP and "the whole is kept as art-" in result.notes[1]
         assert (await session.call("text", size=50_000)).notes == ()
@@ -188,7 +210,11 @@ async def test_a_model_that_may_not_read_parts_gets_the_cut_text_and_no_dead_end
 @pytest.mark.proves("artifacts.small-limits")
 @pytest.mark.parametrize("cap", [256, 300, 1000, 4096])
 async def test_a_stub_is_never_more_than_the_output_limit(cap: int) -> None:
-    for name, arguments in (("text", {"size": 90_000}), ("rows", {"count": 900}), ("table", {"count": 9000})):
+    for name, arguments in (
+        ("text", {"size": 90_000}),
+        ("rows", {"count": 900}),
+        ("table", {"count": 9000}),
+    ):
         _, result = await one(agent(limits=Limits(max_output_bytes=cap)), name, **arguments)
         assert len(result.text().encode()) <= cap
         assert result.data["artifact"].startswith("art-")
@@ -209,7 +235,9 @@ async def test_what_cannot_be_kept_is_cut_below_the_threshold_and_says_why(tmp_p
 
 
 @pytest.mark.proves("artifacts.owner-only")
-async def test_another_session_user_and_tenant_get_the_answer_for_what_is_not_there(tmp_path: Path) -> None:
+async def test_another_session_user_and_tenant_get_the_answer_for_what_is_not_there(
+    tmp_path: Path,
+) -> None:
     session, result = await one(agent(artifacts=tmp_path, user="me"), "text", size=50_000)
     ref = result.data["artifact"]
     assert (await session.call("artifact_read", ref=ref)).success
@@ -222,7 +250,9 @@ async def test_another_session_user_and_tenant_get_the_answer_for_what_is_not_th
             theirs, refused = await one(other, name, ref=ref)
             nobodys = await theirs.call(name, ref="art-" + "0" * 64)
             assert refused.error_type is nobodys.error_type is ErrorType.NOT_FOUND
-            assert (refused.error_message or "").replace(ref, "art-" + "0" * 64) == nobodys.error_message
+            assert (refused.error_message or "").replace(
+                ref, "art-" + "0" * 64
+            ) == nobodys.error_message
 
 
 @pytest.mark.proves("artifacts.owner-only")
@@ -231,7 +261,9 @@ async def test_a_session_that_goes_on_reads_what_it_kept_before(tmp_path: Path) 
     first = agent(calls(("text", {"size": 50_000})), says("ok"), journal=journal)
     result = await first.run("go")
     session = agent(says("again"), journal=journal).resume(result.session)
-    read = await session.call("artifact_read", ref=result.results[0].data["artifact"], mode="tail", count=1)
+    read = await session.call(
+        "artifact_read", ref=result.results[0].data["artifact"], mode="tail", count=1
+    )
     assert read.data["content"] == "123456789"
     assert (await session.run("more")).text == "again"
     await session.close()
@@ -265,9 +297,12 @@ async def fetched_whole(session: Session, ref: str, most: int) -> bytes:
 
 
 @pytest.mark.proves("artifacts.fetch")
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
-    st.text(st.sampled_from('a\u00e9\u20ac\U0001f600\n"\x01'), min_size=1, max_size=40), st.integers(1, 3000)
+    st.text(st.sampled_from('a\u00e9\u20ac\U0001f600\n"\x01'), min_size=1, max_size=40),
+    st.integers(1, 3000),
 )
 async def test_reading_on_leads_through_the_whole_without_splitting_a_character(
     tmp_path: Path, piece: str, most: int
@@ -323,12 +358,17 @@ async def test_each_way_of_reading_gives_its_part() -> None:
     assert whole.data["truncated"] and whole.data["value"]["total"] == 4000
     listed = await session.call("table", count=30_000)
     ref = listed.data["artifact"]
-    assert listed.data["preview"].startswith("id,name\n0,row 0\n") and listed.data["mime"] == "text/csv"
+    assert (
+        listed.data["preview"].startswith("id,name\n0,row 0\n")
+        and listed.data["mime"] == "text/csv"
+    )
     some = await session.call("artifact_read", ref=ref, mode="rows", start=20_000, count=2)
     assert some.data["columns"] == ["id", "name"] and some.data["rows"][0] == ["19999", "row 19999"]
     assert some.data["next_start"] == 20_002
     grep = await session.call("artifact_read", ref=ref, mode="grep", pattern="row 2999[89]$")
-    assert grep.data["matches"] == [{"line": n + 2, "text": f"{n},row {n}"} for n in (29_998, 29_999)]
+    assert grep.data["matches"] == [
+        {"line": n + 2, "text": f"{n},row {n}"} for n in (29_998, 29_999)
+    ]
     lines = await session.call("artifact_read", ref=ref, start=3, count=2)
     assert (lines.data["content"], lines.data["next_start"]) == ("1,row 1\n2,row 2", 5)
     tail = await session.call("artifact_read", ref=ref, mode="tail", count=2)
@@ -349,7 +389,9 @@ async def test_each_way_of_reading_gives_its_part() -> None:
 async def test_a_reading_that_cannot_be_says_why(arguments: dict[str, Any], said: str) -> None:
     session, result = await one(agent(), "text", size=50_000)
     refused = await session.call("artifact_read", ref=result.data["artifact"], **arguments)
-    assert refused.error_type is ErrorType.VALIDATION_FAILED and said in (refused.error_message or "")
+    assert refused.error_type is ErrorType.VALIDATION_FAILED and said in (
+        refused.error_message or ""
+    )
 
 
 async def test_bytes_that_are_no_text_come_as_base64(tmp_path: Path) -> None:
@@ -389,7 +431,9 @@ async def test_pieces_that_break_fail_the_call_and_are_closed() -> None:
         return Chunks(source)
 
     session, result = await one(agent(tools=[broken]), "broken")
-    assert result.error_type is ErrorType.IO_ERROR and "the disk is gone" in (result.error_message or "")
+    assert result.error_type is ErrorType.IO_ERROR and "the disk is gone" in (
+        result.error_message or ""
+    )
     assert source.closed
     assert FileArtifacts().list(Scope("local", "x", session.id)) == []
 
@@ -477,7 +521,8 @@ def test_a_result_of_200_mib_is_kept_and_read_in_parts_within_bounded_memory() -
 @pytest.mark.proves("artifacts.memory")
 def test_a_text_is_kept_without_a_second_whole_copy_of_it() -> None:
     program = MEMORY.replace("-> Chunks:", "-> str:").replace(
-        "return Chunks(line * 512 for _ in range(mebi * 16))", "return (line * 8192 * mebi).decode()"
+        "return Chunks(line * 512 for _ in range(mebi * 16))",
+        "return (line * 8192 * mebi).decode()",
     )
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=240
@@ -529,7 +574,10 @@ async def test_what_is_kept_is_what_the_hooks_have_left() -> None:
 @pytest.mark.proves("artifacts.inline")
 async def test_with_hooks_a_tool_that_reads_on_itself_is_cut_at_the_limit_as_ever() -> None:
     _, cut = await one(agent(hooks=[Redacting()]), "parts", size=70_000)
-    assert (len(cut.data), cut.notes) == (OUTPUT_CAP, ("[output truncated at 65536 bytes of 70000]",))
+    assert (len(cut.data), cut.notes) == (
+        OUTPUT_CAP,
+        ("[output truncated at 65536 bytes of 70000]",),
+    )
 
 
 @pytest.mark.proves("artifacts.after-hooks")
@@ -559,7 +607,9 @@ async def unstubbed(question: CompletionPre) -> Action:
 
 
 @pytest.mark.proves("artifacts.context-leak")
-async def test_raw_bytes_in_the_place_of_a_stub_are_not_sent_and_are_an_error_and_an_event() -> None:
+async def test_raw_bytes_in_the_place_of_a_stub_are_not_sent_and_are_an_error_and_an_event() -> (
+    None
+):
     journal = SqliteJournal(":memory:")
     wire = Scripted([calls(("text", {"size": 50_000})), says("never")])
     ours = Agent(wire, TOOLS, artifacts=True, journal=journal, hooks=[unstubbed])
@@ -576,11 +626,16 @@ async def test_raw_bytes_in_the_place_of_a_stub_are_not_sent_and_are_an_error_an
 async def test_a_message_with_the_text_of_a_kept_result_or_a_data_url_is_a_leak(kind: str) -> None:
     journal = SqliteJournal(":memory:")
     ours = Agent(
-        Scripted([calls(("text", {"size": 50_000})), says("ok")]), TOOLS, artifacts=True, journal=journal
+        Scripted([calls(("text", {"size": 50_000})), says("ok")]),
+        TOOLS,
+        artifacts=True,
+        journal=journal,
     )
     session = ours.session()
     await session.run("go")
-    heavy = text.handler(50_000) if kind == "kept text" else "data:image/png;base64," + "A" * THRESHOLD
+    heavy = (
+        text.handler(50_000) if kind == "kept text" else "data:image/png;base64," + "A" * THRESHOLD
+    )
     with pytest.raises(ContextLeak):
         await session.run(f"What is this? {heavy} Say it.")
     assert len(leaks(journal)) == 1
@@ -600,7 +655,11 @@ async def test_a_person_s_own_words_notices_objects_and_large_failures_are_no_le
         raise ValueError('"' * 60_000)
 
     for results in ("value", "envelope"):
-        steps = [calls(("near", {}), ("refuse", {}), ("parts", {"size": 70_000})), says("ok"), says("fine")]
+        steps = [
+            calls(("near", {}), ("refuse", {}), ("parts", {"size": 70_000})),
+            says("ok"),
+            says("fine"),
+        ]
         ours = agent(*steps, tools=[near, refuse, parts], results=results)
         session = ours.session()
         assert (await session.run("Read this: " + "my own words " * 20_000)).text == "ok"
@@ -610,9 +669,9 @@ async def test_a_person_s_own_words_notices_objects_and_large_failures_are_no_le
 @pytest.mark.proves("artifacts.no-false-leak")
 async def test_a_session_from_before_goes_on_with_a_lower_threshold(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "j.db")
-    before = await agent(calls(("text", {"size": 60_000})), says("ok"), artifacts=False, journal=journal).run(
-        "go"
-    )
+    before = await agent(
+        calls(("text", {"size": 60_000})), says("ok"), artifacts=False, journal=journal
+    ).run("go")
     session = agent(says("still here"), journal=journal).resume(before.session)
     assert (await session.run("more")).text == "still here"
     await session.close()

@@ -1,4 +1,6 @@
-"""Tasks of a session: whose they are, how they end, and what is known of them. Tools with scripts: `tests/extensions/test_async_tools.py`."""
+"""Tasks of a session: whose they are, how they end, and what is known of them. Tools with scripts:
+`tests/extensions/test_async_tools.py`.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,11 @@ async def _fail() -> Any:
         (_value, {"status": "done", "result": {"n": 1}}),
         (
             _fail,
-            {"status": "failed", "error_type": "internal_error", "error": "ZeroDivisionError: by zero"},
+            {
+                "status": "failed",
+                "error_type": "internal_error",
+                "error": "ZeroDivisionError: by zero",
+            },
         ),
     ],
 )

@@ -100,9 +100,14 @@ def test_a_large_object_becomes_the_beginning_of_its_json_text_and_says_so() -> 
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(st.characters(codec=None)) | st.just("\udcff"),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(st.characters(codec=None))
+    | st.just("\udcff"),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec=None)), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(st.characters(codec=None)), inner, max_size=3)
     ),
     max_leaves=6,
 )

@@ -63,7 +63,9 @@ def journaled(ours: Agent, session: str) -> list[Event]:
 
 
 def notices(ours: Agent, session: str) -> list[str]:
-    return [e.text for e in journaled(ours, session) if isinstance(e, Noticed) and e.topic == "budget"]
+    return [
+        e.text for e in journaled(ours, session) if isinstance(e, Noticed) and e.topic == "budget"
+    ]
 
 
 @pytest.mark.proves("budgets.money")
@@ -117,7 +119,9 @@ def test_of_the_same_tokens_cached_ones_never_cost_more(
 @pytest.mark.proves("budgets.own-prices")
 def test_a_persons_own_prices_go_before_the_published_ones(prices: Path) -> None:
     million = Usage(1_000_000, 0, cached=1_000_000)
-    prices.write_text("anthropic:claude-sonnet-4-5: {input: 2, output: 4}\nollama:*: {input: 0, output: 0}\n")
+    prices.write_text(
+        "anthropic:claude-sonnet-4-5: {input: 2, output: 4}\nollama:*: {input: 0, output: 0}\n"
+    )
     assert cost("anthropic:claude-sonnet-4-5", million) == 2
     assert cost("ollama:llama3.2", million) == 0
     assert cost("scripted:test", million) is None
@@ -135,7 +139,9 @@ def test_a_persons_own_prices_go_before_the_published_ones(prices: Path) -> None
         ("- 1", "must be a map"),
     ],
 )
-def test_a_mistake_in_the_prices_is_named_with_its_place(prices: Path, text: str, said: str) -> None:
+def test_a_mistake_in_the_prices_is_named_with_its_place(
+    prices: Path, text: str, said: str
+) -> None:
     prices.write_text(text)
     with pytest.raises(ConfigError, match=said):
         cost("scripted:test", Usage(1, 1))
@@ -179,7 +185,9 @@ async def test_agents_draw_from_the_money_and_calls_of_the_run() -> None:
     asked = calls(("delegate", {"task": "t", "agent": "adder"}), usage=ONE_DOLLAR)
     adder = SubAgent("adder", "Adds.", tools=["add"])
     ours = agent(
-        [asked, adds(1), says("two", usage=ONE_DOLLAR), says("ok")], Limits(max_cost=4), agents=[adder]
+        [asked, adds(1), says("two", usage=ONE_DOLLAR), says("ok")],
+        Limits(max_cost=4),
+        agents=[adder],
     )
     result = await ours.run("go")
     assert (result.text, result.cost) == ("ok", 3.0)
@@ -235,12 +243,15 @@ async def test_what_was_spent_before_a_crash_counts_after_it() -> None:
     ):
         for family in (None, [SubAgent("adder", "Adds.", tools=["add"])]):
             journal = SqliteJournal(":memory:")
-            ours = agent([adds(3), says("never")], limits, journal=journal, user="me", agents=family)
+            ours = agent(
+                [adds(3), says("never")], limits, journal=journal, user="me", agents=family
+            )
             session = ours.resume(left_open(journal, limits, spent))
             with pytest.raises(LimitReached) as caught:
                 await session.resume()
             assert caught.value.code == code
-            # The call that was running runs again, as it only reads; that of the next answer does not.
+            # The call that was running runs again, as it only reads; that of the next answer does
+            # not.
             assert RAN == [2]
             RAN.clear()
 

@@ -65,7 +65,8 @@ def glance(n: int) -> str:
 
 
 class Worker(Scripted):
-    """A model that looks at so many pages, one an answer, and refuses what does not fit into its window, as servers do.
+    """A model that looks at so many pages, one an answer, and refuses what does not fit into its
+    window, as servers do.
 
     Asked for a summary it gives `summary`, or raises it. `counts`: it says how many tokens it read.
     """
@@ -80,8 +81,16 @@ class Worker(Scripted):
         counts: bool = False,
         text: str = "",
     ) -> None:
-        super().__init__([], capabilities=Capabilities(True, True, window if known else None, False, "test"))
-        self.pages, self.window, self.summary, self.counts, self.text = pages, window, summary, counts, text
+        super().__init__(
+            [], capabilities=Capabilities(True, True, window if known else None, False, "test")
+        )
+        self.pages, self.window, self.summary, self.counts, self.text = (
+            pages,
+            window,
+            summary,
+            counts,
+            text,
+        )
         self.done = self.summaries = 0
         self.most = 0
 
@@ -89,7 +98,9 @@ class Worker(Scripted):
         self.asks.append(ask)
         size = sum(map(weight, ask.history))
         if size > self.window:
-            raise ProviderError(f"{size} tokens do not fit", code="context_overflow", retryable=False)
+            raise ProviderError(
+                f"{size} tokens do not fit", code="context_overflow", retryable=False
+            )
         self.most = max(self.most, size)
         usage = Usage(size, 10) if self.counts else Usage()
         if ask.history[-1].text.startswith(ASKED):
@@ -228,7 +239,9 @@ async def test_the_model_can_read_what_was_left_out_as_an_artifact(tmp_path: Pat
 
 @pytest.mark.proves("compaction.summary")
 async def test_the_oldest_part_becomes_a_summary_where_eliding_is_not_enough() -> None:
-    wire = Worker(30, text="I think about this page for a while. " * 20, summary="the word is still xyzzy")
+    wire = Worker(
+        30, text="I think about this page for a while. " * 20, summary="the word is still xyzzy"
+    )
     session, records = await worked(wire)
     made = of(records, ContextCompacted)
     summed = [event for event in made if event.made == "summary"]
@@ -334,9 +347,13 @@ def _first_summary(wire: Worker) -> int:
 
 @pytest.mark.proves("compaction.summary-fails")
 @pytest.mark.parametrize(
-    "summary", [ProviderError("the server is away", code="unreachable"), "   "], ids=["an error", "no words"]
+    "summary",
+    [ProviderError("the server is away", code="unreachable"), "   "],
+    ids=["an error", "no words"],
 )
-async def test_without_a_summary_results_are_left_out_and_it_is_said(summary: str | Exception) -> None:
+async def test_without_a_summary_results_are_left_out_and_it_is_said(
+    summary: str | Exception,
+) -> None:
     wire = Worker(12, text="I think about this page. " * 12, summary=summary)
     journal = SqliteJournal(":memory:")
     session = agent_of(wire, journal).session()
@@ -346,7 +363,8 @@ async def test_without_a_summary_results_are_left_out_and_it_is_said(summary: st
     assert any(event.note for event in made)
     assert all(event.through == 0 for event in made)
     assert any(
-        "there is no summary: " in text or "nothing was compacted: " in text for text in notices(records)
+        "there is no summary: " in text or "nothing was compacted: " in text
+        for text in notices(records)
     )
     assert all(paired(ask.history) for ask in wire.asks)
     assert replay(records).same
@@ -409,7 +427,8 @@ async def test_a_cancelled_summary_does_not_loosen_the_hooks_of_the_next_answer(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    # Without a compaction, that would open another conversation, the next question goes where the last one went.
+    # Without a compaction, that would open another conversation, the next question goes where the
+    # last one went.
     session.driver.room.option = ContextOptions("off")
     wire.pages = wire.done + 1
     result = await session.run("one more")
@@ -428,7 +447,9 @@ async def test_a_run_stopped_while_the_summary_is_written_leaves_no_half_of_it()
             raise AssertionError("unreachable")
 
     journal = SqliteJournal(":memory:")
-    session = agent_of(Waiting(30, text="I think about this page for a while. " * 20), journal).session()
+    session = agent_of(
+        Waiting(30, text="I think about this page for a while. " * 20), journal
+    ).session()
     task = asyncio.create_task(session.run("read all pages"))
     await asyncio.wait_for(asked.wait(), 10)
     task.cancel()
@@ -492,7 +513,9 @@ async def test_asked_for_twice_at_once_it_is_done_once() -> None:
 
 
 @pytest.mark.proves("compaction.by-person", "compaction.hooked")
-async def test_a_message_that_comes_while_a_person_compacts_waits_and_is_asked_with_its_hooks() -> None:
+async def test_a_message_that_comes_while_a_person_compacts_waits_and_is_asked_with_its_hooks() -> (
+    None
+):
     asked, go_on = asyncio.Event(), asyncio.Event()
 
     @hook("completion.post")
@@ -602,10 +625,14 @@ asyncio.run(main())
 
 
 @pytest.mark.proves("compaction.resume")
-async def test_a_process_killed_while_it_compacts_is_gone_on_with_and_compacts_again(tmp_path: Path) -> None:
+async def test_a_process_killed_while_it_compacts_is_gone_on_with_and_compacts_again(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "j.db"
     code = KILLED.format(folder=str(Path(__file__).parent), journal=str(path))
-    died = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code], capture_output=True)
+    died = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", code], capture_output=True
+    )
     assert died.returncode == -9, died.stderr.decode()
     with SqliteJournal(path) as journal:
         left = list(journal.records("killed"))
@@ -647,7 +674,9 @@ async def test_a_fork_from_before_has_everything_and_one_from_after_is_compacted
 
 @pytest.mark.proves("compaction.told")
 async def test_exports_tell_what_was_compacted_and_what_if_is_not_disturbed() -> None:
-    wire = Worker(30, text="I think about this page for a while. " * 20, summary="xyzzy is the word")
+    wire = Worker(
+        30, text="I think about this page for a while. " * 20, summary="xyzzy is the word"
+    )
     session, records = await worked(wire)
     session.restore()
     records = list(session.driver.log.journal.records(session.id))
@@ -661,7 +690,11 @@ async def test_exports_tell_what_was_compacted_and_what_if_is_not_disturbed() ->
     dispatcher = session.driver.dispatcher
     journal = session.driver.log.journal
     judged = list(
-        what_if(past_calls(journal, sessions=[session.id]), lambda _: dispatcher.gate, dispatcher.catalog)
+        what_if(
+            past_calls(journal, sessions=[session.id]),
+            lambda _: dispatcher.gate,
+            dispatcher.catalog,
+        )
     )
     assert len(judged) == 30
 
@@ -696,10 +729,20 @@ async def test_a_sub_agent_keeps_within_its_window_and_its_summaries_count_for_t
 @pytest.mark.parametrize("kind", ["openai", "responses", "anthropic"])
 async def test_providers_take_what_is_sent_after_a_compaction(kind: str) -> None:
     rounds = [
-        calls(("look", {"n": n}, f"call_{n}"), ("glance", {"n": n}, f"note_{n}"), usage=Usage(100 * n, 10))
+        calls(
+            ("look", {"n": n}, f"call_{n}"),
+            ("glance", {"n": n}, f"note_{n}"),
+            usage=Usage(100 * n, 10),
+        )
         for n in range(1, 10)
     ]
-    steps = [*rounds, says("read"), says("a summary"), calls(("look", {"n": 3}, "more")), says("end")]
+    steps = [
+        *rounds,
+        says("read"),
+        says("a summary"),
+        calls(("look", {"n": 3}, "more")),
+        says("end"),
+    ]
     makes: dict[str, Callable[[str], Wire]] = {
         "openai": lambda url: OpenAIChat("gpt-5.5", base_url=f"{url}/v1", api_key="k"),
         "responses": lambda url: OpenAIResponses("gpt-5.5", base_url=f"{url}/v1", api_key="k"),

@@ -19,14 +19,18 @@ PAGE = "The garden has beans, leeks, onions, marrows, sorrel and thyme in row {n
 
 
 @pytest.mark.model
-@pytest.mark.skipif(not PULLED, reason="the embedded model is not pulled: `ferrule models pull smollm2`")
+@pytest.mark.skipif(
+    not PULLED, reason="the embedded model is not pulled: `ferrule models pull smollm2`"
+)
 @pytest.mark.proves("compaction.real-model")
 async def test_a_conversation_longer_than_the_window_of_a_real_model_goes_on() -> None:
     wire = Local(n_ctx=WINDOW)
     options = ModelOptions(temperature=0.0, max_tokens=8)
 
     journal = SqliteJournal(":memory:")
-    agent = Agent(wire, instructions="Be brief.", journal=journal, options=options, context={"keep": 2})
+    agent = Agent(
+        wire, instructions="Be brief.", journal=journal, options=options, context={"keep": 2}
+    )
     session = agent.session()
     for n in range(5):
         assert (await session.run(f"Page {n}. {PAGE.format(n=n)} Say a word.")).text

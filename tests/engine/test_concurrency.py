@@ -1,6 +1,8 @@
-"""Many runs at one time over one catalog and one agent: nothing of one is seen in another, and stopping one stops one.
+"""Many runs at one time over one catalog and one agent: nothing of one is seen in another, and
+stopping one stops one.
 
-And the calls of one round: reads together, writes in their order, `parallel=False` alone, joined as the run says.
+And the calls of one round: reads together, writes in their order, `parallel=False` alone, joined as
+the run says.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ def asked_for(history: Sequence[Message]) -> int:
 
 
 def rounds(*steps: Callable[[int], Step]) -> Script:
-    """A model that gives each run its own answers: by the run's number, and by how many answers it had."""
+    """A model that gives each run its own answers: by the run's number, and by how many answers it
+    had.
+    """
 
     def step(history: Sequence[Message]) -> Step:
         answers = sum(type(message).__name__ == "AssistantMessage" for message in history)
@@ -60,7 +64,9 @@ def rounds(*steps: Callable[[int], Step]) -> Script:
 
 
 class Gathering:
-    """`await arrive()` returns once so many have come: they are surely under way at the same time."""
+    """`await arrive()` returns once so many have come: they are surely under way at the same
+    time.
+    """
 
     def __init__(self, most: int) -> None:
         self.most, self.count, self.everybody = most, 0, asyncio.Event()
@@ -128,9 +134,14 @@ async def test_128_runs_of_different_people_over_one_catalog_keep_results_journa
 
         async def one(number: int) -> None:
             agent = Agent(
-                model, catalog, journal=journal, artifacts=store, tenant=f"t{number % 2}", user=f"u{number}",
+                model,
+                catalog,
+                journal=journal,
+                artifacts=store,
+                tenant=f"t{number % 2}",
+                user=f"u{number}",
                 resources=[Belongs(number)],
-            )  # fmt: skip
+            )
             session = agent.session()
             shown: list[str] = []
             session.driver.log.observer = lambda item: (
@@ -179,7 +190,9 @@ async def test_128_runs_of_one_agent_whose_handlers_block_go_on_at_the_same_time
         barrier.wait(BOUND)
         return [local.number, context.identity.session]
 
-    model = Scripted([rounds(lambda n: calls(("block", {"number": n})), lambda n: says(f"{n}"))] * (2 * RUNS))
+    model = Scripted(
+        [rounds(lambda n: calls(("block", {"number": n})), lambda n: says(f"{n}"))] * (2 * RUNS)
+    )
     with SqliteJournal(":memory:") as journal:
         agent = Agent(model, [block], journal=journal)
 
@@ -213,7 +226,9 @@ def test_one_agent_serves_many_threads_each_with_a_loop_of_its_own(tmp_path: Pat
             async def all_of_them() -> None:
                 numbers = range(begin, begin + 16)
                 for number, ran in zip(
-                    numbers, await asyncio.gather(*(agent.run(f"go {n}") for n in numbers)), strict=True
+                    numbers,
+                    await asyncio.gather(*(agent.run(f"go {n}") for n in numbers)),
+                    strict=True,
                 ):
                     if (ran.text, ran.results[0].data) != (
                         f"{number}",
@@ -248,7 +263,9 @@ async def test_cancelling_one_of_128_runs_touches_no_other() -> None:
             raise
         return number
 
-    model = Scripted([rounds(lambda n: calls(("wait", {"number": n})), lambda n: says(f"{n}"))] * (2 * RUNS))
+    model = Scripted(
+        [rounds(lambda n: calls(("wait", {"number": n})), lambda n: says(f"{n}"))] * (2 * RUNS)
+    )
     with SqliteJournal(":memory:") as journal:
         agent = Agent(model, [wait], journal=journal)
         sessions = [agent.session() for _ in range(RUNS)]
@@ -267,9 +284,13 @@ async def test_cancelling_one_of_128_runs_touches_no_other() -> None:
             n: [e.event.stop for e in journal.records(s.id) if isinstance(e.event, RunFinished)]
             for n, s in enumerate(sessions)
         }
-        assert finishes.pop(victim) == ["cancelled"] and set(map(tuple, finishes.values())) == {("done",)}
+        assert finishes.pop(victim) == ["cancelled"] and set(map(tuple, finishes.values())) == {
+            ("done",)
+        }
         cancelled = [
-            s.id for s in sessions if any(isinstance(e.event, Cancelled) for e in journal.records(s.id))
+            s.id
+            for s in sessions
+            if any(isinstance(e.event, Cancelled) for e in journal.records(s.id))
         ]
         assert cancelled == [sessions[victim].id]
 
@@ -298,8 +319,13 @@ async def test_reads_of_a_file_wait_for_the_write_before_them_and_others_do_not(
         order.append(f"end {path}")
         return path
 
-    # The read of `b` and the write of `a` need each other to go on; the read of `a` must come after the write.
-    made = [("change", {"path": "a"}), ("look", {"path": "a", "alone": True}), ("look", {"path": "b"})]
+    # The read of `b` and the write of `a` need each other to go on; the read of `a` must come after
+    # the write.
+    made = [
+        ("change", {"path": "a"}),
+        ("look", {"path": "a", "alone": True}),
+        ("look", {"path": "b"}),
+    ]
     ran = await Agent(
         Scripted([calls(*made), says("ok")]),
         [look, change],
@@ -348,7 +374,9 @@ WHY = "enough calls of this answer succeeded (1)"
 
 
 class Branches:
-    """A tool whose calls fail, succeed or hang, as their argument says; a call that hangs is stopped or fails the test."""
+    """A tool whose calls fail, succeed or hang, as their argument says; a call that hangs is
+    stopped or fails the test.
+    """
 
     def __init__(self, side_effect: str = "read") -> None:
         self.began: list[str] = []
@@ -381,7 +409,8 @@ class Branches:
             ran = await asyncio.wait_for(agent.run("go", join=join), BOUND)
             kept = {r.event.result.call_id: r.event.result for r in journal.records(ran.session)
                     if isinstance(r.event, ToolAnswered)}  # fmt: skip
-            # Each call's one result is in the journal, and the model reads them in the order of its calls.
+            # Each call's one result is in the journal, and the model reads them in the order of its
+            # calls.
             assert [kept[result.call_id] for result in ran.results] == list(ran.results)
             read = [m for m in model.histories[-1] if isinstance(m, ToolMessage)]
             assert [m.call_id for m in read] == [result.call_id for result in ran.results]
@@ -450,7 +479,9 @@ async def test_a_handler_in_a_thread_is_not_waited_for_and_what_it_may_have_done
     assert not left.is_set()
     opened.set()
     assert ends(ran.results) == ["cancelled", "quick"]
-    assert (ran.results[0].error_message or "").startswith(f"stopped: {WHY}; it ran: outcome unknown")
+    assert (ran.results[0].error_message or "").startswith(
+        f"stopped: {WHY}; it ran: outcome unknown"
+    )
 
 
 class Asked:
@@ -559,7 +590,10 @@ def test_an_agent_that_may_write_is_alone_in_its_round_even_if_writing_twice_doe
         """Get."""
         return ""
 
-    agents = [SubAgent("writer", "Writes.", tools=["put"]), SubAgent("reader", "Reads.", tools=["get"])]
+    agents = [
+        SubAgent("writer", "Writes.", tools=["put"]),
+        SubAgent("reader", "Reads.", tools=["get"]),
+    ]
     delegate = Agent(Scripted([]), [put, get], agents=agents).catalog.get("delegate")
     assert delegate is not None
     assert delegate.access({"task": "x", "agent": "writer"}) == EVERYTHING

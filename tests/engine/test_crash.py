@@ -1,4 +1,6 @@
-"""`kill -9` at each journal write: resume goes on, nothing finished runs again, unknown outcomes are called unknown."""
+"""`kill -9` at each journal write: resume goes on, nothing finished runs again, unknown outcomes
+are called unknown.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from ferrule.storage.journal.sqlite import SqliteJournal
 ROUNDS = 12
 RULES = ("--allow", "Bash(./append.sh:*)", "--allow", "Edit(**)", "--allow", "Read(**)")
 WRITES = 34
-"""Before each question to the model and each effect (every third call only reads), what holds a command, what files were, and the end."""
+"""Before each question to the model and each effect (every third call only reads), what holds a
+command, what files were, and the end.
+"""
 POINTS = [
     *(("before", n) for n in range(2, WRITES + 1)),
     *(("after", n) for n in range(1, WRITES + 1)),
@@ -146,14 +150,22 @@ def test_a_killed_run_resumes_without_repeating_or_hiding_an_effect(
         else:
             assert told[call.id].success, told[call.id].text
     again = Counter(e.call_id for e in later if isinstance(e, CallStarted))
-    reads = {c.id for e in later if isinstance(e, ModelAnswered) for c in e.calls if c.tool == "read_file"}
+    reads = {
+        c.id
+        for e in later
+        if isinstance(e, ModelAnswered)
+        for c in e.calls
+        if c.tool == "read_file"
+    }
     assert all(again[call_id] == (call_id not in reads) for call_id in answered)
     results = Counter(e.result.call_id for e in later if isinstance(e, ToolAnswered))
     assert all(results[call_id] == 1 for call_id in answered)
     journal.close()
 
 
-def test_the_script_itself_finishes_without_a_crash(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_itself_finishes_without_a_crash(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code = ferrule(
         [
             "run",

@@ -20,12 +20,22 @@ from ferrule.core.events import (
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.engine.context.compaction_plan import STUB, Plan, kept_from, plan, tokens_of, weight, words_kept
+from ferrule.engine.context.compaction_plan import (
+    STUB,
+    Plan,
+    kept_from,
+    plan,
+    tokens_of,
+    weight,
+    words_kept,
+)
 from ferrule.engine.context.texts import head, stub
 
 SIZES = st.integers(0, 9000)
 ROUNDS = st.lists(st.lists(SIZES, max_size=4), min_size=1, max_size=12)
-"""The results of each answer, in bytes; an answer without calls ends a run, and the next one follows."""
+"""The results of each answer, in bytes; an answer without calls ends a run, and the next one
+follows.
+"""
 
 
 def held(rounds: list[list[int]]) -> Machine:
@@ -72,12 +82,21 @@ def carried_out(machine: Machine, planned: Plan) -> None:
     text = head("sum", "a model", through, 0, "", readable=False) if through else ""
     stubs = tuple(stub("r" * 900, 900, "", readable=False) for _ in elided)
     machine.feed(
-        ContextCompacted(elided=tuple(elided), stubs=stubs, through=through, kept=tuple(kept), text=text)
+        ContextCompacted(
+            elided=tuple(elided), stubs=stubs, through=through, kept=tuple(kept), text=text
+        )
     )
 
 
 def planned_for(
-    machine: Machine, weights: list[int], free: range, over: int, *, most: float, summary: bool, wished: bool
+    machine: Machine,
+    weights: list[int],
+    free: range,
+    over: int,
+    *,
+    most: float,
+    summary: bool,
+    wished: bool,
 ) -> Plan:
     compaction = machine.compaction
     return plan(
@@ -114,7 +133,9 @@ def test_whatever_is_planned_fits_saves_and_leaves_the_last_messages_alone(
         assert len(history) - last >= min(keep, len(history))
 
         free = range(compaction.head, last)
-        planned = planned_for(machine, weights, free, over, most=most, summary=summary, wished=wished)
+        planned = planned_for(
+            machine, weights, free, over, most=most, summary=summary, wished=wished
+        )
         again = planned_for(machine, weights, free, over, most=most, summary=summary, wished=wished)
         assert planned == again
         assert not (planned.cut and not summary)

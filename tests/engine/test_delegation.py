@@ -1,4 +1,6 @@
-"""Delegation through the public door: scripted models, real tools, a real gate and a real journal."""
+"""Delegation through the public door: scripted models, real tools, a real gate and a real
+journal.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,14 @@ from ferrule.core.messages import UserMessage
 from ferrule.engine.delegation.delegation import Delegation
 from ferrule.engine.delegation.sub_agent import DelegationLimits, SubAgent
 from ferrule.engine.delegation.tool import ask_agent
-from ferrule.engine.hooks.events import DelegationVerified, EventHook, allow, block, delegate, modify
+from ferrule.engine.hooks.events import (
+    DelegationVerified,
+    EventHook,
+    allow,
+    block,
+    delegate,
+    modify,
+)
 from ferrule.extensions.hooks.decorator import hook
 from ferrule.models.client import Wire
 from ferrule.models.scripted import calls, fails, says
@@ -144,13 +153,21 @@ async def test_both_journals_say_who_delegated_to_whom_and_the_chains_hold() -> 
     [child] = children(ours)
     opened = child[0]
     assert isinstance(opened, SessionOpened)
-    assert (opened.parent, opened.parent_call, opened.agent) == (result.session, "call_1_0", "adder")
+    assert (opened.parent, opened.parent_call, opened.agent) == (
+        result.session,
+        "call_1_0",
+        "adder",
+    )
     assert opened.tools == ("add",)
     mine = events(ours, result.session)
     started = next(one for one in mine if isinstance(one, DelegationStarted))
     finished = next(one for one in mine if isinstance(one, DelegationFinished))
     assert started == DelegationStarted("call_1_0", result.results[0].data["session"], "adder")
-    assert (finished.call_id, finished.session, finished.stop) == ("call_1_0", started.session, "done")
+    assert (finished.call_id, finished.session, finished.stop) == (
+        "call_1_0",
+        started.session,
+        "done",
+    )
     for info in ours.journal.sessions():
         assert (info.tenant, info.user) == ("local", "ann")
         ours.journal.verify(info.session)
@@ -184,7 +201,11 @@ async def test_the_description_names_the_agents_but_not_those_that_are_denied() 
         ({"task": "  "}, ErrorType.VALIDATION_FAILED, "the task is empty"),
         ({"tools": ["write"]}, ErrorType.PERMISSION_DENIED, "`adder` may not use `write`"),
         ({"agent": "", "tools": ["wirte"]}, ErrorType.VALIDATION_FAILED, "nearest: `write`"),
-        ({"model": "openai:gpt"}, ErrorType.PERMISSION_DENIED, "the model `openai:gpt` may not be used"),
+        (
+            {"model": "openai:gpt"},
+            ErrorType.PERMISSION_DENIED,
+            "the model `openai:gpt` may not be used",
+        ),
         ({"max_verify_retries": 6}, ErrorType.VALIDATION_FAILED, "0 to 5"),
         ({"verify": "pytest"}, ErrorType.VALIDATION_FAILED, "there is no tool `run_command`"),
         ({"verify": {"tool": "add", "args": {}}}, ErrorType.VALIDATION_FAILED, "{tool, arguments}"),
@@ -237,17 +258,23 @@ async def test_a_tool_that_the_agent_has_not_does_not_run_whoever_calls_it() -> 
 async def test_an_agent_has_those_tools_of_the_session_that_it_may_have(
     tools: Any, denied: Any, found: set[str]
 ) -> None:
-    ours = parent([ask("a"), says("x"), says("y")], [SubAgent("a", "A.", tools=tools, denied=denied)])
+    ours = parent(
+        [ask("a"), says("x"), says("y")], [SubAgent("a", "A.", tools=tools, denied=denied)]
+    )
     await ours.run("go")
     assert {spec.name for spec in ours.wire.opened[1].tools} == found  # type: ignore[attr-defined]
 
 
-async def test_an_agent_that_has_none_of_its_tools_here_is_an_error_and_one_that_has_some_is_said() -> None:
+async def test_an_agent_that_has_none_of_its_tools_here_is_an_error_and_one_that_has_some_is_said() -> (
+    None
+):
     none = SubAgent("none", "N.", tools=["read_mail"])
     some = SubAgent("some", "S.", tools=["add", "read_mail"])
     ours = parent([ask("none"), ask("some"), says("x"), says("y")], [none, some])
     result = await ours.run("go")
-    assert "needs read_mail, and this session has none of it" in (result.results[0].error_message or "")
+    assert "needs read_mail, and this session has none of it" in (
+        result.results[0].error_message or ""
+    )
     assert result.results[1].success
     notices = [getattr(one, "text", "") for one in events(ours, result.session)]
     assert any("does without `read_mail`" in text for text in notices)
@@ -295,20 +322,28 @@ async def test_what_the_session_may_not_its_agent_may_not_and_a_person_is_asked_
 
 
 @pytest.mark.proves("delegation.same-gate")
-async def test_what_was_granted_for_the_session_holds_in_its_agents_and_the_other_way_round() -> None:
+async def test_what_was_granted_for_the_session_holds_in_its_agents_and_the_other_way_round() -> (
+    None
+):
     def grants_all(request: Any) -> Any:
         from ferrule.permissions.approvals import Answer
 
         rule = next(
-            offer.rule for offer in request.offers if offer.choice == "session" and "**" in offer.rule
+            offer.rule
+            for offer in request.offers
+            if offer.choice == "session" and "**" in offer.rule
         )
         return Answer("session", rule, by="ann")
 
     approver = RecordingApprover(grants_all)
     steps = [
-        calls(("write", {"path": "a"})), ask("writer"), calls(("write", {"path": "b"})), says("wrote"),
-        calls(("write", {"path": "c"})), says("ok"),
-    ]  # fmt: skip
+        calls(("write", {"path": "a"})),
+        ask("writer"),
+        calls(("write", {"path": "b"})),
+        says("wrote"),
+        calls(("write", {"path": "c"})),
+        says("ok"),
+    ]
     await parent(steps, approver=approver).run("go")
     assert (RAN, len(approver.requests)) == (["a", "b", "c"], 1)
     RAN.clear()
@@ -330,14 +365,18 @@ MODES = ("default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions
 @pytest.mark.proves("delegation.mode-only-tighter")
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "plan"])
 @pytest.mark.parametrize("own", MODES)
-async def test_an_agent_in_its_mode_may_never_do_what_its_session_may_not(mode: str, own: str) -> None:
+async def test_an_agent_in_its_mode_may_never_do_what_its_session_may_not(
+    mode: str, own: str
+) -> None:
     async def does(agent_mode: str) -> tuple[list[Any], int]:
         RAN.clear()
         approver = RecordingApprover(["once"])
         agent = SubAgent("writer", "W.", tools=["write", "look"], mode=agent_mode)
         each = [("write", {"path": "a"}), ("look", {"path": "b"}), ("write", {"path": "kept/c"})]
         steps = [ask("writer"), calls(*each), says("x"), says("y")]
-        ours = parent(steps, [agent], mode=mode, approver=approver, allow=["Edit(kept/**)"], ask=["Read(b)"])
+        ours = parent(
+            steps, [agent], mode=mode, approver=approver, allow=["Edit(kept/**)"], ask=["Read(b)"]
+        )
         await ours.run("go")
         return list(RAN), len(approver.requests)
 
@@ -388,32 +427,43 @@ async def test_a_hook_that_blocks_or_breaks_keeps_work_from_being_delegated() ->
     for reply, said in ((lambda d: block("not now"), "not now"), (broken, "no idea")):
         ours = parent([ask(), says("ok")], hooks=[hook("delegation.pre", name="h")(reply)])  # type: ignore[arg-type]
         [refused] = (await ours.run("go")).results
-        assert refused.error_type is ErrorType.PERMISSION_DENIED and said in (refused.error_message or "")
+        assert refused.error_type is ErrorType.PERMISSION_DENIED and said in (
+            refused.error_message or ""
+        )
         assert children(ours) == []
 
 
 @pytest.mark.proves("delegation.hooks")
 async def test_a_hook_on_calls_blocks_them_in_agents_too() -> None:
-    no = hook("tool.pre", name="no")(lambda call: block("no sums") if call.name == "add" else allow())
-    ours = parent([ask(), calls(("add", {"a": 1, "b": 1})), says("could not"), says("ok")], hooks=[no])
+    no = hook("tool.pre", name="no")(
+        lambda call: block("no sums") if call.name == "add" else allow()
+    )
+    ours = parent(
+        [ask(), calls(("add", {"a": 1, "b": 1})), says("could not"), says("ok")], hooks=[no]
+    )
     await ours.run("go")
     [child] = children(ours)
-    assert ["no sums" in (e.result.error_message or "") for e in child if isinstance(e, ToolAnswered)] == [
-        True
-    ]
+    assert [
+        "no sums" in (e.result.error_message or "") for e in child if isinstance(e, ToolAnswered)
+    ] == [True]
     assert RAN == []
 
 
 @pytest.mark.proves("delegation.hooks")
 async def test_a_request_that_a_hook_changes_is_judged_again() -> None:
     def other(agent: str) -> EventHook:
-        return hook("delegation.pre", name="h")(lambda d: modify({"request": {**d.request, "agent": agent}}))
+        return hook("delegation.pre", name="h")(
+            lambda d: modify({"request": {**d.request, "agent": agent}})
+        )
 
     ours = parent([ask("adder"), says("read"), says("ok")], hooks=[other("reader")])
     assert (await ours.run("go")).results[0].data["agent"] == "reader"
     for rule in ({"deny": ["Agent(writer)"]}, {"ask": ["Agent(writer)"]}):
         ours = parent(
-            [ask("adder"), says("ok")], hooks=[other("writer")], approver=RecordingApprover(["once"]), **rule
+            [ask("adder"), says("ok")],
+            hooks=[other("writer")],
+            approver=RecordingApprover(["once"]),
+            **rule,
         )
         [refused] = (await ours.run("go")).results
         assert refused.error_type is ErrorType.PERMISSION_DENIED
@@ -424,7 +474,9 @@ async def test_a_request_that_a_hook_changes_is_judged_again() -> None:
 
 @pytest.mark.proves("delegation.hooks")
 async def test_an_answer_can_be_redacted_or_withheld() -> None:
-    redact = hook("delegation.post", name="r")(lambda d: modify({"result": {"status": d.result["status"]}}))
+    redact = hook("delegation.post", name="r")(
+        lambda d: modify({"result": {"status": d.result["status"]}})
+    )
     ours = parent([ask(), says("the key is pine-cone"), says("ok")], hooks=[redact])
     assert (await ours.run("go")).results[0].data == {"status": "done"}
     no = hook("delegation.post", name="n")(lambda d: block("secret"))
@@ -443,14 +495,18 @@ async def test_an_agents_own_hooks_come_beside_those_of_the_session() -> None:
     mine = hook("tool.pre", name="mine")(lambda call: seen.append(f"mine {call.name}"))
     its = hook("tool.pre", name="its")(lambda call: seen.append(f"its {call.name}"))
     agent = SubAgent("adder", "A.", tools=["add"], hooks=(its,))
-    ours = parent([ask(), calls(("add", {"a": 1, "b": 1})), says("two"), says("ok")], [agent], hooks=[mine])
+    ours = parent(
+        [ask(), calls(("add", {"a": 1, "b": 1})), says("two"), says("ok")], [agent], hooks=[mine]
+    )
     await ours.run("go")
     assert seen == ["mine delegate", "mine add", "its add"]
 
 
 @pytest.mark.proves("delegation.by-a-hook")
 async def test_a_hook_can_have_a_call_done_by_an_agent_and_not_a_delegation() -> None:
-    every = hook("tool.pre", name="every")(lambda call: delegate({"task": "look", "agent": "reader"}))
+    every = hook("tool.pre", name="every")(
+        lambda call: delegate({"task": "look", "agent": "reader"})
+    )
     ours = parent([calls(("write", {"path": "x"})), says("ok")], hooks=[every], allow=["Edit(**)"])
     [refused] = (await ours.run("go")).results
     # `delegate` itself meets the hook, and cannot be delegated away.
@@ -459,7 +515,9 @@ async def test_a_hook_can_have_a_call_done_by_an_agent_and_not_a_delegation() ->
         lambda call: delegate({"task": "look", "agent": "reader"}) if call.name == "write" else None
     )
     ours = parent(
-        [calls(("write", {"path": "x"})), says("I looked"), says("ok")], hooks=[only], allow=["Edit(**)"]
+        [calls(("write", {"path": "x"})), says("I looked"), says("ok")],
+        hooks=[only],
+        allow=["Edit(**)"],
     )
     [answered] = (await ours.run("go")).results
     assert answered.data["answer"] == "I looked" and RAN == []
@@ -576,8 +634,10 @@ def cost(tokens: int) -> Usage:
 async def test_an_agent_draws_from_the_tokens_of_the_run_and_they_are_counted_there() -> None:
     steps = [
         calls(("delegate", {"task": "t", "agent": "adder"}), usage=cost(10)),
-        calls(("add", {"a": 1, "b": 1}), usage=cost(20)), says("two", usage=cost(30)), says("ok", usage=cost(5)),
-    ]  # fmt: skip
+        calls(("add", {"a": 1, "b": 1}), usage=cost(20)),
+        says("two", usage=cost(30)),
+        says("ok", usage=cost(5)),
+    ]
     ours = parent(steps, limits=Limits(max_tokens=100))
     result = await ours.run("go")
     assert result.usage.input == 65 and result.results[0].data["tokens"] == 50
@@ -591,7 +651,12 @@ async def test_an_agent_draws_from_the_tokens_of_the_run_and_they_are_counted_th
 @pytest.mark.proves("delegation.tokens")
 async def test_an_agent_that_uses_up_the_run_is_stopped_and_the_run_asks_no_model_again() -> None:
     more = calls(("add", {"a": 1, "b": 1}), usage=cost(40))
-    steps = [calls(("delegate", {"task": "t", "agent": "adder"}), usage=cost(30)), more, more, says("never")]
+    steps = [
+        calls(("delegate", {"task": "t", "agent": "adder"}), usage=cost(30)),
+        more,
+        more,
+        says("never"),
+    ]
     ours = parent(steps, limits=Limits(max_tokens=100))
     with pytest.raises(LimitReached, match="max_tokens"):
         await ours.run("go")
@@ -600,7 +665,9 @@ async def test_an_agent_that_uses_up_the_run_is_stopped_and_the_run_asks_no_mode
     assert next(e for e in child if isinstance(e, RunFinished)).code == "limit_max_tokens"
     journal = events(ours, ours.journal.sessions()[0].session)
     answered = [e.result for e in journal if isinstance(e, ToolAnswered)]
-    assert all("max_tokens" in (one.error_message or "") for one in answered if one.tool == "delegate")
+    assert all(
+        "max_tokens" in (one.error_message or "") for one in answered if one.tool == "delegate"
+    )
 
 
 @pytest.mark.proves("delegation.tokens")
@@ -650,7 +717,12 @@ async def test_an_agents_own_time_bounds_it_alone() -> None:
 async def test_what_goes_wrong_in_an_agent_is_an_error_of_the_call_that_names_it() -> None:
     more = calls(("add", {"a": 1, "b": 1}), text="I am adding")
     cases: list[tuple[list[Any], ErrorType, str, str]] = [
-        ([fails(ProviderError("no server", code="unreachable"))], ErrorType.IO_ERROR, "no server", "failed"),
+        (
+            [fails(ProviderError("no server", code="unreachable"))],
+            ErrorType.IO_ERROR,
+            "no server",
+            "failed",
+        ),
         ([more] * 3, ErrorType.LIMIT, "max_rounds = 3 (session", "limit"),
         ([says("bad", stop="filter")], ErrorType.IO_ERROR, "withheld by the provider", "failed"),
     ]
@@ -664,7 +736,9 @@ async def test_what_goes_wrong_in_an_agent_is_an_error_of_the_call_that_names_it
         assert ended.stop == stop
     assert "it said last: I am adding" in str(
         (
-            await parent([ask(), *[more] * 3, says("ok")], delegation=DelegationLimits(rounds=(3,))).run("go")
+            await parent(
+                [ask(), *[more] * 3, says("ok")], delegation=DelegationLimits(rounds=(3,))
+            ).run("go")
         ).results
     )
 
@@ -672,8 +746,19 @@ async def test_what_goes_wrong_in_an_agent_is_an_error_of_the_call_that_names_it
 @pytest.mark.proves("delegation.repeated-failures")
 async def test_an_agent_that_failed_twice_in_a_row_is_not_tried_again_in_this_run() -> None:
     broken = fails(ProviderError("down"))
-    steps = [ask(task="1"), broken, ask(task="2"), broken, ask(task="3"), ask("reader"), says("read"), says("ok"),
-             ask(task="4"), says("four"), says("ok")]  # fmt: skip
+    steps = [
+        ask(task="1"),
+        broken,
+        ask(task="2"),
+        broken,
+        ask(task="3"),
+        ask("reader"),
+        says("read"),
+        says("ok"),
+        ask(task="4"),
+        says("four"),
+        says("ok"),
+    ]
     ours = parent(steps)
     session = ours.session()
     results = (await session.run("go")).results
@@ -697,7 +782,12 @@ async def test_a_success_in_between_forgets_a_failure() -> None:
         says("yes"),
         says("ok"),
     ]
-    assert [one.success for one in (await parent(steps).run("go")).results] == [False, True, False, True]
+    assert [one.success for one in (await parent(steps).run("go")).results] == [
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.proves("delegation.bounded-answer")
@@ -726,7 +816,9 @@ async def test_stopping_a_run_stops_its_agent_and_both_journals_say_so() -> None
     assert next(e for e in child if isinstance(e, RunFinished)).stop == "cancelled"
     mine = events(ours, session.id)
     assert next(e for e in mine if isinstance(e, DelegationFinished)).stop == "cancelled"
-    assert [e.result.error_type for e in mine if isinstance(e, ToolAnswered)] == [ErrorType.CANCELLED]
+    assert [e.result.error_type for e in mine if isinstance(e, ToolAnswered)] == [
+        ErrorType.CANCELLED
+    ]
     await session.close()
 
 
@@ -796,7 +888,9 @@ async def test_an_agent_can_work_in_the_background_and_its_answer_is_awaited() -
 
 
 class Turns:
-    """A model that answers each conversation, known by its first message, from a script of its own."""
+    """A model that answers each conversation, known by its first message, from a script of its
+    own.
+    """
 
     def __init__(self, scripts: dict[str, list[Any]]) -> None:
         self._left = {first: list(steps) for first, steps in scripts.items()}
@@ -888,7 +982,8 @@ async def test_work_is_checked_by_a_tool_and_corrected_until_it_passes() -> None
     [result] = run.results
     assert (result.data["answer"], result.data["attempts"]) == ("fixed again", 3)
     assert [(one.attempt, one.passed) for one in checked] == [(1, False), (2, False), (3, True)]
-    # The report reaches the agent as data, in a notice; the check is a call in the journal of the session that delegates.
+    # The report reaches the agent as data, in a notice; the check is a call in the journal of the
+    # session that delegates.
     third = ours.wire.asks[3].history  # type: ignore[attr-defined]
     assert "two tests fail" in third[-1].text and "<notice" in third[-1].text
     direct = [e for e in events(ours, run.session) if isinstance(e, DirectCall)]
@@ -906,7 +1001,9 @@ async def test_work_that_never_passes_is_an_error_after_its_retries() -> None:
     steps = [ask(verify=verify, max_verify_retries=1), says("done"), says("done again"), says("ok")]
     [failed] = (await parent(steps, tools=[add, write, look, check]).run("go")).results
     assert failed.error_type is ErrorType.VALIDATION_FAILED
-    assert "did not pass its check after 2 attempts: level 9 is not reached" in (failed.error_message or "")
+    assert "did not pass its check after 2 attempts: level 9 is not reached" in (
+        failed.error_message or ""
+    )
 
 
 @pytest.mark.proves("delegation.verify")
@@ -919,7 +1016,8 @@ async def test_a_check_that_may_not_be_made_is_an_error_and_no_yes() -> None:
 
     [failed] = (
         await parent(
-            [ask(verify="make test"), says("done"), says("ok")], tools=[add, write, look, run_command]
+            [ask(verify="make test"), says("done"), says("ok")],
+            tools=[add, write, look, run_command],
         ).run("go")
     ).results
     assert failed.error_type is ErrorType.PERMISSION_DENIED and RAN == []
@@ -929,9 +1027,17 @@ async def test_a_check_that_may_not_be_made_is_an_error_and_no_yes() -> None:
 @pytest.mark.proves("delegation.verify")
 @pytest.mark.parametrize(
     ("output", "passes"),
-    [("all good", True), ("[exit status 1]", False), ("boom\n[exit status 0]\n[exit status 2]", False), ("[ended by SIGKILL]", False),
-     ({"exit_code": 3}, False), ({"exit_code": 0, "success": True}, True), ({"passed": False}, False), (None, True)],
-)  # fmt: skip
+    [
+        ("all good", True),
+        ("[exit status 1]", False),
+        ("boom\n[exit status 0]\n[exit status 2]", False),
+        ("[ended by SIGKILL]", False),
+        ({"exit_code": 3}, False),
+        ({"exit_code": 0, "success": True}, True),
+        ({"passed": False}, False),
+        (None, True),
+    ],
+)
 async def test_what_a_check_says_is_read_carefully(output: Any, passes: bool) -> None:
     @tool(side_effect="execute", risk="safe")
     def run_command(command: str) -> Any:
@@ -987,8 +1093,15 @@ async def test_a_person_and_a_python_tool_delegate_through_the_same_call() -> No
         """Ask somebody else."""
         return (await ask_agent(context, question, "reader"))["answer"]
 
-    ours = parent([says("from the reader"), calls(("second_opinion", {"question": "sure?"})), says("yes"), says("ok")],
-                  tools=[add, write, look, second_opinion])  # fmt: skip
+    ours = parent(
+        [
+            says("from the reader"),
+            calls(("second_opinion", {"question": "sure?"})),
+            says("yes"),
+            says("ok"),
+        ],
+        tools=[add, write, look, second_opinion],
+    )
     session = ours.session()
     by_hand = await session.delegate("look at it", "reader")
     assert by_hand.data["answer"] == "from the reader"
@@ -1026,7 +1139,8 @@ async def test_a_session_can_be_given_one_more_agent() -> None:
         return "hired"
 
     ours = parent(
-        [calls(("hire", {})), ask("newcomer"), says("here"), says("ok")], tools=[add, write, look, hire]
+        [calls(("hire", {})), ask("newcomer"), says("here"), says("ok")],
+        tools=[add, write, look, hire],
     )
     assert (await ours.run("go")).results[1].data["answer"] == "here"
 
@@ -1076,7 +1190,9 @@ async def test_a_person_is_asked_one_question_at_a_time_whoever_has_it() -> None
 
     look_at = calls(("look", {"path": "a"}))
     both = calls(*[("delegate", {"task": f"t{n}", "agent": "reader"}) for n in range(2)])
-    steps = Turns({"go": [both, says("ok")], "t0": [look_at, says("x")], "t1": [look_at, says("y")]})
+    steps = Turns(
+        {"go": [both, says("ok")], "t0": [look_at, says("x")], "t1": [look_at, says("y")]}
+    )
     ours = parent([], ask=["Read(a)"], approver=Slow())
     ours.change_model(steps.wire())
     await ours.run("go")
@@ -1104,13 +1220,16 @@ async def test_an_answer_that_no_hook_changes_reaches_an_agents_history_byte_for
     ours.change_model(Signed([ask(), calls(("add", {"a": 1, "b": 1})), says("two"), says("ok")]))
     await ours.run("go")
     answers = [event for event in children(ours)[0] if isinstance(event, ModelAnswered)]
-    # The first is named anew by the machine, because its call has no id of its own; so it is no longer the provider's.
+    # The first is named anew by the machine, because its call has no id of its own; so it is no
+    # longer the provider's.
     assert [event.raw for event in answers] == [None, raw]
     assert {one.agent_type for one in seen} == {"", "adder"}
 
 
 @pytest.mark.proves("delegation.no-more-tools")
-async def test_an_agent_made_for_one_task_has_the_tools_that_were_named_in_either_spelling() -> None:
+async def test_an_agent_made_for_one_task_has_the_tools_that_were_named_in_either_spelling() -> (
+    None
+):
     spaced = replace(add, namespace="sums")
     step = calls(("delegate", {"task": "t", "tools": ["sums__add", "look"]}))
     ours = parent([step, says("x"), says("ok")], tools=[spaced, write, look])
@@ -1124,7 +1243,8 @@ async def test_being_refused_for_want_of_room_is_no_failure_of_the_agent() -> No
     gate = Gate("a")
     many = calls(*[("delegate", {"task": str(n), "agent": "reader"}) for n in range(4)])
     ours = parent(
-        [many, gate, ask("reader"), says("b"), says("ok")], delegation=DelegationLimits(max_concurrent=1)
+        [many, gate, ask("reader"), says("b"), says("ok")],
+        delegation=DelegationLimits(max_concurrent=1),
     )
     running = asyncio.create_task(ours.run("go"))
     await asyncio.wait_for(gate.begun.wait(), 10)
@@ -1141,7 +1261,12 @@ async def test_every_attempt_at_work_that_is_checked_counts() -> None:
         """Check the work."""
         return verdicts.pop(0)
 
-    steps = [ask(verify="check"), says("done", usage=cost(3)), says("fixed", usage=cost(4)), says("ok")]
+    steps = [
+        ask(verify="check"),
+        says("done", usage=cost(3)),
+        says("fixed", usage=cost(4)),
+        says("ok"),
+    ]
     result = await parent(steps, tools=[add, write, look, check]).run("go")
     assert (result.results[0].data["tokens"], result.usage.input) == (7, 7)
 

@@ -1,4 +1,6 @@
-"""Delegation with a real model on this machine: the agent reads a file of a real workspace through the real gate."""
+"""Delegation with a real model on this machine: the agent reads a file of a real workspace through
+the real gate.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,19 @@ PULLED = (pull.folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists()
 
 
 @pytest.mark.model
-@pytest.mark.skipif(not PULLED, reason="the embedded model is not pulled: `ferrule models pull smollm2`")
+@pytest.mark.skipif(
+    not PULLED, reason="the embedded model is not pulled: `ferrule models pull smollm2`"
+)
 @pytest.mark.proves("delegation.real-model")
 async def test_a_real_model_does_what_was_delegated_to_it(tmp_path: Path) -> None:
     (tmp_path / "garden").mkdir()
     (tmp_path / "garden" / "plan.txt").write_text("sow the beans in May\n")
     reader = SubAgent(
-        "reader", "Reads files.", "You are a careful assistant.", tools=["read_file"], model="local:smollm2"
+        "reader",
+        "Reads files.",
+        "You are a careful assistant.",
+        tools=["read_file"],
+        model="local:smollm2",
     )
     local = Local()
     ask = ("delegate", {"task": "Read the file garden/plan.txt", "agent": "reader"})
@@ -53,7 +61,14 @@ async def test_a_real_model_does_what_was_delegated_to_it(tmp_path: Path) -> Non
     assert "sow the beans in May" in heard[0]
     journal = [record.event for record in ours.journal.records(answer.data["session"])]
     opened = journal[0]
-    assert isinstance(opened, SessionOpened) and (opened.agent, opened.tools) == ("reader", ("read_file",))
+    assert isinstance(opened, SessionOpened) and (opened.agent, opened.tools) == (
+        "reader",
+        ("read_file",),
+    )
     assert [event.verdict for event in journal if isinstance(event, CallEvaluated)] == ["allow"]
-    assert result.usage.input >= sum(e.usage.input for e in journal if isinstance(e, ModelAnswered)) > 0
+    assert (
+        result.usage.input
+        >= sum(e.usage.input for e in journal if isinstance(e, ModelAnswered))
+        > 0
+    )
     await ours.close()

@@ -47,7 +47,14 @@ limits = st.builds(
 @pytest.mark.proves("delegation.no-more-tools")
 @pytest.mark.proves("delegation.no-more-limits")
 @settings(max_examples=60, deadline=None)
-@given(patterns, st.lists(st.sampled_from(PATTERNS), max_size=2), patterns, limits, limits, st.integers(1, 3))
+@given(
+    patterns,
+    st.lists(st.sampled_from(PATTERNS), max_size=2),
+    patterns,
+    limits,
+    limits,
+    st.integers(1, 3),
+)
 async def test_no_agent_has_a_tool_or_a_limit_beyond_its_sessions(
     tools: Any, denied: list[str], asked: Any, own: Limits, above: Limits, depth: int
 ) -> None:
@@ -56,8 +63,14 @@ async def test_no_agent_has_a_tool_or_a_limit_beyond_its_sessions(
     if asked is not None:
         request["tools"] = asked
     steps = [calls(("delegate", request)), says("x"), says("y")]
-    ours = Agent(Scripted(steps), TOOLS, journal=SqliteJournal(":memory:"), agents=[agent], limits=above,
-                 delegation=DelegationLimits(max_depth=depth))  # fmt: skip
+    ours = Agent(
+        Scripted(steps),
+        TOOLS,
+        journal=SqliteJournal(":memory:"),
+        agents=[agent],
+        limits=above,
+        delegation=DelegationLimits(max_depth=depth),
+    )
     result = await ours.session().run("go") if above.max_rounds > 1 else None
     if result is None or not result.results[0].success:
         return
@@ -72,7 +85,9 @@ async def test_no_agent_has_a_tool_or_a_limit_beyond_its_sessions(
     assert given.max_calls_per_round <= min(own.max_calls_per_round, above.max_calls_per_round)
     assert given.max_output_bytes <= min(own.max_output_bytes, above.max_output_bytes)
     for name in ("max_seconds", "max_tokens"):
-        wanted = [value for value in (getattr(own, name), getattr(above, name)) if value is not None]
+        wanted = [
+            value for value in (getattr(own, name), getattr(above, name)) if value is not None
+        ]
         found = getattr(given, name)
         assert (found is None) == (not wanted)
         assert found is None or found <= min(wanted)
@@ -128,7 +143,9 @@ def kind(effect: SideEffect, risk: Risk) -> Tool:
 def test_no_mode_of_an_agent_allows_what_its_sessions_mode_does_not(
     mode: Any, own: str, effect: SideEffect, risk: Risk, allowed: list[str], asked: list[str]
 ) -> None:
-    """Orders the three answers: a no, a person's yes, a yes. Where nobody can be asked, a question is a no."""
+    """Orders the three answers: a no, a person's yes, a yes. Where nobody can be asked, a question
+    is a no.
+    """
     gate = Gate(RuleSet.of(allow=allowed, ask=asked), mode=mode, root=Path("/w"))
     person = RecordingApprover()
     tighter, approver = tightened(gate, person, own)

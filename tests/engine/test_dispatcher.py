@@ -114,7 +114,9 @@ def refused(result: Result, error: ErrorType, *words: str) -> None:
 
 @pytest.mark.proves("dispatch.unknown-tool")
 def test_an_unknown_tool_is_answered_with_the_nearest_names(catalog: Catalog, trace: Trace) -> None:
-    refused(dispatch(dispatcher(catalog), "readfile"), ErrorType.NOT_FOUND, "did you mean `read_file`")
+    refused(
+        dispatch(dispatcher(catalog), "readfile"), ErrorType.NOT_FOUND, "did you mean `read_file`"
+    )
     refused(dispatch(dispatcher(catalog), "zzz"), ErrorType.NOT_FOUND, "read_file, write_file")
     assert trace == []
 
@@ -124,7 +126,9 @@ def test_an_unknown_tool_does_not_reveal_tools_this_run_may_not_use(catalog: Cat
     of = dispatcher(catalog, gate=gate(deny=["write_file"]))
     for name in ("restar", "writefile", "zzz"):
         message = dispatch(of, name).error_message or ""
-        assert "restart`" not in message and "write_file" not in message and "restart," not in message
+        assert (
+            "restart`" not in message and "write_file" not in message and "restart," not in message
+        )
 
 
 @pytest.mark.proves("bounds.refusals-too")
@@ -196,12 +200,16 @@ def test_bad_arguments_are_answered_with_their_name_and_do_nothing(
     catalog: Catalog, trace: Trace, arguments: dict[str, Any]
 ) -> None:
     wrong = "limit" if "limit" in arguments else "path"
-    refused(dispatch(dispatcher(catalog), "read_file", arguments), ErrorType.VALIDATION_FAILED, wrong)
+    refused(
+        dispatch(dispatcher(catalog), "read_file", arguments), ErrorType.VALIDATION_FAILED, wrong
+    )
     assert trace == []
 
 
 @pytest.mark.proves("tools.repairs-reported")
-def test_what_was_repaired_is_told_to_the_model_after_the_value(catalog: Catalog, trace: Trace) -> None:
+def test_what_was_repaired_is_told_to_the_model_after_the_value(
+    catalog: Catalog, trace: Trace
+) -> None:
     result = dispatch(dispatcher(catalog), "read_file", {"path": "a", "limit": "5"})
     assert trace == [("read", "a", 5)]
     assert result.text() == 'contents of a\n[note: `limit`: "5" was read as 5]'
@@ -224,25 +232,35 @@ def test_thousands_of_repairs_are_not_listed(catalog: Catalog) -> None:
 @pytest.mark.proves("gate.denied-does-nothing")
 def test_a_denied_call_never_enters_the_handler(catalog: Catalog, trace: Trace) -> None:
     of = dispatcher(catalog, gate=gate(deny=["read_file"], allow=["read_file"]))
-    refused(dispatch(of, "read_file", {"path": "a"}), ErrorType.PERMISSION_DENIED, "was not run", "read_file")
+    refused(
+        dispatch(of, "read_file", {"path": "a"}),
+        ErrorType.PERMISSION_DENIED,
+        "was not run",
+        "read_file",
+    )
     assert trace == []
 
 
 @pytest.mark.proves("gate.denied-does-nothing", "gate.same-door")
 @pytest.mark.parametrize(
-    "path", ["../x", "/etc/passwd", ".env", "deep/.env.local", "k.pem", "agents/a.yaml", ".git/config"]
+    "path",
+    ["../x", "/etc/passwd", ".env", "deep/.env.local", "k.pem", "agents/a.yaml", ".git/config"],
 )
 @pytest.mark.parametrize("name", ["read_file", "write_file"])
 def test_a_path_no_tool_may_touch_is_refused_before_the_handler(
     catalog: Catalog, trace: Trace, name: str, path: str
 ) -> None:
     arguments = {"path": path} | ({"content": "x"} if name == "write_file" else {})
-    refused(dispatch(dispatcher(catalog), name, arguments), ErrorType.PERMISSION_DENIED, "was not run")
+    refused(
+        dispatch(dispatcher(catalog), name, arguments), ErrorType.PERMISSION_DENIED, "was not run"
+    )
     assert trace == []
 
 
 @pytest.mark.proves("gate.denied-does-nothing")
-def test_a_refused_call_is_not_carried_out_even_if_somebody_tries(catalog: Catalog, trace: Trace) -> None:
+def test_a_refused_call_is_not_carried_out_even_if_somebody_tries(
+    catalog: Catalog, trace: Trace
+) -> None:
     of = dispatcher(catalog, gate=gate(deny=["read_file"]))
     prepared = of.evaluate(Call("c1", "read_file", '{"path":"a"}'))
     answer = carry_out(of, prepared)
@@ -269,7 +287,9 @@ def test_a_judge_that_fails_refuses_the_call(catalog: Catalog, trace: Trace) -> 
             raise RuntimeError("broken")
 
     of = dispatcher(catalog, gate=BrokenGate())
-    refused(dispatch(of, "read_file", {"path": "a"}), ErrorType.INTERNAL_ERROR, "was not run", "broken")
+    refused(
+        dispatch(of, "read_file", {"path": "a"}), ErrorType.INTERNAL_ERROR, "was not run", "broken"
+    )
     assert trace == []
 
 
@@ -310,14 +330,21 @@ class Before:
 @pytest.mark.proves("hooks.block")
 def test_a_hook_blocks_a_call_with_its_reason(catalog: Catalog, trace: Trace) -> None:
     of = dispatcher(catalog, hooks=(Before(Block("not on a Sunday")),))
-    refused(dispatch(of, "read_file", {"path": "a"}), ErrorType.PERMISSION_DENIED, "not on a Sunday")
+    refused(
+        dispatch(of, "read_file", {"path": "a"}), ErrorType.PERMISSION_DENIED, "not on a Sunday"
+    )
     assert trace == []
 
 
 @pytest.mark.proves("hooks.broken-blocks")
 def test_a_hook_that_raises_blocks_the_call(catalog: Catalog, trace: Trace) -> None:
     of = dispatcher(catalog, hooks=(Before(ValueError("typo")),))
-    refused(dispatch(of, "read_file", {"path": "a"}), ErrorType.PERMISSION_DENIED, "a hook failed", "typo")
+    refused(
+        dispatch(of, "read_file", {"path": "a"}),
+        ErrorType.PERMISSION_DENIED,
+        "a hook failed",
+        "typo",
+    )
     assert trace == []
 
 
@@ -350,7 +377,8 @@ def test_what_a_hook_changed_is_validated_and_gated_again(
     catalog: Catalog, trace: Trace, changed: dict[str, Any], error: ErrorType
 ) -> None:
     refused(
-        dispatch(dispatcher(catalog, hooks=(Before(Change(changed)),)), "read_file", {"path": "a"}), error
+        dispatch(dispatcher(catalog, hooks=(Before(Change(changed)),)), "read_file", {"path": "a"}),
+        error,
     )
     assert trace == []
 
@@ -366,7 +394,9 @@ def test_values_that_a_hook_changes_in_place_do_not_run(catalog: Catalog, trace:
 
 
 @pytest.mark.proves("hooks.change-after-approval-asks-again")
-def test_a_change_after_the_approval_is_asked_once_more_and_then_runs(catalog: Catalog, trace: Trace) -> None:
+def test_a_change_after_the_approval_is_asked_once_more_and_then_runs(
+    catalog: Catalog, trace: Trace
+) -> None:
     of = dispatcher(catalog, gate=gate(), hooks=(Before(Change({"path": "b", "content": "x"})),))
     approved = of.evaluate(Call("c1", "write_file", '{"path":"a","content":"x"}'))
     again = carry_out(of, approved)
@@ -583,12 +613,17 @@ class After:
 @pytest.mark.proves("hooks.redact")
 def test_a_hook_redacts_a_result(catalog: Catalog) -> None:
     hook = After(lambda result: Result(result.call_id, result.tool, True, "[redacted]"))
-    assert dispatch(dispatcher(catalog, hooks=(hook,)), "read_file", {"path": "a"}).data == "[redacted]"
+    assert (
+        dispatch(dispatcher(catalog, hooks=(hook,)), "read_file", {"path": "a"}).data
+        == "[redacted]"
+    )
 
 
 @pytest.mark.proves("hooks.broken-withholds")
 def test_a_hook_that_fails_on_a_result_withholds_it(catalog: Catalog) -> None:
-    result = dispatch(dispatcher(catalog, hooks=(After(KeyError("x")),)), "read_file", {"path": "a"})
+    result = dispatch(
+        dispatcher(catalog, hooks=(After(KeyError("x")),)), "read_file", {"path": "a"}
+    )
     refused(result, ErrorType.INTERNAL_ERROR, "withheld")
     assert "contents" not in result.text()
 
@@ -604,7 +639,8 @@ def test_a_result_that_a_hook_made_is_bounded_and_answers_the_same_call(catalog:
 def test_a_result_that_a_hook_made_and_that_is_no_json_is_withheld(catalog: Catalog) -> None:
     hook = After(lambda result: Result(result.call_id, result.tool, True, object()))
     refused(
-        dispatch(dispatcher(catalog, hooks=(hook,)), "read_file", {"path": "a"}), ErrorType.INTERNAL_ERROR
+        dispatch(dispatcher(catalog, hooks=(hook,)), "read_file", {"path": "a"}),
+        ErrorType.INTERNAL_ERROR,
     )
 
 
@@ -667,7 +703,9 @@ def test_a_result_says_when_how_long_and_how_large() -> None:
 @pytest.mark.proves("dispatch.evaluation-says-all")
 def test_an_evaluation_carries_what_the_machine_and_the_journal_need(catalog: Catalog) -> None:
     evaluation = (
-        dispatcher(catalog).evaluate(Call("c1", "write_file", '{"path":"d/a","content":"x"}')).evaluation
+        dispatcher(catalog)
+        .evaluate(Call("c1", "write_file", '{"path":"d/a","content":"x"}'))
+        .evaluation
     )
     assert (evaluation.call_id, evaluation.verdict, evaluation.effect, evaluation.risk) == (
         "c1",
@@ -714,7 +752,9 @@ def test_what_steers_the_loop_passes_through_the_dispatcher() -> None:
         ({"command": "ls", "timeout": 3601}, "`timeout` must be from 0.001 to 3600"),
     ],
 )
-def test_nobody_is_asked_about_a_call_that_can_never_work(arguments: dict[str, Any], why: str) -> None:
+def test_nobody_is_asked_about_a_call_that_can_never_work(
+    arguments: dict[str, Any], why: str
+) -> None:
     dispatcher = Dispatcher(Catalog([run_command]), Gate(RuleSet.of(), root=ROOT))
     refused = dispatcher.evaluate(Call("c1", "run_command", json.dumps(arguments))).evaluation
     assert refused.verdict == "refuse"

@@ -40,8 +40,14 @@ async def test_a_tool_tells_the_model_from_a_task_of_its_own_and_from_a_thread()
 
     ours = agent([calls(("start", {})), says("ok")], [start])
     await ours.run("go")
-    assert ours.wire.histories[-1][2].text == (  # type: ignore[attr-defined]
-        'started\n<notice source="start">\nfrom a task\n</notice>\n<notice source="start">\nfrom a thread\n</notice>'
+    assert (
+        ours.wire.histories[-1][2].text
+        ==
+        # type: ignore[attr-defined]
+        (
+            'started\n<notice source="start">\nfrom a task\n</notice>\n<notice '
+            'source="start">\nfrom a thread\n</notice>'
+        )
     )
 
 
@@ -155,7 +161,9 @@ async def test_a_closer_that_fails_is_said_and_the_others_run_all_the_same() -> 
     async def broken() -> None:
         raise OSError("it is stuck")
 
-    session = agent([calls(("open_it", {})), says("ok")], [opening(log, fine, broken)], journal).session()
+    session = agent(
+        [calls(("open_it", {})), says("ok")], [opening(log, fine, broken)], journal
+    ).session()
     await session.run("go")
     await session.close()
     said = [e for r in journal.records(session.id) if isinstance(e := r.event, Noticed)]

@@ -1,4 +1,6 @@
-"""`kill -9` between two system calls: a resumed run has done each effect once, or says that it cannot know."""
+"""`kill -9` between two system calls: a resumed run has done each effect once, or says that it
+cannot know.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,15 @@ BATCH = 4
 
 
 def may_trace() -> bool:
-    """Whether a program of ours may be traced: a seccomp filter or `kernel.yama.ptrace_scope` may forbid it."""
+    """Whether a program of ours may be traced: a seccomp filter or `kernel.yama.ptrace_scope` may
+    forbid it.
+    """
     program = Path(__file__).with_name("killing.py")
     asked = subprocess.run(
-        [sys.executable, str(program), str(SEED), "0", "0"], check=False, capture_output=True, text=True
+        [sys.executable, str(program), str(SEED), "0", "0"],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     return "Operation not permitted" not in asked.stderr
 
@@ -34,7 +41,12 @@ def test_killed_between_any_two_system_calls_each_effect_happened_once_or_is_cal
     last = min(first + BATCH, POINTS)
     command = [sys.executable, str(program), str(SEED), str(first), str(last)]
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60 * BATCH
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60 * BATCH,
     )
     if done.returncode and not may_trace():
         pytest.skip("this machine lets nobody trace a process")

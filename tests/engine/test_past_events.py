@@ -39,7 +39,9 @@ def test_pages_follow_each_other_without_a_gap_and_without_secrets(journal: Sqli
 
 
 @pytest.mark.proves("events.past")
-def test_a_filter_that_lets_nothing_through_looks_at_no_more_than_the_bound(journal: SqliteJournal) -> None:
+def test_a_filter_that_lets_nothing_through_looks_at_no_more_than_the_bound(
+    journal: SqliteJournal,
+) -> None:
     page = past_events(journal, MINE, Redactor(), kinds=["model.*"], looked=6)
     assert (page.events, page.looked, page.next) == ([], 6, 6)
     page = past_events(journal, MINE, Redactor(), kinds=["model.*"], after=6, looked=6)
@@ -47,7 +49,9 @@ def test_a_filter_that_lets_nothing_through_looks_at_no_more_than_the_bound(jour
 
 
 @pytest.mark.proves("events.past")
-def test_a_session_of_somebody_else_and_a_kind_that_is_none_are_errors(journal: SqliteJournal) -> None:
+def test_a_session_of_somebody_else_and_a_kind_that_is_none_are_errors(
+    journal: SqliteJournal,
+) -> None:
     with pytest.raises(SessionNotFound):
         past_events(journal, OwnSession("local", "bob", "s1"), Redactor())
     with pytest.raises(ConfigError, match="no event is of the kind"):

@@ -1,4 +1,6 @@
-"""Calls that had started when their process died: a probe, then a person, decides; nothing is done twice by itself."""
+"""Calls that had started when their process died: a probe, then a person, decides; nothing is done
+twice by itself.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +65,9 @@ async def died(
     approver: Approver | None = None,
     allow: tuple[str, ...] = ("send",),
 ):
-    """A session whose process died while it sent, after or before the effect, and resumed under these rules; its tool message and
-    its events."""
+    """A session whose process died while it sent, after or before the effect, and resumed under
+    these rules; its tool message and its events.
+    """
     journal = SqliteJournal(":memory:")
     first = Agent(
         Scripted([calls(("send", {"text": "hello"})), says("?")]),
@@ -81,7 +84,10 @@ async def died(
     left = SqliteJournal(":memory:")
     for record in records[: at + 1]:
         left.append(
-            session.id, record.run, [record.event], identity=Identity("local", "me", session.id, record.run)
+            session.id,
+            record.run,
+            [record.event],
+            identity=Identity("local", "me", session.id, record.run),
         )
     left.release(session.id)
     if not did:
@@ -160,7 +166,9 @@ async def test_a_person_may_have_it_done_again_or_leave_it_unknown() -> None:
 
 
 @pytest.mark.proves("crash.rules-of-today")
-async def test_what_did_not_happen_is_not_started_again_where_a_person_is_to_be_asked_by_now() -> None:
+async def test_what_did_not_happen_is_not_started_again_where_a_person_is_to_be_asked_by_now() -> (
+    None
+):
     world = World()
     message, _ = await died(world, world.tool(world.look), did=False, allow=())
     assert world.sent == {}

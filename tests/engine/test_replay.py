@@ -1,4 +1,6 @@
-"""Recordings: replayed by the machine, run again with other models and tools, judged by other rules, carried in bundles."""
+"""Recordings: replayed by the machine, run again with other models and tools, judged by other
+rules, carried in bundles.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ async def worked(
 ) -> list[Record]:
     """The records of a session in which this was done, whatever it raised."""
     journal = SqliteJournal(":memory:")
-    agent = Agent(script, TOOLS, allow=ALLOW, journal=journal, limits=limits, interruptible=True, user="me")
+    agent = Agent(
+        script, TOOLS, allow=ALLOW, journal=journal, limits=limits, interruptible=True, user="me"
+    )
     session = agent.session()
     with contextlib.suppress(FerruleError, asyncio.CancelledError):
         await work(session)
@@ -140,7 +144,9 @@ CASES = {
         None,
     ),
     "the same call without end": (
-        lambda: Scripted([*(calls(("add", {"a": 1, "b": 1})) for _ in range(6)), says("I give up")]),
+        lambda: Scripted(
+            [*(calls(("add", {"a": 1, "b": 1})) for _ in range(6)), says("I give up")]
+        ),
         lambda session: session.run("go"),
         None,
     ),
@@ -195,8 +201,8 @@ def test_a_recording_that_did_not_happen_so_is_named_at_the_event(data: st.DataO
         assert 1 <= replayed.differences[0].seq <= len(numbered)
         assert replayed.differences[0].what
     else:
-        # What was moved comes from outside unasked (a call of a person, context): the history then differs at the run's end,
-        # or the run's end is what is missing.
+        # What was moved comes from outside unasked (a call of a person, context): the history then
+        # differs at the run's end, or the run's end is what is missing.
         finished = [r for r in numbered if isinstance(r.event, events.RunFinished)]
         assert len(finished) < 2 or _outside(records, numbered)
 
@@ -205,7 +211,9 @@ _RECORDED: list[list[Record]] = []
 
 
 def _outside(records: list[Record], numbered: list[Record]) -> bool:
-    """Whether what the model was shown is the same in both: only the place of what it never saw differs."""
+    """Whether what the model was shown is the same in both: only the place of what it never saw
+    differs.
+    """
 
     def shown(of: list[Record]) -> list[str]:
         return [r.event.history for r in of if isinstance(r.event, events.RunFinished)]
@@ -257,7 +265,9 @@ async def test_another_model_gets_the_recorded_results_and_no_handler_runs() -> 
 async def test_recorded_answers_meet_the_tools_as_they_are() -> None:
     recording = Recording.of(await two_runs())
     ran.clear()
-    again = await rerun(recording, Agent(Scripted([]), TOOLS, allow=ALLOW, journal=":memory:"), tools="live")
+    again = await rerun(
+        recording, Agent(Scripted([]), TOOLS, allow=ALLOW, journal=":memory:"), tools="live"
+    )
     assert again.same
     assert ran == [(1, 2), "so", (3, 2)]
 
@@ -309,7 +319,9 @@ async def test_other_rules_say_which_past_calls_they_would_have_stopped() -> Non
     assert ran == []
     said = {(one.call.tool, one.verdict, one.ran) for one in judged}
     assert {("add", "deny", True), ("fail", "ask", True)} <= said
-    assert all(one.rule == "add" for one in judged if one.verdict == "deny" and one.call.tool == "add")
+    assert all(
+        one.rule == "add" for one in judged if one.verdict == "deny" and one.call.tool == "add"
+    )
     gone = list(
         what_if(
             past_calls(journal),
@@ -322,7 +334,9 @@ async def test_other_rules_say_which_past_calls_they_would_have_stopped() -> Non
 
 
 @pytest.mark.proves("bundle.whole", "bundle.tampered")
-async def test_a_bundle_holds_sessions_with_their_artifacts_and_shows_every_change(tmp_path: Path) -> None:
+async def test_a_bundle_holds_sessions_with_their_artifacts_and_shows_every_change(
+    tmp_path: Path,
+) -> None:
     journal = SqliteJournal(":memory:")
     records = await two_runs()
     session = records[0].session
@@ -399,7 +413,10 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     cut=st.integers(0, 99),
 )
 def test_a_bundle_with_any_byte_changed_is_whole_or_refused_and_never_a_defect(
-    changes: list[tuple[int, int]], cut: int, bundled: bytes, tmp_path_factory: pytest.TempPathFactory
+    changes: list[tuple[int, int]],
+    cut: int,
+    bundled: bytes,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("bundle")
     changed = bytearray(bundled)
@@ -447,7 +464,9 @@ def test_a_manifest_that_makes_no_sense_is_refused_before_anything_is_written(
 
 
 @pytest.mark.proves("replay.strict", "bundle.whole")
-async def test_a_session_that_is_still_open_is_bundled_and_replayed_as_far_as_it_is(tmp_path: Path) -> None:
+async def test_a_session_that_is_still_open_is_bundled_and_replayed_as_far_as_it_is(
+    tmp_path: Path,
+) -> None:
     records = await two_runs()
     session = records[0].session
     for end in range(1, len(records)):
@@ -486,10 +505,12 @@ async def test_bundles_are_tests_for_pytest(tmp_path: Path) -> None:
         "def fail(why: str) -> str:\n    '''Fail.'''\n    raise ValueError(why)\n"
         "async def endless() -> str:\n    '''Never end.'''\n    return ''\n"
         "TOOLS = [add, fail, endless]\n"
-        "def agent(): return Agent('scripted:none', TOOLS, allow=['add', 'fail'], journal=':memory:')\n"
+        "def agent(): return Agent('scripted:none', TOOLS, allow=['add', 'fail'], "
+        "journal=':memory:')\n"
         "OFF = 0\n"
         "def test_same(rerun_bundle):\n    assert rerun_bundle('good.ferrule', agent())[0].same\n"
-        "def test_other(rerun_bundle):\n    global OFF\n    OFF = 1\n    rerun_bundle('good.ferrule', agent())\n"
+        "def test_other(rerun_bundle):\n    global OFF\n    OFF = 1\n    "
+        "rerun_bundle('good.ferrule', agent())\n"
     )
     done = subprocess.run(
         [

@@ -1,4 +1,6 @@
-"""What a run must have done: tools that have to succeed before it counts as done (`require_successful_tools`)."""
+"""What a run must have done: tools that have to succeed before it counts as done
+(`require_successful_tools`).
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ async def test_a_run_that_only_ran_is_failed_and_says_what_is_missing() -> None:
         result = await ran(("run_command", {}), journal=journal)
         assert (result.stop, result.missing) == ("failed", (("read_output", "tail_output"),))
         assert (result.text, len(result.results)) == ("done", 1)
-        [end] = [r.event for r in journal.records(result.session) if isinstance(r.event, RunFinished)]
+        [end] = [
+            r.event for r in journal.records(result.session) if isinstance(r.event, RunFinished)
+        ]
     assert (end.stop, end.code) == ("failed", "required_tools")
     assert end.detail == "required and never successful: `read_output` or `tail_output`"
 
@@ -93,7 +97,10 @@ async def test_a_run_that_only_ran_is_failed_and_says_what_is_missing() -> None:
 async def test_a_run_of_nothing_but_denials_is_failed() -> None:
     result = await ran(("run_command", {}), allow=[], deny=["run_command", "tail_output"])
     assert [one.error_type for one in result.results] == [ErrorType.PERMISSION_DENIED]
-    assert (result.stop, result.missing) == ("failed", (("run_command",), ("read_output", "tail_output")))
+    assert (result.stop, result.missing) == (
+        "failed",
+        (("run_command",), ("read_output", "tail_output")),
+    )
 
 
 @pytest.mark.proves("required.success")
@@ -118,7 +125,10 @@ async def test_only_a_call_that_succeeded_counts_and_it_counts_wherever_it_was_m
 async def test_each_run_is_judged_by_its_own_calls_and_may_say_what_it_requires_itself() -> None:
     model = Scripted([calls(("read_output", {})), says("one"), says("two"), says("three")])
     session = Agent(
-        model, [read_output], journal=SqliteJournal(":memory:"), require_successful_tools=["read_output"]
+        model,
+        [read_output],
+        journal=SqliteJournal(":memory:"),
+        require_successful_tools=["read_output"],
     ).session()
     assert (await session.run("first")).stop == "done"
     assert (await session.run("second")).missing == (("read_output",),)
@@ -126,9 +136,13 @@ async def test_each_run_is_judged_by_its_own_calls_and_may_say_what_it_requires_
 
 
 @pytest.mark.proves("required.checked")
-@pytest.mark.parametrize("wrong", ["run_command", [[]], [""], [3], [["a", ""]], {"a": 1}, [["a", ["b"]]]])
+@pytest.mark.parametrize(
+    "wrong", ["run_command", [[]], [""], [3], [["a", ""]], {"a": 1}, [["a", ["b"]]]]
+)
 def test_what_cannot_be_required_is_an_error_that_shows_the_form(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match=r"(?s)require_successful_tools: .*a list of names of tools"):
+    with pytest.raises(
+        ConfigError, match=r"(?s)require_successful_tools: .*a list of names of tools"
+    ):
         Agent("local:smollm2", require_successful_tools=wrong)
 
 
@@ -136,7 +150,9 @@ def test_what_cannot_be_required_is_an_error_that_shows_the_form(wrong: Any) -> 
 async def test_a_tool_that_is_not_there_is_refused_before_the_model_is_asked() -> None:
     model = Scripted([])
     agent = Agent(model, [read_output], journal=SqliteJournal(":memory:"))
-    with pytest.raises(ConfigError, match=r"(?s)there is no tool `read_outpt`.*nearest: `read_output`"):
+    with pytest.raises(
+        ConfigError, match=r"(?s)there is no tool `read_outpt`.*nearest: `read_output`"
+    ):
         await agent.run("go", require_successful_tools=[["read_output", "read_outpt"]])
     assert model.asks == []
 
@@ -145,9 +161,12 @@ async def test_a_tool_that_is_not_there_is_refused_before_the_model_is_asked() -
 async def test_a_run_that_ended_at_a_limit_ended_there() -> None:
     endless = [calls(("read_output", {})), calls(("tail_output", {}))]
     agent = Agent(
-        Scripted(endless), [read_output, tail_output, run_command], journal=SqliteJournal(":memory:"),
-        limits=Limits(max_rounds=2), require_successful_tools=["run_command"],
-    )  # fmt: skip
+        Scripted(endless),
+        [read_output, tail_output, run_command],
+        journal=SqliteJournal(":memory:"),
+        limits=Limits(max_rounds=2),
+        require_successful_tools=["run_command"],
+    )
     with pytest.raises(LimitReached):
         await agent.run("go")
 
@@ -163,7 +182,9 @@ async def test_what_is_required_is_part_of_the_run_so_that_another_process_judge
         session.driver.log.add(RunStarted("go", made.model, require=parse_required(REQUIRED)))
         session.driver.log.flush()
         await session.close()
-        taken = Agent(Scripted([says("done")]), [read_output, tail_output, run_command], journal=journal)
+        taken = Agent(
+            Scripted([says("done")]), [read_output, tail_output, run_command], journal=journal
+        )
         result = await taken.resume(session.id).resume()
     assert result is not None and (result.stop, len(result.missing)) == ("failed", 2)
 
@@ -178,9 +199,12 @@ async def test_a_turn_that_a_hook_sends_on_is_not_asked_again_for_what_it_has_do
         return block("say it again") if len(sent) == 1 else None
 
     agent = Agent(
-        Scripted([calls(("read_output", {})), says("one"), says("two")]), [read_output],
-        journal=SqliteJournal(":memory:"), hooks=[once_more], require_successful_tools=["read_output"],
-    )  # fmt: skip
+        Scripted([calls(("read_output", {})), says("one"), says("two")]),
+        [read_output],
+        journal=SqliteJournal(":memory:"),
+        hooks=[once_more],
+        require_successful_tools=["read_output"],
+    )
     result = await agent.run("go")
     assert (result.text, result.stop, len(sent)) == ("two", "done", 2)
 

@@ -1,4 +1,6 @@
-"""A recorded session run again has the aims it had: how calls are joined, and which tools must have succeeded."""
+"""A recorded session run again has the aims it had: how calls are joined, and which tools must have
+succeeded.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Rehearsed(Agent):
 
     rehearsed: list[Session]
 
-    def rehearsing(self, model: str | Wire, system: str, answers: Hook | None) -> tuple[Agent, Session]:
+    def rehearsing(
+        self, model: str | Wire, system: str, answers: Hook | None
+    ) -> tuple[Agent, Session]:
         made, session = super().rehearsing(model, system, answers)
         self.rehearsed.append(session)
         return made, session
@@ -40,7 +44,11 @@ class Rehearsed(Agent):
 def agent_of(*tools: Callable[[], str]) -> Rehearsed:
     journal = SqliteJournal(":memory:")
     agent = Rehearsed(
-        "scripted:none", tools or [north, south], allow=["north", "south"], journal=journal, user="me"
+        "scripted:none",
+        tools or [north, south],
+        allow=["north", "south"],
+        journal=journal,
+        user="me",
     )
     agent.rehearsed = []
     return agent

@@ -1,4 +1,6 @@
-"""Going back: files that tools changed are put back, sessions are forked, and nothing is taken out of the journal."""
+"""Going back: files that tools changed are put back, sessions are forked, and nothing is taken out
+of the journal.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ async def worked(folder: Path, runs: list[list[Made]]) -> tuple[SqliteJournal, F
     """A session in which each run makes these calls, one after another."""
     folder.mkdir(parents=True, exist_ok=True)
     script = [step for made in runs for step in (*(calls(call) for call in made), says("done"))]
-    journal, store = SqliteJournal(folder.parent / "journal.db"), FileArtifacts(folder.parent / "artifacts")
+    journal, store = (
+        SqliteJournal(folder.parent / "journal.db"),
+        FileArtifacts(folder.parent / "artifacts"),
+    )
     agent = Agent(
         Scripted(script),
         tools.TOOLS,
@@ -62,7 +67,9 @@ def content(folder: Path) -> dict[str, str | None]:
     return {str(p.relative_to(folder)): p.read_text() if p.is_file() else None for p in found}
 
 
-def back(folder: Path, journal: SqliteJournal, store: FileArtifacts, session: str, run: int, **how: bool):
+def back(
+    folder: Path, journal: SqliteJournal, store: FileArtifacts, session: str, run: int, **how: bool
+):
     point = rewind_plan(journal.records(session), run)
     return put_back(point, Workspace(folder), store, Scope("local", "me", session), **how)
 
@@ -76,7 +83,10 @@ async def test_files_are_put_back_to_the_end_of_any_run(tmp_path: Path) -> None:
     (folder / "gone" / "deep.txt").write_text("deep\n")
     states = [content(folder)]
     runs: list[list[Made]] = [
-        [("write_file", {"path": "new/a.txt", "content": "one\n"}), ("read_file", {"path": "old.txt"})],
+        [
+            ("write_file", {"path": "new/a.txt", "content": "one\n"}),
+            ("read_file", {"path": "old.txt"}),
+        ],
         [("edit_file", {"path": "old.txt", "old_string": "as it", "new_string": "was it"})],
         [
             ("delete_path", {"path": "gone", "recursive": True}),
@@ -104,7 +114,9 @@ async def test_files_are_put_back_to_the_end_of_any_run(tmp_path: Path) -> None:
 @pytest.mark.proves("rewind.conflict")
 async def test_what_somebody_else_changed_since_is_left_alone_and_named(tmp_path: Path) -> None:
     folder = tmp_path / "work"
-    journal, store, session = await worked(folder, [[("write_file", {"path": "a.txt", "content": "one\n"})]])
+    journal, store, session = await worked(
+        folder, [[("write_file", {"path": "a.txt", "content": "one\n"})]]
+    )
     (folder / "a.txt").write_text("mine\n")
     done = back(folder, journal, store, session, 0)
     assert list(done.left_alone) == ["a.txt"]
@@ -116,7 +128,9 @@ async def test_what_somebody_else_changed_since_is_left_alone_and_named(tmp_path
 
 
 @pytest.mark.proves("sessions.fork")
-async def test_a_fork_goes_on_from_its_point_and_leaves_the_session_as_it_was(tmp_path: Path) -> None:
+async def test_a_fork_goes_on_from_its_point_and_leaves_the_session_as_it_was(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "work"
     runs: list[list[Made]] = [
         [("write_file", {"path": "a.txt", "content": f"{n}\n"}), ("read_file", {"path": "a.txt"})]
@@ -172,7 +186,9 @@ async def test_a_link_that_took_a_files_place_is_not_followed(tmp_path: Path) ->
 
 
 @pytest.mark.proves("rewind.reserved")
-def test_names_that_no_tool_may_touch_are_never_put_back_whatever_a_journal_says(tmp_path: Path) -> None:
+def test_names_that_no_tool_may_touch_are_never_put_back_whatever_a_journal_says(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "work"
     (folder / ".git").mkdir(parents=True)
     names: tuple[str, ...] = (".git/config", ".env", "key.pem")
@@ -239,7 +255,9 @@ async def test_more_paths_than_are_kept_are_told_and_counted(
     (folder / "d").mkdir(parents=True)
     for n in range(5):
         (folder / "d" / f"{n}.txt").write_text("text\n")
-    journal, _, session = await worked(folder, [[("delete_path", {"path": "d", "recursive": True})]])
+    journal, _, session = await worked(
+        folder, [[("delete_path", {"path": "d", "recursive": True})]]
+    )
     events = [record.event for record in journal.records(session)]
     (told,) = [event for event in events if isinstance(event, Noticed)]
     assert "more than 3 paths" in told.text
@@ -255,7 +273,9 @@ class Yes:
 
 
 @pytest.mark.proves("rewind.files")
-async def test_calls_whose_changes_nobody_kept_are_counted_also_where_a_person_approved_them() -> None:
+async def test_calls_whose_changes_nobody_kept_are_counted_also_where_a_person_approved_them() -> (
+    None
+):
     @tool(side_effect="execute")
     def command() -> str:
         """Run something."""
@@ -286,7 +306,9 @@ async def test_a_fork_of_a_session_in_use_has_no_call_that_is_still_under_way() 
         return "sent"
 
     journal = SqliteJournal(":memory:")
-    session = Agent(Scripted([says("hello")]), [send], allow=["send"], journal=journal, user="me").session()
+    session = Agent(
+        Scripted([says("hello")]), [send], allow=["send"], journal=journal, user="me"
+    ).session()
     await session.run("hello?")
     await session.call("send")
     await session.call("send")
@@ -296,7 +318,12 @@ async def test_a_fork_of_a_session_in_use_has_no_call_that_is_still_under_way() 
     at = max(n for n, record in enumerate(records) if isinstance(record.event, ToolAnswered))
     busy = SqliteJournal(":memory:")
     for record in records[:at]:
-        busy.append(session.id, record.run, [record.event], identity=Identity("local", "me", session.id, "r"))
+        busy.append(
+            session.id,
+            record.run,
+            [record.event],
+            identity=Identity("local", "me", session.id, "r"),
+        )
     forked = [record.event for record in busy.records(fork(busy, session.id, 1))]
     assert sum(isinstance(event, DirectCall) for event in forked) == 1
     assert sum(isinstance(event, ToolAnswered) for event in forked) == 1
@@ -313,7 +340,9 @@ CALLS = st.one_of(
     ),
     st.tuples(
         st.just("delete_path"),
-        st.fixed_dictionaries({"path": st.sampled_from(["a.txt", "b.txt", "d"]), "recursive": st.just(True)}),
+        st.fixed_dictionaries(
+            {"path": st.sampled_from(["a.txt", "b.txt", "d"]), "recursive": st.just(True)}
+        ),
     ),
     st.tuples(
         st.just("move_path"),
@@ -336,7 +365,10 @@ def test_whatever_tools_did_to_files_can_be_undone_to_any_run(
     runs = data.draw(st.lists(st.lists(CALLS, max_size=3), min_size=1, max_size=3))
     seen = [content(folder)]
     script = [step for made in runs for step in (*(calls(call) for call in made), says("done"))]
-    journal, store = SqliteJournal(folder.parent / "journal.db"), FileArtifacts(folder.parent / "artifacts")
+    journal, store = (
+        SqliteJournal(folder.parent / "journal.db"),
+        FileArtifacts(folder.parent / "artifacts"),
+    )
     agent = Agent(
         Scripted(script),
         tools.TOOLS,
@@ -379,7 +411,19 @@ def test_the_command_line_asks_before_it_puts_files_back(
     ]
     talk.write_text(json.dumps(steps))
     assert (
-        ferrule(["run", "-m", f"scripted:{talk}", "-C", str(folder), "--allow", "Edit(**)", "--json", "go"])
+        ferrule(
+            [
+                "run",
+                "-m",
+                f"scripted:{talk}",
+                "-C",
+                str(folder),
+                "--allow",
+                "Edit(**)",
+                "--json",
+                "go",
+            ]
+        )
         == 0
     )
     session = json.loads(capsys.readouterr().out)["session"]
@@ -398,7 +442,9 @@ def test_the_command_line_asks_before_it_puts_files_back(
 
 
 @pytest.fixture
-def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+def written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
     """The id of a session of the command line whose one run overwrote `work/a.txt`."""
     monkeypatch.setattr(sys, "stdin", None)
     folder = tmp_path / "work"
@@ -410,7 +456,9 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     ]
     (tmp_path / "talk.yaml").write_text(json.dumps(steps))
     model = f"scripted:{tmp_path}/talk.yaml"
-    assert ferrule(["run", "-m", model, "-C", str(folder), "--allow", "Edit(**)", "--json", "go"]) == 0
+    assert (
+        ferrule(["run", "-m", model, "-C", str(folder), "--allow", "Edit(**)", "--json", "go"]) == 0
+    )
     return str(json.loads(capsys.readouterr().out)["session"])
 
 

@@ -1,4 +1,6 @@
-"""A rule with the misspelled name of a tool is an error; a name that may come from elsewhere is not."""
+"""A rule with the misspelled name of a tool is an error; a name that may come from elsewhere is
+not.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,12 @@ from ferrule.runtime.shipped_tools import PACKS, brought_by_runs, shipped
 @pytest.mark.proves("rules.misspelled-tool")
 @pytest.mark.parametrize("given", ["allow", "ask", "deny"])
 @pytest.mark.parametrize(
-    ("name", "meant"), [("reed_file", "read_file"), ("readfile", "read_file"), ("list_file", "list_files")]
+    ("name", "meant"),
+    [("reed_file", "read_file"), ("readfile", "read_file"), ("list_file", "list_files")],
 )
-def test_a_misspelled_tool_is_an_error_that_names_the_nearest(name: str, meant: str, given: str) -> None:
+def test_a_misspelled_tool_is_an_error_that_names_the_nearest(
+    name: str, meant: str, given: str
+) -> None:
     for rule in (name, f"{name}(x)"):
         with pytest.raises(ConfigError, match=f"no tool `{name}`") as caught:
             Agent(Scripted([]), tools=shipped(), **{given: [rule]})  # pyright: ignore[reportArgumentType]
@@ -27,7 +32,9 @@ def test_a_misspelled_tool_is_an_error_that_names_the_nearest(name: str, meant: 
 
 
 @pytest.mark.proves("rules.misspelled-tool")
-@pytest.mark.parametrize("name", ["srv__reed_file", "ns::reed_file", "mcp__srv", "deploy", "re*d_file"])
+@pytest.mark.parametrize(
+    "name", ["srv__reed_file", "ns::reed_file", "mcp__srv", "deploy", "re*d_file"]
+)
 def test_a_name_that_may_come_from_elsewhere_stays_allowed(name: str) -> None:
     Agent(Scripted([]), tools=shipped(), allow=[name])
 

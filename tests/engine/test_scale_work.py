@@ -1,4 +1,6 @@
-"""One job and a journal: begun, gone on with, told of, whatever the journal says, and whoever else has the session."""
+"""One job and a journal: begun, gone on with, told of, whatever the journal says, and whoever else
+has the session.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def step(history: Sequence[Message]) -> Step:
     last = history[-1]
     if isinstance(last, UserMessage) and last.text == "act":
         return calls(("act", {}))
-    return says(f"saw {last.text}" if isinstance(last, ToolMessage | UserMessage) else "saw nothing")
+    return says(
+        f"saw {last.text}" if isinstance(last, ToolMessage | UserMessage) else "saw nothing"
+    )
 
 
 class Endless(Scripted):
@@ -124,7 +128,9 @@ def test_a_job_that_has_ended_is_only_told_of(journal: SqliteJournal) -> None:
 
 
 @pytest.mark.proves("scale.stopped-worker")
-def test_a_run_that_was_left_in_the_middle_of_a_call_is_gone_on_with(journal: SqliteJournal) -> None:
+def test_a_run_that_was_left_in_the_middle_of_a_call_is_gone_on_with(
+    journal: SqliteJournal,
+) -> None:
     async def both() -> dict[str, Any]:
         acts = Acts()
         job = Job("act", run="run-1", session="session-1", tenant="acme", user="ines")
@@ -136,11 +142,18 @@ def test_a_run_that_was_left_in_the_middle_of_a_call_is_gone_on_with(journal: Sq
 
     outcome = bounded(both())
     assert outcome["stop"] == "done"
-    assert count(journal, RunStarted) == count(journal, RunFinished) == count(journal, ToolAnswered) == 1
+    assert (
+        count(journal, RunStarted)
+        == count(journal, RunFinished)
+        == count(journal, ToolAnswered)
+        == 1
+    )
 
 
 @pytest.mark.proves("scale.session")
-def test_a_run_that_another_job_left_open_is_finished_before_the_next_begins(journal: SqliteJournal) -> None:
+def test_a_run_that_another_job_left_open_is_finished_before_the_next_begins(
+    journal: SqliteJournal,
+) -> None:
     async def both() -> tuple[dict[str, Any], dict[str, Any]]:
         acts = Acts()
         first = Job("act", run="first", session="session-1", tenant="acme", user="ines")
@@ -156,7 +169,11 @@ def test_a_run_that_another_job_left_open_is_finished_before_the_next_begins(jou
         "second",
         "saw look",
     )
-    ends = [record.run for record in journal.records("session-1") if isinstance(record.event, RunFinished)]
+    ends = [
+        record.run
+        for record in journal.records("session-1")
+        if isinstance(record.event, RunFinished)
+    ]
     assert ends == ["first", "second"]
 
 
@@ -172,7 +189,11 @@ def test_a_cancelled_job_ends_its_run_with_a_result_for_every_call(journal: Sqli
             await task
 
     bounded(cancelled())
-    ends = [record.event for record in journal.records("session-1") if isinstance(record.event, RunFinished)]
+    ends = [
+        record.event
+        for record in journal.records("session-1")
+        if isinstance(record.event, RunFinished)
+    ]
     assert [end.stop for end in ends] == ["cancelled"]
     assert count(journal, ToolAnswered) == 1
 
@@ -198,7 +219,9 @@ def test_jobs_of_one_session_in_one_process_take_turns(journal: SqliteJournal) -
         for record in journal.records("session-1")
         if isinstance(record.event, RunStarted | RunFinished)
     ]
-    assert edges == [(run, kind) for run in ("first", "second") for kind in (RunStarted, RunFinished)]
+    assert edges == [
+        (run, kind) for run in ("first", "second") for kind in (RunStarted, RunFinished)
+    ]
     journal.verify("session-1")
 
 
@@ -250,7 +273,10 @@ def test_a_session_that_another_process_holds_is_worked_when_it_is_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(working, "AGAIN", 0)
-    with SqliteJournal(tmp_path / "journal.db") as mine, SqliteJournal(tmp_path / "journal.db") as theirs:
+    with (
+        SqliteJournal(tmp_path / "journal.db") as mine,
+        SqliteJournal(tmp_path / "journal.db") as theirs,
+    ):
         theirs.lease(JOB.session)
 
         async def both() -> dict[str, Any]:
@@ -271,7 +297,9 @@ def test_a_session_that_another_process_holds_is_worked_when_it_is_released(
 
 
 @pytest.mark.proves("scale.cannot-begin")
-def test_a_job_whose_agent_cannot_be_made_raises_and_leaves_no_session(journal: SqliteJournal) -> None:
+def test_a_job_whose_agent_cannot_be_made_raises_and_leaves_no_session(
+    journal: SqliteJournal,
+) -> None:
     def refuses(job: Job, journal: Journal) -> Agent:
         raise ConfigError("no such model")
 

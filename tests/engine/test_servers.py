@@ -1,4 +1,6 @@
-"""Runs through the public door against servers: an Ollama that misbehaves, and the real llama.cpp over HTTP."""
+"""Runs through the public door against servers: an Ollama that misbehaves, and the real llama.cpp
+over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,14 @@ async def run(agent: Agent, question: str) -> tuple[str, list[Any]]:
 
 @pytest.mark.proves("ollama.run")
 async def test_an_ollama_that_ignores_tool_choice_and_sends_objects_is_understood() -> None:
-    steps = [calls(("weather", {"city": "Ghent"}), ("weather", {"city": "Oslo"})), says("Rain in both.")]
+    steps = [
+        calls(("weather", {"city": "Ghent"}), ("weather", {"city": "Oslo"})),
+        says("Rain in both."),
+    ]
     async with OllamaDouble(steps) as server:
-        agent = Agent(Ollama("llama3.2", base_url=server.url), [weather], journal=SqliteJournal(":memory:"))
+        agent = Agent(
+            Ollama("llama3.2", base_url=server.url), [weather], journal=SqliteJournal(":memory:")
+        )
         text, items = await run(agent, "Weather in Ghent and Oslo?")
         assert text == "Rain in both."
         told = [m for m in server.prompts[-1] if m["role"] == "tool"]
@@ -50,13 +57,16 @@ async def test_a_server_that_cuts_from_the_front_is_reported_in_stream_and_journ
         assert notices and notices[0].topic == "truncated" and "tokens" in notices[0].text
     session = journal.sessions()[0].session
     assert any(
-        isinstance(r.event, Noticed) and r.event.topic == "truncated" for r in journal.records(session)
+        isinstance(r.event, Noticed) and r.event.topic == "truncated"
+        for r in journal.records(session)
     )
 
 
 async def test_the_question_cut_off_is_a_typed_error_with_a_next_step() -> None:
     async with OllamaDouble([says("never")], memory=40) as server:
-        agent = Agent(Ollama("llama3.2", base_url=server.url), [weather], journal=SqliteJournal(":memory:"))
+        agent = Agent(
+            Ollama("llama3.2", base_url=server.url), [weather], journal=SqliteJournal(":memory:")
+        )
         with pytest.raises(ProviderError) as caught:
             await run(agent, "word " * 4000)
     assert caught.value.code == "context_overflow" and "num_ctx" in caught.value.hint
@@ -67,7 +77,9 @@ SHORT = ModelOptions(temperature=0, max_tokens=40)
 
 @pytest.mark.model
 @pytest.mark.proves("llama-cpp.tools-dropped-is-said")
-async def test_a_template_that_drops_the_tools_is_said_where_native_calls_are_forced(llama_url: str) -> None:
+async def test_a_template_that_drops_the_tools_is_said_where_native_calls_are_forced(
+    llama_url: str,
+) -> None:
     """SmolLM2's template takes the tools field and shows the model nothing of it."""
     wire = OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key="none")
     journal = SqliteJournal(":memory:")

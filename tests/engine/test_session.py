@@ -55,9 +55,12 @@ async def test_a_question_becomes_a_call_a_result_and_an_answer() -> None:
     assert (result.text, result.stop, result.rounds) == ("It is 5.", "done", 2)
     assert [r.data for r in result.results] == [5]
     history = ours.wire.histories[-1]  # type: ignore[attr-defined]
-    assert [type(m) for m in history] == [UserMessage, AssistantMessage, ToolMessage, AssistantMessage][
-        : len(history)
-    ]
+    assert [type(m) for m in history] == [
+        UserMessage,
+        AssistantMessage,
+        ToolMessage,
+        AssistantMessage,
+    ][: len(history)]
     assert history[-1].text == "5"
     await ours.wire.close()
 
@@ -183,7 +186,11 @@ async def test_too_many_rounds_is_a_typed_error_and_the_session_can_go_on() -> N
     session = ours.session()
     with pytest.raises(LimitReached) as caught:
         await session.run("go")
-    assert (caught.value.limit, caught.value.value, caught.value.session) == ("max_rounds", 3, session.id)
+    assert (caught.value.limit, caught.value.value, caught.value.session) == (
+        "max_rounds",
+        3,
+        session.id,
+    )
     assert (await session.run("go on")).text == "done now"
 
 
@@ -203,7 +210,9 @@ async def test_a_run_over_its_time_is_stopped_answered_and_typed() -> None:
     with pytest.raises(LimitReached) as caught:
         await session.run("go")
     assert started.is_set() and caught.value.limit == "max_seconds"
-    assert [m.success for m in session.driver.machine.history if isinstance(m, ToolMessage)] == [False]
+    assert [m.success for m in session.driver.machine.history if isinstance(m, ToolMessage)] == [
+        False
+    ]
 
 
 @pytest.mark.proves("limits.tokens")
@@ -211,7 +220,9 @@ async def test_a_run_over_its_tokens_is_stopped() -> None:
     from ferrule.core.events import Usage
 
     ours = agent(
-        [calls(("add", {"a": 1, "b": 1}), usage=Usage(900, 200))], [add], limits=Limits(max_tokens=1000)
+        [calls(("add", {"a": 1, "b": 1}), usage=Usage(900, 200))],
+        [add],
+        limits=Limits(max_tokens=1000),
     )
     with pytest.raises(LimitReached, match="max_tokens"):
         await ours.run("go")
@@ -245,7 +256,9 @@ async def test_cancelling_a_run_stops_the_handler_and_answers_every_call() -> No
     with pytest.raises(asyncio.CancelledError):
         await task
     assert stopped.is_set()
-    answered = [e.result for r in journal.records(session.id) if isinstance(e := r.event, ToolAnswered)]
+    answered = [
+        e.result for r in journal.records(session.id) if isinstance(e := r.event, ToolAnswered)
+    ]
     slow_result = next(r for r in answered if r.tool == "slow")
     assert "outcome unknown" in (slow_result.error_message or "")
     finished = [e for r in journal.records(session.id) if isinstance(e := r.event, RunFinished)]
@@ -276,7 +289,9 @@ async def test_stopping_one_call_lets_the_run_go_on() -> None:
 
 
 async def test_a_provider_failure_is_raised_typed_and_leaves_the_session_usable() -> None:
-    ours = agent([fails(ProviderError("no server", code="unreachable", hint="start it")), says("hello")], [])
+    ours = agent(
+        [fails(ProviderError("no server", code="unreachable", hint="start it")), says("hello")], []
+    )
     session = ours.session()
     with pytest.raises(ProviderError) as caught:
         await session.run("go")
@@ -337,10 +352,14 @@ async def test_a_person_can_call_a_tool_without_a_model() -> None:
     started = [event.call_id for event in events if isinstance(event, CallStarted)]
     assert started == [made[-1].id], "the gate and the journal are those of a model's calls"
     results = {
-        event.result.call_id: event.result.success for event in events if isinstance(event, ToolAnswered)
+        event.result.call_id: event.result.success
+        for event in events
+        if isinstance(event, ToolAnswered)
     }
     assert results == {made[0].id: True, made[-1].id: True}
-    refused = [event.call_id for event in events if isinstance(event, CallEvaluated) and event.result]
+    refused = [
+        event.call_id for event in events if isinstance(event, CallEvaluated) and event.result
+    ]
     assert refused == [call.id for call in made[1:4]]
 
 
@@ -368,7 +387,10 @@ async def test_a_transient_failure_is_retried_for_reads_and_not_for_writes() -> 
 
     clock = FakeClock()
     result = await agent(
-        [calls(("look", {}), ("change", {})), says("ok")], [look, change], allow=["change"], clock=clock
+        [calls(("look", {}), ("change", {})), says("ok")],
+        [look, change],
+        allow=["change"],
+        clock=clock,
     ).run("go")
     assert [r.success for r in result.results] == [True, False]
     assert tries == {"look": 3, "change": 1}
@@ -417,12 +439,16 @@ async def test_undeclared_tools_never_overlap() -> None:
 async def test_envelope_shows_the_result_object_always_and_value_only_on_failure() -> None:
     for results, begins in (("value", "3"), ("envelope", '{"success":true,"data":3')):
         ours = agent(
-            [calls(("add", {"a": 1, "b": 2}), ("add", {"a": 1})), says("ok")], [add], results=results
+            [calls(("add", {"a": 1, "b": 2}), ("add", {"a": 1})), says("ok")],
+            [add],
+            results=results,
         )
         await ours.run("go")
         good, bad = (m for m in ours.wire.histories[-1] if isinstance(m, ToolMessage))  # type: ignore[attr-defined]
         assert good.text.startswith(begins)
-        assert bad.text.startswith('{"success":false,"data":null,"error_message":"`add`: `b` is missing"')
+        assert bad.text.startswith(
+            '{"success":false,"data":null,"error_message":"`add`: `b` is missing"'
+        )
 
 
 @pytest.mark.proves("framing.untrusted")
@@ -467,7 +493,9 @@ async def test_a_hundred_runs_at_once_do_not_mix() -> None:
         return context.identity.session
 
     async def one(n: int, journal: SqliteJournal) -> None:
-        ours = agent([calls(("who", {})), says(f"answer {n}")], [who], journal=journal, user=f"user{n}")
+        ours = agent(
+            [calls(("who", {})), says(f"answer {n}")], [who], journal=journal, user=f"user{n}"
+        )
         result = await ours.run(f"question {n}")
         assert (result.text, result.results[0].data) == (f"answer {n}", result.session)
 
@@ -485,13 +513,18 @@ async def test_who_answered_a_question_is_in_the_journal() -> None:
 
     journal = SqliteJournal(":memory:")
     done = await agent(
-        [calls(("send", {})), says("ok")], [send], approver=RecordingApprover(["once"]), journal=journal
+        [calls(("send", {})), says("ok")],
+        [send],
+        approver=RecordingApprover(["once"]),
+        journal=journal,
     ).run("go")
     answers = [e for r in journal.records(done.session) if isinstance(e := r.event, PersonAnswered)]
     assert [(a.choice, a.by) for a in answers] == [("once", "test")]
 
 
-async def test_a_journal_that_cannot_be_written_stops_the_run_before_any_effect(tmp_path: Path) -> None:
+async def test_a_journal_that_cannot_be_written_stops_the_run_before_any_effect(
+    tmp_path: Path,
+) -> None:
     from ferrule import JournalError
 
     ran: list[int] = []
@@ -559,7 +592,9 @@ async def test_a_rule_for_a_command_is_enough_to_run_it(tmp_path: Path) -> None:
     assert (
         await session.call("run_command", command=["cat", "/etc/hostname"])
     ).error_type is ErrorType.PERMISSION_DENIED
-    assert (await session.call("run_command", command=["true"])).error_type is ErrorType.PERMISSION_DENIED
+    assert (
+        await session.call("run_command", command=["true"])
+    ).error_type is ErrorType.PERMISSION_DENIED
 
 
 @pytest.mark.proves("gate.offers-stay-inside")
@@ -574,9 +609,12 @@ async def test_no_offer_reaches_above_the_workspace(tmp_path: Path) -> None:
     await session.call("search_files", pattern="x")
     await session.call("read_file", path="a.txt")
     await session.call("file_outline", path=".")
-    rules = [offer.rule for request in approver.requests for offer in request.offers if "(" in offer.rule]
+    rules = [
+        offer.rule for request in approver.requests for offer in request.offers if "(" in offer.rule
+    ]
     assert rules and all(
-        rule.split("(", 1)[1].startswith(f"/{tmp_path}/") or f"/{tmp_path})" in rule for rule in rules
+        rule.split("(", 1)[1].startswith(f"/{tmp_path}/") or f"/{tmp_path})" in rule
+        for rule in rules
     )
 
 
@@ -627,7 +665,9 @@ async def test_calls_without_ids_have_one_name_in_journal_stream_and_history() -
     answered = next(item.result.call_id for item in items if isinstance(item, ToolAnswered))
     session = journal.sessions()[0].session
     kept = next(
-        e.calls[0].id for r in journal.records(session) if isinstance(e := r.event, ModelAnswered) and e.calls
+        e.calls[0].id
+        for r in journal.records(session)
+        if isinstance(e := r.event, ModelAnswered) and e.calls
     )
     assert streamed == answered == kept != ""
 
@@ -648,11 +688,16 @@ def test_an_unknown_option_is_told_of_the_nearest_and_of_all() -> None:
         Agent("scripted:x", **options)
     said = str(raised.value)
     assert "did you mean `instructions`" in said
-    assert all(name in said for name in ("workspace", "approver", "tool_search", "require_successful_tools"))
+    assert all(
+        name in said
+        for name in ("workspace", "approver", "tool_search", "require_successful_tools")
+    )
 
 
 @pytest.mark.proves("session.one-run")
-async def test_a_second_run_at_once_is_told_that_the_session_is_busy_and_the_first_goes_on() -> None:
+async def test_a_second_run_at_once_is_told_that_the_session_is_busy_and_the_first_goes_on() -> (
+    None
+):
     begun, free = asyncio.Event(), asyncio.Event()
 
     @tool(side_effect="none")

@@ -106,7 +106,9 @@ def test_the_last_attempt_is_the_last() -> None:
 
 @pytest.mark.proves("reliability.no-retry-of-effects")
 @pytest.mark.parametrize("effect", ["write", "execute", "external", "undeclared"])
-@pytest.mark.parametrize("failure", [transient(), ConnectionResetError("gone"), TimeoutError("slow")])
+@pytest.mark.parametrize(
+    "failure", [transient(), ConnectionResetError("gone"), TimeoutError("slow")]
+)
 def test_what_has_effects_is_never_repeated_by_itself(effect: str, failure: Exception) -> None:
     tries = Tries(failure)
     with pytest.raises(ToolFailed):
@@ -246,7 +248,9 @@ def test_a_handlers_own_time_out_is_told_apart_in_words() -> None:
 
 
 class Answered(Exception):
-    """What an HTTP client raises for a status: the number is its own attribute or its response's."""
+    """What an HTTP client raises for a status: the number is its own attribute or its
+    response's.
+    """
 
     def __init__(self, status: int, *, after: str = "", inside: bool = False) -> None:
         super().__init__(f"HTTP {status}")
@@ -270,7 +274,9 @@ class Response:
 def test_a_status_of_a_server_is_a_class_wherever_the_client_keeps_it(
     status: int, kind: str, inside: bool
 ) -> None:
-    failure, noted = failing(tool_that(max_attempts=2), Tries(*(Answered(status, inside=inside),) * 2))
+    failure, noted = failing(
+        tool_that(max_attempts=2), Tries(*(Answered(status, inside=inside),) * 2)
+    )
     assert failure.data == {"attempts": 2, "last_class": kind}
     assert failure.error_type is ErrorType.IO_ERROR
     assert noted == [("policy_exhausted", f"`act`: 2 attempts, the last failed as {kind}")]
@@ -280,7 +286,9 @@ def test_a_status_of_a_server_is_a_class_wherever_the_client_keeps_it(
 @pytest.mark.parametrize(
     "error", [Answered(404), Answered(400), Answered(200), ProviderError("x", status=503)]
 )
-def test_what_the_client_did_wrong_and_what_a_model_refused_is_not_asked_again(error: Exception) -> None:
+def test_what_the_client_did_wrong_and_what_a_model_refused_is_not_asked_again(
+    error: Exception,
+) -> None:
     tries = Tries(error)
     with pytest.raises(type(error)):
         run(tool_that(max_attempts=4), tries)
@@ -298,7 +306,9 @@ def test_a_real_client_of_the_standard_library_is_understood() -> None:
 
 
 @pytest.mark.proves("reliability.classes")
-@pytest.mark.parametrize("failure", [ToolFailed(ErrorType.IO_ERROR, "x", kind="5xx"), Answered(502)])
+@pytest.mark.parametrize(
+    "failure", [ToolFailed(ErrorType.IO_ERROR, "x", kind="5xx"), Answered(502)]
+)
 def test_retry_on_chooses_among_the_classes(failure: Exception) -> None:
     for chosen, count in (
         (("transient", "timeout"), 1),
@@ -372,7 +382,9 @@ def test_after_the_last_attempt_the_result_says_how_many_and_of_which_class_and_
 
 @pytest.mark.proves("reliability.exhausted")
 def test_a_failure_that_is_not_retried_exhausts_nothing() -> None:
-    failure, noted = failing(tool_that(), Tries(transient(), ToolFailed(ErrorType.NOT_FOUND, "no such file")))
+    failure, noted = failing(
+        tool_that(), Tries(transient(), ToolFailed(ErrorType.NOT_FOUND, "no such file"))
+    )
     assert (failure.message, failure.data, noted) == ("no such file", None, [])
 
 
@@ -405,7 +417,9 @@ def test_a_wait_that_was_asked_for_is_never_shorter_than_our_own() -> None:
 
 @pytest.mark.proves("reliability.retry-after")
 @pytest.mark.parametrize("after", ["3600", "inf"])
-def test_a_wait_that_is_too_long_is_not_begun_and_the_result_says_how_long_it_would_be(after: str) -> None:
+def test_a_wait_that_is_too_long_is_not_begun_and_the_result_says_how_long_it_would_be(
+    after: str,
+) -> None:
     clock, tries = FakeClock(), Tries(Answered(503, after=after))
     failure, noted = failing(tool_that(), tries, clock)
     assert tries.count == 1 and clock.slept == []
@@ -439,7 +453,9 @@ def report(times: list[int], failures: int, **policy: Any) -> Tool:
 
 
 @pytest.mark.proves("reliability.worked-example")
-async def test_two_503_then_an_answer_are_three_attempts_with_waits_that_double_and_one_result() -> None:
+async def test_two_503_then_an_answer_are_three_attempts_with_waits_that_double_and_one_result() -> (
+    None
+):
     clock, times = FakeClock(), list[int]()
     result, events = await journaled([report(times, 2)], ("weather", {"city": "Ghent"}), clock)
     assert times == [1, 2, 3] and result.data == "rain in Ghent"

@@ -73,7 +73,10 @@ def test_json_that_came_as_text_is_seen_as_json() -> None:
 
 @pytest.mark.proves("artifacts.preview")
 def test_of_a_diff_its_files_are_shown() -> None:
-    one = "diff --git a/{0} b/{0}\nindex 1..2 100644\n--- a/{0}\n+++ b/{0}\n@@ -1,2 +1,3 @@\n same\n-old\n+new\n+more\n"
+    one = (
+        "diff --git a/{0} b/{0}\nindex 1..2 100644\n--- a/{0}\n+++ b/{0}\n@@ -1,2 +1,3 @@\n "
+        "same\n-old\n+new\n+more\n"
+    )
     gone = "diff --git a/gone b/gone\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
     text = "".join(one.format(f"src/f{n}.py") for n in range(3)) + gone
     assert preview_of(text).splitlines() == [
@@ -109,7 +112,9 @@ def test_of_one_endless_line_the_beginning_is_shown() -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3000),
-    lambda inner: st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=1500), inner, max_size=12),
+    lambda inner: (
+        st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=1500), inner, max_size=12)
+    ),
     max_leaves=30,
 )
 
@@ -128,7 +133,9 @@ def test_a_stub_of_any_value_fits_its_room(whole: Any, room: int) -> None:
     st.sampled_from(["", "diff --git a/x b/x\n--- a/x\n+++ b/x\n", "[", "{"]),
     st.integers(250, 20_000),
 )
-def test_a_stub_of_any_text_fits_its_room(piece: str, times: int, mime: str, start: str, room: int) -> None:
+def test_a_stub_of_any_text_fits_its_room(
+    piece: str, times: int, mime: str, start: str, room: int
+) -> None:
     assert size_of(stub_of(start + piece * times, mime, room)) <= room
 
 

@@ -91,7 +91,9 @@ def test_a_cancelled_call_that_waits_for_a_thread_never_starts() -> None:
 @pytest.mark.parametrize(
     "error", [ValueError("x"), SystemExit(3), MemoryError(), StopIteration(1), GeneratorExit()]
 )
-def test_whatever_a_handler_raises_reaches_the_caller_and_the_thread_survives(error: BaseException) -> None:
+def test_whatever_a_handler_raises_reaches_the_caller_and_the_thread_survives(
+    error: BaseException,
+) -> None:
     def fail() -> None:
         raise error
 
@@ -167,7 +169,9 @@ def test_of_many_short_calls_in_several_loops_each_gets_its_own_answer() -> None
         found[first] = run(many(first))
 
     found: dict[int, list[int]] = {}
-    loops = [threading.Thread(target=loop_of_its_own, args=(first, found)) for first in (0, 1000, 2000)]
+    loops = [
+        threading.Thread(target=loop_of_its_own, args=(first, found)) for first in (0, 1000, 2000)
+    ]
     for one in loops:
         one.start()
     for one in loops:

@@ -63,7 +63,9 @@ class Afresh(Scripted):
         super().__init__(steps)
         self._script = steps
 
-    def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ScriptedExchange:
+    def open(
+        self, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    ) -> ScriptedExchange:
         return Scripted(self._script).open(system, tools, options)
 
 
@@ -73,7 +75,9 @@ def agent_on(journal: SqliteJournal) -> Agent:
 
 
 async def at_once(agent: Agent, count: int) -> list[RunResult | BaseException]:
-    return list(await asyncio.gather(*(agent.run(f"go {n}") for n in range(count)), return_exceptions=True))
+    return list(
+        await asyncio.gather(*(agent.run(f"go {n}") for n in range(count)), return_exceptions=True)
+    )
 
 
 def story(journal: SqliteJournal, session: str) -> list[Event]:
@@ -113,7 +117,9 @@ def test_where_one_session_cannot_be_written_the_others_are(tmp_path: Path) -> N
         async def story_of_all() -> list[RunResult | BaseException]:
             sessions = [agent.session() for _ in range(RUNS)]
             journal.refused = {sessions[3].id}
-            found = await asyncio.gather(*(one.run("go") for one in sessions), return_exceptions=True)
+            found = await asyncio.gather(
+                *(one.run("go") for one in sessions), return_exceptions=True
+            )
             return list(found)
 
         found = asyncio.run(story_of_all())
@@ -126,7 +132,9 @@ def test_where_one_session_cannot_be_written_the_others_are(tmp_path: Path) -> N
 
 
 @pytest.mark.proves("journal.before-effect")
-def test_an_effect_among_many_runs_begins_only_when_the_journal_has_its_call(tmp_path: Path) -> None:
+def test_an_effect_among_many_runs_begins_only_when_the_journal_has_its_call(
+    tmp_path: Path,
+) -> None:
     place = tmp_path / "j.db"
     early: list[str] = []
     asked: list[int] = []
@@ -182,7 +190,8 @@ def test_an_agent_in_two_threads_shares_no_write_between_them(tmp_path: Path) ->
     with Counting(tmp_path / "j.db") as journal:
         agent = agent_on(journal)
         threads = [
-            threading.Thread(target=lambda: asyncio.run(at_once(agent, RUNS)), daemon=True) for _ in range(2)
+            threading.Thread(target=lambda: asyncio.run(at_once(agent, RUNS)), daemon=True)
+            for _ in range(2)
         ]
         for thread in threads:
             thread.start()

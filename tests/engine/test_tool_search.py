@@ -1,4 +1,6 @@
-"""Deferred tools in a session that Ferrule searches for: what is found, when it may be called, and what the journal says of it."""
+"""Deferred tools in a session that Ferrule searches for: what is found, when it may be called, and
+what the journal says of it.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def search(query: str, **more: Any) -> tuple[str, dict[str, Any]]:
     return ("tool_search", {"query": query, **more})
 
 
-def agent_of(steps: Sequence[Any], tools: Sequence[Tool] = (look, DEPLOY, PAINT), **options: Any) -> Agent:
+def agent_of(
+    steps: Sequence[Any], tools: Sequence[Tool] = (look, DEPLOY, PAINT), **options: Any
+) -> Agent:
     options.setdefault("journal", SqliteJournal(":memory:"))
     return Agent(Scripted(steps), tools, **options)
 
@@ -155,7 +159,9 @@ async def test_a_guessed_name_is_refused_with_the_way_to_find_it() -> None:
 
 
 @pytest.mark.proves("tool-search.next-round")
-async def test_a_search_and_the_call_in_one_answer_refuse_the_call_which_works_a_round_later() -> None:
+async def test_a_search_and_the_call_in_one_answer_refuse_the_call_which_works_a_round_later() -> (
+    None
+):
     together = calls(search("deploy"), ("deploy_service", {"env": "a"}))
     agent = agent_of([together, calls(("deploy_service", {"env": "b"})), says("done")])
     ran = await agent.run("go")
@@ -164,8 +170,15 @@ async def test_a_search_and_the_call_in_one_answer_refuse_the_call_which_works_a
 
 
 @pytest.mark.proves("tool-search.next-round")
-async def test_a_call_whose_gate_is_passed_after_the_search_still_waits_for_the_next_round() -> None:
-    steps = [calls(search("paint")), says("found"), calls(("paint_wall", {"env": "red"})), says("done")]
+async def test_a_call_whose_gate_is_passed_after_the_search_still_waits_for_the_next_round() -> (
+    None
+):
+    steps = [
+        calls(search("paint")),
+        says("found"),
+        calls(("paint_wall", {"env": "red"})),
+        says("done"),
+    ]
     agent = agent_of(steps)
     session = agent.session()
     await session.run("find it")
@@ -207,9 +220,12 @@ async def test_people_and_tools_call_what_the_model_has_not_found() -> None:
 @pytest.mark.proves("tool-search.tags")
 async def test_tags_choose_before_the_limit_counts() -> None:
     many = [deferred(f"paint_{n:02d}", "Paint a wall.") for n in range(30)]
-    tagged = replace(deferred("paint_zz", "Paint a wall."), annotations={"tags": ["decor", "walls"]})
+    tagged = replace(
+        deferred("paint_zz", "Paint a wall."), annotations={"tags": ["decor", "walls"]}
+    )
     agent = agent_of(
-        [calls(search("paint", tags=["decor", "walls"], limit=1)), says("done")], [look, *many, tagged]
+        [calls(search("paint", tags=["decor", "walls"], limit=1)), says("done")],
+        [look, *many, tagged],
     )
     await agent.run("go")
     assert answer(agent)["tool_names"] == ["paint_zz"]
@@ -217,7 +233,9 @@ async def test_tags_choose_before_the_limit_counts() -> None:
 
 @pytest.mark.proves("tool-search.tags")
 async def test_tags_are_namespaces_groups_and_servers_too_and_all_must_match() -> None:
-    ops = replace(deferred("deploy", "Deploy."), namespace="ops", annotations={"groups": ("cloud",)})
+    ops = replace(
+        deferred("deploy", "Deploy."), namespace="ops", annotations={"groups": ("cloud",)}
+    )
     git = replace(deferred("git__log", "Show the log."), source="mcp git")
     steps = [
         calls(search("", tags=["ops", "cloud"])),
@@ -236,7 +254,9 @@ async def test_tags_are_namespaces_groups_and_servers_too_and_all_must_match() -
 
 
 @pytest.mark.proves("tool-search.limit")
-async def test_ten_tools_are_found_unless_the_search_says_how_many_and_never_more_than_fifty() -> None:
+async def test_ten_tools_are_found_unless_the_search_says_how_many_and_never_more_than_fifty() -> (
+    None
+):
     many = [deferred(f"paint_{n:02d}", "Paint a wall.") for n in range(60)]
     steps = [
         calls(search("paint wall")),
@@ -276,7 +296,9 @@ async def test_a_search_that_finds_nothing_says_why(option: str, query: str, say
 
 @pytest.mark.proves("tool-search.arguments")
 async def test_the_search_takes_a_query_perhaps_tags_and_a_limit_and_nothing_else() -> None:
-    agent = agent_of([calls(("tool_search", {"query": "x", "top": 3})), calls(("tool_search", {})), says("")])
+    agent = agent_of(
+        [calls(("tool_search", {"query": "x", "top": 3})), calls(("tool_search", {})), says("")]
+    )
     ran = await agent.run("go")
     assert [result.error_type for result in ran.results] == [ErrorType.VALIDATION_FAILED] * 2
     schema = json.loads(next(spec.schema for spec in agent.specs() if spec.name == "tool_search"))
@@ -299,7 +321,11 @@ async def test_one_tool_can_be_read_before_it_is_loaded_and_that_does_not_load_i
     read = ran.results[0].data
     assert (read["found"], read["loaded"], read["examples"]) == (True, False, [{"env": "prod"}])
     assert read["schema"] == shown.arguments.schema
-    assert ran.results[1].data == {"found": False, "name": "deploy_servise", "nearest": ["deploy_service"]}
+    assert ran.results[1].data == {
+        "found": False,
+        "name": "deploy_servise",
+        "nearest": ["deploy_service"],
+    }
     assert ran.results[2].error_type is ErrorType.NOT_FOUND
 
 
@@ -314,14 +340,22 @@ async def test_no_search_lists_what_the_run_may_not_use_nor_does_any_refusal() -
     steps = [
         calls(search("deploy service"), ("tool_get", {"name": "deploy_secret"})),
         calls(
-            ("deploy_secret", {"env": "x"}), ("deploy_denied", {"env": "x"}), ("deploy_inner", {"env": "x"})
+            ("deploy_secret", {"env": "x"}),
+            ("deploy_denied", {"env": "x"}),
+            ("deploy_inner", {"env": "x"}),
         ),
         says("done"),
     ]
-    agent = agent_of(steps, [look, DEPLOY, secret, denied, inner], deny=["deploy_denied"], tool_search="bm25")
+    agent = agent_of(
+        steps, [look, DEPLOY, secret, denied, inner], deny=["deploy_denied"], tool_search="bm25"
+    )
     ran = await agent.run("go")
     assert ran.results[0].data["tool_names"] == ["deploy_service"]
-    assert ran.results[1].data == {"found": False, "name": "deploy_secret", "nearest": ["deploy_service"]}
+    assert ran.results[1].data == {
+        "found": False,
+        "name": "deploy_secret",
+        "nearest": ["deploy_service"],
+    }
     for result in ran.results[2:]:
         assert result.error_type is ErrorType.NOT_FOUND
         said = str(result.error_message).replace(f"`{result.tool}`", "", 1)
@@ -362,7 +396,9 @@ async def test_a_searcher_of_ones_own_gets_and_gives_only_what_the_run_may_use()
     ],
 )
 @pytest.mark.parametrize("asynchronous", [False, True])
-async def test_a_searcher_may_answer_in_any_of_the_shapes_and_wait(shape: object, asynchronous: bool) -> None:
+async def test_a_searcher_may_answer_in_any_of_the_shapes_and_wait(
+    shape: object, asynchronous: bool
+) -> None:
     seen: list[tuple[str, dict[str, Any]]] = []
 
     def sync(query: str, tools: Sequence[Tool], state: Mapping[str, Any]) -> object:
@@ -375,7 +411,8 @@ async def test_a_searcher_may_answer_in_any_of_the_shapes_and_wait(shape: object
 
     chosen = waits if asynchronous else sync
     agent = agent_of(
-        [calls(search("q", limit=5)), says("")], tool_search={"strategy": {"handler": chosen, "name": "mine"}}
+        [calls(search("q", limit=5)), says("")],
+        tool_search={"strategy": {"handler": chosen, "name": "mine"}},
     )
     session = agent.session(id="s1")
     ran = await session.run("go")
@@ -388,7 +425,9 @@ async def test_a_searcher_may_answer_in_any_of_the_shapes_and_wait(shape: object
 
 @pytest.mark.proves("tool-search.own-strategy")
 @pytest.mark.parametrize("broken", [42, {"nothing": 1}, RuntimeError("no index")])
-async def test_a_searcher_that_fails_is_an_error_for_the_model_and_the_run_goes_on(broken: object) -> None:
+async def test_a_searcher_that_fails_is_an_error_for_the_model_and_the_run_goes_on(
+    broken: object,
+) -> None:
     def fails(query: str, tools: Sequence[Tool], state: Mapping[str, Any]) -> object:
         if isinstance(broken, Exception):
             raise broken
@@ -407,7 +446,11 @@ async def test_a_searcher_that_fails_is_an_error_for_the_model_and_the_run_goes_
 
 LONG = [
     deferred(name, f"{about} " + "It is described at great length for the sake of this test. " * 6)
-    for name, about in (("alpha", "Alpha rays."), ("beta", "Beta waves."), ("gamma", "Gamma bursts."))
+    for name, about in (
+        ("alpha", "Alpha rays."),
+        ("beta", "Beta waves."),
+        ("gamma", "Gamma bursts."),
+    )
 ]
 
 
@@ -419,7 +462,10 @@ async def test_the_oldest_discoveries_leave_the_list_for_new_ones_and_can_be_fou
     agent = agent_of(steps, [look, *LONG], tool_search={"variant": "bm25", "budget_tokens": 150})
     ran = await agent.run("go")
     begun = ["look", "tool_get", "tool_search"]
-    assert offered(agent) == [begun, *([*begun, name] for name in ("alpha", "beta", "gamma", "alpha"))]
+    assert offered(agent) == [
+        begun,
+        *([*begun, name] for name in ("alpha", "beta", "gamma", "alpha")),
+    ]
     assert [result.success for result in ran.results[-2:]] == [True, False]
 
 
@@ -440,7 +486,9 @@ async def test_one_search_that_finds_too_much_keeps_its_best_and_says_what_was_l
 
 @pytest.mark.proves("tool-search.budget")
 async def test_a_tool_larger_than_the_whole_budget_is_never_loaded() -> None:
-    agent = agent_of([calls(search("alpha")), says("")], [look, *LONG], tool_search={"budget_tokens": 20})
+    agent = agent_of(
+        [calls(search("alpha")), says("")], [look, *LONG], tool_search={"budget_tokens": 20}
+    )
     await agent.run("go")
     assert answer(agent)["not_loaded"][0] == "alpha"
     assert len(offered(agent)) == 1
@@ -452,7 +500,9 @@ async def test_a_tool_larger_than_the_whole_budget_is_never_loaded() -> None:
 @pytest.mark.proves("tool-search.hook-answers")
 async def test_what_a_hook_answers_in_place_of_the_search_is_found() -> None:
     class Knows:
-        async def before(self, called: Tool, values: dict[str, Any], context: Context) -> Answer | None:
+        async def before(
+            self, called: Tool, values: dict[str, Any], context: Context
+        ) -> Answer | None:
             async def said() -> Any:
                 return {"tool_names": ["paint_wall", "nothing_here", "deploy_secret"]}
 
@@ -481,8 +531,12 @@ async def test_a_recorded_session_that_searched_comes_out_the_same_with_recorded
 
 
 @pytest.mark.proves("tool-search.promotion")
-async def test_what_is_discovered_and_what_is_registered_come_in_the_order_in_which_they_came() -> None:
-    late = define_tool("late", "Comes late.", parameters={}, handler=lambda: "late", side_effect="none")
+async def test_what_is_discovered_and_what_is_registered_come_in_the_order_in_which_they_came() -> (
+    None
+):
+    late = define_tool(
+        "late", "Comes late.", parameters={}, handler=lambda: "late", side_effect="none"
+    )
 
     @tool(side_effect="none")
     def register(context: Context) -> str:
@@ -492,11 +546,15 @@ async def test_what_is_discovered_and_what_is_registered_come_in_the_order_in_wh
 
     steps = [calls(search("deploy")), calls(("register", {})), calls(search("paint")), says("done")]
     limits = RegistrationLimits(tools=1)
-    agent = agent_of(steps, [look, register, DEPLOY, PAINT], registration=limits, tool_search="bm25")
+    agent = agent_of(
+        steps, [look, register, DEPLOY, PAINT], registration=limits, tool_search="bm25"
+    )
     await agent.run("go")
     behind = offered(agent)[-1][len(offered(agent)[0]) :]
     assert behind == ["deploy_service", "late", "paint_wall"]
-    assert [names[: len(before)] for before, names in pairwise(offered(agent))] == offered(agent)[:-1]
+    assert [names[: len(before)] for before, names in pairwise(offered(agent))] == offered(agent)[
+        :-1
+    ]
 
 
 @pytest.mark.proves("tool-search.sub-agents")
@@ -514,7 +572,9 @@ async def test_an_agent_that_was_given_a_tool_by_name_need_not_search_for_it() -
 
 
 @pytest.mark.proves("tool-search.sessions-apart")
-async def test_twenty_sessions_of_one_agent_discover_different_tools_and_nothing_of_each_other() -> None:
+async def test_twenty_sessions_of_one_agent_discover_different_tools_and_nothing_of_each_other() -> (
+    None
+):
     many = [deferred(f"tool_{word}", f"Handle {word}.") for word in WORDS]
 
     def step(history: Sequence[Message]) -> Any:
@@ -535,7 +595,11 @@ async def test_twenty_sessions_of_one_agent_discover_different_tools_and_nothing
         assert one.results[1].data == f"tool_{word} in {word}"
 
 
-WORDS = [f"{a}{b}" for a in ("red", "blue", "green", "black") for b in ("fox", "owl", "cat", "dog", "bat")]
+WORDS = [
+    f"{a}{b}"
+    for a in ("red", "blue", "green", "black")
+    for b in ("fox", "owl", "cat", "dog", "bat")
+]
 
 
 # ---- the journal
@@ -573,8 +637,12 @@ async def test_a_session_that_another_process_left_keeps_its_discoveries(tmp_pat
 
 
 @pytest.mark.proves("tool-search.resume")
-async def test_an_open_call_is_judged_after_a_crash_by_what_its_model_had_been_sent(tmp_path: Path) -> None:
-    """The journal ends with an answer that searches and calls: the call was a guess then, and is one now."""
+async def test_an_open_call_is_judged_after_a_crash_by_what_its_model_had_been_sent(
+    tmp_path: Path,
+) -> None:
+    """The journal ends with an answer that searches and calls: the call was a guess then, and is
+    one now.
+    """
     where = tmp_path / "j.db"
     together = calls((*search("deploy"), "a"), ("deploy_service", {"env": "x"}, "b"))
     first = agent_of([together, says("done")], journal=where)
@@ -595,12 +663,16 @@ async def test_an_open_call_is_judged_after_a_crash_by_what_its_model_had_been_s
 
 
 @pytest.mark.proves("tool-search.resume")
-async def test_an_open_call_of_a_tool_that_had_been_found_before_is_run_after_a_crash(tmp_path: Path) -> None:
+async def test_an_open_call_of_a_tool_that_had_been_found_before_is_run_after_a_crash(
+    tmp_path: Path,
+) -> None:
     steps = [calls(search("deploy")), calls(("deploy_service", {"env": "x"}, "b")), says("done")]
     first = agent_of(steps)
     ran = await first.run("go")
     kept = events(first, ran.session)
-    place = max(n for n, event in enumerate(kept[:-2]) if isinstance(event, ModelAnswered) and event.calls)
+    place = max(
+        n for n, event in enumerate(kept[:-2]) if isinstance(event, ModelAnswered) and event.calls
+    )
     second = agent_of([says("done")], journal=journal_of(kept[: place + 1], tmp_path))
     session = second.resume("s2")
     finished = await session.resume()
@@ -663,7 +735,9 @@ async def test_with_no_search_deferred_tools_are_like_all_others() -> None:
 async def test_a_catalog_that_two_agents_share_shows_no_search_to_the_one_without() -> None:
     catalog = Catalog([look, DEPLOY])
     finding = Agent(Scripted([says("")]), catalog, journal=SqliteJournal(":memory:"))
-    plain = Agent(Scripted([says("")]), catalog, journal=SqliteJournal(":memory:"), tool_search=False)
+    plain = Agent(
+        Scripted([says("")]), catalog, journal=SqliteJournal(":memory:"), tool_search=False
+    )
     await finding.run("go")
     await plain.run("go")
     assert offered(finding) == [["look", "tool_get", "tool_search"]]
@@ -693,9 +767,11 @@ async def test_sessions_without_deferred_tools_load_nothing_of_it() -> None:
     import sys
 
     program = (
-        "import sys\nfrom ferrule import Agent, Scripted, tool\nfrom ferrule.models.scripted import calls, says\n"
+        "import sys\nfrom ferrule import Agent, Scripted, tool\nfrom ferrule.models.scripted "
+        "import calls, says\n"
         "@tool\ndef peek() -> str:\n    'Look.'\n    return 'x'\n"
-        "Agent(Scripted([calls(('peek', {})), says('')]), [peek], journal=':memory:').run_sync('go')\n"
+        "Agent(Scripted([calls(('peek', {})), says('')]), [peek], "
+        "journal=':memory:').run_sync('go')\n"
         "print([name for name in sys.modules if 'search' in name and 'ferrule' in name])"
     )
     ran = await asyncio.to_thread(

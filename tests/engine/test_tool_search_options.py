@@ -1,4 +1,6 @@
-"""What may be said as `tool_search`, row by row of requirement 001, and what is refused before anything is sent."""
+"""What may be said as `tool_search`, row by row of requirement 001, and what is refused before
+anything is sent.
+"""
 
 from __future__ import annotations
 
@@ -46,17 +48,23 @@ def mine(query: str, tools: Sequence[Tool], state: Mapping[str, Any]) -> list[st
     return [one.full_name for one in tools]
 
 
-def agent_of(option: Any, *, native: bool = False, tools: Sequence[Tool] = TOOLS, **more: Any) -> Agent:
+def agent_of(
+    option: Any, *, native: bool = False, tools: Sequence[Tool] = TOOLS, **more: Any
+) -> Agent:
     able = SEARCHES_ITSELF if native else None
     wire = Scripted([calls(("tool_search", {"query": "deploy"})), says("done")], capabilities=able)
     return Agent(wire, tools, tool_search=option, journal=SqliteJournal(":memory:"), **more)
 
 
 async def first_request(agent: Agent) -> tuple[list[tuple[str, bool]], str, str]:
-    """Names and marks of the tools that were sent first, the variant of a provider's search, the strategy of Ferrule's."""
+    """Names and marks of the tools that were sent first, the variant of a provider's search, the
+    strategy of Ferrule's.
+    """
     ran = await agent.run("go")
     opening = agent.wire.opened[0]  # type: ignore[attr-defined]
-    asked = [r.event for r in agent.journal.records(ran.session) if isinstance(r.event, ToolSearchQuery)]
+    asked = [
+        r.event for r in agent.journal.records(ran.session) if isinstance(r.event, ToolSearchQuery)
+    ]
     sent = [(spec.name, spec.deferred) for spec in opening.tools]
     return sent, opening.options.tool_search, asked[0].strategy if asked else ""
 
@@ -88,7 +96,11 @@ NATIVE = [("deploy_service", True), ("look", False), ("paint_wall", True)]
         ({"strategy": Named(mine, "ours"), "variant": None}, "", "ours"),
         ({"mode": "client"}, "", "default"),
         ({"mode": "client", "variant": "bm25"}, "", "bm25"),
-        ({"name": "tool_search", "budget_tokens": 9000, "include_stub_listing": False}, "bm25", "default"),
+        (
+            {"name": "tool_search", "budget_tokens": 9000, "include_stub_listing": False},
+            "bm25",
+            "default",
+        ),
     ],
 )
 async def test_each_shape_searches_as_it_says_with_and_without_a_provider_that_searches(
@@ -144,7 +156,9 @@ async def test_true_is_on_where_nothing_is_deferred_and_the_search_says_so() -> 
         ({"varient": "bm25"}, "unknown field `varient`", "`variant`"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_name_with_what_can(option: Any, named: str, hint: str) -> None:
+def test_what_cannot_be_meant_is_refused_by_name_with_what_can(
+    option: Any, named: str, hint: str
+) -> None:
     with pytest.raises(ConfigError) as refused:
         Agent(Scripted([]), TOOLS, tool_search=option)
     assert named in refused.value.detail
@@ -163,7 +177,9 @@ def test_what_no_provider_does_cannot_be_asked_of_one(option: Any) -> None:
 
 @pytest.mark.proves("tool-search.native-refused")
 @pytest.mark.parametrize("tools", [TOOLS, (look,)])
-async def test_native_with_a_model_that_cannot_points_at_client_mode_and_sends_nothing(tools: Any) -> None:
+async def test_native_with_a_model_that_cannot_points_at_client_mode_and_sends_nothing(
+    tools: Any,
+) -> None:
     agent = agent_of({"mode": "native"}, tools=tools)
     with pytest.raises(ConfigError) as refused:
         await agent.run("go")
@@ -210,7 +226,9 @@ async def test_a_model_with_nothing_but_deferred_tools_is_refused_before_any_req
 @pytest.mark.proves("tool-search.always-loaded")
 @pytest.mark.parametrize("native", [False, True])
 async def test_pins_are_sent_from_the_start_and_count_as_loaded_for_the_check(native: bool) -> None:
-    agent = agent_of({"always_loaded": ["deploy_service"]}, native=native, tools=[deploy_service, paint_wall])
+    agent = agent_of(
+        {"always_loaded": ["deploy_service"]}, native=native, tools=[deploy_service, paint_wall]
+    )
     sent, _, _ = await first_request(agent)
     assert ("deploy_service", False) in sent
     assert ("paint_wall", True) in sent if native else "paint_wall" not in dict(sent)
@@ -239,7 +257,11 @@ async def test_a_listing_names_deferred_tools_with_their_first_sentence_and_neve
 async def test_a_long_listing_is_cut_and_says_so() -> None:
     many = [
         define_tool(
-            f"tool_{n:04d}", "Does a thing. " * 9, parameters={}, handler=lambda: "", defer_loading=True
+            f"tool_{n:04d}",
+            "Does a thing. " * 9,
+            parameters={},
+            handler=lambda: "",
+            defer_loading=True,
         )
         for n in range(900)
     ]

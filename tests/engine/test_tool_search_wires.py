@@ -1,4 +1,6 @@
-"""Tool search over the wires: the provider's own against its SDK's types, and the bytes of request after request."""
+"""Tool search over the wires: the provider's own against its SDK's types, and the bytes of request
+after request.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ def deferred(name: str, about: str, **more: Any) -> Tool:
     )
 
 
-DEPLOY, PAINT = deferred("deploy_service", "Deploy a service."), deferred("paint_wall", "Paint a wall.")
+DEPLOY, PAINT = (
+    deferred("deploy_service", "Deploy a service."),
+    deferred("paint_wall", "Paint a wall."),
+)
 TOOLS = (look, DEPLOY, PAINT)
 
 Parts = list[dict[str, Any]]
@@ -95,7 +100,10 @@ class Provider:
         (message,) = parts
         finish = "tool_calls" if message.get("tool_calls") else "stop"
         return Reply(
-            json={"choices": [{"index": 0, "finish_reason": finish, "message": message}], "usage": {}}
+            json={
+                "choices": [{"index": 0, "finish_reason": finish, "message": message}],
+                "usage": {},
+            }
         )
 
     @asynccontextmanager
@@ -103,7 +111,9 @@ class Provider:
         async with self._double as server:
             wire: Wire
             if self.kind == "anthropic":
-                wire = Anthropic("m", base_url=server.url, api_key="k", force_native_tool_search=True)
+                wire = Anthropic(
+                    "m", base_url=server.url, api_key="k", force_native_tool_search=True
+                )
             elif self.kind == "responses":
                 wire = OpenAIResponses(
                     "m", base_url=f"{server.url}/v1", api_key="k", force_native_tool_search=True
@@ -122,13 +132,26 @@ def a_call(kind: str, id: str, name: str, arguments: dict[str, Any]) -> dict[str
     if kind == "anthropic":
         return {"type": "tool_use", "id": id, "name": name, "input": arguments}
     if kind == "responses":
-        return {"type": "function_call", "id": f"fc_{id}", "status": "completed", "call_id": id, "name": name, "arguments": json.dumps(arguments)}  # fmt: skip
-    return {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+        return {
+            "type": "function_call",
+            "id": f"fc_{id}",
+            "status": "completed",
+            "call_id": id,
+            "name": name,
+            "arguments": json.dumps(arguments),
+        }
+    return {
+        "id": id,
+        "type": "function",
+        "function": {"name": name, "arguments": json.dumps(arguments)},
+    }
 
 
 def some_calls(kind: str, *made: tuple[str, str, dict[str, Any]]) -> Parts:
     parts = [a_call(kind, *one) for one in made]
-    return [{"role": "assistant", "content": None, "tool_calls": parts}] if kind == "chat" else parts
+    return (
+        [{"role": "assistant", "content": None, "tool_calls": parts}] if kind == "chat" else parts
+    )
 
 
 def words(kind: str, text: str) -> Parts:
@@ -137,7 +160,13 @@ def words(kind: str, text: str) -> Parts:
     if kind == "responses":
         content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
         return [
-            {"type": "message", "id": "m1", "role": "assistant", "status": "completed", "content": content}
+            {
+                "type": "message",
+                "id": "m1",
+                "role": "assistant",
+                "status": "completed",
+                "content": content,
+            }
         ]
     return [{"role": "assistant", "content": text}]
 
@@ -147,12 +176,25 @@ def hosted_search(kind: str, id: str, query: dict[str, Any], found: Sequence[str
     if kind == "anthropic":
         references = [{"type": "tool_reference", "tool_name": name} for name in found]
         content = {"type": "tool_search_tool_search_result", "tool_references": references}
-        use = {"type": "server_tool_use", "id": id, "name": "tool_search_tool_bm25", "input": query, "caller": {"type": "direct"}}  # fmt: skip
+        use = {
+            "type": "server_tool_use",
+            "id": id,
+            "name": "tool_search_tool_bm25",
+            "input": query,
+            "caller": {"type": "direct"},
+        }
         return [use, {"type": "tool_search_tool_result", "tool_use_id": id, "content": content}]
     tools = [
-        {"type": "function", "name": name, "description": "x", "parameters": {"type": "object"}, "strict": False, "defer_loading": True}
+        {
+            "type": "function",
+            "name": name,
+            "description": "x",
+            "parameters": {"type": "object"},
+            "strict": False,
+            "defer_loading": True,
+        }
         for name in found
-    ]  # fmt: skip
+    ]
     common = {"execution": "server", "call_id": None, "status": "completed"}
     return [
         {"id": id, "type": "tool_search_call", **common, "arguments": query},
@@ -236,20 +278,31 @@ async def test_what_a_provider_searched_goes_back_byte_for_byte_and_is_never_dis
 async def test_a_native_call_that_no_search_found_is_refused(kind: str) -> None:
     answers = [
         some_calls(kind, ("c1", "deploy_service", {"env": "a"})),
-        [*hosted_search(kind, "s1", {"query": "paint"}, ["paint_wall"]), a_call(kind, "c2", "deploy_service", {"env": "a"})],
+        [
+            *hosted_search(kind, "s1", {"query": "paint"}, ["paint_wall"]),
+            a_call(kind, "c2", "deploy_service", {"env": "a"}),
+        ],
         [a_call(kind, "c3", "paint_wall", {"env": "a"})],
         words(kind, "done"),
-    ]  # fmt: skip
+    ]
     async with Provider(kind, answers).wire() as wire:
         ran, _ = await told(wire)
     assert [result.success for result in ran.results] == [False, False, True]
     assert ran.results[0].error_type is ErrorType.NOT_FOUND
-    assert "search" in ran.results[0].error_message and "tool_search`" not in ran.results[0].error_message
+    assert (
+        "search" in ran.results[0].error_message
+        and "tool_search`" not in ran.results[0].error_message
+    )
 
 
 @pytest.mark.proves("tool-search.native-wire")
 async def test_a_providers_search_that_failed_finds_nothing() -> None:
-    use = {"type": "server_tool_use", "id": "s1", "name": "tool_search_tool_regex", "input": {"pattern": "("}}
+    use = {
+        "type": "server_tool_use",
+        "id": "s1",
+        "name": "tool_search_tool_regex",
+        "input": {"pattern": "("},
+    }
     error = {
         "type": "tool_search_tool_result_error",
         "error_code": "invalid_tool_input",
@@ -278,7 +331,9 @@ async def test_a_native_session_goes_on_in_another_process_with_what_was_found(
         await session.run("find it")
         await session.close()
         agent.journal.close()
-    after = Provider(kind, [[a_call(kind, "c1", "deploy_service", {"env": "b"})], words(kind, "done")])
+    after = Provider(
+        kind, [[a_call(kind, "c1", "deploy_service", {"env": "b"})], words(kind, "done")]
+    )
     async with after.wire() as wire:
         agent = Agent(wire, TOOLS, journal=where)
         again = agent.resume(session.id)
@@ -362,7 +417,11 @@ async def test_a_gateway_may_get_the_namespaces_as_a_list_in_the_search() -> Non
 
     async with HttpDouble(handle) as server:
         wire = OpenAIResponses(
-            "my-clone", base_url=f"{server.url}/v1", api_key="k", flat_tool_search=True, strict=False
+            "my-clone",
+            base_url=f"{server.url}/v1",
+            api_key="k",
+            flat_tool_search=True,
+            strict=False,
         )
         await tools_sent(wire, lambda: bodies[0]["tools"], "bm25")
         await wire.close()
@@ -386,7 +445,10 @@ async def test_a_call_in_a_history_that_another_wire_made_names_its_namespace() 
     async with provider.wire() as wire:
         await wire.open("", SPECS, ModelOptions(tool_search="bm25")).ask(history)
     items = json.loads(provider.part("input")[0])
-    assert [item.get("namespace") for item in items if item.get("type") == "function_call"] == ["ops", None]
+    assert [item.get("namespace") for item in items if item.get("type") == "function_call"] == [
+        "ops",
+        None,
+    ]
 
 
 @pytest.mark.proves("tool-search.native-wire")
@@ -395,7 +457,10 @@ async def test_anthropic_gets_its_search_first_and_every_deferred_tool_marked(va
     provider = Provider("anthropic", [words("anthropic", "hi")])
     async with provider.wire() as wire:
         sent = await tools_sent(wire, lambda: json.loads(provider.part("tools")[0]), variant)
-    assert sent[0] == {"type": f"tool_search_tool_{variant}_20251119", "name": f"tool_search_tool_{variant}"}
+    assert sent[0] == {
+        "type": f"tool_search_tool_{variant}_20251119",
+        "name": f"tool_search_tool_{variant}",
+    }
     assert [(one["name"], one.get("defer_loading", False)) for one in sent[1:]] == [
         (one.name, one.deferred) for one in SPECS
     ]
@@ -407,8 +472,13 @@ async def test_namespaces_and_servers_are_groups_on_the_wire_and_their_calls_com
     crm = replace(deferred("crm__mail", "Mail."), source="mcp crm")
     search = hosted_search("responses", "s1", {"paths": ["ops"]}, [])
     search[1]["tools"] = [
-        {"type": "namespace", "name": "ops", "description": "x", "tools": [{"type": "function", "name": "ops__deploy_b"}]}
-    ]  # fmt: skip
+        {
+            "type": "namespace",
+            "name": "ops",
+            "description": "x",
+            "tools": [{"type": "function", "name": "ops__deploy_b"}],
+        }
+    ]
     call = a_call("responses", "c1", "ops__deploy_b", {"env": "x"}) | {"namespace": "ops"}
     provider = Provider("responses", [[*search, call], words("responses", "done")])
     async with provider.wire() as wire:
@@ -462,7 +532,9 @@ async def test_a_router_is_believed_by_the_models_name_or_by_the_persons_word() 
         address = f"{server.url}/v1"
         routed = OpenAIResponses("openai/gpt-5.5", base_url=address, api_key="k")
         unknown = OpenAIResponses("my-clone", base_url=address, api_key="k")
-        forced = OpenAIResponses("my-clone", base_url=address, api_key="k", force_native_tool_search=True)
+        forced = OpenAIResponses(
+            "my-clone", base_url=address, api_key="k", force_native_tool_search=True
+        )
         found = [(await wire.capabilities()).tool_search for wire in (routed, unknown, forced)]
         for wire in (routed, unknown, forced):
             await wire.close()
@@ -481,12 +553,15 @@ ROUNDS = st.lists(
 
 def many() -> list[Tool]:
     return [
-        deferred(f"paint_{word}", f"Paint it {word}.") for word in ("red", "blue", "green", "black", "white")
+        deferred(f"paint_{word}", f"Paint it {word}.")
+        for word in ("red", "blue", "green", "black", "white")
     ]
 
 
 async def bodies_of(kind: str, rounds: list[list[str]]) -> Provider:
-    """A run in which each round searches these words (and calls what was found the round before)."""
+    """A run in which each round searches these words (and calls what was found the round
+    before).
+    """
     answers: list[Parts] = []
     for number, found in enumerate(rounds):
         before = rounds[number - 1] if number else []
@@ -499,13 +574,19 @@ async def bodies_of(kind: str, rounds: list[list[str]]) -> Provider:
             hosted = [
                 part
                 for word in found
-                for part in hosted_search(kind, f"s{number}{word}", {"query": word}, [f"paint_{word}"])
+                for part in hosted_search(
+                    kind, f"s{number}{word}", {"query": word}, [f"paint_{word}"]
+                )
             ]
             answers.append([*hosted, *some_calls(kind, *(made or [(f"l{number}", "look", {})]))])
     provider = Provider(kind, [*answers, words(kind, "done")])
     async with provider.wire() as wire:
         agent = Agent(
-            wire, [look, *many()], journal=SqliteJournal(":memory:"), tool_search="bm25", way="native"
+            wire,
+            [look, *many()],
+            journal=SqliteJournal(":memory:"),
+            tool_search="bm25",
+            way="native",
         )
         ran = await asyncio.wait_for(agent.run("go"), 60)
     assert ran.text == "done"
@@ -546,4 +627,6 @@ def test_where_the_provider_searches_tools_and_system_text_never_change(
         assert grows(provider.part("input"))
     else:
         turns = [elements(part) for part in provider.part("messages")]
-        assert all([*later[: len(earlier) - 1]] == earlier[:-1] for earlier, later in pairwise(turns))
+        assert all(
+            [*later[: len(earlier) - 1]] == earlier[:-1] for earlier, later in pairwise(turns)
+        )

@@ -33,21 +33,29 @@ def test_rules_are_read_from_lines_and_a_wrong_one_is_named() -> None:
     assert [(rule.list, rule.text) for rule in rules] == [
         ("deny", "Bash(rm:*)"), ("ask", "note"), ("allow", "Read(docs/**)"),
     ]  # fmt: skip
-    for text, said in (("deny x\nnote", "line 2 begins with `note`"), ("allow Bash(", "line 1: .*closing")):
+    for text, said in (
+        ("deny x\nnote", "line 2 begins with `note`"),
+        ("allow Bash(", "line 1: .*closing"),
+    ):
         with pytest.raises(ConfigError, match=said):
             parse_rules(text)
 
 
 @pytest.mark.proves("policy.what-if-bounded")
 async def test_past_calls_are_counted_by_what_other_rules_would_have_said() -> None:
-    script = [calls(("note", {"text": "a"}), ("add", {"number": 1}), ("note", {"text": "b"})), says("ok")]
+    script = [
+        calls(("note", {"text": "a"}), ("add", {"number": 1}), ("note", {"text": "b"})),
+        says("ok"),
+    ]
     with SqliteJournal(":memory:") as journal:
         agent = Agent(Scripted(script), [note, add], journal=journal, allow=["note"])
         await agent.run("go")
         past = list(past_calls(journal))
 
         def tried(text: str, *, keep: bool = True, **more: Any) -> Compared:
-            return over_history(past, agent.gate, parse_rules(text), agent.catalog, keep=keep, **more)
+            return over_history(
+                past, agent.gate, parse_rules(text), agent.catalog, keep=keep, **more
+            )
 
         compared = tried("deny note")
         assert dict(compared.counts) == {"refused": 2, "same": 1} and not compared.cut

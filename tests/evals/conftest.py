@@ -1,4 +1,6 @@
-"""The evaluations are programs beside the package: their folder is put where they can be imported from."""
+"""The evaluations are programs beside the package: their folder is put where they can be imported
+from.
+"""
 
 from __future__ import annotations
 

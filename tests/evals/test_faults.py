@@ -1,4 +1,6 @@
-"""Models with native tools and poor habits: Ferrule over every kind of fault, and the rules of the model that commits them."""
+"""Models with native tools and poor habits: Ferrule over every kind of fault, and the rules of the
+model that commits them.
+"""
 
 from __future__ import annotations
 
@@ -22,26 +24,36 @@ from ferrule.models.client import Wire
 
 ROOT = Path(__file__).parents[2]
 ASKED_TWICE = ("order-twice", "order-again")
-"""Kinds in which the model asks for a second order. Nothing says that it does not mean it, so it is placed."""
+"""Kinds in which the model asks for a second order. Nothing says that it does not mean it, so it is
+placed.
+"""
 MISTAKES = [name for name, kind in KINDS.items() if not kind.always and name not in AGAIN]
 
 
 @pytest.mark.proves("faults.finish")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_run_ends_with_the_order_that_was_meant_whatever_the_model_does_on_its_way(kind: str) -> None:
+async def test_a_run_ends_with_the_order_that_was_meant_whatever_the_model_does_on_its_way(
+    kind: str,
+) -> None:
     async with FaultServer() as server:
-        await finishes(OpenAIChat("gpt-4o", base_url=server.url, api_key="none"), server, kind, range(4))
+        await finishes(
+            OpenAIChat("gpt-4o", base_url=server.url, api_key="none"), server, kind, range(4)
+        )
 
 
 @pytest.mark.proves("faults.finish")
 @pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if not kind.streamed])
 async def test_it_does_so_behind_the_messages_format_as_well(kind: str) -> None:
     async with FaultServer() as server:
-        await finishes(Anthropic("claude", base_url=server.url, api_key="none"), server, kind, (1, 3))
+        await finishes(
+            Anthropic("claude", base_url=server.url, api_key="none"), server, kind, (1, 3)
+        )
 
 
 async def finishes(wire: Wire, server: FaultServer, kind: str, seeds: Iterable[int]) -> None:
-    """Runs of a kind, the odd seeds streamed, each judged by its last words and by what was ordered."""
+    """Runs of a kind, the odd seeds streamed, each judged by its last words and by what was
+    ordered.
+    """
     tools = [tool(function, side_effect="none") for function in orders.TOOLS]
     agent = Agent(wire, tools, way="native", journal=":memory:")
     try:
@@ -93,7 +105,9 @@ def shape(answer: Answer) -> list[tuple[str, Any]]:
 def first_seed(kind: str) -> int:
     """A seed whose mistake is made at the first step."""
     return next(
-        seed for seed in range(999) if wrong(Play(kind, seed).reply([{"role": "user", "content": ""}]))
+        seed
+        for seed in range(999)
+        if wrong(Play(kind, seed).reply([{"role": "user", "content": ""}]))
     )
 
 
@@ -123,7 +137,11 @@ def test_a_model_that_is_only_asked_to_go_on_makes_its_mistake_until_it_gives_up
     seed = first_seed("invented-name")
     play, answers = told("invented-name", seed, *[("user", "Please continue.")] * 8)
     assert all(wrong(answer) for answer in answers)
-    assert play.gave_up and answers[-1].text == GIVES_UP and 4 <= sum(bool(a.calls) for a in answers) - 1 <= 6
+    assert (
+        play.gave_up
+        and answers[-1].text == GIVES_UP
+        and 4 <= sum(bool(a.calls) for a in answers) - 1 <= 6
+    )
 
 
 def test_asked_the_same_again_it_says_the_same_but_an_empty_answer_only_once() -> None:
@@ -137,13 +155,17 @@ def test_asked_the_same_again_it_says_the_same_but_an_empty_answer_only_once() -
 def test_a_report_that_was_written_into_earlier_words_is_read() -> None:
     play = Play("invented-name", first_seed("invented-name"))
     first = play.reply([{"role": "user", "content": "Order it."}])
-    again = play.reply([{"role": "user", "content": [{"type": "text", "text": f"Order it.\n{FAILED}"}]}])
+    again = play.reply(
+        [{"role": "user", "content": [{"type": "text", "text": f"Order it.\n{FAILED}"}]}]
+    )
     assert [wrong(first), wrong(again)] == [True, False]
 
 
 def test_a_stuck_model_goes_on_when_something_else_comes_back() -> None:
     for reports, stuck in ((["sum"] * 2, True), (["sum", "sum, and that again"], False)):
-        play = Play("over-again", next(s for s in range(99) if Play("over-again", s).faulty == "add_up"))
+        play = Play(
+            "over-again", next(s for s in range(99) if Play("over-again", s).faulty == "add_up")
+        )
         play.read = {"open_desk": "", "find_item": "1", "get_price": "5"}
         history: list[dict[str, Any]] = [{"role": "user", "content": ""}]
         answer = play.reply(history)
@@ -163,9 +185,9 @@ def test_every_mistake_is_one(kind: str) -> None:
         answer, right = (model.reply([{"role": "user", "content": ""}]) for model in (play, proper))
         assert play.faulty in KINDS[kind].steps and shape(answer) != shape(right)
         if KINDS[kind].pair:
-            assert len({call.id for call in answer.calls}) == 1 or {call.index for call in answer.calls} == {
-                0
-            }
+            assert len({call.id for call in answer.calls}) == 1 or {
+                call.index for call in answer.calls
+            } == {0}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -174,11 +196,19 @@ def test_a_stream_says_what_a_whole_answer_says(kind: str) -> None:
     *chunks, done = [event.removeprefix(b"data: ").strip() for event in events(answer, usage=False)]
     choices = [json.loads(chunk)["choices"][0] for chunk in chunks]
     text = "".join(choice["delta"].get("content") or "" for choice in choices)
-    pieces = [piece["function"]["arguments"] for c in choices for piece in c["delta"].get("tool_calls", ())]
+    pieces = [
+        piece["function"]["arguments"]
+        for c in choices
+        for piece in c["delta"].get("tool_calls", ())
+    ]
     message = spoken(answer)
     sent = [call["function"]["arguments"] for call in message.get("tool_calls", ())]
     assert done == b"[DONE]" and text == (message["content"] or "")
-    assert pieces == sent if any(isinstance(s, dict) for s in sent) else "".join(pieces) == "".join(sent)
+    assert (
+        pieces == sent
+        if any(isinstance(s, dict) for s in sent)
+        else "".join(pieces) == "".join(sent)
+    )
     assert choices[-1]["finish_reason"] == whole(answer)["choices"][0]["finish_reason"]
 
 
@@ -206,14 +236,22 @@ def calling(**changes: Any) -> dict[str, Any]:
         [{"role": "narrator", "content": "x"}],
     ],
 )
-def test_a_history_that_the_provider_would_not_take_is_refused(history: list[dict[str, Any]]) -> None:
+def test_a_history_that_the_provider_would_not_take_is_refused(
+    history: list[dict[str, Any]],
+) -> None:
     with pytest.raises(Refused):
         check(history)
 
 
 def test_a_history_that_the_provider_takes_is_taken() -> None:
     check(
-        [{"role": "system", "content": "s"}, ASKED, calling(), RESULT, {"role": "assistant", "content": "x"}]
+        [
+            {"role": "system", "content": "s"},
+            ASKED,
+            calling(),
+            RESULT,
+            {"role": "assistant", "content": "x"},
+        ]
     )
     check([ASKED, calling(id=None), {**RESULT, "tool_call_id": ""}])
     check([ASKED, calling(function={"name": "f", "arguments": {}}), RESULT], objects=True)

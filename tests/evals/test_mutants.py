@@ -1,4 +1,6 @@
-"""Breaking code on purpose: what is broken is still a program, and a proof that proves nothing is told from one that does."""
+"""Breaking code on purpose: what is broken is still a program, and a proof that proves nothing is
+told from one that does.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ def test_each_kind_of_breakage_is_found_where_it_stands() -> None:
         '12 return early: return before seen = {"total": 0}',
         "12 change text: \"total\" -> 'total~'",
         "12 change number: 0 -> 1",
-        "14 negate condition: word in NAMES and len(word) < most -> (not (word in NAMES and len(word) < most))",
+        (
+            "14 negate condition: word in NAMES and len(word) < most -> (not (word in NAMES and "
+            "len(word) < most))"
+        ),
         "14 swap and/or: word in NAMES and len(word) < most -> (word in NAMES or len(word) < most)",
         "14 swap comparison: word in NAMES -> (word not in NAMES)",
         "14 swap comparison: len(word) < most -> (len(word) >= most)",
@@ -68,8 +73,12 @@ def test_each_kind_of_breakage_is_found_where_it_stands() -> None:
         "23 return early: return before note(1)",
         "23 change number: 1 -> 2",
     ]
-    assert find_uses(EXAMPLE.encode())["NAMES"] == {14}, "a constant is broken on the lines that read it"
-    assert {12, 19, 23} <= find_body_lines(EXAMPLE.encode()) and 5 not in find_body_lines(EXAMPLE.encode())
+    assert find_uses(EXAMPLE.encode())["NAMES"] == {14}, (
+        "a constant is broken on the lines that read it"
+    )
+    assert {12, 19, 23} <= find_body_lines(EXAMPLE.encode()) and 5 not in find_body_lines(
+        EXAMPLE.encode()
+    )
 
 
 def test_what_is_broken_is_another_program() -> None:
@@ -83,9 +92,13 @@ def test_what_is_broken_is_another_program() -> None:
             compile(broken, str(path), "exec")
 
 
-def test_a_draw_is_the_same_for_a_seed_and_keeps_to_what_few_promises_execute(tmp_path: Path) -> None:
+def test_a_draw_is_the_same_for_a_seed_and_keeps_to_what_few_promises_execute(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "act.py").write_text("def act():\n    first(1)\n    second(2)\n    third(3)\n")
-    executed = {f"p{number}": {"act.py": [2, 3]} for number in range(9)} | {"own": {"act.py": [2, 3, 4]}}
+    executed = {f"p{number}": {"act.py": [2, 3]} for number in range(9)} | {
+        "own": {"act.py": [2, 3, 4]}
+    }
     draws = [Sample(tmp_path, executed, seed=7).draw("own", 3) for _ in range(2)]
     assert draws[0] == draws[1]
     assert {trial.breakage.line for trial in draws[0]} == {4}, "the other lines are everybody's"
@@ -102,11 +115,17 @@ def test_a_survivor_is_put_to_tests_that_import_its_module_then_to_those_of_what
             "tools/test_toolset.py",
         )
     }
-    assert find_neighbours("interfaces/cli/audit.py", files)[0] == "tests/interfaces/test_cli_audit.py"
+    assert (
+        find_neighbours("interfaces/cli/audit.py", files)[0] == "tests/interfaces/test_cli_audit.py"
+    )
     assert find_neighbours("storage/audit.py", files)[0] == "tests/storage/audit/test_projection.py"
     assert find_neighbours("tools/rewording.py", files)[0] == "tests/tools/test_toolset.py"
-    capture = {f"tests/toolkits/commands/test_{name}.py" for name in ("capture", "full", "steps", "plain")}
-    assert find_neighbours("toolkits/commands/pipelines.py", capture)[0].endswith("/test_capture.py")
+    capture = {
+        f"tests/toolkits/commands/test_{name}.py" for name in ("capture", "full", "steps", "plain")
+    }
+    assert find_neighbours("toolkits/commands/pipelines.py", capture)[0].endswith(
+        "/test_capture.py"
+    )
 
 
 TOY = {
@@ -182,9 +201,13 @@ def test_a_proof_that_proves_is_told_from_one_that_does_not(toy: Path, worker: W
             task |= {"module": "src/toy/__init__.py", "source": breakage.apply(source).decode()}
         return worker.put(**task)["outcome"]
 
-    assert [outcome(name, None) for name in ("toy.strong", "toy.weak", "toy.child")] == ["passed"] * 3
+    assert [outcome(name, None) for name in ("toy.strong", "toy.weak", "toy.child")] == [
+        "passed"
+    ] * 3
     assert outcome("toy.strong", limit) == "failed"
-    assert outcome("toy.child", limit) == "failed", "processes without our environment see the breakage"
+    assert outcome("toy.child", limit) == "failed", (
+        "processes without our environment see the breakage"
+    )
     assert outcome("toy.weak", limit) == "passed"
     assert outcome("toy.strong", None) == "passed", "it is whole again"
     assert outcome("toy.slow", None, 0.5) == "timeout"

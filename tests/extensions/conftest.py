@@ -1,4 +1,6 @@
-"""Makes `script_runs` and `script_rooms` importable for the tests of this folder, and gives them workers of their own."""
+"""Makes `script_runs` and `script_rooms` importable for the tests of this folder, and gives them
+workers of their own.
+"""
 
 from __future__ import annotations
 

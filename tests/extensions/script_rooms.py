@@ -27,7 +27,13 @@ class Room:
     """A session whose tools are made of scripts. `shown` are lines for the person."""
 
     def __init__(
-        self, folder: Path, pool: Pool, *, world: World | None = None, commands: Any = None, **options: Any
+        self,
+        folder: Path,
+        pool: Pool,
+        *,
+        world: World | None = None,
+        commands: Any = None,
+        **options: Any,
     ) -> None:
         self.folder, self.pool, self.world = folder, pool, world or World()
         self.options = {"mode": "bypassPermissions", "workspace": folder} | options
@@ -40,8 +46,14 @@ class Room:
     def tool(self, body: str, name: str = "mine", **fields: str) -> Tool:
         lines = [f"{key}: {value}" for key, value in fields.items()]
         script = "\n".join(f"      {line}" for line in body.splitlines())
-        text = "---\n" + "\n".join([*lines, "script: |", "  def run(args):", script]) + "\n---\nMine.\n"
-        return make_tool(parse_tool(text.encode(), f".harness/tools/{name}.md"), self.world, pool=self.pool)
+        text = (
+            "---\n"
+            + "\n".join([*lines, "script: |", "  def run(args):", script])
+            + "\n---\nMine.\n"
+        )
+        return make_tool(
+            parse_tool(text.encode(), f".harness/tools/{name}.md"), self.world, pool=self.pool
+        )
 
     def open(self, *tools: Tool) -> Session:
         found = [*tools, *COMPANIONS, *files.TOOLS, *browse.TOOLS, *self.commands]
@@ -52,7 +64,9 @@ class Room:
         )
         return self.session
 
-    async def run(self, body: str, arguments: dict[str, Any] | None = None, **fields: str) -> Result:
+    async def run(
+        self, body: str, arguments: dict[str, Any] | None = None, **fields: str
+    ) -> Result:
         if self.session is None:
             self.open(self.tool(body, **fields))
         assert self.session is not None
@@ -71,4 +85,8 @@ class Room:
 
     def notices(self, topic: str) -> list[str]:
         """Texts of the journal's notices on a topic."""
-        return [event.text for event in self.events() if isinstance(event, Noticed) and event.topic == topic]
+        return [
+            event.text
+            for event in self.events()
+            if isinstance(event, Noticed) and event.topic == topic
+        ]

@@ -18,7 +18,9 @@ PATIENT = 60
 
 
 class Runs:
-    """Runs scripts in a pool of one test. `told` is what they printed and logged, `asked` which built-ins they used."""
+    """Runs scripts in a pool of one test. `told` is what they printed and logged, `asked` which
+    built-ins they used.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -59,7 +61,9 @@ class Runs:
 
 
 def descriptors() -> set[str]:
-    """What this process has open. Anything an interpreter keeps for itself is in it before and after."""
+    """What this process has open. Anything an interpreter keeps for itself is in it before and
+    after.
+    """
     return {f"{name} {_target(name)}" for name in os.listdir("/proc/self/fd")}
 
 

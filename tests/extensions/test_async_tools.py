@@ -1,4 +1,6 @@
-"""Tool files that say `async: true`: answered at once, going on in the session, and known to have ended however they did."""
+"""Tool files that say `async: true`: answered at once, going on in the session, and known to have
+ended however they did.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,9 @@ async def test_an_async_tool_answers_at_once_and_its_script_goes_on(room: Room, 
 @pytest.mark.proves("async.answers-at-once")
 async def test_each_call_of_an_async_tool_has_exactly_one_result(room: Room, gate: Gate) -> None:
     steps = [calls(("slow", {"n": 1}), ("slow", {"n": 2})), says("done")]
-    agent = Agent(Scripted(steps), [slow(room), gate.tool, *TASK_TOOLS], journal=room.journal, **room.options)
+    agent = Agent(
+        Scripted(steps), [slow(room), gate.tool, *TASK_TOOLS], journal=room.journal, **room.options
+    )
     session = room.session = agent.session()
     result = await session.run("go")
     assert [one.data["status"] for one in result.results] == ["running", "running"]
@@ -295,7 +299,9 @@ async def test_a_function_promises_the_outcome_of_its_task_and_not_the_launch(
         return Launch(work, "count")
 
     assert count.output is not None and count.output.schema == {"type": "integer"}
-    agent = Agent(Scripted([says("seen")]), [count, *TASK_TOOLS], journal=room.journal, **room.options)
+    agent = Agent(
+        Scripted([says("seen")]), [count, *TASK_TOOLS], journal=room.journal, **room.options
+    )
     session = room.session = agent.session()
     started = await session.call("count")
     assert (started.data["status"], started.notes) == ("running", ())
@@ -309,7 +315,9 @@ async def test_a_function_promises_the_outcome_of_its_task_and_not_the_launch(
 
 
 @pytest.mark.proves("async.ends")
-async def test_a_task_ends_with_its_session_and_leaves_nothing(room: Room, gate: Gate, pool: Pool) -> None:
+async def test_a_task_ends_with_its_session_and_leaves_nothing(
+    room: Room, gate: Gate, pool: Pool
+) -> None:
     room.pool = pool
     session = opened(room, slow(room), gate.tool)
     task_id = await begun(session)
@@ -334,7 +342,9 @@ async def test_a_task_can_be_stopped(room: Room, gate: Gate) -> None:
 @pytest.mark.proves("async.ends")
 async def test_a_task_goes_on_when_the_run_that_began_it_is_over(room: Room, gate: Gate) -> None:
     steps = [calls(("slow", {})), says("done")]
-    agent = Agent(Scripted(steps), [slow(room), gate.tool, *TASK_TOOLS], journal=room.journal, **room.options)
+    agent = Agent(
+        Scripted(steps), [slow(room), gate.tool, *TASK_TOOLS], journal=room.journal, **room.options
+    )
     session = room.session = agent.session()
     result = await session.run("go")
     assert any(isinstance(event, RunFinished) for event in room.events())
@@ -455,7 +465,10 @@ def test_the_tools_for_tasks_are_there_only_with_an_async_tool_and_once() -> Non
 
 @pytest.mark.proves("async.tools")
 async def test_a_script_asks_after_a_task_like_a_model(room: Room) -> None:
-    body = "id = meta.call_tool('slow', {})['task_id']\nreturn [task.wait(id)['result'], task.poll(id)['status']]"
+    body = (
+        "id = meta.call_tool('slow', {})['task_id']\nreturn [task.wait(id)['result'], "
+        "task.poll(id)['status']]"
+    )
     session = opened(room, room.tool(body), slow(room, "return 5"))
     assert (await session.call("mine")).data == [5, "done"]
 

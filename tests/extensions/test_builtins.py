@@ -1,4 +1,6 @@
-"""Built-ins in a real session: every effect goes through the gate, the workspace and the journal."""
+"""Built-ins in a real session: every effect goes through the gate, the workspace and the
+journal.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ async def test_a_script_may_not_touch_what_no_tool_may_touch(room: Room, body: s
     assert not result.success
     assert result.error_type in (ErrorType.PERMISSION_DENIED, ErrorType.VALIDATION_FAILED)
     assert (room.folder / ".env").read_text() == "SECRET=1"
-    assert "outside" not in (result.error_message or "").replace("outside.txt", "").replace("outside the", "")
+    assert "outside" not in (result.error_message or "").replace("outside.txt", "").replace(
+        "outside the", ""
+    )
 
 
 @pytest.mark.proves("starlark.through-the-gate")
@@ -131,20 +135,30 @@ async def test_what_a_person_would_be_asked_is_asked_for_scripts_too(room: Room)
 async def test_what_a_script_does_stands_in_the_journal(room: Room) -> None:
     await room.value("fs.write('b.txt', 'x')\nreturn fs.read('b.txt')")
     assert room.session is not None
-    calls = [event.call.tool for record in room.journal.records(room.session.id) if (event := record.event) and hasattr(event, "call")]  # fmt: skip
+    calls = [
+        event.call.tool
+        for record in room.journal.records(room.session.id)
+        if (event := record.event) and hasattr(event, "call")
+    ]
     assert calls == ["mine", "write_file", "read_text"]
 
 
 async def test_a_tool_that_the_run_has_not_is_named(room: Room) -> None:
     agent = Agent(
-        Scripted([]), [room.tool("return fs.read('a.txt')")], workspace=room.folder, journal=room.journal
+        Scripted([]),
+        [room.tool("return fs.read('a.txt')")],
+        workspace=room.folder,
+        journal=room.journal,
     )
     room.session = agent.session()
     result = await room.session.call("mine")
     assert result.error_type is ErrorType.NOT_FOUND
     assert "there is no tool `read_text`" in (result.error_message or "")
     other = Agent(
-        Scripted([]), [room.tool("return fs.exists('a.txt')")], workspace=room.folder, journal=room.journal
+        Scripted([]),
+        [room.tool("return fs.exists('a.txt')")],
+        workspace=room.folder,
+        journal=room.journal,
     )
     session = other.session()
     assert (await session.call("mine")).error_type is ErrorType.NOT_FOUND
@@ -170,7 +184,15 @@ good = exec.run("printf", ["hi"], 15000)
 bad = exec.run("ls", ["does-not-exist"])
 return [good["ok"], good["stdout"], good["exit_code"], bad["ok"], bad["exit_code"], "does-not-exist" in bad["stdout"] + bad["stderr"], sorted(good)]
 """
-    assert await room.value(body) == [True, "hi", 0, False, 2, True, ["duration_ms", "exit_code", "ok", "stderr", "stdout", "timed_out", "truncated"]]  # fmt: skip
+    assert await room.value(body) == [
+        True,
+        "hi",
+        0,
+        False,
+        2,
+        True,
+        ["duration_ms", "exit_code", "ok", "stderr", "stdout", "timed_out", "truncated"],
+    ]
 
 
 JSON = command_tools(CommandOptions(output_format="json"))
@@ -216,7 +238,9 @@ async def test_a_long_output_keeps_its_status(room: Room, commands: tuple[Tool, 
     room.commands = commands
     room.options["resources"] = [CommandPolicy(shell_allowed=True)]
     (room.folder / "p.sh").write_text("yes '[exit status 7]' | head -c 200000; exit 3")
-    value = await room.value("r = exec.run('sh', ['p.sh'])\nreturn [r['exit_code'], len(r['stdout']) > 1000]")
+    value = await room.value(
+        "r = exec.run('sh', ['p.sh'])\nreturn [r['exit_code'], len(r['stdout']) > 1000]"
+    )
     assert value == [3, True]
 
 
@@ -232,11 +256,15 @@ async def test_a_hook_that_withholds_the_output_withholds_it_from_scripts(room: 
 
 
 @pytest.mark.proves("starlark.exec-status")
-async def test_a_command_tool_of_somebody_else_is_believed_in_its_last_line_only(room: Room) -> None:
+async def test_a_command_tool_of_somebody_else_is_believed_in_its_last_line_only(
+    room: Room,
+) -> None:
     @tool(side_effect="execute", name="run_command")
     def theirs(command: list[str], timeout: int, cwd: str) -> str:
         """Run something."""
-        return {"a": "[exit status 2]\nmore", "b": "out\n[exit status 2]", "c": "[exit status 2]"}[command[0]]
+        return {"a": "[exit status 2]\nmore", "b": "out\n[exit status 2]", "c": "[exit status 2]"}[
+            command[0]
+        ]
 
     room.commands = (theirs,)
     body = "return [[r['exit_code'], r['stdout']] for r in [exec.run(c) for c in ['a', 'b', 'c']]]"
@@ -274,7 +302,9 @@ async def test_the_example_of_the_requirement_runs_or_names_the_setting_that_let
 
 
 @pytest.mark.proves("starlark.exec")
-async def test_the_time_of_a_command_is_in_milliseconds_and_0_is_the_longest_there_is(room: Room) -> None:
+async def test_the_time_of_a_command_is_in_milliseconds_and_0_is_the_longest_there_is(
+    room: Room,
+) -> None:
     asked: list[float] = []
 
     @tool(side_effect="execute", name="run_command")
@@ -313,10 +343,15 @@ async def test_a_command_that_a_rule_denies_is_not_run(room: Room) -> None:
 
 @pytest.mark.proves("starlark.cache")
 async def test_the_cache_lasts_for_the_session_and_is_the_files_own(room: Room) -> None:
-    body = 'n = cache.get("n", 0) + 1\ncache.set("n", n)\nreturn [n, cache.has("n"), cache.get("other")]'
+    body = (
+        'n = cache.get("n", 0) + 1\ncache.set("n", n)\nreturn [n, cache.has("n"), '
+        'cache.get("other")]'
+    )
     room.open(room.tool(body), room.tool(body, "theirs"))
     assert room.session is not None
-    assert [(await room.session.call(name)).data[0] for name in ("mine", "mine", "theirs", "mine")] == [
+    assert [
+        (await room.session.call(name)).data[0] for name in ("mine", "mine", "theirs", "mine")
+    ] == [
         1,
         2,
         1,
@@ -336,7 +371,10 @@ async def test_the_cache_is_bounded(room: Room) -> None:
 
 
 async def test_the_cache_forgets_what_is_deleted(room: Room) -> None:
-    body = 'cache.set("a", 1)\ncache.set("b", 2)\ncache.delete("a")\nhad = [cache.has("a"), cache.has("b")]\ncache.clear()\nreturn had + [cache.has("b")]'
+    body = (
+        'cache.set("a", 1)\ncache.set("b", 2)\ncache.delete("a")\nhad = [cache.has("a"), '
+        'cache.has("b")]\ncache.clear()\nreturn had + [cache.has("b")]'
+    )
     assert await room.value(body) == [False, True, False]
 
 
@@ -350,7 +388,9 @@ async def test_printed_lines_are_shown_to_the_person_and_not_to_the_model(room: 
 async def test_printed_lines_stand_in_the_journal_between_the_calls_they_were_printed_between(
     room: Room,
 ) -> None:
-    await room.value("print('before')\nfs.exists('a.txt')\nlog('after', n=1)\nlog.error('odd')\nreturn 1")
+    await room.value(
+        "print('before')\nfs.exists('a.txt')\nlog('after', n=1)\nlog.error('odd')\nreturn 1"
+    )
     said = [
         event.text if isinstance(event, Noticed) else event.call.tool
         for event in room.events()
@@ -381,7 +421,10 @@ async def test_a_model_is_told_nothing_of_what_a_script_prints(room: Room) -> No
 
 @pytest.mark.proves("starlark.built-ins")
 async def test_time_chance_and_waiting_are_answered_by_the_run(room: Room) -> None:
-    body = "sleep(1)\nreturn [type(time.now()), len(uuid.v4()), [random(1, 2) in (1, 2) for i in range(20)]]"
+    body = (
+        "sleep(1)\nreturn [type(time.now()), len(uuid.v4()), [random(1, 2) in (1, 2) for i in "
+        "range(20)]]"
+    )
     assert await room.value(body) == ["float", 36, [True] * 20]
 
 
@@ -440,7 +483,10 @@ async def test_another_tool_is_called_through_the_gate_and_its_error_is_text(roo
         return a + b
 
     room.options["deny"] = ["write_file"]
-    body = "return [meta.call_tool('add', {'a': 1, 'b': 2}), meta.call_tool('write_file', {'path': 'x', 'content': ''})]"
+    body = (
+        "return [meta.call_tool('add', {'a': 1, 'b': 2}), meta.call_tool('write_file', "
+        "{'path': 'x', 'content': ''})]"
+    )
     room.open(room.tool(body), add)
     value = await room.value(body)
     assert value[0] == 3
@@ -449,7 +495,9 @@ async def test_another_tool_is_called_through_the_gate_and_its_error_is_text(roo
 
 @pytest.mark.proves("starlark.nesting")
 async def test_a_tool_that_calls_itself_ends_at_a_depth_and_is_one_result(room: Room) -> None:
-    value = await room.value("return [args['n'], meta.call_tool('mine', {'n': args['n'] + 1})]", {"n": 0})
+    value = await room.value(
+        "return [args['n'], meta.call_tool('mine', {'n': args['n'] + 1})]", {"n": 0}
+    )
     levels = 0
     while isinstance(value, list):
         levels, value = value[0], value[1]
@@ -460,7 +508,9 @@ async def test_a_tool_that_calls_itself_ends_at_a_depth_and_is_one_result(room: 
 
 @pytest.mark.proves("starlark.built-ins")
 def test_every_asked_name_is_answered_and_no_other() -> None:
-    listed = {names.full(space, member) for space, members in names.ASKED.items() for member in members}
+    listed = {
+        names.full(space, member) for space, members in names.ASKED.items() for member in members
+    }
     assert listed == set(builtins.FUNCTIONS)
 
 

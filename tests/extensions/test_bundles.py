@@ -1,4 +1,6 @@
-"""Bundles: their conditions hold turn by turn, what they require is there, and hooks in them and in main files take effect."""
+"""Bundles: their conditions hold turn by turn, what they require is there, and hooks in them and in
+main files take effect.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,11 @@ async def turns(files: dict[str, bytes], *messages: str, extra: Any = ()) -> lis
 async def test_tools_and_hooks_of_a_bundle_take_part_in_the_turns_that_its_condition_names(
     spelling: str,
 ) -> None:
-    files = {".harness/plugins/r.md": plugin("rel", SHIP, GUARD, head=f"{spelling}: '\"release\" in text'\n")}
+    files = {
+        ".harness/plugins/r.md": plugin(
+            "rel", SHIP, GUARD, head=f"{spelling}: '\"release\" in text'\n"
+        )
+    }
     first, second, third = await turns(files, "a release", "something else", "release again")
     assert [one.success for one in first] == [True, False]
     assert "no rm" in (first[1].error_message or "")
@@ -121,7 +127,10 @@ async def test_what_a_model_is_shown_does_not_change_from_turn_to_turn() -> None
 @pytest.mark.parametrize(
     ("head", "said"),
     [
-        ("when: txt == 1\n", ".harness/plugins/r.md:4:7: turn.start has no `txt`; did you mean `text`?"),
+        (
+            "when: txt == 1\n",
+            ".harness/plugins/r.md:4:7: turn.start has no `txt`; did you mean `text`?",
+        ),
         ("when: \"open('x')\"\n", ".harness/plugins/r.md:4:"),
         ('when: text == "a"\ncondition: text == "a"\n', "are one key"),
         ("when: [a]\n", "must be text"),
@@ -143,7 +152,9 @@ def test_a_condition_that_cannot_be_read_is_an_error_with_its_place(head: str, s
 async def test_a_bundle_takes_part_only_with_what_it_requires(spelling: str) -> None:
     files = {
         ".harness/plugins/r.md": plugin("rel", SHIP, head=f"{spelling}: [base]\n"),
-        ".harness/builtins/b.md": plugin("base", GUARD, head="when: \"'release' in text\"\nrequires: core\n"),
+        ".harness/builtins/b.md": plugin(
+            "base", GUARD, head="when: \"'release' in text\"\nrequires: core\n"
+        ),
         ".harness/overrides/c.md": plugin("core", head="when: length(text) < 20\n"),
     }
     found = await turns(files, "release", "other", "release, and a long message")
@@ -186,7 +197,9 @@ def test_a_required_name_that_two_bundles_have_is_an_error() -> None:
 
 
 def _bundle(name: str, requires: set[str], *, when: bool) -> Bundle:
-    head = f"requires: [{', '.join(sorted(requires))}]\n" + (f'when: text != "{name}"\n' if when else "")
+    head = f"requires: [{', '.join(sorted(requires))}]\n" + (
+        f'when: text != "{name}"\n' if when else ""
+    )
     data = plugin(name, head=head)
     return read_bundle("plugin", parse_document(data, f".harness/plugins/{name}.md"), data)[0]
 
@@ -194,13 +207,16 @@ def _bundle(name: str, requires: set[str], *, when: bool) -> Bundle:
 @pytest.mark.proves("bundle.requires")
 @given(
     st.dictionaries(
-        st.sampled_from("abcdef"), st.tuples(st.sets(st.sampled_from("abcdef"), max_size=4), st.booleans())
+        st.sampled_from("abcdef"),
+        st.tuples(st.sets(st.sampled_from("abcdef"), max_size=4), st.booleans()),
     )
 )
 def test_a_bundle_holds_where_all_that_it_reaches_hold_or_it_is_refused(
     graph: dict[str, tuple[set[str], bool]],
 ) -> None:
-    found, wrong = conditions(_bundle(name, names, when=when) for name, (names, when) in graph.items())
+    found, wrong = conditions(
+        _bundle(name, names, when=when) for name, (names, when) in graph.items()
+    )
     refused = 0
     for name in graph:
         reached, todo, broken = {name}, [name], False
@@ -239,7 +255,10 @@ async def test_hooks_of_main_files_take_effect(name: str, before: str, after: st
     (found,) = hooks_of(files).hooks
     assert (found.name, found.events, found.source) == ("no-rm", ("tool.pre",), name)
     agent = Agent(
-        Scripted([calls(("echo", {"text": "rm"})), says("ok")]), [echo], hooks=[found], journal=":memory:"
+        Scripted([calls(("echo", {"text": "rm"})), says("ok")]),
+        [echo],
+        hooks=[found],
+        journal=":memory:",
     )
     (result,) = (await agent.run("go")).results
     assert "the hook `no-rm`: no rm" in (result.error_message or "")
@@ -248,7 +267,8 @@ async def test_hooks_of_main_files_take_effect(name: str, before: str, after: st
 @pytest.mark.proves("hook.inline")
 def test_a_main_file_in_markdown_may_have_the_known_shape_and_a_settings_file_its_section() -> None:
     shape = (
-        "hooks:\n  PreToolUse:\n    - matcher: Bash\n      hooks: [{ type: command, command: 'exit 2' }]\n"
+        "hooks:\n  PreToolUse:\n    - matcher: Bash\n      hooks: "
+        "[{ type: command, command: 'exit 2' }]\n"
     )
     (found,) = hooks_of({".harness/harness.md": f"---\n{shape}---\n".encode()}).hooks
     assert found.events == ("tool.pre",)
@@ -257,7 +277,10 @@ def test_a_main_file_in_markdown_may_have_the_known_shape_and_a_settings_file_it
 
 @pytest.mark.proves("hook.inline")
 def test_all_mistakes_of_hooks_in_lists_are_said_with_their_places() -> None:
-    bad = "hooks:\n  - name: a\n    events: [tool.pr]\n    script: 'x'\n  - name: b\n    events: [tool.pre]\n  - 3\n"
+    bad = (
+        "hooks:\n  - name: a\n    events: [tool.pr]\n    script: 'x'\n  - name: b\n    events: "
+        "[tool.pre]\n  - 3\n"
+    )
     with pytest.raises(ConfigError) as caught:
         hooks_of({".harness/plugins/p.md": plugin("p", bad), "harness.md": b"---\nhooks: 3\n---\n"})
     lines = [line for line in caught.value.detail.splitlines() if not line.startswith("hint: ")]
@@ -271,7 +294,9 @@ def test_all_mistakes_of_hooks_in_lists_are_said_with_their_places() -> None:
 
 
 @pytest.mark.proves("hook.inline")
-def test_hooks_without_a_name_are_called_after_where_they_stand_and_none_takes_anothers_place() -> None:
+def test_hooks_without_a_name_are_called_after_where_they_stand_and_none_takes_anothers_place() -> (
+    None
+):
     unnamed = GUARD.replace("  - name: no-rm\n    event", "  - event")
     files = {
         ".harness/plugins/p.md": plugin("p", unnamed),

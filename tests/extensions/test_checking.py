@@ -1,4 +1,6 @@
-"""Checking files says everything that is wrong with them at once, with its place, and does nothing else."""
+"""Checking files says everything that is wrong with them at once, with its place, and does nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ async def test_a_good_file_has_nothing_wrong(shared_workers: Pool) -> None:
 
 
 @pytest.mark.proves("tools-check.everything-at-once")
-async def test_every_kind_of_problem_of_one_file_is_said_at_once_with_its_line(shared_workers: Pool) -> None:
+async def test_every_kind_of_problem_of_one_file_is_said_at_once_with_its_line(
+    shared_workers: Pool,
+) -> None:
     text = """
     parameters:
       path: { type: string }
@@ -69,14 +73,23 @@ async def test_every_kind_of_problem_of_one_file_is_said_at_once_with_its_line(s
           return args["path"] + zzzzzz
     """
     assert shown(await check_tool(front(text), "t.md", pool=shared_workers)) == [
-        "t.md:5:1: warning: `paramters` is no key of a tool and was ignored; did you mean `parameters`?",
-        't.md:6:12: error: an example does not fit the parameters: `path`: 3 is not of type "string"',
+        (
+            "t.md:5:1: warning: `paramters` is no key of a tool and was ignored; did you mean "
+            "`parameters`?"
+        ),
+        (
+            "t.md:6:12: error: an example does not fit the parameters: `path`: 3 is not of type "
+            '"string"'
+        ),
         't.md:7:9: error: the test\'s arguments do not fit: `path`: [] is not of type "string"',
         "t.md:11: error: Variable `zzzzzz` not found",
         "t.md:9: error: `run` must take one argument: write `def run(args):`",
         "t.md:10: error: there is no built-in `fs.raed`; did you mean `fs.read`?",
         "t.md:10: error: the script reads `pth`, which is no parameter; did you mean `path`?",
-        't.md:11: warning: `path` may be left out, and then this fails; write `args.get("path")`, or make it required or give it a default',
+        (
+            "t.md:11: warning: `path` may be left out, and then this fails; write "
+            '`args.get("path")`, or make it required or give it a default'
+        ),
         "t.md:4:3: warning: the script never reads the parameter `unused`",
     ]
 
@@ -92,12 +105,19 @@ async def test_every_kind_of_problem_of_one_file_is_said_at_once_with_its_line(s
         ("x = 1", "2: error: the script defines no function `run(args)`"),
         ("def run(args)\n    return 1", "error: "),
         ("def run(args):\n    return run(args)", "2: error: `run` calls itself"),
-        ("def run(args):\n    return http.fetch('x')", "3: error: there is no built-in `http.fetch`"),
+        (
+            "def run(args):\n    return http.fetch('x')",
+            "3: error: there is no built-in `http.fetch`",
+        ),
     ],
 )
-async def test_a_script_that_cannot_be_called_is_found(shared_workers: Pool, script: str, said: str) -> None:
+async def test_a_script_that_cannot_be_called_is_found(
+    shared_workers: Pool, script: str, said: str
+) -> None:
     found = shown(
-        await check_tool(front("script: |\n" + textwrap.indent(script, "  ")), "t.md", pool=shared_workers)
+        await check_tool(
+            front("script: |\n" + textwrap.indent(script, "  ")), "t.md", pool=shared_workers
+        )
     )
     line = int(said.partition(":")[0]) + 1 if said[0].isdigit() else 0
     wanted = f"t.md:{line}: {said.partition(': ')[2]}" if line else said
@@ -107,11 +127,18 @@ async def test_a_script_that_cannot_be_called_is_found(shared_workers: Pool, scr
 @pytest.mark.proves("tools-check.script")
 @pytest.mark.parametrize(
     "script",
-    ["def run(args, more = 1):\n    return 1", "def run(*all):\n    return 1", "run = lambda args: 1", "def other(a):\n    return a\nrun = other"],
-)  # fmt: skip
+    [
+        "def run(args, more = 1):\n    return 1",
+        "def run(*all):\n    return 1",
+        "run = lambda args: 1",
+        "def other(a):\n    return a\nrun = other",
+    ],
+)
 async def test_every_way_to_take_one_argument_is_right(shared_workers: Pool, script: str) -> None:
     assert (
-        await check_tool(front("script: |\n" + textwrap.indent(script, "  ")), "t.md", pool=shared_workers)
+        await check_tool(
+            front("script: |\n" + textwrap.indent(script, "  ")), "t.md", pool=shared_workers
+        )
         == []
     )
 
@@ -134,7 +161,9 @@ async def test_every_way_to_take_one_argument_is_right(shared_workers: Pool, scr
         ('def run(args):\n    return (lambda args: args["b"])({})', set[str](), False),
     ],
 )  # fmt: skip
-def test_what_a_script_reads_of_its_arguments_is_seen(script: str, read: set[str], hidden: bool) -> None:
+def test_what_a_script_reads_of_its_arguments_is_seen(
+    script: str, read: set[str], hidden: bool
+) -> None:
     looked = Text(script).looks("run", 0)
     assert looked is not None
     assert (set(looked.read), looked.hidden) == (read, hidden)
@@ -145,17 +174,42 @@ async def test_checking_runs_no_built_in_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    script = "script: |\n  exec.run('touch', ['made'])\n  fs.write('made', 'x')\n  def run(args):\n      fs.write('made', 'x')\n      return 1\ntests: [{ returns: 1 }]"
+    script = (
+        "script: |\n  exec.run('touch', ['made'])\n  fs.write('made', 'x')\n  def run(args):\n   "
+        "   fs.write('made', 'x')\n      return 1\ntests: [{ returns: 1 }]"
+    )
     assert await check_tool(front(script), "t.md") == []
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.proves("tools-check.never-breaks")
 @LOTS
-@given(st.text(max_size=200) | st.lists(st.sampled_from(
-    ["def run(args):", "    return args", '    x = args["a"]', '    args.get("b")', "    for k in args:", "        pass", "run = 1", "lambda args: args",
-     "    if 'c' in args:", "def run(a, b):", "    fs.raed()", "    run(args)", ")", "é", "\\", "    return (lambda args: args)(args)"]
-), max_size=8).map("\n".join))  # fmt: skip
+@given(
+    st.text(max_size=200)
+    | st.lists(
+        st.sampled_from(
+            [
+                "def run(args):",
+                "    return args",
+                '    x = args["a"]',
+                '    args.get("b")',
+                "    for k in args:",
+                "        pass",
+                "run = 1",
+                "lambda args: args",
+                "    if 'c' in args:",
+                "def run(a, b):",
+                "    fs.raed()",
+                "    run(args)",
+                ")",
+                "é",
+                "\\",
+                "    return (lambda args: args)(args)",
+            ]
+        ),
+        max_size=8,
+    ).map("\n".join)
+)
 def test_any_text_of_a_script_can_be_looked_at(source: str) -> None:
     text = Text(source)
     assert text.entry("run", ("args",)) is None or text.readable
@@ -189,17 +243,42 @@ def test_a_place_is_taken_apart(where: str, message: str, place: tuple[str, int,
     ("text", "said"),
     [
         ("events: [tool.pos]\nscript: x = 1", "h.md:2:10: error: this hook is on `tool.pos`"),
-        ("events: [tool.pre]\nwhen: nam == 'x'\nscript: |\n  def handle(event, payload):\n      return allow()", "h.md:3:7: error: tool.pre has no `nam`"),
-        ("events: [tool.pre]\nscript: |\n  def handle(event):\n      return allow()", "h.md:4: error: `handle` must take 2 arguments"),
-        ("events: [tool.pre]\nscript: |\n  def run(args):\n      return allow()", "defines no function `handle(event, payload)`"),
-        ("events: [tool.pre]\nscript: |\n  def handle(event, payload):\n      return payload['arg']['command']", "h.md:5: error: the payload of `tool.pre` has no `arg`; did you mean `args`?"),
-        ("events: [tool.pre]\nscript: |\n  def handle(event, payload):\n      return fs.read('x')", "not found"),
+        (
+            (
+                "events: [tool.pre]\nwhen: nam == 'x'\nscript: |\n  def handle(event, "
+                "payload):\n    "
+                "  return allow()"
+            ),
+            "h.md:3:7: error: tool.pre has no `nam`",
+        ),
+        (
+            "events: [tool.pre]\nscript: |\n  def handle(event):\n      return allow()",
+            "h.md:4: error: `handle` must take 2 arguments",
+        ),
+        (
+            "events: [tool.pre]\nscript: |\n  def run(args):\n      return allow()",
+            "defines no function `handle(event, payload)`",
+        ),
+        (
+            (
+                "events: [tool.pre]\nscript: |\n  def handle(event, payload):\n      return "
+                "payload['arg']['command']"
+            ),
+            "h.md:5: error: the payload of `tool.pre` has no `arg`; did you mean `args`?",
+        ),
+        (
+            (
+                "events: [tool.pre]\nscript: |\n  def handle(event, payload):\n      return "
+                "fs.read('x')"
+            ),
+            "not found",
+        ),
         ("events: [tool.pre]\ntimeout_ms: 0\nscript: x = 1", "h.md:3:13: error: `timeout_ms` is 0"),
         ("events: [tool.pre]\nguard: no_guard", "there is no guard `no_guard`"),
         ("events: [tool.pre]", "a hook has one of"),
         ("events: [tool.pre]\nurl: https://example.com/hook", "no hosts are allowed for hooks"),
     ],
-)  # fmt: skip
+)
 async def test_what_is_wrong_with_a_hook_is_found_before_it_is_asked(
     shared_workers: Pool, text: str, said: str
 ) -> None:
@@ -209,9 +288,15 @@ async def test_what_is_wrong_with_a_hook_is_found_before_it_is_asked(
 
 @pytest.mark.proves("tools-check.hooks")
 async def test_a_good_hook_has_nothing_wrong(shared_workers: Pool) -> None:
-    text = "events: [tool.pre, custom.made]\nscript: |\n  def handle(event, payload):\n      return block(payload['anything'])"
+    text = (
+        "events: [tool.pre, custom.made]\nscript: |\n  def handle(event, payload):\n      return "
+        "block(payload['anything'])"
+    )
     assert await check_hook(front(text), "h.md", pool=shared_workers) == []
-    text = "events: [tool.pre]\nscript: |\n  def handle(event, payload):\n      return block(payload['args']['command'])"
+    text = (
+        "events: [tool.pre]\nscript: |\n  def handle(event, payload):\n      return "
+        "block(payload['args']['command'])"
+    )
     assert await check_hook(front(text), "h.md", pool=shared_workers) == []
 
 
@@ -223,7 +308,9 @@ async def test_a_file_outside_its_place_is_what_its_front_matter_says(shared_wor
     assert "this hook" in str((await check_file("drafts/h.md", hook, pool=shared_workers))[0])
     assert [one.name for one in tools_of("drafts/count.md", front("script: x = 1"))] == ["count"]
     assert tools_of("drafts/h.md", hook) == []
-    assert holds_artifacts(".ferrule/hooks.json") and not holds_artifacts(".ferrule/hooks.json", hooks=False)
+    assert holds_artifacts(".ferrule/hooks.json") and not holds_artifacts(
+        ".ferrule/hooks.json", hooks=False
+    )
     assert not holds_artifacts("drafts/h.md")
 
 
@@ -231,16 +318,24 @@ async def test_a_file_outside_its_place_is_what_its_front_matter_says(shared_wor
 
 
 FILES = {
-    ".ferrule/ferrule.yaml": b"model: 3\nlimits: { max_rounds: -1 }\njournal: { path: x }\npermissions: { allow: [NoSuch, 'Bash((('] }\n",
+    ".ferrule/ferrule.yaml": (
+        b"model: 3\nlimits: { max_rounds: -1 }\njournal: { path: x }\npermissions: "
+        b"{ allow: [NoSuch, 'Bash((('] }\n"
+    ),
     ".ferrule/tools/t.md": front("script: |\n  def run(a, b):\n      return 1"),
     ".harness/tools/t.md": front("script: |\n  def run(args):\n      return 1"),
-    ".ferrule/plugins/p.md": front("name: p\ndescription: d\nrequires: [gone]\ntools: [{ script: x }]\nhooks: [{ name: h, events: [nope], script: x }]"),
-    ".ferrule/hooks/h.md": front("events: [tool.pre]\nscript: |\n  def handle(event):\n      return 1"),
+    ".ferrule/plugins/p.md": front(
+        "name: p\ndescription: d\nrequires: [gone]\ntools: [{ script: x }]\nhooks: "
+        "[{ name: h, events: [nope], script: x }]"
+    ),
+    ".ferrule/hooks/h.md": front(
+        "events: [tool.pre]\nscript: |\n  def handle(event):\n      return 1"
+    ),
     ".ferrule/hooks.json": b'{"hooks": {"PreToolUse": [{"hooks": [{"type": "prompt"}]}]}}',
     ".ferrule/agents/a.md": front("tools: [read_file]", ""),
     ".agents/skills/one/SKILL.md": b"---\nname: two\ndescription: d\n---\nx\n",
     ".mcp.json": b'{"mcpServers": {"s": {}}}',
-}  # fmt: skip
+}
 
 
 def written(root: Path, files: dict[str, bytes]) -> Path:
@@ -254,18 +349,33 @@ def written(root: Path, files: dict[str, bytes]) -> Path:
 async def test_everything_that_is_wrong_with_a_workspace_is_said_at_once(
     tmp_path: Path, shared_workers: Pool
 ) -> None:
-    checked = await check_workspace(written(tmp_path, FILES), shipped=["read_file"], pool=shared_workers)
+    checked = await check_workspace(
+        written(tmp_path, FILES), shipped=["read_file"], pool=shared_workers
+    )
     errors = [one for one in checked.problems if one.level == "error"]
     assert {one.file for one in errors} == FILES.keys() - {".harness/tools/t.md"}
     said = "\n".join(shown(checked.problems))
     for words in (
-        "`model` = `3`: must be text", "must be at least 1", "cannot be set by a repository", "no closing parenthesis",
-        "`NoSuch` (allow, project) can never match", "`run` must take one argument", "tool `t` is defined more than once",
-        "requires `gone`, which is not there", "a tool without a name", "is on `nope`", "`handle` must take 2 arguments",
-        "a hook of the type `prompt`", "has no description", "the skill is named `two`", "needs a `command` or a `url`",
-    ):  # fmt: skip
+        "`model` = `3`: must be text",
+        "must be at least 1",
+        "cannot be set by a repository",
+        "no closing parenthesis",
+        "`NoSuch` (allow, project) can never match",
+        "`run` must take one argument",
+        "tool `t` is defined more than once",
+        "requires `gone`, which is not there",
+        "a tool without a name",
+        "is on `nope`",
+        "`handle` must take 2 arguments",
+        "a hook of the type `prompt`",
+        "has no description",
+        "the skill is named `two`",
+        "needs a `command` or a `url`",
+    ):
         assert said.count(words) == 1, words
-    assert checked.problems == sorted(checked.problems, key=lambda one: (one.file, one.line, one.column))
+    assert checked.problems == sorted(
+        checked.problems, key=lambda one: (one.file, one.line, one.column)
+    )
 
 
 @pytest.mark.proves("validate.needs-no-trust")
@@ -280,7 +390,9 @@ async def test_a_workspace_is_checked_without_trust_and_gets_none(
 
 
 @pytest.mark.proves("validate.everything-at-once")
-async def test_what_is_shadowed_and_what_is_a_link_are_warnings(tmp_path: Path, shared_workers: Pool) -> None:
+async def test_what_is_shadowed_and_what_is_a_link_are_warnings(
+    tmp_path: Path, shared_workers: Pool
+) -> None:
     tool = front("script: |\n  def run(args):\n      return 1")
     bundle = front("tools: [{ name: t, description: d, script: 'def run(args): return 1' }]")
     written(tmp_path, {".harness/tools/t.md": tool, ".harness/overrides/o.md": bundle})
@@ -293,14 +405,28 @@ async def test_what_is_shadowed_and_what_is_a_link_are_warnings(tmp_path: Path, 
 
 
 @pytest.mark.proves("validate.everything-at-once")
-async def test_settings_that_name_tools_that_there_are_not_are_errors_at_their_place(tmp_path: Path) -> None:
-    text = "tools:\n  required: [read_file, reed_file|server__x, gone]\n  entries: [{name: read_fil}, {name: a__b}]\n"
+async def test_settings_that_name_tools_that_there_are_not_are_errors_at_their_place(
+    tmp_path: Path,
+) -> None:
+    text = (
+        "tools:\n  required: [read_file, reed_file|server__x, gone]\n  entries: "
+        "[{name: read_fil}, {name: a__b}]\n"
+    )
     written(tmp_path, {".ferrule/ferrule.yaml": text.encode()})
     found = (await check_workspace(tmp_path, shipped=["read_file"])).problems
     assert shown(found) == [
-        ".ferrule/ferrule.yaml:2:25: error: `tools.required` names a tool `reed_file`, and there is none; did you mean `read_file`?",
-        ".ferrule/ferrule.yaml:2:46: error: `tools.required` names a tool `gone`, and there is none; `ferrule tools list` lists them",
-        ".ferrule/ferrule.yaml:3:20: error: `tools.entries` names a tool `read_fil`, and there is none; did you mean `read_file`?",
+        (
+            ".ferrule/ferrule.yaml:2:25: error: `tools.required` names a tool `reed_file`, and "
+            "there is none; did you mean `read_file`?"
+        ),
+        (
+            ".ferrule/ferrule.yaml:2:46: error: `tools.required` names a tool `gone`, and there "
+            "is none; `ferrule tools list` lists them"
+        ),
+        (
+            ".ferrule/ferrule.yaml:3:20: error: `tools.entries` names a tool `read_fil`, and "
+            "there is none; did you mean `read_file`?"
+        ),
     ]
 
 

@@ -1,4 +1,6 @@
-"""A file's own tests run as its calls would: through the gate, in the sandbox, in a folder of their own that is gone afterwards."""
+"""A file's own tests run as its calls would: through the gate, in the sandbox, in a folder of their
+own that is gone afterwards.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ TOOLS = (*tools.TOOLS, *browse.TOOLS, *commands.TOOLS)
 
 
 def tool(text: str, name: str = "t") -> ToolFile:
-    return parse_tool(("---\n" + textwrap.dedent(text).strip("\n") + "\n---\nMine.\n").encode(), f"{name}.md")
+    return parse_tool(
+        ("---\n" + textwrap.dedent(text).strip("\n") + "\n---\nMine.\n").encode(), f"{name}.md"
+    )
 
 
 def resources(folder: Path) -> list[object]:
@@ -47,28 +51,45 @@ script: |
     ("case", "said"),
     [
         ("{ arguments: { path: a }, files: { a: x }, returns: X }", ""),
-        ("{ arguments: { path: a }, files: { a: x }, returns: x }", "the test returned 'X', not 'x'"),
+        (
+            "{ arguments: { path: a }, files: { a: x }, returns: x }",
+            "the test returned 'X', not 'x'",
+        ),
         ("{ arguments: { path: a }, files: { a: one two }, contains: TWO }", ""),
         ("{ arguments: { path: a }, files: { a: one }, contains: TWO }", "does not contain 'TWO'"),
         ("{ arguments: { path: a }, answers: { fs.read: told }, returns: TOLD }", ""),
         ("{ arguments: { path: '-' }, fails: no such place }", ""),
         ("{ arguments: { path: '-' }, returns: 1 }", "the test failed: tool_error"),
         ("{ arguments: { path: b }, fails: not_found }", ""),
-        ("{ arguments: { path: b }, fails: something else }", "should have failed with `something else`, and failed with"),
+        (
+            "{ arguments: { path: b }, fails: something else }",
+            "should have failed with `something else`, and failed with",
+        ),
         ("{ arguments: { path: a }, files: { a: x }, fails: x }", "should have failed"),
         ("{ arguments: { path: 3 }, fails: validation_failed }", ""),
         ("{ arguments: { path: 3 }, returns: 3 }", "the test failed: validation_failed"),
         ("{ arguments: { path: /etc/hostname }, fails: outside the workspace }", ""),
         ("{ arguments: { path: .env }, files: { .env: k }, fails: permission_denied }", ""),
         ("{ arguments: { path: a }, files: { a: x }, asks: { fs.read: [a] }, returns: X }", ""),
-        ("{ arguments: { path: a }, files: { a: x }, asks: { fs.read: [b] } }", "should have asked `fs.read` with ['b']"),
+        (
+            "{ arguments: { path: a }, files: { a: x }, asks: { fs.read: [b] } }",
+            "should have asked `fs.read` with ['b']",
+        ),
         ("{ arguments: { path: a }, files: { a: x }, asks: { exec.run: [] } }", "it never did"),
         ("{ arguments: { path: a }, files: { a: x }, leaves: { a: x, b: null } }", ""),
-        ("{ arguments: { path: a }, files: { a: x }, leaves: { a: y } }", "the test left `a` as 'x', not 'y'"),
-        ("{ arguments: { path: a }, files: { a: x, a/b: y }, returns: X }", "it could not be run: `files`: `a/b` cannot be written"),
+        (
+            "{ arguments: { path: a }, files: { a: x }, leaves: { a: y } }",
+            "the test left `a` as 'x', not 'y'",
+        ),
+        (
+            "{ arguments: { path: a }, files: { a: x, a/b: y }, returns: X }",
+            "it could not be run: `files`: `a/b` cannot be written",
+        ),
     ],
-)  # fmt: skip
-async def test_a_test_passes_if_all_it_says_holds(case: str, said: str, shared_workers: Pool) -> None:
+)
+async def test_a_test_passes_if_all_it_says_holds(
+    case: str, said: str, shared_workers: Pool
+) -> None:
     (found,) = await outcomes(f"{READ}\ntests:\n  - {case}", shared_workers)
     assert (found.passed, said in found.said) == (said == "", True), found
 
@@ -126,7 +147,9 @@ async def test_a_hostile_test_reaches_neither_files_nor_network_nor_environment(
 
 
 @pytest.mark.proves("tools-test.real-gate")
-async def test_commands_of_a_test_run_in_the_sandbox_and_what_ran_is_said(shared_workers: Pool) -> None:
+async def test_commands_of_a_test_run_in_the_sandbox_and_what_ran_is_said(
+    shared_workers: Pool,
+) -> None:
     text = """
     script: |
       def run(args):
@@ -153,8 +176,13 @@ async def test_a_test_may_call_the_other_tools_of_the_repository(shared_workers:
 @pytest.mark.proves("tools-test.examples")
 @pytest.mark.parametrize(
     ("example", "passed"),
-    [("{ path: gone.txt }", True), ("{ path: '-' }", True), ("{ request: Read it, arguments: { path: a } }", True), ("{ path: 3 }", False)],
-)  # fmt: skip
+    [
+        ("{ path: gone.txt }", True),
+        ("{ path: '-' }", True),
+        ("{ request: Read it, arguments: { path: a } }", True),
+        ("{ path: 3 }", False),
+    ],
+)
 async def test_an_example_fails_only_by_the_files_own_fault(
     example: str, passed: bool, shared_workers: Pool
 ) -> None:
@@ -172,7 +200,10 @@ async def test_an_example_that_breaks_the_script_fails(shared_workers: Pool) -> 
 
 @pytest.mark.proves("tools-test.bounded")
 async def test_a_test_that_does_not_end_is_ended(shared_workers: Pool) -> None:
-    text = "timeout_ms: 300\nscript: |\n  def run(args):\n      for i in range(1000000000):\n          pass\ntests: [{ returns: 1 }]"
+    text = (
+        "timeout_ms: 300\nscript: |\n  def run(args):\n      for i in range(1000000000):\n       "
+        "   pass\ntests: [{ returns: 1 }]"
+    )
     (found,) = await outcomes(text, shared_workers)
     assert "timeout" in found.said
 
@@ -182,7 +213,10 @@ async def test_what_a_link_leads_to_is_not_read_by_what_a_test_leaves(
     shared_workers: Pool, tmp_path: Path
 ) -> None:
     (tmp_path / "secret.txt").write_text("private")
-    text = f"script: |\n  def run(args):\n      return exec.run('ln', ['-s', '{tmp_path}', 'out'])['ok']\ntests: [{{ leaves: {{ out/secret.txt: guessed }} }}]"
+    text = (
+        f"script: |\n  def run(args):\n      return exec.run('ln', ['-s', '{tmp_path}', "
+        f"'out'])['ok']\ntests: [{{ leaves: {{ out/secret.txt: guessed }} }}]"
+    )
     (found,) = await outcomes(text, shared_workers)
     assert not found.passed
     assert "private" not in found.said

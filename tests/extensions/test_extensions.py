@@ -1,4 +1,6 @@
-"""What files bring to an agent: their tools beside those that ship, their hooks, and nothing before trust."""
+"""What files bring to an agent: their tools beside those that ship, their hooks, and nothing before
+trust.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def extensions(folder: Path, pool: Pool) -> Extensions:
 @pytest.fixture
 def taken(tmp_path: Path, shared_workers: Pool) -> tuple[Tool, ...]:
     """The tools that ship, beside a file that is named like one of them and uses it."""
-    return load({".ferrule/tools/run_command.md": ECHO}).make(World(), shipped=SHIPPED, pool=shared_workers)
+    return load({".ferrule/tools/run_command.md": ECHO}).make(
+        World(), shipped=SHIPPED, pool=shared_workers
+    )
 
 
 @pytest.mark.proves("file.own-name")

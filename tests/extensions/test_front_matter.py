@@ -74,11 +74,19 @@ def test_an_error_names_its_place(text: str, place: str, said: str) -> None:
     "data",
     [
         b"---\na: " + b"[" * 100_000 + b"\n---\n",
-        b"---\n" + b"a: &a [" + b"1," * 100 + b"]\n" + b"".join(b"b%d: &b%d [*%b]\n" % (n, n, b", *".join([b"a" if n == 0 else b"b%d" % (n - 1)] * 9)) for n in range(9)) + b"\n---\n",
+        b"---\n"
+        + b"a: &a ["
+        + b"1," * 100
+        + b"]\n"
+        + b"".join(
+            b"b%d: &b%d [*%b]\n" % (n, n, b", *".join([b"a" if n == 0 else b"b%d" % (n - 1)] * 9))
+            for n in range(9)
+        )
+        + b"\n---\n",
         b"---\na: 1\n---\n" + b"x" * 1_100_000,
     ],
     ids=["brackets", "aliases", "long"],
-)  # fmt: skip
+)
 def test_files_that_would_take_everything_are_refused(data: bytes) -> None:
     with pytest.raises(ConfigError, match=r"t\.md"):
         parse_document(data, "t.md")
@@ -99,7 +107,25 @@ KEYS = st.sampled_from(
         "x",
     ]
 )
-SCALARS = st.sampled_from(["", "1", "-1", "true", "text", "'quoted'", "[a, b]", "{ a: { type: string } }", "{a: 1}", "|\n  def run(args):\n      return 1", "&x [1]", "*x", "!t x", "2001-01-01", "[{arguments: {}}]"])  # fmt: skip
+SCALARS = st.sampled_from(
+    [
+        "",
+        "1",
+        "-1",
+        "true",
+        "text",
+        "'quoted'",
+        "[a, b]",
+        "{ a: { type: string } }",
+        "{a: 1}",
+        "|\n  def run(args):\n      return 1",
+        "&x [1]",
+        "*x",
+        "!t x",
+        "2001-01-01",
+        "[{arguments: {}}]",
+    ]
+)
 LINES = st.one_of(
     st.tuples(KEYS, SCALARS).map(lambda pair: f"{pair[0]}: {pair[1]}"),
     st.sampled_from(["---", "", "  - a", "# comment", "\t", "}", "? x"]),

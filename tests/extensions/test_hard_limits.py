@@ -1,4 +1,6 @@
-"""What a tool file may not do to its run, shown through an agent: one typed error, nothing left behind, the next call fine."""
+"""What a tool file may not do to its run, shown through an agent: one typed error, nothing left
+behind, the next call fine.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,36 @@ from ferrule.models.scripted import Scripted, calls, says
 ENDLESS = "for i in range(1 << 30):\n    for j in range(1 << 30):\n        pass"
 BAD = {
     "an endless loop": (ENDLESS, ErrorType.TIMEOUT, "time it may take"),
-    "a loop that grows": ("x = [0] * 1000\nfor i in range(60):\n    x = x + x", ErrorType.LIMIT, "MiB of memory"),
-    "a text that grows": ("x = 'x' * 1000\nfor i in range(60):\n    x = x + x", ErrorType.LIMIT, "MiB of memory"),
+    "a loop that grows": (
+        "x = [0] * 1000\nfor i in range(60):\n    x = x + x",
+        ErrorType.LIMIT,
+        "MiB of memory",
+    ),
+    "a text that grows": (
+        "x = 'x' * 1000\nfor i in range(60):\n    x = x + x",
+        ErrorType.LIMIT,
+        "MiB of memory",
+    ),
     "recursion": ("return descend(descend, 0)", ErrorType.LIMIT, "nested deeper"),
     "a nested text": ("x = []\nfor i in range(100000):\n    x = [x]\nreturn x", None, ""),
     "a result of 100 MB": ("return 'x' * 100000000", ErrorType.LIMIT, "result"),
     "a fail": ("fail('no way')", ErrorType.TOOL_ERROR, "mine.md:7: no way"),
-    "an expression that takes minutes": ("re.search('(?:(?:a?){50}){19}c|.*?x', ('a' * 5000 + '\\n') * 1000)", ErrorType.TIMEOUT, "time it may take"),
+    "an expression that takes minutes": (
+        "re.search('(?:(?:a?){50}){19}c|.*?x', ('a' * 5000 + '\\n') * 1000)",
+        ErrorType.TIMEOUT,
+        "time it may take",
+    ),
     "a sleep beyond its time": ("sleep(60000)", ErrorType.TIMEOUT, "time it may take"),
-}  # fmt: skip
-"""What a script does, the error it is, and what that says; None where either a value or an error will do."""
+}
+"""What a script does, the error it is, and what that says; None where either a value or an error
+will do.
+"""
 
 
 async def through_an_agent(room: Room, body: str, *, kill: Pool | None = None) -> list[Result]:
-    """A model calls the bad tool, then a good one. With `kill`, workers are killed as soon as the script says something."""
+    """A model calls the bad tool, then a good one. With `kill`, workers are killed as soon as the
+    script says something.
+    """
     descend = "def descend(f, n):\n    return f(f, n + 1)\n"
     # What needs a moment for its own sake must not be stopped for that on a busy machine.
     endless = body == ENDLESS or "sleep" in body or "re.search" in body
@@ -84,7 +102,9 @@ async def test_a_worker_that_is_killed_from_outside_is_one_typed_error_and_the_n
 
 
 @pytest.mark.proves("starlark.hard-limits")
-async def test_no_process_and_no_descriptor_is_left_of_scripts_that_went_too_far(room: Room) -> None:
+async def test_no_process_and_no_descriptor_is_left_of_scripts_that_went_too_far(
+    room: Room,
+) -> None:
     pool = room.pool = Pool()
     room.journal.records("")  # The journal has its file open from here on.
     await through_an_agent(room, "return 1")

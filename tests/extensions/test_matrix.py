@@ -25,10 +25,13 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0
 TEXT = "one\r\ntwo\n\nlast"
 
 TOOL = """{'description': 'More.', 'parameters': {'a': {'type': 'number', 'required': True}}, 'script': "def run(args):\\n    return args['a'] + 1"}"""
-HOOK = """{'events': ['tool.pre'], 'script': "def handle(event, payload):\\n    return block('no')"}"""
+HOOK = (
+    """{'events': ['tool.pre'], 'script': "def handle(event, payload):\\n    return block('no')"}"""
+)
 AGENT = "{'description': 'Counts.', 'prompt': 'Count.'}"
 
-# What a script evaluates, and what comes of it: a value, a type, or a pattern. `=>` stands before the last line.
+# What a script evaluates, and what comes of it: a value, a type, or a pattern. `=>` stands before
+# the last line.
 MATRIX: dict[str, tuple[str, Any]] = {
     "time.now": ("time.now()", float),
     "uuid.v4": ("uuid.v4()", UUID),
@@ -40,7 +43,10 @@ MATRIX: dict[str, tuple[str, Any]] = {
     "json.encode": ("json.encode({'a': [1, None, True]})", '{"a":[1,null,true]}'),
     "json.decode": ("json.decode('[1, 2.5, null]')", [1, 2.5, None]),
     "url.parse": ("url.parse('https://a.test:8/x?q=1#f')['port']", 8),
-    "url.encode": ("[url.encode({'a': 'b c', 'n': 1}), url.encode('a/b c')]", ["a=b+c&n=1", "a%2Fb%20c"]),
+    "url.encode": (
+        "[url.encode({'a': 'b c', 'n': 1}), url.encode('a/b c')]",
+        ["a=b+c&n=1", "a%2Fb%20c"],
+    ),
     "hash.sha256": ("hash.sha256('')[:8]", "e3b0c442"),
     "hash.sha1": ("hash.sha1('')[:8]", "da39a3ee"),
     "hash.sha512": ("hash.sha512('')[:8]", "cf83e135"),
@@ -58,12 +64,18 @@ MATRIX: dict[str, tuple[str, Any]] = {
     "string.upper": ("string.upper('aé')", "AÉ"),
     "string.lower": ("string.lower('AÉ')", "aé"),
     "string.trim": ("string.trim(' a ')", "a"),
-    "string.split": ("[string.split('a,b', ','), string.split(' a  b ')]", [["a", "b"], ["a", "b"]]),
+    "string.split": (
+        "[string.split('a,b', ','), string.split(' a  b ')]",
+        [["a", "b"], ["a", "b"]],
+    ),
     "string.join": ("string.join(['a', 1, None], '-')", "a-1-null"),
     "string.truncate": ("string.truncate('äbc', 2)", "äb"),
     "string.pad_left": ("string.pad_left('7', 3, '0')", "007"),
     "string.pad_right": ("string.pad_right('7', 3)", "7  "),
-    "re.match": ("re.match('(a)(?P<n>b)?', 'abc')", {"match": "ab", "groups": ["a", "b"], "named": {"n": "b"}, "start": 0, "end": 2}),
+    "re.match": (
+        "re.match('(a)(?P<n>b)?', 'abc')",
+        {"match": "ab", "groups": ["a", "b"], "named": {"n": "b"}, "start": 0, "end": 2},
+    ),
     "re.search": ("[re.match('b', 'ab'), re.search('b', 'ab')['start']]", [None, 1]),
     "re.findall": ("re.findall('[0-9]', 'a1b2')", ["1", "2"]),
     "re.find_all": ("re.find_all('([a-z])([0-9])', 'a1b2')", [["a", "1"], ["b", "2"]]),
@@ -97,7 +109,10 @@ MATRIX: dict[str, tuple[str, Any]] = {
     "ctx.snapshot": ("ctx.set('k', 1)\n=> ctx.snapshot()", {"k": 1}),
     "metrics.incr": ("metrics.incr('a.b')\n=> metrics.incr('a.b', 2)", 3),
     "metrics.get": ("metrics.incr('a')\n=> [metrics.get('a'), metrics.get('b')]", [1, 0]),
-    "metrics.reset": ("metrics.incr('a')\nmetrics.incr('b')\nmetrics.reset('a')\n=> metrics.snapshot()", {"b": 1}),
+    "metrics.reset": (
+        "metrics.incr('a')\nmetrics.incr('b')\nmetrics.reset('a')\n=> metrics.snapshot()",
+        {"b": 1},
+    ),
     "metrics.snapshot": ("metrics.incr('a', 0.5)\n=> metrics.snapshot()", {"a": 0.5}),
     "fs.read": ("fs.read('a.txt')", TEXT),
     "fs.write": ("fs.write('b.txt', 'hé')", 3),
@@ -107,29 +122,80 @@ MATRIX: dict[str, tuple[str, Any]] = {
     "fs.mkdir": ("fs.mkdir('d/e')\n=> fs.stat('d/e')['kind']", "dir"),
     "fs.list": ("[one['name'] for one in fs.list('.')]", ["a.txt"]),
     "fs.stat": ("fs.stat('a.txt')['size']", 14),
-    "fs.glob": ("fs.write('d/e/f.py', '')\nfs.write('d/g.py', '')\n=> [fs.glob('d/**/*.py'), fs.glob('*.txt'), fs.glob('d/*.py')]", [["d/e/f.py", "d/g.py"], ["a.txt"], ["d/g.py"]]),
+    "fs.glob": (
+        (
+            "fs.write('d/e/f.py', '')\nfs.write('d/g.py', '')\n=> [fs.glob('d/**/*.py'), "
+            "fs.glob('*.txt'), fs.glob('d/*.py')]"
+        ),
+        [["d/e/f.py", "d/g.py"], ["a.txt"], ["d/g.py"]],
+    ),
     "fs.copy": ("fs.copy('a.txt', 'd/b.txt')\n=> fs.read('d/b.txt') == fs.read('a.txt')", True),
-    "fs.move": ("fs.move('a.txt', 'b.txt')\n=> [fs.exists('a.txt'), fs.exists('b.txt')]", [False, True]),
-    "fs.diff": ("fs.write('b.txt', '1\\n2\\n')\nfs.write('c.txt', '1\\n3\\n')\n=> fs.diff('b.txt', 'c.txt')", "--- b.txt\n+++ c.txt\n@@ -1,2 +1,2 @@\n 1\n-2\n+3"),
-    "fs.replace": ("fs.write('b.txt', 'ab')\nfs.replace('b.txt', 'a', 'c')\n=> fs.read('b.txt')", "cb"),
-    "fs.replace_all": ("fs.write('b.txt', 'aba')\nfs.replace_all('b.txt', 'a', 'c')\n=> fs.read('b.txt')", "cbc"),
+    "fs.move": (
+        "fs.move('a.txt', 'b.txt')\n=> [fs.exists('a.txt'), fs.exists('b.txt')]",
+        [False, True],
+    ),
+    "fs.diff": (
+        (
+            "fs.write('b.txt', '1\\n2\\n')\nfs.write('c.txt', '1\\n3\\n')\n=> fs.diff('b.txt', "
+            "'c.txt')"
+        ),
+        "--- b.txt\n+++ c.txt\n@@ -1,2 +1,2 @@\n 1\n-2\n+3",
+    ),
+    "fs.replace": (
+        "fs.write('b.txt', 'ab')\nfs.replace('b.txt', 'a', 'c')\n=> fs.read('b.txt')",
+        "cb",
+    ),
+    "fs.replace_all": (
+        "fs.write('b.txt', 'aba')\nfs.replace_all('b.txt', 'a', 'c')\n=> fs.read('b.txt')",
+        "cbc",
+    ),
     "fs.read_lines": ("fs.read_lines('a.txt', 2, 3)", ["two", ""]),
-    "fs.line_count": ("fs.write('b.txt', '1\\n2\\n')\n=> [fs.line_count('a.txt'), fs.line_count('b.txt')]", [4, 2]),
-    "fs.insert_at": ("fs.write('b.txt', '1\\n')\nfs.insert_at('b.txt', 1, '0')\n=> fs.read('b.txt')", "0\n1\n"),
-    "fs.replace_lines": ("fs.write('b.txt', '1\\n2\\n')\nfs.replace_lines('b.txt', 2, 2, 'x')\n=> fs.read('b.txt')", "1\nx\n"),
-    "fs.delete_lines": ("fs.write('b.txt', '1\\n2\\n3\\n')\nfs.delete_lines('b.txt', 1, 2)\n=> fs.read('b.txt')", "3\n"),
+    "fs.line_count": (
+        "fs.write('b.txt', '1\\n2\\n')\n=> [fs.line_count('a.txt'), fs.line_count('b.txt')]",
+        [4, 2],
+    ),
+    "fs.insert_at": (
+        "fs.write('b.txt', '1\\n')\nfs.insert_at('b.txt', 1, '0')\n=> fs.read('b.txt')",
+        "0\n1\n",
+    ),
+    "fs.replace_lines": (
+        "fs.write('b.txt', '1\\n2\\n')\nfs.replace_lines('b.txt', 2, 2, 'x')\n=> fs.read('b.txt')",
+        "1\nx\n",
+    ),
+    "fs.delete_lines": (
+        "fs.write('b.txt', '1\\n2\\n3\\n')\nfs.delete_lines('b.txt', 1, 2)\n=> fs.read('b.txt')",
+        "3\n",
+    ),
     "fs.find": ("fs.find('.', '*.txt')", ["a.txt"]),
     "exec.run": ("exec.run('printf', ['hi'])['stdout']", "hi"),
     "http.get": ("http.get('http://localhost:1/')", "`localhost`"),
     "http.post": ("http.post('ftp://a.test/', {})", "ftp"),
     "parallel.launch": ("parallel.launch('read_text', {'path': 'a.txt'})", "async_tool_1"),
-    "parallel.wait_all": ("parallel.launch('read_text', {'path': 'a.txt'})\n=> parallel.wait_all()[0]['result']['text']", TEXT),
-    "parallel.wait_any": ("parallel.launch('read_text', {'path': 'a.txt'})\n=> parallel.wait_any(['async_tool_1'])['ok']", True),
+    "parallel.wait_all": (
+        (
+            "parallel.launch('read_text', {'path': 'a.txt'})\n=> "
+            "parallel.wait_all()[0]['result']['text']"
+        ),
+        TEXT,
+    ),
+    "parallel.wait_any": (
+        (
+            "parallel.launch('read_text', {'path': 'a.txt'})\n=> "
+            "parallel.wait_any(['async_tool_1'])['ok']"
+        ),
+        True,
+    ),
     "parallel.join": (
-        "parallel.launch('read_text', {'path': 'a.txt'})\n=> [one['ok'] for one in parallel.join('first_success')]",
+        (
+            "parallel.launch('read_text', {'path': 'a.txt'})\n=> [one['ok'] for one in "
+            "parallel.join('first_success')]"
+        ),
         [True],
     ),
-    "parallel.race": ("parallel.launch('read_text', {'path': 'a.txt'})\n=> parallel.race()['id']", "async_tool_1"),
+    "parallel.race": (
+        "parallel.launch('read_text', {'path': 'a.txt'})\n=> parallel.race()['id']",
+        "async_tool_1",
+    ),
     "delegate": ("delegate('sum up', agent='a')", {"task": "sum up", "agent": "a"}),
     "emit": ("emit('custom.built', {'n': 1})", {"blocked": None, "data": {"n": 1}}),
     "assert": ("assert(1 < 2, 'order')\n=> 'holds'", "holds"),
@@ -149,20 +215,46 @@ MATRIX: dict[str, tuple[str, Any]] = {
     "task.wait": ("task.wait('task_x', 5)", "task_await"),
     "meta.call_tool": ("meta.call_tool('read_text', {'path': 'a.txt'})['text']", TEXT),
     "meta.list_tools": ("meta.list_tools('mi*')", ["mine"]),
-    "meta.tool_register": (f"meta.tool_register('t', {TOOL})\n=> [meta.list_tools('t'), meta.call_tool('t', {{'a': 2}})]", [["t"], 3]),
-    "meta.register_tool": (f"meta.register_tool('t', script={TOOL}['script'], parameters={TOOL}['parameters'], description='More.')", {"registered": "t", "kind": "tool", "left": 49}),
-    "meta.hook_register": (f"meta.hook_register('h', {HOOK})\n=> meta.call_tool('read_text', {{'path': 'a.txt'}})", "error (permission_denied): `read_text` was not run: the hook `h`: no"),
-    "meta.register_hook": (f"meta.register_hook('h', {HOOK})", {"registered": "h", "kind": "hook", "left": 29}),
-    "meta.agent_register": (f"meta.agent_register('a', {AGENT})", {"registered": "a", "kind": "agent", "left": 9}),
-    "meta.register_agent": (f"meta.register_agent('a', {AGENT})", {"registered": "a", "kind": "agent", "left": 9}),
-}  # fmt: skip
+    "meta.tool_register": (
+        (
+            f"meta.tool_register('t', {TOOL})\n=> [meta.list_tools('t'), meta.call_tool('t', "
+            f"{{'a': 2}})]"
+        ),
+        [["t"], 3],
+    ),
+    "meta.register_tool": (
+        (
+            f"meta.register_tool('t', script={TOOL}['script'], parameters={TOOL}['parameters'], "
+            "description='More.')"
+        ),
+        {"registered": "t", "kind": "tool", "left": 49},
+    ),
+    "meta.hook_register": (
+        f"meta.hook_register('h', {HOOK})\n=> meta.call_tool('read_text', {{'path': 'a.txt'}})",
+        "error (permission_denied): `read_text` was not run: the hook `h`: no",
+    ),
+    "meta.register_hook": (
+        f"meta.register_hook('h', {HOOK})",
+        {"registered": "h", "kind": "hook", "left": 29},
+    ),
+    "meta.agent_register": (
+        f"meta.agent_register('a', {AGENT})",
+        {"registered": "a", "kind": "agent", "left": 9},
+    ),
+    "meta.register_agent": (
+        f"meta.register_agent('a', {AGENT})",
+        {"registered": "a", "kind": "agent", "left": 9},
+    ),
+}
 REFUSED = ("http.get", "http.post", "task.poll", "task.wait")
 """Those that this run has nothing for: the error names what was wanted."""
 
 
 @pytest.mark.proves("starlark.matrix")
 def test_the_table_is_the_whole_matrix() -> None:
-    members = {names.full(space, one) for space, found in names.namespaces().items() for one in found}
+    members = {
+        names.full(space, one) for space, found in names.namespaces().items() for one in found
+    }
     assert set(MATRIX) == members
 
 
@@ -205,7 +297,9 @@ async def test_each_member_does_what_the_matrix_says(room: Room, member: str) ->
 
 
 @pytest.mark.proves("starlark.surroundings")
-async def test_a_script_learns_nothing_of_the_machine_that_a_person_did_not_give(room: Room) -> None:
+async def test_a_script_learns_nothing_of_the_machine_that_a_person_did_not_give(
+    room: Room,
+) -> None:
     body = "return [os.cwd(), os.hostname(), os.args()]"
     assert await room.value(body) == [".", "localhost", []]
 
@@ -329,10 +423,14 @@ async def test_new_ways_to_files_are_refused_what_the_old_ones_are(room: Room, b
 async def test_an_emitted_event_reaches_hooks_and_their_word_comes_back(room: Room) -> None:
     @hook("custom.deployed")
     def judge(event: Custom) -> Action:
-        return block("not today") if event.data == "now" else modify({"data": [event.data, "later"]})
+        return (
+            block("not today") if event.data == "now" else modify({"data": [event.data, "later"]})
+        )
 
     room.options["hooks"] = [judge]
-    value = await room.value("return [emit('custom.deployed', 'now'), emit('custom.deployed', 'x')]")
+    value = await room.value(
+        "return [emit('custom.deployed', 'now'), emit('custom.deployed', 'x')]"
+    )
     assert "not today" in value[0]["blocked"]
     assert value[1] == {"blocked": None, "data": ["x", "later"]}
 

@@ -87,7 +87,9 @@ async def test_launched_calls_go_side_by_side_and_come_back_in_the_order_asked_f
 async def test_the_first_that_is_done_is_given_and_the_others_go_on(
     begin: Callable[[str], asyncio.Task[Any]], gates: Gates
 ) -> None:
-    call = begin(LAUNCH + "first = parallel.wait_any()['id']\nreturn [first, len(parallel.wait_all())]")
+    call = begin(
+        LAUNCH + "first = parallel.wait_any()['id']\nreturn [first, len(parallel.wait_all())]"
+    )
     await gates.until(3)
     gates.open("b")
     await asyncio.sleep(0)
@@ -152,7 +154,8 @@ async def test_only_so_many_calls_go_on_at_once(
 ) -> None:
     many = 84
     call = begin(
-        f"for n in range({many}):\n    parallel.launch('pass_through', {{'name': 'n'}})\nreturn len([one for one in parallel.wait_all() if one['ok']])"
+        f"for n in range({many}):\n    parallel.launch('pass_through', "
+        f"{{'name': 'n'}})\nreturn len([one for one in parallel.wait_all() if one['ok']])"
     )
     await gates.until(64)
     gates.open("n")
@@ -197,7 +200,10 @@ async def test_a_script_that_is_cancelled_or_out_of_time_takes_its_calls_with_it
 @pytest.mark.proves("starlark.parallel")
 async def test_a_launched_call_passes_the_gate(room: Room) -> None:
     room.options["deny"] = ["write_file"]
-    body = "parallel.launch('write_file', {'path': 'b.txt', 'content': ''})\nreturn parallel.wait_any()['error_type']"
+    body = (
+        "parallel.launch('write_file', {'path': 'b.txt', 'content': ''})\nreturn "
+        "parallel.wait_any()['error_type']"
+    )
     assert await room.value(body) == "permission_denied"
     assert not (room.folder / "b.txt").exists()
 
@@ -222,7 +228,10 @@ async def test_wrong_use_of_parallel_is_said(room: Room, body: str, said: str) -
 
 @pytest.mark.proves("starlark.parallel")
 async def test_a_tool_that_is_a_script_can_be_launched_many_times(room: Room) -> None:
-    body = "for n in range(12):\n    parallel.launch('square', {'n': n})\nreturn [one['result'] for one in parallel.wait_all()]"
+    body = (
+        "for n in range(12):\n    parallel.launch('square', {'n': n})\nreturn [one['result'] for "
+        "one in parallel.wait_all()]"
+    )
     session = room.open(room.tool(body), room.tool("return args['n'] * args['n']", "square"))
     result = await session.call("mine")
     assert result.data == [n * n for n in range(12)], result.error_message
@@ -236,7 +245,9 @@ async def test_a_join_gives_all_outcomes_in_the_order_of_the_calls_and_stops_wha
     begin: Callable[[str], asyncio.Task[Any]], gates: Gates
 ) -> None:
     body = "parallel.wait_all([parallel.launch('read_text', {'path': 'nowhere.txt'})])\n" + LAUNCH
-    said = "[(one['id'][-1], one['ok'], one['error_type'], one['error']) for one in parallel.join(%s)]"
+    said = (
+        "[(one['id'][-1], one['ok'], one['error_type'], one['error']) for one in parallel.join(%s)]"
+    )
     call = begin(body + f"return {said % repr('first_success')}")
     await gates.until(3)
     gates.open("b")

@@ -1,4 +1,6 @@
-"""Tools in Python: what a trusted file brings, what it may import, what is said of one that is broken, and handlers for tool files."""
+"""Tools in Python: what a trusted file brings, what it may import, what is said of one that is
+broken, and handlers for tool files.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from ferrule.storage.trust import Trust
 from ferrule.toolkits.files import tools as shipped_files
 
 HEAD = "from ferrule import Context, Workspace, tool\n"
-ADD = HEAD + "@tool(side_effect='none')\ndef add(a: int, b: int = 1) -> int:\n    'Add.'\n    return a + b\n"
+ADD = HEAD + (
+    "@tool(side_effect='none')\ndef add(a: int, b: int = 1) -> int:\n    'Add.'\n    return a + b\n"
+)
 WEATHER = """---
 parameters:
   city: { type: string, required: true }
@@ -57,7 +61,9 @@ def tool_file(folder: Path, name: str, text: str) -> None:
 def brought(folder: Path, **more: Any) -> Extensions:
     settings = load_settings(workspace=folder)
     where = settings.origin("tools.python").where
-    return load_extensions(settings.repository, python=settings["tools.python"], python_from=where, **more)
+    return load_extensions(
+        settings.repository, python=settings["tools.python"], python_from=where, **more
+    )
 
 
 def names(folder: Path) -> list[str]:
@@ -114,9 +120,9 @@ def test_a_file_is_run_once_in_a_process_and_again_when_it_changed(folder: Path)
 def test_a_file_imports_what_is_named_beside_it_and_nothing_else_of_the_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    using = (
-        HEAD
-        + "@tool\ndef late() -> str:\n    'Late.'\n    from helpers import WORD\n    return WORD\nimport helpers\n"
+    using = HEAD + (
+        "@tool\ndef late() -> str:\n    'Late.'\n    from helpers import WORD\n    return "
+        "WORD\nimport helpers\n"
     )
     put(folder, "tools.py", "helpers.py", tools=using, helpers="WORD = 'found'\n")
     (late,) = [tool for tool in brought(folder).tools if tool.name == "late"]
@@ -127,7 +133,9 @@ def test_a_file_imports_what_is_named_beside_it_and_nothing_else_of_the_folder(
         if visible:
             monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
         (folder / "helpers.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
-        with pytest.raises(ConfigError, match=r"^tools\.py:7: it cannot be loaded: \w+Error: ") as refused:
+        with pytest.raises(
+            ConfigError, match=r"^tools\.py:7: it cannot be loaded: \w+Error: "
+        ) as refused:
             brought(folder)
         assert "name `helpers.py` under `tools.python` too" in refused.value.hint
         assert not (folder / "ran").exists()
@@ -189,7 +197,8 @@ WRONG = {
     "import sys\n\nsys.exit(3)\n": r"tools\.py:3: it cannot be loaded: SystemExit: 3",
     "import nothing_like_it\n": r"tools\.py:1: it cannot be loaded: ModuleNotFoundError: ",
     "from .near import x\n": r"tools\.py:1: it cannot be loaded: ImportError: ",
-    HEAD + "@tool\ndef f(a): ...\n": r"tools\.py:2: it cannot be loaded: tool `f`: parameter `a` has no type",
+    HEAD
+    + "@tool\ndef f(a): ...\n": r"tools\.py:2: it cannot be loaded: tool `f`: parameter `a` has no type",
     "x = 1\n": r"tools\.py: there is no tool in it",
     ADD + ADD: r"tools\.py:7: the tool `add` is defined a second time \(first in line 2\)",
     ADD
@@ -199,7 +208,9 @@ WRONG = {
 
 @pytest.mark.proves("python.errors")
 @pytest.mark.parametrize("text", WRONG, ids=range(len(WRONG)))
-def test_what_is_wrong_with_a_file_names_it_the_line_and_the_next_step(text: str, folder: Path) -> None:
+def test_what_is_wrong_with_a_file_names_it_the_line_and_the_next_step(
+    text: str, folder: Path
+) -> None:
     put(folder, "tools.py", tools=text)
     with pytest.raises(ConfigError, match=WRONG[text]) as refused:
         brought(folder)
@@ -207,7 +218,9 @@ def test_what_is_wrong_with_a_file_names_it_the_line_and_the_next_step(text: str
 
 
 @pytest.mark.proves("python.errors")
-def test_everything_that_is_wrong_is_said_at_once_with_the_place_of_the_setting(folder: Path) -> None:
+def test_everything_that_is_wrong_is_said_at_once_with_the_place_of_the_setting(
+    folder: Path,
+) -> None:
     put(folder, "tools.py", "gone.py", "nothing_like_it", "ok.py", tools="def (", ok=ADD)
     tool_file(folder, "broken", "---\nparameters: 1\n---\n")
     Trust().trust(folder)
@@ -216,7 +229,10 @@ def test_everything_that_is_wrong_is_said_at_once_with_the_place_of_the_setting(
     said = refused.value.detail
     assert "tools.py:1: " in said and "broken.md:2" in said
     assert "ferrule.yaml:2:11: `tools.python` names `gone.py`, and there is no such file" in said
-    assert "ferrule.yaml:2:11: `tools.python` names `nothing_like_it`, and no module of that name" in said
+    assert (
+        "ferrule.yaml:2:11: `tools.python` names `nothing_like_it`, and no module of that name"
+        in said
+    )
 
 
 @pytest.mark.proves("python.checked")
@@ -233,7 +249,9 @@ async def test_validate_reads_python_files_and_runs_nothing_of_them(folder: Path
     assert any("`../x.py` is no file below this folder" in one for one in found)
     put(folder, "tools.py", "gone.py", tools="\ndef (")
     found = [str(one) for one in (await check_workspace(folder)).problems]
-    assert any(one.startswith("tools.py:2: error: it cannot be loaded: SyntaxError") for one in found)
+    assert any(
+        one.startswith("tools.py:2: error: it cannot be loaded: SyntaxError") for one in found
+    )
     assert any("`gone.py`, and there is no such file" in one for one in found)
     assert any("without a function of its name" in one for one in found)
     assert not mark.exists()
@@ -259,7 +277,9 @@ def test_a_tool_in_python_and_a_tool_file_of_one_name_are_an_error_and_an_overri
     (folder / ".ferrule/overrides/over.md").write_text(text)
     Trust().trust(folder)
     made = brought(folder)
-    assert [tool.source for tool in made.tools if tool.name == "add"] == ["file .ferrule/overrides/over.md"]
+    assert [tool.source for tool in made.tools if tool.name == "add"] == [
+        "file .ferrule/overrides/over.md"
+    ]
     assert any("`add` of tools.py:2 (harness) is not used" in one for one in made.notices)
 
 
@@ -270,7 +290,8 @@ def test_a_tool_in_python_may_take_the_name_of_one_that_ships(folder: Path) -> N
     (ours,) = [tool for tool in made.tools if tool.full_name == "read_file"]
     assert ours.source == "file tools.py"
     assert (
-        "the tool `read_file` of Ferrule is not shown to the model: tools.py:2 has its name" in made.notices
+        "the tool `read_file` of Ferrule is not shown to the model: tools.py:2 has its name"
+        in made.notices
     )
 
 
@@ -281,14 +302,19 @@ HANDLERS = {
     "a function": "def weather(city: str, unit: str) -> str:\n    return f'{city} 20 {unit}'\n",
     "a coroutine": "async def weather(city, unit):\n    return f'{city} 20 {unit}'\n",
     "with a context": HEAD
-    + "def weather(city: str, context: Context, unit: str = 'k'):\n    context.resource(Workspace)\n    return f'{city} 20 {unit}'\n",
+    + (
+        "def weather(city: str, context: Context, unit: str = 'k'):\n    "
+        "context.resource(Workspace)\n    return f'{city} 20 {unit}'\n"
+    ),
     "open": "def weather(**given):\n    return f\"{given['city']} 20 {given['unit']}\"\n",
 }
 
 
 @pytest.mark.proves("file.no-script")
 @pytest.mark.parametrize("text", HANDLERS.values(), ids=HANDLERS)
-async def test_a_plain_function_is_the_handler_of_the_tool_file_of_its_name(text: str, folder: Path) -> None:
+async def test_a_plain_function_is_the_handler_of_the_tool_file_of_its_name(
+    text: str, folder: Path
+) -> None:
     put(folder, "tools.py", tools=text)
     tool_file(folder, "weather", WEATHER)
     Trust().trust(folder)
@@ -323,7 +349,9 @@ UNFIT = {
 
 @pytest.mark.proves("file.no-script")
 @pytest.mark.parametrize("text", UNFIT)
-def test_a_handler_that_does_not_fit_its_file_is_an_error_that_names_both(text: str, folder: Path) -> None:
+def test_a_handler_that_does_not_fit_its_file_is_an_error_that_names_both(
+    text: str, folder: Path
+) -> None:
     put(folder, "tools.py", tools=f"from __future__ import annotations\n{text}\n")
     tool_file(folder, "weather", WEATHER)
     Trust().trust(folder)

@@ -1,4 +1,6 @@
-"""Tools, hooks and agents that scripts register while a session runs: through the gate, for this session, with no more reach."""
+"""Tools, hooks and agents that scripts register while a session runs: through the gate, for this
+session, with no more reach.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,11 @@ GUARD = {
     "script": "def handle(event, payload):\n    return block('no ' + payload['name'])\n",
 }
 READER = {"description": "Reads files.", "prompt": "Read.", "tools": ["look"]}
-REGISTER = {"tool": "meta.tool_register", "hook": "meta.hook_register", "agent": "meta.agent_register"}
+REGISTER = {
+    "tool": "meta.tool_register",
+    "hook": "meta.hook_register",
+    "agent": "meta.agent_register",
+}
 DEFINITIONS: dict[str, dict[str, Any]] = {"tool": SHOUT, "hook": GUARD, "agent": READER}
 
 
@@ -71,7 +77,9 @@ def opened(room: Room, *tools: Tool) -> Session:
     return room.open(*tools, *registration_tools(room.pool))
 
 
-def registers(room: Room, kind: str, name: str, definition: Any, own: str = "maker", **fields: str) -> Tool:
+def registers(
+    room: Room, kind: str, name: str, definition: Any, own: str = "maker", **fields: str
+) -> Tool:
     """A tool whose script registers this."""
     return room.tool(f"return {REGISTER[kind]}({name!r}, {definition!r})", own, **fields)
 
@@ -81,7 +89,9 @@ async def registered(room: Room, kind: str, name: str, definition: Any, **fields
     return await session.call("maker")
 
 
-def agent_of(room: Room, steps: Iterable[Any], *tools: Tool, **options: Any) -> tuple[Agent, Scripted]:
+def agent_of(
+    room: Room, steps: Iterable[Any], *tools: Tool, **options: Any
+) -> tuple[Agent, Scripted]:
     wire = Scripted(steps)
     found = [*tools, *COMPANIONS, *registration_tools(room.pool)]
     return Agent(wire, found, journal=room.journal, **room.options, **options), wire
@@ -97,7 +107,10 @@ async def test_a_tool_that_a_script_registers_is_called_in_the_same_run(growing:
         growing, [calls(("maker", {})), calls(("shout", {"text": "hey"})), says("done")], maker
     )
     run = await agent.run("go")
-    assert [one.data for one in run.results] == [{"registered": "shout", "kind": "tool", "left": 49}, "HEY"]
+    assert [one.data for one in run.results] == [
+        {"registered": "shout", "kind": "tool", "left": 49},
+        "HEY",
+    ]
     before, after = wire.opened[0].tools, wire.opened[-1].tools
     assert after[: len(before)] == before
     assert [one.name for one in after[len(before) :]] == ["shout"]
@@ -105,13 +118,18 @@ async def test_a_tool_that_a_script_registers_is_called_in_the_same_run(growing:
 
 
 @pytest.mark.proves("registering.stable-prefix")
-async def test_what_is_new_stands_behind_what_was_sent_in_the_order_in_which_it_came(growing: Room) -> None:
+async def test_what_is_new_stands_behind_what_was_sent_in_the_order_in_which_it_came(
+    growing: Room,
+) -> None:
     first, second = (
         registers(growing, "tool", "zebra", SHOUT, "one"),
         registers(growing, "tool", "ape", SHOUT, "two"),
     )
     agent, wire = agent_of(
-        growing, [calls(("one", {})), calls(("two", {})), says("done"), says("again")], first, second
+        growing,
+        [calls(("one", {})), calls(("two", {})), says("done"), says("again")],
+        first,
+        second,
     )
     growing.session = agent.session()
     await growing.session.run("go")
@@ -136,11 +154,17 @@ async def test_another_session_of_the_same_agent_sees_nothing_of_it(growing: Roo
 
 
 @pytest.mark.proves("registering.hooks")
-async def test_a_hook_that_a_script_registers_watches_this_session_from_then_on(growing: Room) -> None:
+async def test_a_hook_that_a_script_registers_watches_this_session_from_then_on(
+    growing: Room,
+) -> None:
     guard = GUARD | {"when": "name == 'read_text'"}
     session = opened(growing, registers(growing, "hook", "guard-1", guard))
     assert (await session.call("read_text", path="a.txt")).success
-    assert (await session.call("maker")).data == {"registered": "guard-1", "kind": "hook", "left": 29}
+    assert (await session.call("maker")).data == {
+        "registered": "guard-1",
+        "kind": "hook",
+        "left": 29,
+    }
     refused = await session.call("read_text", path="a.txt")
     assert "the hook `guard-1`: no read_text" in (refused.error_message or "")
     assert growing.agent is not None
@@ -151,11 +175,16 @@ async def test_a_hook_that_a_script_registers_watches_this_session_from_then_on(
 
 @pytest.mark.proves("registering.hooks")
 async def test_a_hook_on_results_sees_the_arguments_too(growing: Room) -> None:
-    script = "def handle(event, payload):\n    return modify({'result': payload['arguments']['path']})\n"
+    script = (
+        "def handle(event, payload):\n    return modify({'result': payload['arguments']['path']})\n"
+    )
     session = opened(
         growing,
         registers(
-            growing, "hook", "post", {"events": "tool.post", "when": "name == 'read_text'", "script": script}
+            growing,
+            "hook",
+            "post",
+            {"events": "tool.post", "when": "name == 'read_text'", "script": script},
         ),
     )
     assert (await session.call("maker")).success
@@ -180,7 +209,9 @@ async def test_an_agent_that_a_script_registers_can_be_delegated_to(growing: Roo
 
 
 @pytest.mark.proves("registering.hooks")
-async def test_a_hook_that_was_registered_watches_the_agents_of_the_session_too(growing: Room) -> None:
+async def test_a_hook_that_was_registered_watches_the_agents_of_the_session_too(
+    growing: Room,
+) -> None:
     maker = registers(growing, "hook", "guard", GUARD | {"when": "name == 'look'"})
     steps = [
         calls(("maker", {})),
@@ -240,7 +271,9 @@ async def test_a_registration_stands_in_the_journal_with_its_definition(growing:
     growing.options |= {"mode": "default", "approver": Asked()}
     await registered(growing, "tool", "shout", SHOUT)
     found = [
-        one for one in growing.events() if isinstance(one, DirectCall) and one.call.tool == "register_tool"
+        one
+        for one in growing.events()
+        if isinstance(one, DirectCall) and one.call.tool == "register_tool"
     ]
     assert json.loads(found[0].call.arguments) == {"name": "shout", "definition": SHOUT}
     assert any(isinstance(one, PersonAnswered) and one.choice == "once" for one in growing.events())
@@ -270,7 +303,9 @@ async def test_what_was_registered_passes_the_gate_like_any_tool(growing: Room) 
 
 @pytest.mark.proves("registering.off")
 @pytest.mark.parametrize("kind", REGISTER)
-async def test_where_it_is_off_it_is_refused_with_the_name_of_the_setting(room: Room, kind: str) -> None:
+async def test_where_it_is_off_it_is_refused_with_the_name_of_the_setting(
+    room: Room, kind: str
+) -> None:
     room.world = World(meta=meta)
     session = room.open(registers(room, kind, "shout", DEFINITIONS[kind]))
     result = await session.call("maker")
@@ -279,12 +314,15 @@ async def test_where_it_is_off_it_is_refused_with_the_name_of_the_setting(room: 
 
 
 @pytest.mark.proves("registering.off")
-async def test_the_tools_alone_register_nothing_where_the_agent_does_not_allow_it(room: Room) -> None:
+async def test_the_tools_alone_register_nothing_where_the_agent_does_not_allow_it(
+    room: Room,
+) -> None:
     room.world = World(meta=meta)
     session = opened(
         room,
         room.tool(
-            f"parallel.launch('register_tool', {{'name': 'a', 'definition': {SHOUT!r}}})\nreturn parallel.wait_any()['error']"
+            "parallel.launch('register_tool', "
+            f"{{'name': 'a', 'definition': {SHOUT!r}}})\nreturn parallel.wait_any()['error']"
         ),
     )
     assert "`tools.register`" in (await session.call("mine")).data
@@ -318,7 +356,9 @@ async def test_the_tools_alone_register_nothing_where_the_agent_does_not_allow_i
         ("agent", "known"),
     ],
 )
-async def test_a_name_that_is_taken_or_wrong_is_refused(growing: Room, kind: str, name: str) -> None:
+async def test_a_name_that_is_taken_or_wrong_is_refused(
+    growing: Room, kind: str, name: str
+) -> None:
     from ferrule import SubAgent
 
     @hook("session.start", name="strict")
@@ -353,7 +393,11 @@ async def test_a_tool_that_a_rule_denies_is_not_registered(growing: Room) -> Non
 
 def test_no_name_behind_a_built_in_is_free() -> None:
     folder = Path(meta.__code__.co_filename).parents[1] / "builtins"
-    used = {name for file in folder.glob("*.py") for name in re.findall(r'scope\.(?:value|shipped|result)\(\s*"(\w+)"', file.read_text())}  # fmt: skip
+    used = {
+        name
+        for file in folder.glob("*.py")
+        for name in re.findall(r'scope\.(?:value|shipped|result)\(\s*"(\w+)"', file.read_text())
+    }
     assert used <= BEHIND_BUILTINS
     assert "read_text" in used
 
@@ -380,7 +424,9 @@ async def test_a_registered_hook_does_not_see_how_hooks_are_registered(growing: 
 
 @pytest.mark.proves("registering.hooks-cannot-hide")
 @pytest.mark.parametrize("priority", [49, 0, -1])
-async def test_a_registered_hook_never_stands_before_the_floor(growing: Room, priority: int) -> None:
+async def test_a_registered_hook_never_stands_before_the_floor(
+    growing: Room, priority: int
+) -> None:
     result = await registered(growing, "hook", "first", GUARD | {"priority": priority})
     assert result.error_type is ErrorType.VALIDATION_FAILED
     assert "50 or more" in (result.error_message or "")
@@ -395,7 +441,9 @@ async def test_hooks_keep_their_order_when_one_is_registered(growing: Room) -> N
         seen.append(event.name)
 
     growing.options["hooks"] = [before]
-    session = opened(growing, registers(growing, "hook", "late", GUARD | {"when": "name == 'read_text'"}))
+    session = opened(
+        growing, registers(growing, "hook", "late", GUARD | {"when": "name == 'read_text'"})
+    )
     assert (await session.call("maker")).success
     await session.call("read_text", path="a.txt")
     assert seen == ["maker", "register_hook", "read_text"]
@@ -449,7 +497,9 @@ async def test_a_model_that_guesses_the_tool_registers_nothing(growing: Room) ->
     )
     run = await agent.run("go")
     assert run.results[0].error_type is ErrorType.NOT_FOUND
-    assert not any(one.name.startswith("register_") for opening in wire.opened for one in opening.tools)
+    assert not any(
+        one.name.startswith("register_") for opening in wire.opened for one in opening.tools
+    )
 
 
 @pytest.mark.proves("registering.limits")
@@ -504,7 +554,11 @@ async def test_everything_that_is_wrong_is_said_at_once(growing: Room) -> None:
         "script": "def run(args):\n    return fs.raed(args['b'])\n",
     }
     message = (await registered(growing, "tool", "broken", broken)).error_message or ""
-    for said in ("an example does not fit", "no built-in `fs.raed`", "reads `b`, which is no parameter"):
+    for said in (
+        "an example does not fit",
+        "no built-in `fs.raed`",
+        "reads `b`, which is no parameter",
+    ):
         assert said in message
     assert "3 problems" in message
 
@@ -574,7 +628,9 @@ async def test_what_is_registered_reaches_no_further_than_who_registered_it(grow
 
 
 @pytest.mark.proves("registering.reach")
-@pytest.mark.parametrize("claim", [{"side_effect": "none"}, {"side_effect": "external", "risk": "safe"}])
+@pytest.mark.parametrize(
+    "claim", [{"side_effect": "none"}, {"side_effect": "external", "risk": "safe"}]
+)
 async def test_a_tool_that_asks_the_network_says_so(growing: Room, claim: dict[str, str]) -> None:
     sly = {
         "description": "Sly.",
@@ -603,7 +659,9 @@ async def test_a_preview_hides_nothing(growing: Room) -> None:
     person = Asked("deny")
     growing.options |= {"mode": "default", "approver": person}
     script = "def run(args):\n    return 'a\u202e\x1b[2Kb'\n"
-    await registered(growing, "tool", "sly", SHOUT | {"script": script, "description": "ok\x1b[1A\u200b"})
+    await registered(
+        growing, "tool", "sly", SHOUT | {"script": script, "description": "ok\x1b[1A\u200b"}
+    )
     assert all(c.isprintable() or c == "\n" for c in person.requests[0].preview)
     assert "\\u202e" in person.requests[0].preview
 
@@ -618,7 +676,11 @@ async def test_a_hook_on_the_end_of_the_session_is_asked_there(growing: Room) ->
     assert (await session.call("maker")).success
     await session.close()
     growing.session = None
-    told = [one.event.text for one in growing.journal.records(session.id) if isinstance(one.event, Noticed)]
+    told = [
+        one.event.text
+        for one in growing.journal.records(session.id)
+        if isinstance(one.event, Noticed)
+    ]
     assert "`end`: goodbye" in told
 
 
@@ -628,7 +690,10 @@ async def test_a_hook_on_what_is_over_is_refused(growing: Room) -> None:
         growing,
         "hook",
         "late",
-        {"events": ["session.start"], "script": "def handle(event, payload):\n    return allow()\n"},
+        {
+            "events": ["session.start"],
+            "script": "def handle(event, payload):\n    return allow()\n",
+        },
     )
     assert "`session.start` is over" in (result.error_message or "")
 
@@ -651,11 +716,15 @@ async def test_what_an_agent_registers_is_gone_with_its_session(growing: Room) -
 
 
 @pytest.mark.proves("registering.stable-prefix")
-async def test_hooks_that_change_questions_and_a_growing_list_of_tools_get_along(growing: Room) -> None:
+async def test_hooks_that_change_questions_and_a_growing_list_of_tools_get_along(
+    growing: Room,
+) -> None:
     @hook("completion.pre")
     def change(event: CompletionPre) -> Action:
         first, *rest = event.messages
-        return modify({"messages": [{**first, "content": f"changed in round {event.round}"}, *rest]})
+        return modify(
+            {"messages": [{**first, "content": f"changed in round {event.round}"}, *rest]}
+        )
 
     growing.options["hooks"] = [change]
     maker = registers(growing, "tool", "shout", SHOUT)
@@ -705,7 +774,9 @@ async def test_a_way_that_a_provider_refused_is_not_tried_again(growing: Room) -
 async def test_a_session_that_is_resumed_says_once_what_is_gone(growing: Room) -> None:
     maker = registers(growing, "tool", "shout", SHOUT)
     broken = registers(growing, "tool", "broken", {}, "failing")
-    agent, _ = agent_of(growing, [calls(("maker", {}), ("failing", {})), says("done")], maker, broken)
+    agent, _ = agent_of(
+        growing, [calls(("maker", {}), ("failing", {})), says("done")], maker, broken
+    )
     first = agent.session()
     await first.run("go")
     await first.close()
@@ -731,7 +802,8 @@ async def test_a_script_lists_what_this_run_may_use(room: Room) -> None:
     room.options["deny"] = ["write_file"]
     session = room.open(
         room.tool(
-            "return [meta.list_tools('write_*'), meta.list_tools('*_file'), meta.list_tools('read_text'), 'mine' in meta.list_tools()]"
+            "return [meta.list_tools('write_*'), meta.list_tools('*_file'), "
+            "meta.list_tools('read_text'), 'mine' in meta.list_tools()]"
         )
     )
     listed = (await session.call("mine")).data
@@ -743,7 +815,8 @@ async def test_a_script_lists_what_this_run_may_use(room: Room) -> None:
 @pytest.mark.proves("registering.list")
 async def test_what_was_registered_is_listed(growing: Room) -> None:
     session = opened(
-        growing, growing.tool(f"meta.tool_register('shout', {SHOUT!r})\nreturn meta.list_tools('s*')")
+        growing,
+        growing.tool(f"meta.tool_register('shout', {SHOUT!r})\nreturn meta.list_tools('s*')"),
     )
     assert "shout" in (await session.call("mine")).data
 
@@ -752,16 +825,26 @@ async def test_what_was_registered_is_listed(growing: Room) -> None:
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.text(st.characters(exclude_categories=["Cs"]), max_size=5), inner, max_size=3
+        )
+    ),
     max_leaves=8,
-)  # fmt: skip
+)
 
 
 @pytest.mark.proves("registering.definitions")
 @given(
     st.dictionaries(
-        st.sampled_from(["parameters", "examples", "when"]), values.filter(lambda one: one is not None)
+        st.sampled_from(["parameters", "examples", "when"]),
+        values.filter(lambda one: one is not None),
     )
 )
 def test_a_definition_is_read_back_as_it_was_given(fields: dict[str, Any]) -> None:
@@ -769,7 +852,10 @@ def test_a_definition_is_read_back_as_it_was_given(fields: dict[str, Any]) -> No
 
 
 @pytest.mark.proves("registering.definitions")
-@given(st.text(st.characters(exclude_categories=["Cs"])) | st.text("a \n\t-:#|'\"\u2028\x85\r", max_size=30))
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]))
+    | st.text("a \n\t-:#|'\"\u2028\x85\r", max_size=30)
+)
 def test_no_script_ends_its_own_place(script: str) -> None:
     text = written({"script": script, "network": []}, "body\n---\nmore")
     found = parse_document(text.encode(), "x.md")
@@ -800,4 +886,8 @@ def test_a_session_catalog_leaves_the_names_of_others_alone() -> None:
 
 @pytest.mark.parametrize("made", registration_tools())
 def test_no_model_is_shown_the_tools_that_register(made: Tool) -> None:
-    assert (made.loading, str(made.side_effect), str(made.risk)) == (Loading.INTERNAL, "external", "high")
+    assert (made.loading, str(made.side_effect), str(made.risk)) == (
+        Loading.INTERNAL,
+        "external",
+        "high",
+    )

@@ -45,7 +45,8 @@ def test_scripts_find_what_python_finds(pattern: str, text: str) -> None:
     assert pure.match(pattern, text) == shown(compiled.match(text))
     assert pure.search(pattern, text) == shown(compiled.search(text))
     if any(not one.group() for one in compiled.finditer(text)):
-        # After a match Python takes an empty one at its end; RE2 does as well, but groups of it may differ.
+        # After a match Python takes an empty one at its end; RE2 does as well, but groups of it may
+        # differ.
         return
     assert pure.replace(pattern, "<\\g<0>>", text) == compiled.sub("<\\g<0>>", text)
     assert pure.split(pattern, text) == compiled.split(text)

@@ -1,4 +1,6 @@
-"""Where tools come from, which of two holds, and that nothing of a repository works before it is trusted."""
+"""Where tools come from, which of two holds, and that nothing of a repository works before it is
+trusted.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ def tool_file(body: str = "A tool.", extra: str = "") -> bytes:
 
 
 def bundle(*names: str, head: str = "name: my-bundle\ndescription: Things.\n") -> bytes:
-    tools = "".join(f"  - name: {name}\n    description: From a bundle.\n    script: |\n      def run(args):\n          return 2\n" for name in names)  # fmt: skip
+    tools = "".join((f"  - name: {name}\n    description: From a bundle.\n    script: |\n      def "
+        "run(args):\n          return 2\n") for name in names)  # fmt: skip
     return f"---\n{head}tools:\n{tools}---\nBody.\n".encode()
 
 
@@ -84,7 +87,9 @@ def test_the_first_kind_there_is_holds_and_every_other_is_shadowed(kinds: set[st
         "plugin": ".harness/plugins/x.md",
         "harness": ".harness/tools/t.md",
     }
-    loaded = load({places[kind]: tool_file() if kind == "harness" else bundle("t") for kind in kinds})
+    loaded = load(
+        {places[kind]: tool_file() if kind == "harness" else bundle("t") for kind in kinds}
+    )
     first, *rest = sorted(kinds, key=KINDS.index)
     assert [one.file for one in loaded.tools] == [places[first]]
     assert [one.kind for one in loaded.shadowed] == rest
@@ -94,7 +99,10 @@ def test_the_first_kind_there_is_holds_and_every_other_is_shadowed(kinds: set[st
 def test_two_tools_of_one_kind_with_one_name_are_an_error() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"tool `t` is defined more than once: .*\.ferrule/tools/t\.md and \.harness/tools/t\.md",
+        match=(
+            r"tool `t` is defined more than once: .*\.ferrule/tools/t\.md and "
+            r"\.harness/tools/t\.md"
+        ),
     ):
         load({".harness/tools/t.md": tool_file(), ".ferrule/tools/t.md": tool_file()})
 
@@ -120,7 +128,8 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 def test_a_settings_file_with_a_section_of_that_name_has_no_tools() -> None:
     assert load({".ferrule/ferrule.yaml": b"tools: { enabled: true }\n"}).tools == ()
     assert [
-        one.name for one in load({".ferrule/ferrule.yaml": b"tools: [{name: t, script: x}]\n"}).tools
+        one.name
+        for one in load({".ferrule/ferrule.yaml": b"tools: [{name: t, script: x}]\n"}).tools
     ] == ["t"]
 
 
@@ -155,7 +164,11 @@ def test_a_repository_brings_nothing_until_it_is_trusted(repository: Path) -> No
     assert [(one.name, one.what) for one in loaded.changes] == [(".harness/tools/t.md", "added")]
     trust.trust(repository)
     loaded = look(repository, trust)
-    assert (loaded.state, [one.name for one in loaded.tools], loaded.changes) == ("trusted", ["t"], ())
+    assert (loaded.state, [one.name for one in loaded.tools], loaded.changes) == (
+        "trusted",
+        ["t"],
+        (),
+    )
 
 
 @pytest.mark.proves("file.trust")
@@ -191,7 +204,10 @@ def test_a_link_to_a_tool_is_not_followed_and_said(repository: Path) -> None:
     Trust().trust(repository)
     loaded = look(repository)
     assert [one.name for one in loaded.tools] == ["t"]
-    assert str(loaded.warnings[0]) == ".harness/tools/linked.md: it is a link, and links are not followed"
+    assert (
+        str(loaded.warnings[0])
+        == ".harness/tools/linked.md: it is a link, and links are not followed"
+    )
 
 
 def test_a_repository_without_configuration_brings_nothing(tmp_path: Path) -> None:
@@ -202,14 +218,22 @@ def test_a_repository_without_configuration_brings_nothing(tmp_path: Path) -> No
 @pytest.mark.proves("file.sources")
 async def test_a_trusted_file_is_called_by_a_model(repository: Path, shared_workers: Pool) -> None:
     script = "def run(args):\n      return fs.read(args['path']).split('\\n')[0]\n"
-    text = f"---\nside_effect: read\nparameters: {{ path: {{ type: string, required: true }} }}\nscript: |\n  {script}---\nFirst line of a file.\n"
+    text = (
+        "---\nside_effect: read\nparameters: "
+        f"{{ path: {{ type: string, required: true }} }}\nscript: |\n  {script}---\nFirst line "
+        "of a file.\n"
+    )
     (repository / ".harness/tools/first_line.md").write_text(text)
     (repository / "poem.txt").write_text("roses are red\nviolets are blue\n")
     Trust().trust(repository)
     tools = look(repository).make(World(), pool=shared_workers)
     steps = [calls(("first_line", {"path": "poem.txt"})), says("done")]
     agent = Agent(
-        Scripted(steps), tools, workspace=repository, journal=SqliteJournal(":memory:"), allow=["Read"]
+        Scripted(steps),
+        tools,
+        workspace=repository,
+        journal=SqliteJournal(":memory:"),
+        allow=["Read"],
     )
     result = await agent.run("How does it begin?")
     assert [(one.success, one.data) for one in result.results] == [(True, "roses are red")]

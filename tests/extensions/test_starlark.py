@@ -1,4 +1,6 @@
-"""Scripts: what they return, what they cannot do, and that whatever goes wrong is one typed error."""
+"""Scripts: what they return, what they cannot do, and that whatever goes wrong is one typed
+error.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from ferrule.extensions.starlark.pool import Pool, shared
 from ferrule.extensions.starlark.script import Bounds, Script, ScriptFailed
 
 ENDLESS = (
-    "def run(args):\n    for i in range(2000000000):\n        for j in range(2000000000):\n            pass\n"
+    "def run(args):\n    for i in range(2000000000):\n        for j in range(2000000000):\n      "
+    "      pass\n"
 )
 HELLO = "def run(args):\n    return 'hello'\n"
 
@@ -84,12 +87,23 @@ async def test_what_the_top_level_made_cannot_be_changed(run: Runs) -> None:
     ("source", "name"),
     [
         ("def run(args):\n    return run(args)\n", "run"),
-        ("def a(n):\n    return b(n)\ndef b(n):\n    return a(n)\ndef run(args):\n    return a(1)\n", "a"),
+        (
+            (
+                "def a(n):\n    return b(n)\ndef b(n):\n    return a(n)\ndef run(args):\n    "
+                "return a(1)\n"
+            ),
+            "a",
+        ),
         ("f = lambda n: f(n - 1)\ndef run(args):\n    return f(3)\n", "f"),
-        ("def run(args):\n    def inner(n):\n        return inner(n)\n    return inner(1)\n", "inner"),
+        (
+            "def run(args):\n    def inner(n):\n        return inner(n)\n    return inner(1)\n",
+            "inner",
+        ),
     ],
 )
-async def test_a_function_that_calls_itself_is_refused_by_name(run: Runs, source: str, name: str) -> None:
+async def test_a_function_that_calls_itself_is_refused_by_name(
+    run: Runs, source: str, name: str
+) -> None:
     failed = await run.fails(source)
     assert failed.reason == "compile"
     assert f"`{name}` calls itself" in failed.message
@@ -172,7 +186,10 @@ async def test_an_endless_loop_is_stopped_and_the_next_call_is_fine(run: Runs) -
 @pytest.mark.proves("starlark.wall-clock")
 async def test_a_loop_that_the_library_cannot_stop_is_killed(run: Runs) -> None:
     # One call of the expression engine takes minutes, linear as it is, and holds the interpreter.
-    source = "def run(args):\n    return re.search('(?:(?:a?){50}){19}c|.*?x', ('a' * 5000 + '\\n') * 1000)\n"
+    source = (
+        "def run(args):\n    return re.search('(?:(?:a?){50}){19}c|.*?x', ('a' * 5000 + '\\n') * "
+        "1000)\n"
+    )
     failed = await run.fails(source, seconds=0.2)
     assert (failed.reason, failed.error_type) == ("timeout", ErrorType.TIMEOUT)
     assert await run(HELLO) == "hello"
@@ -198,7 +215,10 @@ async def test_a_built_in_that_takes_too_long_is_cancelled_with_its_script(run: 
 @pytest.mark.parametrize(
     "body",
     [
-        "x = []\n    for i in range(100000000):\n        x.append('a' * 1000 + str(i))\n    return len(x)",
+        (
+            "x = []\n    for i in range(100000000):\n        x.append('a' * 1000 + str(i))\n    "
+            "return len(x)"
+        ),
         "x = 'a'\n    for i in range(50):\n        x = x + x\n    return len(x)",
         "return ['a' * 2000000000]",
         "return [[0] * 100000000 for i in range(100)]",
@@ -237,7 +257,8 @@ async def test_arguments_that_are_too_large_to_hand_over_are_an_error(run: Runs)
 
 @pytest.mark.proves("starlark.crash")
 @pytest.mark.parametrize(
-    "source", ["x = " + "[" * 100_000 + "]" * 100_000, "x = " + "-" * 200_000 + "1", "x = " + "(" * 100_000]
+    "source",
+    ["x = " + "[" * 100_000 + "]" * 100_000, "x = " + "-" * 200_000 + "1", "x = " + "(" * 100_000],
 )
 async def test_a_text_that_breaks_the_parser_breaks_only_a_worker(run: Runs, source: str) -> None:
     failed = await run.fails(source, seconds=PATIENT)
@@ -262,7 +283,9 @@ async def test_a_result_that_nests_too_deeply_is_an_error(run: Runs) -> None:
 
 @pytest.mark.proves("starlark.fail")
 async def test_fail_is_an_error_with_its_text_and_line(run: Runs) -> None:
-    failed = await run.fails("def run(args):\n    fail('no such branch:', args['b'])\n", {"b": "main"})
+    failed = await run.fails(
+        "def run(args):\n    fail('no such branch:', args['b'])\n", {"b": "main"}
+    )
     assert (failed.reason, failed.error_type) == ("fail", ErrorType.TOOL_ERROR)
     assert failed.message == "tool.md:2: no such branch: main"
 
@@ -270,7 +293,8 @@ async def test_fail_is_an_error_with_its_text_and_line(run: Runs) -> None:
 @pytest.mark.proves("starlark.fail")
 async def test_an_error_dictionary_is_a_value_like_any_other(run: Runs) -> None:
     source = (
-        'def run(args):\n    if not args.get("command"):\n        return {"error": "command is required"}\n'
+        'def run(args):\n    if not args.get("command"):\n        return '
+        '{"error": "command is required"}\n'
     )
     assert await run(source) == {"error": "command is required"}
 
@@ -329,10 +353,17 @@ async def test_an_idle_worker_that_died_is_not_used(pool: Pool) -> None:
 
 @pytest.mark.proves("starlark.print")
 async def test_printed_and_logged_lines_come_in_order_with_their_level(run: Runs) -> None:
-    source = "def run(args):\n    print('a', 1, [2])\n    log.warn('careful', code=7)\n    log.info('fine')\n    return fs.read('x')\n"
+    source = (
+        "def run(args):\n    print('a', 1, [2])\n    log.warn('careful', code=7)\n    "
+        "log.info('fine')\n    return fs.read('x')\n"
+    )
     run.answers["fs.read"] = "text"
     assert await run(source) == "text"
-    assert run.told == [("print", "a 1 [2]", {}), ("warn", "careful", {"code": 7}), ("info", "fine", {})]
+    assert run.told == [
+        ("print", "a 1 [2]", {}),
+        ("warn", "careful", {"code": 7}),
+        ("info", "fine", {}),
+    ]
 
 
 @pytest.mark.proves("starlark.print")
@@ -348,13 +379,19 @@ async def test_a_flood_of_lines_is_cut_and_says_so(run: Runs) -> None:
 
 @pytest.mark.proves("starlark.built-ins")
 def test_every_computed_name_is_there_and_no_other() -> None:
-    listed = {names.full(space, member) for space, members in names.COMPUTED.items() for member in members}
+    listed = {
+        names.full(space, member) for space, members in names.COMPUTED.items() for member in members
+    }
     assert listed | {"assert"} == set(pure.FUNCTIONS)
 
 
 @pytest.mark.proves("starlark.built-ins")
 async def test_every_name_of_the_requirement_can_be_written(run: Runs) -> None:
-    wanted = "exec.run fs.read fs.write fs.exists fs.stat http.get http.post json.encode json.decode re.match re.search re.findall string.truncate cache.get cache.set delegate meta.tool_register meta.hook_register log.info log.warn block allow"
+    wanted = (
+        "exec.run fs.read fs.write fs.exists fs.stat http.get http.post json.encode json.decode "
+        "re.match re.search re.findall string.truncate cache.get cache.set delegate "
+        "meta.tool_register meta.hook_register log.info log.warn block allow"
+    )
     source = "def run(args):\n    return [type(x) for x in [" + ", ".join(wanted.split()) + "]]\n"
     assert set(await run(source)) <= {"function", "native_function", "python_callable_value"}
 
@@ -365,7 +402,10 @@ async def test_every_name_of_the_requirement_can_be_written(run: Runs) -> None:
     [
         ("json.decode(json.encode({'a': [1, None, True]}))", {"a": [1, None, True]}),
         ("re.match('b', 'abc')", None),
-        ("re.search('(?P<x>b)(c)?', 'ab')", {"match": "b", "groups": ["b", None], "named": {"x": "b"}, "start": 1, "end": 2}),
+        (
+            "re.search('(?P<x>b)(c)?', 'ab')",
+            {"match": "b", "groups": ["b", None], "named": {"x": "b"}, "start": 1, "end": 2},
+        ),
         ("re.findall('[a-z]+', 'ab 1 cd')", ["ab", "cd"]),
         ("re.findall('(.)=(.)', 'a=1 b=2')", [["a", "1"], ["b", "2"]]),
         ("re.replace('(a)', '<\\\\1>', 'bab')", "b<a>b"),
@@ -380,21 +420,42 @@ async def test_every_name_of_the_requirement_can_be_written(run: Runs) -> None:
         ("hash.md5('')", "d41d8cd98f00b204e9800998ecf8427e"),
         ("base64.decode(base64.encode('ä'))", "ä"),
         ("url.encode({'a': 'b c'})", "a=b+c"),
-        ("url.parse('https://h:8/p?q=1#f')", {"scheme": "https", "host": "h", "port": 8, "path": "/p", "query": {"q": "1"}, "fragment": "f"}),
-        ("crypto.hmac_sha256('key', 'The quick brown fox jumps over the lazy dog')[:8]", "f7bc83f4"),
+        (
+            "url.parse('https://h:8/p?q=1#f')",
+            {
+                "scheme": "https",
+                "host": "h",
+                "port": 8,
+                "path": "/p",
+                "query": {"q": "1"},
+                "fragment": "f",
+            },
+        ),
+        (
+            "crypto.hmac_sha256('key', 'The quick brown fox jumps over the lazy dog')[:8]",
+            "f7bc83f4",
+        ),
         ("set.union([1, 2, 1], [3, 2])", [1, 2, 3]),
         ("set.intersection([1, 2, 2], [2, 3])", [2]),
         ("set.difference([1, 2], [2])", [1]),
         ("template.render('{{a.b}} and {{ c }}', {'a': {'b': 'x'}, 'c': [1]})", "x and [1]"),
-        ("[validate.email(x) for x in ['a@b.c', 'a@b', '@b.c', 'a b@c.d']]", [True, False, False, False]),
-        ("[validate.url(x) for x in ['https://a/b', 'ftp://a', 'x', 'http://a:99999']]", [True, False, False, False]),
+        (
+            "[validate.email(x) for x in ['a@b.c', 'a@b', '@b.c', 'a b@c.d']]",
+            [True, False, False, False],
+        ),
+        (
+            "[validate.url(x) for x in ['https://a/b', 'ftp://a', 'x', 'http://a:99999']]",
+            [True, False, False, False],
+        ),
         ("[validate.json(x) for x in ['{}', '{', '[' * 100000]]", [True, False, False]),
         ("block('no')", {"action": "block", "reason": "no"}),
         ("allow()", {"action": "allow"}),
         ("modify({'a': 1})", {"action": "modify", "payload": {"a": 1}}),
     ],
-)  # fmt: skip
-async def test_what_only_computes_is_computed_in_the_worker(run: Runs, expression: str, value: Any) -> None:
+)
+async def test_what_only_computes_is_computed_in_the_worker(
+    run: Runs, expression: str, value: Any
+) -> None:
     assert await run(f"def run(args):\n    return {expression}\n") == value
     assert run.asked == []
 
@@ -478,7 +539,11 @@ script = Script("def run(a):\\n    return 1\\n", "t.md")
 print(asyncio.run(shared().run(script, "run", [{}], bounds=Bounds(memory=8 << 30))))
 """
     ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENT, check=False
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=PATIENT,
+        check=False,
     )
     assert (ran.stdout, ran.stderr) == ("1\n", "")
 
@@ -510,14 +575,30 @@ async def test_a_caller_that_is_cancelled_while_it_waits_gives_its_place_away() 
     try:
         entered = asyncio.Event()
         busy = asyncio.create_task(
-            pool.run(Script("def run(a):\n    print('in')\n    for i in range(100000):\n        for j in range(100000):\n            pass\n", "t.md"), "run", [{}], told=lambda *a: entered.set())
-        )  # fmt: skip
+            pool.run(
+                Script(
+                    (
+                        "def run(a):\n    print('in')\n    for i in range(100000):\n        "
+                        "for j in "
+                        "range(100000):\n            pass\n"
+                    ),
+                    "t.md",
+                ),
+                "run",
+                [{}],
+                told=lambda *a: entered.set(),
+            )
+        )
         await asyncio.wait_for(entered.wait(), PATIENT)
-        waiting = [asyncio.create_task(pool.run(Script(HELLO, "t.md"), "run", [{}])) for _ in range(3)]
+        waiting = [
+            asyncio.create_task(pool.run(Script(HELLO, "t.md"), "run", [{}])) for _ in range(3)
+        ]
         await asyncio.sleep(0)
         waiting[0].cancel()
         busy.cancel()
-        done = await asyncio.wait_for(asyncio.gather(busy, *waiting, return_exceptions=True), PATIENT)
+        done = await asyncio.wait_for(
+            asyncio.gather(busy, *waiting, return_exceptions=True), PATIENT
+        )
         assert [type(one) for one in done[:2]] == [asyncio.CancelledError] * 2
         assert done[2:] == ["hello", "hello"]
         assert pool._computing == 0
@@ -574,7 +655,10 @@ def test_no_process_and_no_descriptor_is_left() -> None:
                 await pool.run(Script(source, "t.md"), "run", [{}], bounds=Bounds(seconds=PATIENT))
             seen |= set(pool.pids)
         loop = Script(
-            "def run(a):\n    for i in range(100000):\n        for j in range(100000):\n            pass\n",
+            (
+                "def run(a):\n    for i in range(100000):\n        for j in range(100000):\n     "
+                "       pass\n"
+            ),
             "t.md",
         )
         with pytest.raises(ScriptFailed):
@@ -604,7 +688,11 @@ async def main():
 asyncio.run(main())
 """
     ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENT, check=False
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=PATIENT,
+        check=False,
     )
     pids = [int(word) for word in ran.stdout.split()]
     assert ran.returncode == -signal.SIGKILL, ran.stderr

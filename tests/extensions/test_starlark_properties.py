@@ -1,4 +1,6 @@
-"""Rules of the runtime, tried with many scripts and values: every call has one outcome, and JSON survives the way."""
+"""Rules of the runtime, tried with many scripts and values: every call has one outcome, and JSON
+survives the way.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,48 @@ LOTS = settings(max_examples=CASES, deadline=None, suppress_health_check=[Health
 HELLO = Script("def run(args):\n    return 'hello'\n", "h.md")
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**200), 2**200) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**200), 2**200)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
     max_leaves=12,
-)  # fmt: skip
+)
 
 PIECES = st.sampled_from(
-    ["def run(args):", "    return args", "    return run(args)", "    x = [", "]", "    for i in range(100000000):", "        pass",
-     "    fail(args)", "    return fs.read('a')", "    return {1: args}", "    x = args * 3", "    return x", "    print(args)",
-     "    return json.decode(args)", "    return re.match('a*', str(args))", "load('a', 'b')", "    return [y for y in args]", "'" ,
-     "    return http", "    return 'a' * 10000000", "    return lambda: 1", "\t", "x = fs.stat('a')", "    if args:", "    else:", "\x00", "é"]
-)  # fmt: skip
+    [
+        "def run(args):",
+        "    return args",
+        "    return run(args)",
+        "    x = [",
+        "]",
+        "    for i in range(100000000):",
+        "        pass",
+        "    fail(args)",
+        "    return fs.read('a')",
+        "    return {1: args}",
+        "    x = args * 3",
+        "    return x",
+        "    print(args)",
+        "    return json.decode(args)",
+        "    return re.match('a*', str(args))",
+        "load('a', 'b')",
+        "    return [y for y in args]",
+        "'",
+        "    return http",
+        "    return 'a' * 10000000",
+        "    return lambda: 1",
+        "\t",
+        "x = fs.stat('a')",
+        "    if args:",
+        "    else:",
+        "\x00",
+        "é",
+    ]
+)
 
 
 class Asked:
@@ -76,7 +109,9 @@ def test_a_value_comes_back_as_it_went_in(asked: Asked, value: Any) -> None:
 @LOTS
 @given(lines=st.lists(PIECES | st.text(max_size=10), max_size=8), value=VALUES)
 @example(lines=["def run(args):", "    return args", "    " * 200 + "("], value=None)
-def test_whatever_a_script_says_its_call_has_one_outcome(asked: Asked, lines: list[str], value: Any) -> None:
+def test_whatever_a_script_says_its_call_has_one_outcome(
+    asked: Asked, lines: list[str], value: Any
+) -> None:
     script = Script("\n".join(lines) + "\n", "any.md")
     bounds = Bounds(seconds=0.2, memory=64 << 20, result=1 << 20)
     try:

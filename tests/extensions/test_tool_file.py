@@ -100,7 +100,10 @@ def test_flow_and_block_form_are_the_same_and_order_is_kept() -> None:
         type: number
         required: false
     """
-    flow = "parameters: { zeta: { type: string, description: Last letter., required: true }, alpha: { type: number, required: false } }"
+    flow = (
+        "parameters: "
+        "{ zeta: { type: string, description: Last letter., required: true }, alpha: { type: number, required: false } }"
+    )
     assert json.dumps(fields(block).schema) == json.dumps(fields(flow).schema)
     assert fields(block).schema == {
         "type": "object",
@@ -161,7 +164,11 @@ def test_parameters_may_be_nested_beyond_the_requirement() -> None:
             "3:34",
             "its type `object`",
         ),
-        ("parameters:\n  a: { type: object, properties: {}, required: [b] }", "3:48", "no property"),
+        (
+            "parameters:\n  a: { type: object, properties: {}, required: [b] }",
+            "3:48",
+            "no property",
+        ),
         ("timeout_ms: -1", "2:13", "timeout_ms must be >= 0"),
         ("timeout_ms: soon", "2:13", "whole number"),
         ("timeout_ms: 1.5", "2:13", "whole number"),
@@ -187,8 +194,14 @@ def test_what_is_wrong_is_said_with_its_place(text: str, place: str, said: str) 
 def test_a_key_that_means_nothing_is_a_warning_with_the_nearest() -> None:
     found = fields("timeuot_ms: 5\n" + ECHO + "parameters:\n  a: { type: string, requird: true }\n")
     assert [str(one) for one in found.warnings] == [
-        ".harness/tools/t.md:7:22: `requird` is no key of a parameter and was ignored; did you mean `required`?",
-        ".harness/tools/t.md:2:1: `timeuot_ms` is no key of a tool and was ignored; did you mean `timeout_ms`?",
+        (
+            ".harness/tools/t.md:7:22: `requird` is no key of a parameter and was ignored; did "
+            "you mean `required`?"
+        ),
+        (
+            ".harness/tools/t.md:2:1: `timeuot_ms` is no key of a tool and was ignored; did you "
+            "mean `timeout_ms`?"
+        ),
     ]
     assert found.timeout_ms == 0
 
@@ -205,8 +218,16 @@ def test_a_tool_without_a_script_and_one_without_run_are_warned_of() -> None:
     ("text", "effect", "risk"),
     [
         (ECHO, SideEffect.UNDECLARED, Risk.SAFE),
-        ("script: |\n  def run(args):\n      return http.get('x')\n", SideEffect.EXTERNAL, Risk.MEDIUM),
-        ("script: |\n  def run(args):\n      return delegate('x')\n", SideEffect.EXTERNAL, Risk.MEDIUM),
+        (
+            "script: |\n  def run(args):\n      return http.get('x')\n",
+            SideEffect.EXTERNAL,
+            Risk.MEDIUM,
+        ),
+        (
+            "script: |\n  def run(args):\n      return delegate('x')\n",
+            SideEffect.EXTERNAL,
+            Risk.MEDIUM,
+        ),
         ("side_effect: read\n" + ECHO, SideEffect.READ, Risk.SAFE),
         ("side_effect: write\nrisk: high\n" + ECHO, SideEffect.WRITE, Risk.HIGH),
     ],
@@ -219,7 +240,12 @@ def test_what_a_tool_does_is_what_it_says_or_what_its_script_reaches(
 
 
 def test_positions_of_a_script_hold_for_every_way_to_write_it() -> None:
-    for text, line in (("script: |\n  def run(a):\n", 3), ("script: |2-  # why\n  def run(a):\n", 3), ("script:\n  'def run(a): pass'", 3), ("script: 'def run(a): pass'", 2)):  # fmt: skip
+    for text, line in (
+        ("script: |\n  def run(a):\n", 3),
+        ("script: |2-  # why\n  def run(a):\n", 3),
+        ("script:\n  'def run(a): pass'", 3),
+        ("script: 'def run(a): pass'", 2),
+    ):
         found = fields(text)
         assert found.script is not None
         assert found.script.line == line, text
@@ -233,7 +259,9 @@ def session_of(*tools: Tool, steps: tuple[Any, ...] = (), **options: Any) -> Age
     return Agent(Scripted(list(steps)), list(tools), **options)
 
 
-async def run(found: ToolFile, pool: Pool, arguments: dict[str, Any] | None = None, **options: Any) -> Result:
+async def run(
+    found: ToolFile, pool: Pool, arguments: dict[str, Any] | None = None, **options: Any
+) -> Result:
     session = session_of(make_tool(found, World(), pool=pool), **options).session()
     try:
         return await session.call("t", **(arguments or {}))
@@ -243,7 +271,9 @@ async def run(found: ToolFile, pool: Pool, arguments: dict[str, Any] | None = No
 
 @pytest.mark.proves("file.json-result")
 async def test_a_model_reads_the_result_as_json(shared_workers: Pool) -> None:
-    found = fields("script: |\n  def run(args):\n      return {'ok': True, 'none': None, 'args': args}\n")
+    found = fields(
+        "script: |\n  def run(args):\n      return {'ok': True, 'none': None, 'args': args}\n"
+    )
     agent = session_of(
         make_tool(found, World(), pool=shared_workers), steps=(calls(("t", {"a": 1})), says("done"))
     )
@@ -255,7 +285,11 @@ async def test_a_model_reads_the_result_as_json(shared_workers: Pool) -> None:
 @pytest.mark.proves("file.validation-first")
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [({}, "command"), ({"command": 5}, "not of type"), ({"command": "x", "count": "5"}, "not of type")],
+    [
+        ({}, "command"),
+        ({"command": 5}, "not of type"),
+        ({"command": "x", "count": "5"}, "not of type"),
+    ],
 )
 async def test_arguments_are_checked_before_hooks_and_script(
     shared_workers: Pool, arguments: dict[str, Any], said: str
@@ -271,7 +305,8 @@ async def test_arguments_are_checked_before_hooks_and_script(
             fired.append("after")
 
     found = fields(
-        "parameters:\n  command: { type: string, required: true }\n  count: { type: number }\nscript: |\n  def run(args):\n      fail('it ran')\n"
+        "parameters:\n  command: { type: string, required: true }\n  count: "
+        "{ type: number }\nscript: |\n  def run(args):\n      fail('it ran')\n"
     )
     result = await run(found, shared_workers, arguments, hooks=[Watch()])
     assert result.error_type is ErrorType.VALIDATION_FAILED
@@ -280,7 +315,9 @@ async def test_arguments_are_checked_before_hooks_and_script(
 
 
 @pytest.mark.proves("file.extra-arguments")
-async def test_arguments_that_nobody_declared_pass_unless_the_file_is_strict(shared_workers: Pool) -> None:
+async def test_arguments_that_nobody_declared_pass_unless_the_file_is_strict(
+    shared_workers: Pool,
+) -> None:
     text = "parameters: { a: { type: string } }\n" + ECHO
     passed = await run(fields(text), shared_workers, {"a": "x", "self": 1, "name": 2, CONTEXT: 3})
     assert passed.data == {"a": "x", "self": 1, "name": 2}
@@ -291,15 +328,23 @@ async def test_arguments_that_nobody_declared_pass_unless_the_file_is_strict(sha
 
 @pytest.mark.proves("file.timeout")
 async def test_an_endless_loop_ends_with_the_tools_own_time(shared_workers: Pool) -> None:
-    loop = "script: |\n  def run(args):\n      for i in range(2000000000):\n          for j in range(2000000000):\n              pass\n"
+    loop = (
+        "script: |\n  def run(args):\n      for i in range(2000000000):\n          for j in "
+        "range(2000000000):\n              pass\n"
+    )
     result = await run(fields("timeout_ms: 200\n" + loop), shared_workers)
     assert result.error_type is ErrorType.TIMEOUT
     assert "200 ms" in (result.error_message or "")
 
 
 @pytest.mark.proves("file.timeout")
-async def test_a_run_that_is_out_of_time_ends_a_script_without_a_time_of_its_own(pool: Pool) -> None:
-    loop = "timeout_ms: 0\nscript: |\n  def run(args):\n      for i in range(2000000000):\n          for j in range(2000000000):\n              pass\n"
+async def test_a_run_that_is_out_of_time_ends_a_script_without_a_time_of_its_own(
+    pool: Pool,
+) -> None:
+    loop = (
+        "timeout_ms: 0\nscript: |\n  def run(args):\n      for i in range(2000000000):\n         "
+        " for j in range(2000000000):\n              pass\n"
+    )
     agent = session_of(
         make_tool(fields(loop), World(), pool=pool),
         steps=(calls(("t", {})), says("no")),
@@ -317,7 +362,9 @@ async def test_a_run_that_is_out_of_time_ends_a_script_without_a_time_of_its_own
 async def test_without_a_time_or_with_0_a_script_goes_on_for_days(
     shared_workers: Pool, monkeypatch: pytest.MonkeyPatch, header: str, ends: bool
 ) -> None:
-    """Two days pass on the loop's clock while the script waits for a tool. A bound of one day is seen to end it."""
+    """Two days pass on the loop's clock while the script waits for a tool. A bound of one day is
+    seen to end it.
+    """
     reached = asyncio.Event()
     passed = asyncio.Event()
 
@@ -360,7 +407,10 @@ async def test_a_script_that_ran_out_of_time_is_tried_again_only_if_its_file_say
         tried.append(1)
         return 1
 
-    loop = "script: |\n  def run(args):\n      meta.call_tool('count', {})\n      for i in range(2000000000):\n          pass\n"
+    loop = (
+        "script: |\n  def run(args):\n      meta.call_tool('count', {})\n      for i in "
+        "range(2000000000):\n          pass\n"
+    )
     header = "side_effect: none\ntimeout_ms: 100\n" + policy
     agent = session_of(make_tool(fields(header + loop), World(), pool=shared_workers), count)
     session = agent.session()
@@ -372,12 +422,16 @@ async def test_a_script_that_ran_out_of_time_is_tried_again_only_if_its_file_say
 
 @pytest.mark.proves("file.script-errors")
 async def test_a_failing_script_is_a_result_with_the_files_line(shared_workers: Pool) -> None:
-    result = await run(fields("script: |\n  def run(args):\n      fail('no such thing')\n"), shared_workers)
+    result = await run(
+        fields("script: |\n  def run(args):\n      fail('no such thing')\n"), shared_workers
+    )
     assert (result.success, result.error_message) == (False, ".harness/tools/t.md:4: no such thing")
 
 
 @pytest.mark.proves("file.no-script")
-async def test_a_tool_without_a_script_takes_its_handler_from_a_program(shared_workers: Pool) -> None:
+async def test_a_tool_without_a_script_takes_its_handler_from_a_program(
+    shared_workers: Pool,
+) -> None:
     found = fields("parameters: { a: { type: number, required: true } }")
     result = await run(found, shared_workers, {"a": 1})
     assert result.error_type is ErrorType.NOT_FOUND
@@ -401,7 +455,10 @@ def test_a_schema_that_cannot_be_used_names_the_file() -> None:
 
 @pytest.mark.proves("file.network")
 async def test_a_tools_network_narrows_what_the_run_may_reach(shared_workers: Pool) -> None:
-    text = "side_effect: read\nnetwork: {}\nscript: |\n  def run(args):\n      return http.get('https://other.test/')\n"
+    text = (
+        "side_effect: read\nnetwork: {}\nscript: |\n  def run(args):\n      return "
+        "http.get('https://other.test/')\n"
+    )
     for entries in ("[example.com]", "[]"):
         tool = make_tool(fields(text.format(entries)), World(), pool=shared_workers)
         session = session_of(tool, *COMPANIONS, allow=["t"]).session()
@@ -447,7 +504,10 @@ async def test_a_good_file_has_no_problems(shared_workers: Pool) -> None:
         ("script: |\n  def run(args)\n", "t.md:3: the script ends here, expected"),
         ("script: |\n  x = 1\n  y = nope\n", ".harness/tools/t.md:4: Variable `nope` not found"),
         ("script: |\n  def run(args):\n      return run(args)\n", "calls itself"),
-        ("parameters: { n: { type: number } }\nexamples: [{ n: x }]\n" + ECHO, "an example does not fit"),
+        (
+            "parameters: { n: { type: number } }\nexamples: [{ n: x }]\n" + ECHO,
+            "an example does not fit",
+        ),
         ("tests: [{ returns: 1 }]\n" + ECHO, "returned {}, not 1"),
         ("tests: [{ fails: x }]\n" + ECHO, "should have failed"),
         (

@@ -15,7 +15,10 @@ from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.reliability import Reliability
 
-LOOP = "  def run(args):\n      for i in range(2000000000):\n          for j in range(2000000000):\n              pass\n"
+LOOP = (
+    "  def run(args):\n      for i in range(2000000000):\n          for j in "
+    "range(2000000000):\n              pass\n"
+)
 
 
 def file(lines: str, script: str = "  def run(args):\n      return 1\n") -> ToolFile:
@@ -24,14 +27,16 @@ def file(lines: str, script: str = "  def run(args):\n      return 1\n") -> Tool
 
 @pytest.mark.proves("reliability.tool-files")
 def test_a_tool_file_says_attempts_and_waits_and_its_time_under_either_name() -> None:
-    found = file("policy: {max_attempts: 2, timeout_ms: 1500, retry_on: [timeout], backoff_base_ms: 0}")
+    found = file(
+        "policy: {max_attempts: 2, timeout_ms: 1500, retry_on: [timeout], backoff_base_ms: 0}"
+    )
     assert found.timeout_ms == 1500
     assert make_tool(found, World()).reliability == Reliability(
         timeout=3.5, max_attempts=2, backoff=0, retry_on=("timeout",)
     )
-    assert make_tool(file("timeout_ms: 1500\npolicy: {max_attempts: 2}"), World()).reliability == Reliability(
-        timeout=3.5, max_attempts=2
-    )
+    assert make_tool(
+        file("timeout_ms: 1500\npolicy: {max_attempts: 2}"), World()
+    ).reliability == Reliability(timeout=3.5, max_attempts=2)
     with pytest.raises(ConfigError, match=r"t\.md:2:\d+: tool `t`: its time is said twice"):
         file("timeout_ms: 1500\npolicy: {timeout_ms: 1500}")
 
@@ -51,7 +56,8 @@ async def test_a_script_that_runs_out_of_time_is_tried_again_if_it_only_reads(
     shared_workers: Pool, effect: str, attempts: str
 ) -> None:
     loop = file(
-        f"side_effect: {effect}\npolicy: {{max_attempts: 2, timeout_ms: 50, backoff_base_ms: 0}}", LOOP
+        f"side_effect: {effect}\npolicy: {{max_attempts: 2, timeout_ms: 50, backoff_base_ms: 0}}",
+        LOOP,
     )
     with SqliteJournal(":memory:") as journal:
         tools = [make_tool(loop, World(), pool=shared_workers)]
@@ -63,6 +69,8 @@ async def test_a_script_that_runs_out_of_time_is_tried_again_if_it_only_reads(
             allow=["t"],
         )
         ran = await agent.run("go")
-        noted = [one.event.text for one in journal.records(ran.session) if isinstance(one.event, Noticed)]
+        noted = [
+            one.event.text for one in journal.records(ran.session) if isinstance(one.event, Noticed)
+        ]
     assert noted == ([f"`t`: {attempts}"] if attempts else [])
     assert "50 ms" in (ran.results[0].error_message or "")

@@ -188,8 +188,12 @@ async def test_redirects_within_what_is_allowed_are_followed_and_counted() -> No
 
     async with HttpDouble(answer) as server:
         ours = web("localhost")
-        assert (await ours.fetch("GET", f"http://localhost:{server.port}/5", {}, None, 10))["body"] == "there"
-        assert (await denied(ours, f"http://localhost:{server.port}/6")).error_type is ErrorType.LIMIT
+        assert (await ours.fetch("GET", f"http://localhost:{server.port}/5", {}, None, 10))[
+            "body"
+        ] == "there"
+        assert (
+            await denied(ours, f"http://localhost:{server.port}/6")
+        ).error_type is ErrorType.LIMIT
 
 
 @pytest.mark.proves("starlark.http-every-hop")
@@ -202,9 +206,18 @@ async def test_what_identifies_a_script_does_not_follow_to_another_origin() -> N
 
     async with HttpDouble(serve) as other:
         there = f"http://localhost:{other.port}/"
-        async with HttpDouble(lambda request: Reply(status=302, headers={"Location": there})) as server:
-            headers = {"Authorization": "Bearer x", "Cookie": "a=b", "X-Api-Key": "1", "Accept": "text/plain"}
-            await web("localhost").fetch("GET", f"http://localhost:{server.port}/", headers, None, 10)
+        async with HttpDouble(
+            lambda request: Reply(status=302, headers={"Location": there})
+        ) as server:
+            headers = {
+                "Authorization": "Bearer x",
+                "Cookie": "a=b",
+                "X-Api-Key": "1",
+                "Accept": "text/plain",
+            }
+            await web("localhost").fetch(
+                "GET", f"http://localhost:{server.port}/", headers, None, 10
+            )
     assert "authorization" not in seen[0].headers
     assert "cookie" not in seen[0].headers
     assert "x-api-key" not in seen[0].headers
@@ -223,7 +236,9 @@ async def test_a_post_that_is_redirected_keeps_its_body_only_where_it_must() -> 
             )
 
         async with HttpDouble(answer) as server:
-            await web("localhost").fetch("POST", f"http://localhost:{server.port}/a", {}, b"data", 10)
+            await web("localhost").fetch(
+                "POST", f"http://localhost:{server.port}/a", {}, b"data", 10
+            )
         assert (server.requests[1].method, server.requests[1].body) == (method, body)
 
 
@@ -234,7 +249,9 @@ async def test_a_name_that_leads_to_this_machine_is_not_connected_to() -> None:
 
     async with HttpDouble(lambda request: Reply(pieces=[b"secret"])) as server:
         for entries in ((), ("*",), ("rebound.test",)):
-            failed = await denied(web(*entries, lookup=lookup), f"http://rebound.test:{server.port}/")
+            failed = await denied(
+                web(*entries, lookup=lookup), f"http://rebound.test:{server.port}/"
+            )
             assert failed.error_type is ErrorType.PERMISSION_DENIED
         assert server.connections == 0
 
@@ -268,7 +285,8 @@ async def test_what_cannot_be_reached_or_does_not_answer_is_an_error_with_its_ty
 
 @pytest.mark.proves("starlark.http")
 @pytest.mark.parametrize(
-    "headers", [{"Host": "evil.test"}, {"content-length": "5"}, {"X": "a\r\nEvil: 1"}, {"Tränen": "1"}]
+    "headers",
+    [{"Host": "evil.test"}, {"content-length": "5"}, {"X": "a\r\nEvil: 1"}, {"Tränen": "1"}],
 )
 async def test_headers_that_would_change_the_request_are_refused(headers: dict[str, str]) -> None:
     async with HttpDouble(lambda request: Reply(pieces=[b"ok"])) as server:
@@ -281,7 +299,8 @@ async def test_headers_that_would_change_the_request_are_refused(headers: dict[s
 async def test_a_proxy_of_the_environment_is_used_and_the_domains_still_hold() -> None:
     async with HttpDouble(lambda request: Reply(pieces=[b"through"])) as proxy:
         ours = Web(
-            Domains.parse(["example.com"]), environment={"http_proxy": f"http://127.0.0.1:{proxy.port}"}
+            Domains.parse(["example.com"]),
+            environment={"http_proxy": f"http://127.0.0.1:{proxy.port}"},
         )
         got = await ours.fetch("GET", "http://example.com/x", {}, None, 10)
         assert (got["body"], proxy.requests[0].target) == ("through", "http://example.com/x")
@@ -298,7 +317,16 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not here: no certificate can be made")
     folder = tmp_path_factory.mktemp("tls")
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
     made += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "2"]
     made += ["-keyout", str(folder / "key"), "-out", str(folder / "cert")]
     subprocess.run(made, check=True, capture_output=True)
@@ -311,7 +339,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_a_certificate_is_checked_against_the_name(certificate: Path) -> None:
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server_side.load_cert_chain(certificate)
-    trusting = web("localhost", "other.localhost", tls=lambda: ssl.create_default_context(cafile=certificate))
+    trusting = web(
+        "localhost", "other.localhost", tls=lambda: ssl.create_default_context(cafile=certificate)
+    )
     async with HttpDouble(lambda request: Reply(pieces=[b"safe"]), tls=server_side) as server:
         got = await trusting.fetch("GET", f"https://localhost:{server.port}/", {}, None, 10)
         assert got["body"] == "safe"

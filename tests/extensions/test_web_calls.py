@@ -1,4 +1,6 @@
-"""A script's `http.*` is a call like any other: rules, modes and hooks see it, whatever effect its file declares."""
+"""A script's `http.*` is a call like any other: rules, modes and hooks see it, whatever effect its
+file declares.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ from ferrule.testing.fakes import RecordingApprover
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.tools.definition import SideEffect
 
-FILE = "---\n{keys}parameters: {{ url: {{ type: string }} }}\nscript: |\n  def run(args):\n      {line}\n---\nAsk.\n"
+FILE = (
+    "---\n{keys}parameters: {{ url: {{ type: string }} }}\nscript: |\n  def run(args):\n      "
+    "{line}\n---\nAsk.\n"
+)
 POST = "return http.post(args['url'], {'a': 1}, headers={'X-Api-Key': 'hunter2'})"
 
 
@@ -36,13 +41,19 @@ def text(line: str = POST, keys: str = "side_effect: none\n") -> bytes:
 
 
 @asynccontextmanager
-async def asking(pool: Pool, folder: Path, data: bytes, **options: Any) -> AsyncGenerator[Callable[..., Any]]:
+async def asking(
+    pool: Pool, folder: Path, data: bytes, **options: Any
+) -> AsyncGenerator[Callable[..., Any]]:
     """`ask(url)` has the tool `t` ask; `ask.journal` is all that was written down."""
     world = World(web=Web(Domains.parse(["localhost", "127.0.0.1"]), environment={}))
     tools = Loaded("trusted", (parse_tool(data, "t.md"),)).make(world, pool=pool)
     given: dict[str, Any] = {"allow": ["t"], **options}
     ours = Agent(
-        given.pop("model", Scripted([])), tools, workspace=folder, journal=SqliteJournal(":memory:"), **given
+        given.pop("model", Scripted([])),
+        tools,
+        workspace=folder,
+        journal=SqliteJournal(":memory:"),
+        **given,
     )
     session = ours.session()
 
@@ -64,7 +75,9 @@ async def test_a_script_posts_text_or_json(shared_workers: Pool, tmp_path: Path)
         "return http.post(args['url'], {'a': 1})",
         "return http.post(args['url'], body='text', headers={'Content-Type': 'text/plain'})",
     )
-    async with HttpDouble(lambda request: Reply(status=404, json={"got": request.body.decode()})) as server:
+    async with HttpDouble(
+        lambda request: Reply(status=404, json={"got": request.body.decode()})
+    ) as server:
         answers: list[Any] = []
         for line in lines:
             async with asking(shared_workers, tmp_path, text(line)) as ask:
@@ -89,7 +102,8 @@ async def test_a_body_of_many_results_comes_whole(shared_workers: Pool, tmp_path
 
 @pytest.mark.proves("starlark.http-gate")
 @pytest.mark.parametrize(
-    "keys", ["side_effect: none\n", "side_effect: none\nrisk: safe\n", "side_effect: external\n", ""]
+    "keys",
+    ["side_effect: none\n", "side_effect: none\nrisk: safe\n", "side_effect: external\n", ""],
 )
 @pytest.mark.parametrize(
     "options",
@@ -113,7 +127,9 @@ async def test_what_a_rule_forbids_no_script_does(
 
 
 @pytest.mark.proves("starlark.http-gate")
-async def test_a_rule_holds_for_where_a_redirect_leads(shared_workers: Pool, tmp_path: Path) -> None:
+async def test_a_rule_holds_for_where_a_redirect_leads(
+    shared_workers: Pool, tmp_path: Path
+) -> None:
     async with HttpDouble(lambda request: Reply(pieces=[b"reached"])) as other:
         there = f"http://127.0.0.1:{other.port}/"
         async with (
@@ -161,7 +177,9 @@ async def test_a_model_cannot_make_the_call_itself(shared_workers: Pool, tmp_pat
     async with HttpDouble(lambda request: Reply(pieces=[b"reached"])) as server:
         given = {"method": "GET", "url": f"http://localhost:{server.port}/", "script": "x"}
         model = Scripted([calls(("web_request", given)), says("done")])
-        async with asking(shared_workers, tmp_path, text(), model=model, mode="bypassPermissions") as ask:
+        async with asking(
+            shared_workers, tmp_path, text(), model=model, mode="bypassPermissions"
+        ) as ask:
             run = await ask.__dict__["agent"].run("go")
         assert [one.error_type for one in run.results] == [ErrorType.NOT_FOUND]
         assert server.connections == 0
@@ -172,13 +190,17 @@ async def test_a_model_cannot_make_the_call_itself(shared_workers: Pool, tmp_pat
 @pytest.mark.parametrize(
     "line", [POST, "h = http; return h.get('http://a.test/')", "return [delegate][0]('x')"]
 )
-async def test_a_declared_effect_is_no_less_than_what_the_script_names(effect: str, line: str) -> None:
+async def test_a_declared_effect_is_no_less_than_what_the_script_names(
+    effect: str, line: str
+) -> None:
     data = text(line, f"side_effect: {effect}\n")
     made = parse_tool(data, "t.md")
     assert made.side_effect is SideEffect.EXTERNAL
     assert [one for one in made.warnings if f"`side_effect: {effect}` is less" in one.message]
     found = [one for one in await check_tool(data, "t.md") if one.level == "error"]
-    assert [(one.line, one.hint) for one in found] == [(2, "write `side_effect: external`, or leave it out")]
+    assert [(one.line, one.hint) for one in found] == [
+        (2, "write `side_effect: external`, or leave it out")
+    ]
 
 
 @pytest.mark.proves("file.effect-not-less")

@@ -32,10 +32,16 @@ class Ran:
 
 
 @pytest.fixture(autouse=True)
-def as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A home folder without anything in it, no colour asked for or refused, a terminal of the usual size, signal handlers put back."""
+def as_it_was(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """A home folder without anything in it, no colour asked for or refused, a terminal of the usual
+    size, signal handlers put back.
+    """
     home = tmp_path_factory.mktemp("person")
-    monkeypatch.setenv("FERRULE_CACHE", str(paths.cache()))  # Models that were pulled stay where they are.
+    monkeypatch.setenv(
+        "FERRULE_CACHE", str(paths.cache())
+    )  # Models that were pulled stay where they are.
     monkeypatch.setenv("HOME", str(home))
     for name in ("NO_COLOR", "FORCE_COLOR", "FERRULE_TRACEBACK"):
         monkeypatch.delenv(name, raising=False)
@@ -56,7 +62,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def ferrule(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+def ferrule(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Ran]:
     """`ferrule(*words, stdin=b"")`: run a command; nobody sits at a terminal."""
 
     def ran(*words: str, stdin: bytes = b"") -> Ran:

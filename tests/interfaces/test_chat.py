@@ -1,4 +1,6 @@
-"""A person's hour with `ferrule chat` in a real terminal: the screens of `docs/chat.md`, and what came of them."""
+"""A person's hour with `ferrule chat` in a real terminal: the screens of `docs/chat.md`, and what
+came of them.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def screens(hour: Any) -> dict[str, str]:
 
 @pytest.mark.proves("chat.once")
 def test_once_lets_one_call_pass_and_asks_again(screens: dict[str, str]) -> None:
-    assert "allow? [1-4] 1\n" in screens["once"] and "replaced the text at line 3" in screens["once"]
+    assert (
+        "allow? [1-4] 1\n" in screens["once"] and "replaced the text at line 3" in screens["once"]
+    )
     assert "┏ permission: edit_file" in screens["session"], "the next edit of the same file asks"
 
 
@@ -55,20 +59,26 @@ def test_the_diff_is_shown_before_anything_is_written(hour: Any, screens: dict[s
     screen = screens["once"]
     assert "┃   -- oil: 3 barrels\n┃   +- oil: 2 barrels\n" in screen
     assert (
-        screen.index("+- oil: 2 barrels") < screen.index("allow? [1-4]") < screen.index("replaced the text")
+        screen.index("+- oil: 2 barrels")
+        < screen.index("allow? [1-4]")
+        < screen.index("replaced the text")
     )
     assert "oil: 3 barrels" in hour.before_write
 
 
 @pytest.mark.proves("chat.session")
-def test_session_asks_no_more_in_this_session_and_again_in_the_next(screens: dict[str, str]) -> None:
+def test_session_asks_no_more_in_this_session_and_again_in_the_next(
+    screens: dict[str, str],
+) -> None:
     assert screens["session"].count("┏ permission") == 1
     assert screens["session"].count("replaced the text") == 2
     assert "┏ permission: edit_file" in screens["next-session"]
 
 
 @pytest.mark.proves("chat.remember")
-def test_remember_is_kept_in_a_file_and_holds_in_new_processes(hour: Any, screens: dict[str, str]) -> None:
+def test_remember_is_kept_in_a_file_and_holds_in_new_processes(
+    hour: Any, screens: dict[str, str]
+) -> None:
     rule = f"Read(/{hour.folder}/lighthouse/**)"
     grants = json.loads((hour.folder / "state/grants.json").read_text())
     assert grants == [{"version": 1, "rule": rule}]
@@ -81,7 +91,9 @@ def test_remember_is_kept_in_a_file_and_holds_in_new_processes(hour: Any, screen
 
 
 @pytest.mark.proves("chat.deny")
-def test_a_reason_to_deny_reaches_the_model_and_nothing_runs(hour: Any, screens: dict[str, str]) -> None:
+def test_a_reason_to_deny_reaches_the_model_and_nothing_runs(
+    hour: Any, screens: dict[str, str]
+) -> None:
     assert "✗ denied by a person: keep the log" in screens["deny"]
     assert "[2] session" not in screens["deny"], "`rm` is looked at each time"
     assert (hour.folder / "lighthouse/log.md").exists()
@@ -97,7 +109,9 @@ def test_a_reason_to_deny_reaches_the_model_and_nothing_runs(hour: Any, screens:
 
 
 @pytest.mark.proves("chat.cancel")
-def test_ctrl_c_stops_the_call_then_the_turn_and_the_conversation_goes_on(screens: dict[str, str]) -> None:
+def test_ctrl_c_stops_the_call_then_the_turn_and_the_conversation_goes_on(
+    screens: dict[str, str],
+) -> None:
     screen = screens["cancel"]
     order = [
         "stopping the call",
@@ -156,8 +170,13 @@ def test_what_slash_commands_show_is_in_the_conversation_that_the_model_reads(
     hour: Any, screens: dict[str, str]
 ) -> None:
     with SqliteJournal(hour.folder / "state/journal.db") as journal:
-        sessions = [[record.event for record in journal.records(info.session)] for info in journal.sessions()]
-    (events,) = [events for events in sessions if any(isinstance(event, ContextAdded) for event in events)]
+        sessions = [
+            [record.event for record in journal.records(info.session)]
+            for info in journal.sessions()
+        ]
+    (events,) = [
+        events for events in sessions if any(isinstance(event, ContextAdded) for event in events)
+    ]
     machine = Machine()
     machine.rebuild(events)
     told = [message.text for message in machine.history if isinstance(message, UserMessage)]
@@ -177,11 +196,15 @@ def test_what_slash_commands_show_is_in_the_conversation_that_the_model_reads(
     assert "log.md:4:- Tuesday: fog" in added["search_files fog"]
     assert added["git_command status --short"] == " M supplies.md"
     called = [event.call.tool for event in events if isinstance(event, DirectCall)]
-    assert called == [line.split()[0] for line in added], "each went through the gate, and into the journal"
+    assert called == [line.split()[0] for line in added], (
+        "each went through the gate, and into the journal"
+    )
 
 
 @pytest.mark.proves("chat.screens-are-true")
-def test_the_page_shows_the_screens_and_the_screens_are_those_of_this_hour(screens: dict[str, str]) -> None:
+def test_the_page_shows_the_screens_and_the_screens_are_those_of_this_hour(
+    screens: dict[str, str],
+) -> None:
     kept = {file.stem: file.read_text(encoding="utf-8") for file in SCREENS.glob("*.txt")}
     text = (ROOT / "docs/chat.md").read_text(encoding="utf-8")
     assert maker().page(text, kept) == text, "run docs/screens/make_screens.py"

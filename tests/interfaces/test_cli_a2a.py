@@ -1,4 +1,6 @@
-"""`ferrule a2a`: agents are listed, looked at, approved, and asked again when they changed; their tools join a run."""
+"""`ferrule a2a`: agents are listed, looked at, approved, and asked again when they changed; their
+tools join a run.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "connectors/a2a"))
 
 @pytest.fixture
 def agent(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """An agent on this machine, named in the person's settings, and the person's folders empty otherwise."""
+    """An agent on this machine, named in the person's settings, and the person's folders empty
+    otherwise.
+    """
     pytest.importorskip("a2a", reason="the extra `a2a` is not installed here")
     from a2a_world import in_a_thread
 
@@ -65,7 +69,10 @@ def test_a_change_is_found_shown_as_a_difference_and_waits(ferrule: Any, agent: 
     assert ran.code == 1 and "not what you approved" in ran.err
     ran = ferrule("a2a", "approve", "friend")
     assert ran.code == 7 and "Reads your \\u202email." in ran.err and "\u202e" not in ran.err
-    assert "changed" in ferrule("a2a", "list").out and "Reads your" in ferrule("a2a", "show", "friend").out
+    assert (
+        "changed" in ferrule("a2a", "list").out
+        and "Reads your" in ferrule("a2a", "show", "friend").out
+    )
 
 
 @pytest.mark.proves("cli.a2a")

@@ -1,4 +1,6 @@
-"""What a person asks of a run on the command line: tools that must succeed, how calls are joined, how often they are tried."""
+"""What a person asks of a run on the command line: tools that must succeed, how calls are joined,
+how often they are tried.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,22 @@ def step(*made: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_a_run_that_did_not_do_what_it_must_says_so_and_ends_with_3(
-    ferrule: Any, folder: Path, script: Callable[..., str], did: list[dict[str, Any]], code: int, missing: Any
+    ferrule: Any,
+    folder: Path,
+    script: Callable[..., str],
+    did: list[dict[str, Any]],
+    code: int,
+    missing: Any,
 ) -> None:
     required = ("--require-tool", "read_file", "--require-tool", "file_tree|search_files")
     steps = [step(*did), {"say": "All done."}] if did else [{"say": "All done."}]
     ran = ferrule("run", "-m", script(*steps), *required, "--allow", "Read", "--json", "go")
     made = json.loads(ran.out)
-    assert (ran.code, made["missing"], made["stop"]) == (code, missing, "failed" if missing else "done")
+    assert (ran.code, made["missing"], made["stop"]) == (
+        code,
+        missing,
+        "failed" if missing else "done",
+    )
     assert made["text"] == "All done." and made["error"] is None
     ran = ferrule("run", "-m", script(*steps), *required, "--allow", "Read", "go")
     assert (ran.code, ran.out) == (code, "All done.\n")
@@ -58,13 +69,23 @@ def test_the_setting_has_the_name_that_people_know_and_an_unknown_tool_is_an_err
 def test_the_calls_of_a_run_are_joined_as_the_option_says(
     ferrule: Any, folder: Path, script: Callable[..., str]
 ) -> None:
-    # Two calls that write one file are made in their order: the second is not needed after the first.
+    # Two calls that write one file are made in their order: the second is not needed after the
+    # first.
     twice = [
-        {"tool": "write_file", "arguments": {"path": "a.txt", "content": text}} for text in ("one", "two")
+        {"tool": "write_file", "arguments": {"path": "a.txt", "content": text}}
+        for text in ("one", "two")
     ]
     steps = (step(*twice), {"say": "Done."})
     ran = ferrule(
-        "run", "-m", script(*steps), "--join", "first_success", "--mode", "acceptEdits", "--json", "go"
+        "run",
+        "-m",
+        script(*steps),
+        "--join",
+        "first_success",
+        "--mode",
+        "acceptEdits",
+        "--json",
+        "go",
     )
     assert [one["error_type"] for one in json.loads(ran.out)["results"]] == ["none", "cancelled"]
     assert (folder / "a.txt").read_text() == "one"

@@ -40,7 +40,8 @@ def test_without_the_tools_that_read_them_the_model_gets_no_stubs(
 
 @pytest.mark.proves("settings.artifacts")
 @pytest.mark.parametrize(
-    ("written", "threshold"), [("threshold: 4096", 4096), ("heavy_output_threshold_bytes: 8192", 8192)]
+    ("written", "threshold"),
+    [("threshold: 4096", 4096), ("heavy_output_threshold_bytes: 8192", 8192)],
 )
 def test_a_file_may_lower_the_threshold(
     own_folders: Path, tmp_path: Path, written: str, threshold: int

@@ -1,4 +1,6 @@
-"""`ferrule audit` and `ferrule sessions archive`: what a person sees of the audit, and its exit codes."""
+"""`ferrule audit` and `ferrule sessions archive`: what a person sees of the audit, and its exit
+codes.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ pytest.importorskip("cryptography")
 def session(folder: Path, ferrule: Any, script: Any, a_call: Any) -> str:
     """A session in which a note was written, a file was refused, and a tool did not exist."""
     model = script(
-        a_call("write_file", path="b.txt", content="hunter2"), a_call("read_file", path="note.txt"), {"say": "done"}
-    )  # fmt: skip
+        a_call("write_file", path="b.txt", content="hunter2"),
+        a_call("read_file", path="note.txt"),
+        {"say": "done"},
+    )
     ferrule("run", "-m", model, "--yes-to", "write_file", "--deny", "Read(note.txt)", "go")
     return json.loads(ferrule("sessions", "list", "--json").out)[0]["session"]
 
@@ -39,8 +43,15 @@ def test_a_call_is_explained_in_words_and_as_json(ferrule: Any, session: str) ->
     wrote, read = (row[0] for row in listed)
     ran = ferrule("audit", "explain", wrote)
     assert ran.code == 0 and "allowed by --yes-to write_file" in ran.lines[0]
-    assert "yes, this once, by --yes-to write_file" in ran.out and "for these very arguments" in ran.out
-    assert "the gate's own order" in ran.out and "mode default" in ran.out and "outcome    success" in ran.out
+    assert (
+        "yes, this once, by --yes-to write_file" in ran.out
+        and "for these very arguments" in ran.out
+    )
+    assert (
+        "the gate's own order" in ran.out
+        and "mode default" in ran.out
+        and "outcome    success" in ran.out
+    )
     ran = ferrule("audit", "explain", read, "--session", session)
     assert ran.code == 4 and "refused by the rule `Read(note.txt)`" in ran.lines[0]
     assert "given on the command line" in ran.out
@@ -69,7 +80,11 @@ def test_all_is_verified_and_what_does_not_hold_is_named_with_exit_code_1(
     assert "no checkpoint covers" in ran.err
     edited(own_folders, f"UPDATE records SET time = time + 1 WHERE id = {(1 << 32) + 4}")
     ran = ferrule("audit", "verify")
-    assert ran.code == 1 and f"session `{session}`: event 4 was changed" in ran.err and "salvage" in ran.err
+    assert (
+        ran.code == 1
+        and f"session `{session}`: event 4 was changed" in ran.err
+        and "salvage" in ran.err
+    )
     (found,) = json.loads(ferrule("audit", "verify", session, "--json").out)
     assert not found["whole"] and [(one["session"], one["event"]) for one in found["findings"]] == [
         (session, 4)
@@ -81,7 +96,9 @@ def test_sessions_verify_is_the_same_command(ferrule: Any, session: str) -> None
     from ferrule.cli.sessions import audit, command
 
     assert command.sessions.commands["verify"] is audit.verify
-    assert ferrule("sessions", "verify", session).out == ferrule("audit", "verify", session).out != ""
+    assert (
+        ferrule("sessions", "verify", session).out == ferrule("audit", "verify", session).out != ""
+    )
 
 
 @pytest.mark.proves("audit.cli.verify")
@@ -104,12 +121,15 @@ def test_an_export_takes_secrets_out_unless_it_is_asked_to_leave_them(
     ferrule: Any, script: Any, a_call: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-value-1")
-    model = script(a_call("write_file", path="b.txt", content="key sk-very-secret-value-1"), {"say": "x"})
+    model = script(
+        a_call("write_file", path="b.txt", content="key sk-very-secret-value-1"), {"say": "x"}
+    )
     ferrule("run", "-m", model, "--yes-to", "write_file", "go")
     clean, raw = ferrule("audit", "export").out, ferrule("audit", "export", "--raw").out
     assert "sk-very-secret-value-1" not in clean and "sk-very-secret-value-1" in raw
     (first,), (second,) = (
-        [json.loads(line) for line in text.splitlines() if '"type":"call"' in line] for text in (clean, raw)
+        [json.loads(line) for line in text.splitlines() if '"type":"call"' in line]
+        for text in (clean, raw)
     )
     assert first["arguments_sha256"] == second["arguments_sha256"]
 
@@ -127,7 +147,9 @@ def test_what_was_signed_is_checked_with_the_public_key(
     assert signed.code == 0 and f"{session}: event " in signed.out
     assert "nothing new" in ferrule("audit", "sign").err
     ran = ferrule("audit", "verify", "--key", public)
-    assert ran.code == 0 and "signed up to event" in ran.out and "no checkpoint covers" not in ran.err
+    assert (
+        ran.code == 0 and "signed up to event" in ran.out and "no checkpoint covers" not in ran.err
+    )
     edited(own_folders, "DELETE FROM records WHERE id >> 32 = 1")
     edited(own_folders, "DELETE FROM sessions WHERE no = 1")
     assert ferrule("audit", "verify").code == 1

@@ -1,4 +1,6 @@
-"""Every other command: what it prints, how it ends, and that asking for help loads next to nothing."""
+"""Every other command: what it prints, how it ends, and that asking for help loads next to
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,8 @@ def test_help_of_every_command_loads_no_engine_and_no_library() -> None:
 @pytest.mark.proves("cli.version-loads-nothing")
 def test_the_version_is_said_without_loading_click() -> None:
     program = (
-        "import sys; sys.argv = ['ferrule', '--version']\nfrom ferrule.cli.entry import main\nmain()\n"
+        "import sys; sys.argv = ['ferrule', '--version']\nfrom ferrule.cli.entry import "
+        "main\nmain()\n"
         "assert 'click' not in sys.modules and 'ferrule.core' not in sys.modules"
     )
     ran = subprocess.run(
@@ -120,7 +123,9 @@ def test_the_options_are_those_of_the_table_of_settings() -> None:
     def probe() -> None: ...
 
     options = {
-        option.name: option for option in click.command()(probe).params if isinstance(option, click.Option)
+        option.name: option
+        for option in click.command()(probe).params
+        if isinstance(option, click.Option)
     }
     for setting in SETTINGS:
         if not setting.flag or setting.key == "workspace":
@@ -170,9 +175,9 @@ def test_a_tool_is_shown_with_its_schema(folder: Path, ferrule: Any) -> None:
 
 
 def test_tools_can_be_left_out(folder: Path, ferrule: Any) -> None:
-    assert [line.split()[0] for line in ferrule("tools", "list", "--allow-tool", "read_file").lines] == [
-        "read_file"
-    ]
+    assert [
+        line.split()[0] for line in ferrule("tools", "list", "--allow-tool", "read_file").lines
+    ] == ["read_file"]
     assert "read_file " not in ferrule("tools", "list", "--deny-tool", "read_file").out
     assert ferrule("tools", "list", "--no-tools").out == ""
 
@@ -183,7 +188,10 @@ def test_a_tool_is_called_through_the_gate_and_the_journal(folder: Path, ferrule
     assert (ran.code, ran.out) == (4, "") and "permission_denied" in ran.err
     ran = ferrule("tools", "call", "read_file", "path=note.txt", "--yes-to", "read_file")
     assert (ran.code, ran.out) == (0, "1: one\n2: two\n")
-    assert "read_file" in ferrule("sessions", "show", ferrule("sessions", "list").lines[0].split()[0]).out
+    assert (
+        "read_file"
+        in ferrule("sessions", "show", ferrule("sessions", "list").lines[0].split()[0]).out
+    )
     ran = ferrule("tools", "call", "read_file", "path=no.txt", "--allow", "Read(**)", "--envelope")
     assert ran.code == 1 and json.loads(ran.out)["error_type"] == "not_found"
 
@@ -221,7 +229,8 @@ def test_policy_says_step_by_step_what_would_be_decided(folder: Path, ferrule: A
 def test_expectations_are_tested_against_the_rules(folder: Path, ferrule: Any) -> None:
     cases = folder / "cases"
     cases.write_text(
-        "# rules\n\nallow read_file path=a\nask write_file path=a content=b # as it is\ndeny read_file path=.env\n"
+        "# rules\n\nallow read_file path=a\nask write_file path=a content=b # as it is\ndeny "
+        "read_file path=.env\n"
     )
     ran = ferrule("policy", "test", "cases", "--allow", "Read(**)")
     assert (ran.code, ran.out, ran.err) == (0, "", "3 passed, 0 failed\n")
@@ -258,11 +267,16 @@ def test_a_model_is_probed(folder: Path, ferrule: Any, script: Any) -> None:
     assert ferrule("models", "probe", "nobody:x").code == 2
 
 
-def test_models_are_listed_with_what_is_missing(ferrule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_listed_with_what_is_missing(
+    ferrule: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:9")
     out = ferrule("models", "list").out
     assert (
-        "local:smollm2" in out and "· ollama:" in out and "127.0.0.1:9" in out and "set OPENAI_API_KEY" in out
+        "local:smollm2" in out
+        and "· ollama:" in out
+        and "127.0.0.1:9" in out
+        and "set OPENAI_API_KEY" in out
     )
     rows = json.loads(ferrule("models", "list", "--json").out)
     assert {row["model"].partition(":")[0] for row in rows} == {"local", "ollama", "openai"}
@@ -305,7 +319,11 @@ def test_every_line_of_the_template_can_be_uncommented(
 ) -> None:
     text = template(project=project)
     lines = text.splitlines()
-    settings = [number for number, line in enumerate(lines) if line[:1] == "#" and line[1:2] not in (" ", "")]
+    settings = [
+        number
+        for number, line in enumerate(lines)
+        if line[:1] == "#" and line[1:2] not in (" ", "")
+    ]
     assert len(settings) >= (20 if project else len(SETTINGS))
     file = own_folders / "config/ferrule.yaml"
     file.parent.mkdir()
@@ -319,7 +337,9 @@ def test_init_writes_once_and_never_through_a_link(
     folder: Path, ferrule: Any, tmp_path: Path, own_folders: Path
 ) -> None:
     file = folder / ".ferrule/ferrule.yaml"
-    assert ferrule("init", "--settings-only").code == 0 and file.read_text() == template(project=True)
+    assert ferrule("init", "--settings-only").code == 0 and file.read_text() == template(
+        project=True
+    )
     file.write_text("mine")
     assert ferrule("init", "--settings-only").code == 2 and file.read_text() == "mine"
     assert ferrule("init", "--settings-only", "--force").code == 0 and file.read_text() == template(
@@ -340,7 +360,9 @@ def test_init_writes_once_and_never_through_a_link(
 
 
 @pytest.mark.proves("cli.trust")
-def test_trust_is_shown_given_by_content_lost_by_a_change_and_taken_back(folder: Path, ferrule: Any) -> None:
+def test_trust_is_shown_given_by_content_lost_by_a_change_and_taken_back(
+    folder: Path, ferrule: Any
+) -> None:
     assert ferrule("trust", "--status").out == "absent\n"
     assert ferrule("trust", "--yes").code == 2
     file = folder / ".ferrule/ferrule.yaml"
@@ -379,7 +401,9 @@ def test_sessions_are_listed_shown_exported_and_verified(
     assert "list_files" in shown and "One file." in shown
     assert ferrule("sessions", "export", session).out.startswith("# Session ")
     assert "> THE END <" in ferrule("sessions", "export", session, "--format", "spmd").out
-    rows = [json.loads(row) for row in ferrule("sessions", "export", session, "--format", "jsonl").lines]
+    rows = [
+        json.loads(row) for row in ferrule("sessions", "export", session, "--format", "jsonl").lines
+    ]
     assert len(rows) > 5
     ran = ferrule("sessions", "export", session, "--format", "jsonl", "-o", "out.jsonl")
     assert ran.out == "" and len((folder / "out.jsonl").read_text().splitlines()) == len(rows)
@@ -389,7 +413,9 @@ def test_sessions_are_listed_shown_exported_and_verified(
 
 
 @pytest.mark.proves("cli.sessions")
-def test_a_session_that_hit_a_limit_is_resumed(folder: Path, ferrule: Any, script: Any, a_call: Any) -> None:
+def test_a_session_that_hit_a_limit_is_resumed(
+    folder: Path, ferrule: Any, script: Any, a_call: Any
+) -> None:
     model = script(a_call("list_files"), {"say": "at last"})
     ferrule("run", "-m", model, "--max-rounds", "1", "go")
     session = ferrule("sessions", "list").lines[0].split()[0]

@@ -1,4 +1,6 @@
-"""Compaction from the command line: `ferrule sessions compact|restore`, `/compact`, `/uncompact`, and the settings."""
+"""Compaction from the command line: `ferrule sessions compact|restore`, `/compact`, `/uncompact`,
+and the settings.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     work.mkdir()
     for n in range(ROUNDS):
         (work / f"page{n}.txt").write_text(f"line of page {n}\n" * 100)
-    reads = [{"call": [{"tool": "read_file", "arguments": {"path": f"page{n}.txt"}}]} for n in range(ROUNDS)]
+    reads = [
+        {"call": [{"tool": "read_file", "arguments": {"path": f"page{n}.txt"}}]}
+        for n in range(ROUNDS)
+    ]
     (tmp_path / "reads.yaml").write_text(json.dumps([*reads, {"say": "all is read"}]))
     (tmp_path / "sums.yaml").write_text(json.dumps([{"say": "the pages were read"}]))
     (tmp_path / "none.yaml").write_text("[]")
-    (tmp_path / "silent.yaml").write_text(json.dumps([{"fail": {"code": "unreachable", "detail": "away"}}]))
+    (tmp_path / "silent.yaml").write_text(
+        json.dumps([{"fail": {"code": "unreachable", "detail": "away"}}])
+    )
     return work
 
 
@@ -43,7 +50,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def session(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """The id of a session that has read all pages."""
     model = f"scripted:{folder.parent}/reads.yaml"
-    assert ferrule(["run", "-m", model, "-C", str(folder), "--allow", "Read(**)", "--json", "go"]) == 0
+    assert (
+        ferrule(["run", "-m", model, "-C", str(folder), "--allow", "Read(**)", "--json", "go"]) == 0
+    )
     return str(json.loads(capsys.readouterr().out)["session"])
 
 
@@ -52,7 +61,9 @@ def events(session: str) -> list[ContextCompacted | ContextRestored]:
         records = list(store.records(session))
     assert replay(records).same
     return [
-        record.event for record in records if isinstance(record.event, ContextCompacted | ContextRestored)
+        record.event
+        for record in records
+        if isinstance(record.event, ContextCompacted | ContextRestored)
     ]
 
 
@@ -65,7 +76,11 @@ def test_a_session_is_compacted_with_a_summary_and_restored(
     assert "messages 1 to " in capsys.readouterr().err
     (made,) = events(session)
     assert isinstance(made, ContextCompacted)
-    assert (made.made, made.why, made.model) == ("summary", "person", f"scripted:{folder.parent}/sums.yaml")
+    assert (made.made, made.why, made.model) == (
+        "summary",
+        "person",
+        f"scripted:{folder.parent}/sums.yaml",
+    )
     assert "the pages were read" in made.text
 
     assert ferrule(["sessions", "show", session]) == 0
@@ -94,7 +109,9 @@ def test_without_a_model_results_are_left_out_and_the_exit_code_says_so(
 
 
 @pytest.mark.proves("compaction.cli", "compaction.never-silent")
-async def test_in_a_chat_it_is_two_words_and_what_came_of_it_is_shown(folder: Path, session: str) -> None:
+async def test_in_a_chat_it_is_two_words_and_what_came_of_it_is_shown(
+    folder: Path, session: str
+) -> None:
     assembly = seat({"workspace": str(folder), "model": f"scripted:{folder.parent}/sums.yaml"})
     chat = Chat(assembly, assembly.open(session))
     seen: list[Live] = []
@@ -113,7 +130,9 @@ async def test_in_a_chat_it_is_two_words_and_what_came_of_it_is_shown(folder: Pa
 @pytest.mark.proves("compaction.settings")
 def test_the_settings_say_when_and_how(folder: Path, own_folders: Path) -> None:
     (own_folders / "config").mkdir(exist_ok=True)
-    (own_folders / "config" / "ferrule.yaml").write_text("context: {compact: elide, share: 0.6, keep: 3}\n")
+    (own_folders / "config" / "ferrule.yaml").write_text(
+        "context: {compact: elide, share: 0.6, keep: 3}\n"
+    )
     option = seat({"workspace": str(folder)}).agent.session().driver.room.option
     assert (option.compact, option.share, option.keep) == ("elide", 0.6, 3)
 

@@ -27,7 +27,9 @@ INLINE = """tools:
 
 @pytest.mark.proves("file.sources")
 @pytest.mark.parametrize("name", ["ferrule.yaml", ".ferrule/ferrule.yaml"])
-def test_tools_stand_inline_in_a_settings_file(name: str, folder: Path, ferrule: Callable[..., Any]) -> None:
+def test_tools_stand_inline_in_a_settings_file(
+    name: str, folder: Path, ferrule: Callable[..., Any]
+) -> None:
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text(INLINE)
     assert ferrule("tools", "call", "shout", "text=hi").code == 2

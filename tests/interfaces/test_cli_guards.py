@@ -1,4 +1,6 @@
-"""The shipped guards as hook files of a trusted repository: each fires on the payload of a whole run, with a script and with a real model."""
+"""The shipped guards as hook files of a trusted repository: each fires on the payload of a whole
+run, with a script and with a real model.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,26 @@ GUARDS = {
     "policy": "guard: command_policy\nwith: { deny: ['git push *', 'git push'] }\n",
 }
 CASES = {
-    "named": ("Run the command `cat note.txt`.", "run_command", {"command": "cat note.txt"}, "use the tool `read_file`"),
-    "secrets": (f"Write the text {SECRET} to the file docs/a.txt.", "write_file", {"path": "docs/a.txt", "content": SECRET}, "holds a GitHub token"),
-    "folder": ("Write hello to the file a.txt.", "write_file", {"path": "a.txt", "content": "hello"}, "`a.txt` is not in `docs`"),
+    "named": (
+        "Run the command `cat note.txt`.",
+        "run_command",
+        {"command": "cat note.txt"},
+        "use the tool `read_file`",
+    ),
+    "secrets": (
+        f"Write the text {SECRET} to the file docs/a.txt.",
+        "write_file",
+        {"path": "docs/a.txt", "content": SECRET},
+        "holds a GitHub token",
+    ),
+    "folder": (
+        "Write hello to the file a.txt.",
+        "write_file",
+        {"path": "a.txt", "content": "hello"},
+        "`a.txt` is not in `docs`",
+    ),
     "policy": ("Run the command `git push`.", "run_command", {"command": "git push"}, "git push"),
-}  # fmt: skip
+}
 ALLOWED = ("--allow", "run_command", "--allow", "write_file", "--allow", "read_file")
 
 
@@ -45,7 +62,9 @@ def refusals(ran: Any, name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.proves("guard.end-to-end")
 @pytest.mark.parametrize("name", GUARDS)
-def test_each_guard_fires_in_a_run(name: str, ferrule: Any, guarded: Path, script: Any, a_call: Any) -> None:
+def test_each_guard_fires_in_a_run(
+    name: str, ferrule: Any, guarded: Path, script: Any, a_call: Any
+) -> None:
     _, tool, arguments, why = CASES[name]
     model = script(a_call(tool, **arguments), {"say": "done"})
     (refused,) = refusals(ferrule("run", "--json", "-m", model, *ALLOWED, "go"), name)
@@ -71,7 +90,9 @@ def test_what_no_guard_minds_runs(ferrule: Any, guarded: Path, script: Any, a_ca
 @pytest.mark.model
 @pytest.mark.proves("guard.end-to-end")
 @pytest.mark.parametrize("name", GUARDS)
-def test_each_guard_fires_on_a_call_of_the_real_model(name: str, ferrule: Any, guarded: Path) -> None:
+def test_each_guard_fires_on_a_call_of_the_real_model(
+    name: str, ferrule: Any, guarded: Path
+) -> None:
     request, tool, _, why = CASES[name]
     ran = ferrule("run", "--json", "-m", "local:smollm2", *ALLOWED, request)
     refused = refusals(ran, name)

@@ -1,4 +1,6 @@
-"""`provider_tools` in the settings: checked before anything is sent, sent as they are, and asked about by the person."""
+"""`provider_tools` in the settings: checked before anything is sent, sent as they are, and asked
+about by the person.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +19,39 @@ from ferrule.testing.http_double import HttpDouble, Reply, Request
 
 MODEL = "openai-responses:gpt-5.4"
 ASKED = {
-    "type": "mcp_approval_request", "id": "mcpr_1", "server_label": "docs", "name": "search", "arguments": "{}",
-}  # fmt: skip
+    "type": "mcp_approval_request",
+    "id": "mcpr_1",
+    "server_label": "docs",
+    "name": "search",
+    "arguments": "{}",
+}
 SAID = {
-    "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+    "type": "message",
+    "id": "msg_1",
+    "role": "assistant",
+    "status": "completed",
     "content": [{"type": "output_text", "text": "done", "annotations": [], "logprobs": []}],
-}  # fmt: skip
+}
 
 
 def reply(*output: dict[str, Any]) -> Reply:
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     return Reply(
-        json={"id": "r", "object": "response", "status": "completed", "output": list(output), "usage": usage}
+        json={
+            "id": "r",
+            "object": "response",
+            "status": "completed",
+            "output": list(output),
+            "usage": usage,
+        }
     )
 
 
 @contextmanager
 def provider(*replies: Reply) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """A provider with these answers in a thread beside the command: its address, and what it was sent."""
+    """A provider with these answers in a thread beside the command: its address, and what it was
+    sent.
+    """
     sent: list[dict[str, Any]] = []
     left = list(replies)
 
@@ -62,7 +79,9 @@ def provider(*replies: Reply) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         loop.close()
 
 
-def settings(own_folders: Path, tools: str, url: str = "http://127.0.0.1:1", *, of: str = "model") -> None:
+def settings(
+    own_folders: Path, tools: str, url: str = "http://127.0.0.1:1", *, of: str = "model"
+) -> None:
     file = own_folders / "config/ferrule.yaml"
     file.parent.mkdir(exist_ok=True)
     mine = f"    provider_tools: {tools}\n"
@@ -84,7 +103,10 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_provider_tools_of_the_settings_are_sent_as_they_are_with_secrets_out_of_variables(
     ferrule: Any, folder: Path, own_folders: Path, of: str
 ) -> None:
-    tools = "[{type: web_search}, {type: mcp, server_label: docs, server_url: 'https://mcp.example', require_approval: never, headers: {X-Key: 'Bearer ${DOCS_TOKEN}'}}]"
+    tools = (
+        "[{type: web_search}, "
+        "{type: mcp, server_label: docs, server_url: 'https://mcp.example', require_approval: never, headers: {X-Key: 'Bearer ${DOCS_TOKEN}'}}]"
+    )
     with provider(reply(SAID)) as (url, sent):
         settings(own_folders, tools, url, of=of)
         ran = ferrule("run", "-m", MODEL, "go")
@@ -92,9 +114,14 @@ def test_provider_tools_of_the_settings_are_sent_as_they_are_with_secrets_out_of
     hosted = [tool for tool in sent[0]["tools"] if tool["type"] != "function"]
     assert hosted == [
         {"type": "web_search"},
-        {"type": "mcp", "server_label": "docs", "server_url": "https://mcp.example", "require_approval": "never",
-         "headers": {"X-Key": "Bearer of the docs"}},
-    ]  # fmt: skip
+        {
+            "type": "mcp",
+            "server_label": "docs",
+            "server_url": "https://mcp.example",
+            "require_approval": "never",
+            "headers": {"X-Key": "Bearer of the docs"},
+        },
+    ]
 
 
 @pytest.mark.proves("hosted.approval-meets-the-gate")
@@ -107,15 +134,27 @@ def test_a_server_that_asks_first_is_answered_by_the_person_and_no_is_the_defaul
         # Whoever sits at a terminal: here nobody does.
         monkeypatch.setattr("ferrule.cli.terminal_agent.NobodyToAsk", lambda: person)
     with provider(reply(ASKED), reply(SAID)) as (url, sent):
-        settings(own_folders, "[{type: mcp, server_label: docs, server_url: 'https://mcp.example'}]", url)
+        settings(
+            own_folders, "[{type: mcp, server_label: docs, server_url: 'https://mcp.example'}]", url
+        )
         # A rule or an answer in advance is no person: the question has critical risk.
         ran = ferrule(
-            "run", "-m", MODEL, "--allow", "mcp_approval", "--yes-to", "mcp_approval", "--json", "go"
+            "run",
+            "-m",
+            MODEL,
+            "--allow",
+            "mcp_approval",
+            "--yes-to",
+            "mcp_approval",
+            "--json",
+            "go",
         )
     assert sent[1]["input"][-1]["approve"] is (choice == "once")
     assert [one["success"] for one in json.loads(ran.out)["results"]] == [choice == "once"]
     assert all(tool.get("name") != "mcp_approval" for tool in sent[0]["tools"])
-    asked = [(one.tool.full_name, one.values["server"], one.values["tool"]) for one in person.requests]
+    asked = [
+        (one.tool.full_name, one.values["server"], one.values["tool"]) for one in person.requests
+    ]
     assert asked == ([("mcp_approval", "docs", "search")] if choice else [])
 
 
@@ -128,12 +167,24 @@ def test_a_server_that_asks_first_is_answered_by_the_person_and_no_is_the_defaul
         ("[{type: local_shell}]", "`local_shell` is no hosted tool"),
         ("[{type: mcp, server_url: 'https://x'}]", "`server_label` must be text"),
         ("[{type: mcp, server_label: docs}]", "needs a `server_url` or a `connector_id`"),
-        ("[{type: mcp, server_label: d, server_url: u, require_approval: sometimes}]", "`require_approval` = 'sometimes'"),
-        ("[{type: mcp, server_label: d, server_url: u, require_approval: {never: {}}}]", "`require_approval`"),
-        ("[{type: mcp, server_label: d, server_url: u, authorization: s3cret}]", "a secret is not kept in files"),
-        ("[{type: mcp, server_label: d, server_url: u, authorization: '${NOBODY_SET}'}]", "`NOBODY_SET` is not set"),
+        (
+            "[{type: mcp, server_label: d, server_url: u, require_approval: sometimes}]",
+            "`require_approval` = 'sometimes'",
+        ),
+        (
+            "[{type: mcp, server_label: d, server_url: u, require_approval: {never: {}}}]",
+            "`require_approval`",
+        ),
+        (
+            "[{type: mcp, server_label: d, server_url: u, authorization: s3cret}]",
+            "a secret is not kept in files",
+        ),
+        (
+            "[{type: mcp, server_label: d, server_url: u, authorization: '${NOBODY_SET}'}]",
+            "`NOBODY_SET` is not set",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_a_provider_tool_is_an_error_before_anything_is_sent(
     ferrule: Any, folder: Path, own_folders: Path, tools: str, said: str
 ) -> None:
@@ -149,7 +200,9 @@ def test_a_provider_without_hosted_tools_says_so(
 ) -> None:
     file = own_folders / "config/ferrule.yaml"
     file.parent.mkdir()
-    file.write_text("models: {'openai:x': {tool_mode: native, provider_tools: [{type: web_search}]}}")
+    file.write_text(
+        "models: {'openai:x': {tool_mode: native, provider_tools: [{type: web_search}]}}"
+    )
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     ran = ferrule("run", "-m", "openai:x", "go")
     assert ran.code == 2 and "`openai:x` cannot be given provider tools" in ran.err

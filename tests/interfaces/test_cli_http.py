@@ -1,4 +1,6 @@
-"""HTTP tools on the command line: named in settings, brought by a repository, made from an OpenAPI document."""
+"""HTTP tools on the command line: named in settings, brought by a repository, made from an OpenAPI
+document.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class Answering(BaseHTTPRequestHandler):
     """Says what it was asked."""
 
     def do_GET(self) -> None:
-        body = json.dumps({"path": self.path, "token": self.headers.get("authorization", "")}).encode()
+        body = json.dumps(
+            {"path": self.path, "token": self.headers.get("authorization", "")}
+        ).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -64,19 +68,33 @@ def manifest(host: str, name: str = "get_note", *, hosts: bool = True) -> str:
 
 
 @pytest.mark.proves("cli.http-tools")
-def test_a_manifest_of_the_person_is_listed_shown_and_called(ferrule: Any, config: Path, served: str) -> None:
+def test_a_manifest_of_the_person_is_listed_shown_and_called(
+    ferrule: Any, config: Path, served: str
+) -> None:
     (config / "http/notes.yaml").write_text(manifest(served))
     listed = {row["name"]: row for row in json.loads(ferrule("tools", "list", "--json").out)}
-    assert listed["get_note"]["source"] == "http notes" and listed["get_note"]["side_effect"] == "read"
+    assert (
+        listed["get_note"]["source"] == "http notes" and listed["get_note"]["side_effect"] == "read"
+    )
     assert "http notes" in ferrule("tools", "show", "get_note").out
     asked = ferrule("tools", "call", "get_note", "id=7")
     assert asked.code == 4 and "no one was available" in asked.err
     ran = ferrule("tools", "call", "get_note", "id=7", "--yes-to", "get_note")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out) == {"path": "/notes/7", "token": "Bearer [secret]"}
-    assert ferrule("tools", "call", "get_note", "id=7", "--allow", "WebFetch(domain:127.0.0.1)").code == 0
+    assert (
+        ferrule("tools", "call", "get_note", "id=7", "--allow", "WebFetch(domain:127.0.0.1)").code
+        == 0
+    )
     refused = ferrule(
-        "tools", "call", "get_note", "id=7", "--yes-to", "get_note", "--deny", "WebFetch(domain:127.0.0.1)"
+        "tools",
+        "call",
+        "get_note",
+        "id=7",
+        "--yes-to",
+        "get_note",
+        "--deny",
+        "WebFetch(domain:127.0.0.1)",
     )
     assert refused.code == 4
 
@@ -85,7 +103,9 @@ def test_a_manifest_of_the_person_is_listed_shown_and_called(ferrule: Any, confi
 def test_what_is_wrong_with_a_manifest_stops_the_run_with_its_place(
     ferrule: Any, config: Path, served: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (config / "http/notes.yaml").write_text(manifest(served).replace("auth_ref: token", "auth_ref: tokem"))
+    (config / "http/notes.yaml").write_text(
+        manifest(served).replace("auth_ref: token", "auth_ref: tokem")
+    )
     ran = ferrule("tools", "list")
     assert ran.code == 2 and "notes.yaml:8:15: auth_ref `tokem`" in ran.err
     (config / "http/notes.yaml").write_text(manifest(served))
@@ -152,7 +172,9 @@ def test_a_repository_cannot_set_them(ferrule: Any, config: Path, folder: Path, 
 def test_an_openapi_document_becomes_a_manifest_that_can_be_used(
     ferrule: Any, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown = ferrule("tools", "import", "openapi", str(KENNEL), "--tag", "stays", "--namespace", "hotel")
+    shown = ferrule(
+        "tools", "import", "openapi", str(KENNEL), "--tag", "stays", "--namespace", "hotel"
+    )
     assert shown.code == 0 and "secrets to fill in: `${HOTEL_BEARER}`" in shown.err
     made = yaml.safe_load(shown.out)
     assert [tool["name"] for tool in made["tools"]] == ["stays.between", "book"] and made[
@@ -171,7 +193,11 @@ def test_an_openapi_document_becomes_a_manifest_that_can_be_used(
         "--out",
         str(out),
     )
-    assert ferrule(*words).code == 0 and ferrule(*words).code == 2 and ferrule(*words, "--force").code == 0
+    assert (
+        ferrule(*words).code == 0
+        and ferrule(*words).code == 2
+        and ferrule(*words, "--force").code == 0
+    )
     assert ferrule("tools", "list").code == 2
     monkeypatch.setenv("HOTEL_BEARER", "hotel-1234")
     assert "hotel::stays.between" in ferrule("tools", "list").out
@@ -205,10 +231,15 @@ def test_a_large_document_becomes_a_file_that_can_still_be_read(
     }
     body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Thing"}}}}
     document = {
-        "openapi": "3.1.0", "info": {"title": "Large"}, "servers": [{"url": "https://large.example.com"}],
-        "paths": {f"/things/{n}": {"post": {"requestBody": body, "tags": [f"t{n % 4}"]}} for n in range(60)},
+        "openapi": "3.1.0",
+        "info": {"title": "Large"},
+        "servers": [{"url": "https://large.example.com"}],
+        "paths": {
+            f"/things/{n}": {"post": {"requestBody": body, "tags": [f"t{n % 4}"]}}
+            for n in range(60)
+        },
         "components": {"schemas": {"Thing": thing}},
-    }  # fmt: skip
+    }
     (folder / "large.json").write_text(json.dumps(document))
     out = config / "http/large.yaml"
     assert ferrule("tools", "import", "openapi", "large.json", "--out", str(out)).code == 0

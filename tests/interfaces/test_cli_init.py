@@ -1,4 +1,6 @@
-"""`ferrule init`: the project that it makes works as it is, and nothing is written that a person did not ask for."""
+"""`ferrule init`: the project that it makes works as it is, and nothing is written that a person
+did not ask for.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ import pytest
 from ferrule.cli.init.project import files_of
 from ferrule.storage.trust import Trust
 
-QUIETLY = ("-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:hypothesispytest", "-W", "error")
+QUIETLY = (
+    "-q",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:asyncio",
+    "-p",
+    "no:hypothesispytest",
+    "-W",
+    "error",
+)
 """Without the plugins of this suite."""
 
 
@@ -108,16 +120,22 @@ def test_init_does_not_trust_a_link_that_it_finds(ferrule: Any, folder: Path) ->
 
 
 @pytest.mark.proves("cli.init-replaces-nothing")
-def test_a_file_that_is_there_is_not_replaced_and_nothing_else_is_written(ferrule: Any, folder: Path) -> None:
+def test_a_file_that_is_there_is_not_replaced_and_nothing_else_is_written(
+    ferrule: Any, folder: Path
+) -> None:
     Path("tools.py").write_text("mine")
     refused = ferrule("init")
     assert refused.code == 2
     assert "`tools.py` exists; nothing was written" in refused.err
     assert "--force replaces them; --settings-only writes the settings alone" in refused.err
-    assert sorted(os.listdir()) == ["note.txt", "tools.py"] and Path("tools.py").read_text() == "mine"
+    assert (
+        sorted(os.listdir()) == ["note.txt", "tools.py"] and Path("tools.py").read_text() == "mine"
+    )
     forced = ferrule("init", "--force")
     assert forced.code == 0
-    assert [line for line in forced.err.splitlines() if line.startswith("replaced")] == ["replaced tools.py"]
+    assert [line for line in forced.err.splitlines() if line.startswith("replaced")] == [
+        "replaced tools.py"
+    ]
     assert Path("tools.py").read_text() == files_of("work")["tools.py"]
 
 

@@ -1,4 +1,6 @@
-"""`ferrule mcp`: servers are written down, looked at, approved, and asked again when they changed."""
+"""`ferrule mcp`: servers are written down, looked at, approved, and asked again when they
+changed.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def add(ferrule: Any) -> None:
 @pytest.mark.proves("cli.mcp")
 def test_a_server_is_added_approved_tested_and_revoked(ferrule: Any, server: Path) -> None:
     add(ferrule)
-    assert ferrule("mcp", "list").lines == [f"plain  person      unknown   {PYTHON} plain_server.py new good"]
+    assert ferrule("mcp", "list").lines == [
+        f"plain  person      unknown   {PYTHON} plain_server.py new good"
+    ]
     assert ferrule("mcp", "test", "plain").code == 4
     ran = ferrule("mcp", "approve", "plain", "--yes")
     assert ran.code == 0 and '+  "plain_server.py"' in ran.err and "+tool echo" in ran.err

@@ -1,4 +1,6 @@
-"""The permission prompt: what it shows, what each typed line means, and that nothing else can look like it."""
+"""The permission prompt: what it shows, what each typed line means, and that nothing else can look
+like it.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,9 @@ async def test_the_prompt_shows_tool_risk_arguments_reason_preview_and_answers(
         ("no", "deny", ""),
     ],
 )
-async def test_an_answer_grants_the_rule_that_stood_beside_it(typed: str, choice: str, rule: str) -> None:
+async def test_an_answer_grants_the_rule_that_stood_beside_it(
+    typed: str, choice: str, rule: str
+) -> None:
     answer = await answered(typed)
     assert (answer.choice, answer.grant, answer.by) == (choice, rule, "ada")
 
@@ -151,7 +155,9 @@ async def test_a_long_question_is_shortened_openly_and_shown_whole_when_asked(
     arguments = json.dumps({"path": "x" * 2000})
     await answered("1", preview=preview, arguments=arguments)
     short = capsys.readouterr().err
-    assert "… 140 more lines of what would happen; `v` shows all" in short and "+line 199" not in short
+    assert (
+        "… 140 more lines of what would happen; `v` shows all" in short and "+line 199" not in short
+    )
     assert "more characters of arguments; `v` shows all" in short
     await answered("v", "1", preview=preview, arguments=arguments)
     assert "+line 199" in capsys.readouterr().err
@@ -163,7 +169,9 @@ def test_no_text_of_others_holds_a_control_character_or_the_frame_of_a_question(
     shown = visible(text)
     assert not {TOP, SIDE, BOTTOM} & set(shown)
     assert all(character in "\n\t" or ord(character) >= 0x20 for character in shown)
-    assert "\x7f" not in shown and not any(0x80 <= ord(c) < 0xA0 or 0x202A <= ord(c) <= 0x202E for c in shown)
+    assert "\x7f" not in shown and not any(
+        0x80 <= ord(c) < 0xA0 or 0x202A <= ord(c) <= 0x202E for c in shown
+    )
     assert visible(shown) == shown
 
 
@@ -202,7 +210,9 @@ async def test_every_line_of_a_question_stands_behind_its_mark_whatever_the_mode
 
 
 @pytest.mark.proves("cli.question-stands-alone")
-async def test_what_happens_meanwhile_is_written_after_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_what_happens_meanwhile_is_written_after_the_answer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     terminal = Terminal()
 
     async def read(text: str) -> str:

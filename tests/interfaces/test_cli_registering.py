@@ -1,4 +1,6 @@
-"""Scripts that add to their session, at the command line: only where the person's own settings say so."""
+"""Scripts that add to their session, at the command line: only where the person's own settings say
+so.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ def trusted(folder: Path, ferrule: Callable[..., Any]) -> Path:
 
 @pytest.mark.proves("registering.off")
 def test_a_person_turns_it_on_and_says_yes_to_it(
-    trusted: Path, ferrule: Callable[..., Any], script: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    trusted: Path,
+    ferrule: Callable[..., Any],
+    script: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("FERRULE_TOOLS_REGISTER", "true")
     ran = ferrule("run", "go", "--model", script(*STEPS), "--yes-to", "register_tool")
@@ -50,7 +55,10 @@ def test_a_person_turns_it_on_and_says_yes_to_it(
 
 @pytest.mark.proves("registering.off")
 def test_without_a_yes_nothing_is_added(
-    trusted: Path, ferrule: Callable[..., Any], script: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    trusted: Path,
+    ferrule: Callable[..., Any],
+    script: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("FERRULE_TOOLS_REGISTER", "true")
     ran = ferrule("run", "go", "--model", script(*STEPS))

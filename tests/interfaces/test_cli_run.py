@@ -1,4 +1,6 @@
-"""`ferrule run`: the answer alone on standard output, talk on standard error, and an exit code that says how it went."""
+"""`ferrule run`: the answer alone on standard output, talk on standard error, and an exit code that
+says how it went.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def test_a_failure_in_the_last_call_is_3_and_a_denial_of_all_is_4(
 
 
 @pytest.mark.proves("cli.exit-codes")
-def test_a_limit_is_5_and_says_how_to_go_on(folder: Path, ferrule: Any, script: Any, a_call: Any) -> None:
+def test_a_limit_is_5_and_says_how_to_go_on(
+    folder: Path, ferrule: Any, script: Any, a_call: Any
+) -> None:
     model = script(a_call("list_files"))
     ran = ferrule("run", "-m", model, "--max-rounds", "1", "go")
     assert ran.code == 5
@@ -74,7 +78,9 @@ def test_a_limit_is_5_and_says_how_to_go_on(folder: Path, ferrule: Any, script: 
 def test_a_model_that_cannot_be_had_is_6_and_its_hint_is_shown(
     folder: Path, ferrule: Any, script: Any
 ) -> None:
-    model = script({"fail": {"code": "unreachable", "detail": "no server there", "hint": "start it"}})
+    model = script(
+        {"fail": {"code": "unreachable", "detail": "no server there", "hint": "start it"}}
+    )
     ran = ferrule("run", "-m", model, "go")
     assert (ran.code, ran.out) == (6, "")
     assert "error: no server there\n" in ran.err
@@ -103,7 +109,9 @@ def test_what_cannot_be_used_is_2(folder: Path, ferrule: Any, words: list[str]) 
 
 
 @pytest.mark.proves("cli.exit-codes")
-def test_a_defect_is_1_and_a_sentence(folder: Path, ferrule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_1_and_a_sentence(
+    folder: Path, ferrule: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken() -> None:
         raise LookupError("a table is gone")
 
@@ -127,7 +135,9 @@ def test_without_a_terminal_a_question_is_a_no_that_is_said(
 
 
 @pytest.mark.proves("cli.yes-to")
-def test_yes_to_answers_for_the_named_tool_only(folder: Path, ferrule: Any, script: Any, a_call: Any) -> None:
+def test_yes_to_answers_for_the_named_tool_only(
+    folder: Path, ferrule: Any, script: Any, a_call: Any
+) -> None:
     steps = (
         a_call("write_file", path="a", content="b"),
         a_call("delete_path", path="note.txt"),
@@ -139,7 +149,9 @@ def test_yes_to_answers_for_the_named_tool_only(folder: Path, ferrule: Any, scri
     assert ran.code == 3
 
 
-def test_standard_input_joins_the_prompt_as_context(folder: Path, ferrule: Any, script: Any) -> None:
+def test_standard_input_joins_the_prompt_as_context(
+    folder: Path, ferrule: Any, script: Any
+) -> None:
     model = script({"say": "ok"})
     ran = ferrule("run", "-m", model, "summarise", "this", "--json", stdin=b"line\xff\n")
     session = json.loads(ran.out)["session"]
@@ -150,7 +162,9 @@ def test_standard_input_joins_the_prompt_as_context(folder: Path, ferrule: Any, 
 
 
 @pytest.mark.proves("cli.json")
-def test_json_is_one_object_also_when_it_fails(folder: Path, ferrule: Any, script: Any, a_call: Any) -> None:
+def test_json_is_one_object_also_when_it_fails(
+    folder: Path, ferrule: Any, script: Any, a_call: Any
+) -> None:
     ran = ferrule("run", "--json", "-m", script(a_call("list_files"), {"say": "ok"}), "go")
     made = json.loads(ran.out)
     assert (made["v"], made["text"], made["stop"], made["rounds"], made["error"]) == (
@@ -161,7 +175,9 @@ def test_json_is_one_object_also_when_it_fails(folder: Path, ferrule: Any, scrip
         None,
     )
     assert made["results"][0]["tool"] == "list_files" and made["results"][0]["success"] is True
-    ran = ferrule("run", "--json", "-m", script({"fail": {"code": "unreachable", "detail": "gone"}}), "go")
+    ran = ferrule(
+        "run", "--json", "-m", script({"fail": {"code": "unreachable", "detail": "gone"}}), "go"
+    )
     assert ran.code == 6
     assert json.loads(ran.out)["error"]["code"] == "unreachable"
 
@@ -170,7 +186,9 @@ def test_json_is_one_object_also_when_it_fails(folder: Path, ferrule: Any, scrip
 def test_json_stream_is_a_line_per_event_with_version_and_kind(
     folder: Path, ferrule: Any, script: Any, a_call: Any
 ) -> None:
-    ran = ferrule("run", "--json-stream", "-m", script(a_call("list_files"), {"say": "all done"}), "go")
+    ran = ferrule(
+        "run", "--json-stream", "-m", script(a_call("list_files"), {"say": "all done"}), "go"
+    )
     lines = [json.loads(line) for line in ran.lines]
     assert all(line["v"] == 1 and line["kind"] for line in lines)
     kinds = [line["kind"] for line in lines]
@@ -211,9 +229,13 @@ def test_the_settings_of_an_untrusted_folder_are_noticed_and_do_nothing(
     assert not (folder / "a").exists()
 
 
-def test_settings_that_name_a_tool_that_is_not_there_say_so(folder: Path, ferrule: Any, script: Any) -> None:
+def test_settings_that_name_a_tool_that_is_not_there_say_so(
+    folder: Path, ferrule: Any, script: Any
+) -> None:
     ran = ferrule("run", "-m", script({"say": "ok"}), "--deny-tool", "writ_file", "go")
-    assert "the settings name a tool `writ_file`, and there is none; nearest: `write_file`" in ran.err
+    assert (
+        "the settings name a tool `writ_file`, and there is none; nearest: `write_file`" in ran.err
+    )
 
 
 def test_a_key_that_is_not_set_is_an_error_before_anything_is_sent(
@@ -240,7 +262,13 @@ def test_a_resumed_session_keeps_its_model(folder: Path, ferrule: Any, script: A
 @pytest.mark.proves("cli.interrupt")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_settles_the_run_and_leaves_a_session_to_go_on_with(
-    folder: Path, ferrule: Any, script: Any, a_call: Any, environment: dict[str, str], number: int, code: int
+    folder: Path,
+    ferrule: Any,
+    script: Any,
+    a_call: Any,
+    environment: dict[str, str],
+    number: int,
+    code: int,
 ) -> None:
     program = folder / "wait.sh"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
@@ -337,7 +365,13 @@ def test_an_output_that_is_full_is_said_and_is_no_defect(environment: dict[str, 
     words = [sys.executable, "-c", MAIN, "policy", "--help"]
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(
-            words, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, timeout=60, check=False
+            words,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            timeout=60,
+            check=False,
         )
     assert "defect" not in ran.stderr
     assert "the output could not be written: No space left on device" in ran.stderr

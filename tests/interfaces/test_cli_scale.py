@@ -1,4 +1,6 @@
-"""`ferrule worker` and `ferrule submit`: what is wrong with how they are called is said before anything is reached."""
+"""`ferrule worker` and `ferrule submit`: what is wrong with how they are called is said before
+anything is reached.
+"""
 
 from __future__ import annotations
 

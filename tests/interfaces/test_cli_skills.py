@@ -24,7 +24,9 @@ def skills(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def put(path: Path, name: str, extra: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"---\nname: {name}\ndescription: About\\u001b[2J {name}.\n{extra}---\nDo {name}.\n")
+    path.write_text(
+        f"---\nname: {name}\ndescription: About\\u001b[2J {name}.\n{extra}---\nDo {name}.\n"
+    )
 
 
 @pytest.mark.proves("cli.skills")

@@ -1,4 +1,6 @@
-"""`ferrule tools check|test|new|promote` and `ferrule validate`: what they print, what they write, and how they end."""
+"""`ferrule tools check|test|new|promote` and `ferrule validate`: what they print, what they write,
+and how they end.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from ferrule.core.errors import ConfigError
 from ferrule.extensions.tool_files.tool_file import parse_tool
 from ferrule.storage.trust import Trust
 
-BAD = "---\nparameters: { path: { type: string, required: true } }\nscript: |\n  def run(args):\n      return fs.raed(args['pth'])\n---\nBad.\n"
+BAD = (
+    "---\nparameters: { path: { type: string, required: true } }\nscript: |\n  def run(args):\n  "
+    "    return fs.raed(args['pth'])\n---\nBad.\n"
+)
 SECRET = "ghp_" + "a1B2" * 9
 
 
@@ -36,12 +41,16 @@ def test_a_new_tool_is_valid_and_passes_its_own_tests(ferrule: Any, folder: Path
     assert (checked.code, checked.out, checked.err) == (0, "", "1 file, 0 errors, 0 warnings\n")
     tested = ferrule("tools", "test", "count_words")
     assert (tested.code, [line[:4] for line in tested.lines]) == (0, ["ok  ", "ok  ", "ok  "])
-    assert "running 3 tests and examples of 1 tool, each in an empty folder of its own" in tested.err
+    assert (
+        "running 3 tests and examples of 1 tool, each in an empty folder of its own" in tested.err
+    )
     assert Trust().state(folder) == "untrusted"
 
 
 @pytest.mark.proves("tools-new.never-replaces")
-def test_a_new_tool_replaces_nothing_and_follows_no_link(ferrule: Any, folder: Path, tmp_path: Path) -> None:
+def test_a_new_tool_replaces_nothing_and_follows_no_link(
+    ferrule: Any, folder: Path, tmp_path: Path
+) -> None:
     put(folder, ".ferrule/tools/mine.md", "kept")
     ran = ferrule("tools", "new", "mine")
     assert (ran.code, (folder / ".ferrule/tools/mine.md").read_text()) == (2, "kept")
@@ -69,7 +78,8 @@ def test_check_says_everything_and_fails(ferrule: Any, folder: Path) -> None:
     ran = ferrule("tools", "check")
     assert ran.code == 1
     assert (
-        ".ferrule/tools/bad.md:5: error: there is no built-in `fs.raed`; did you mean `fs.read`?" in ran.lines
+        ".ferrule/tools/bad.md:5: error: there is no built-in `fs.raed`; did you mean `fs.read`?"
+        in ran.lines
     )
     assert any("`pth`, which is no parameter" in line for line in ran.lines)
     assert any(line.startswith(".ferrule/hooks/h.md:2:10: error: ") for line in ran.lines)
@@ -87,7 +97,11 @@ def test_warnings_fail_only_if_asked_to(ferrule: Any, folder: Path) -> None:
 
 
 def test_a_file_anywhere_can_be_checked_and_tested_by_its_path(ferrule: Any, folder: Path) -> None:
-    put(folder, "drafts/t.md", "---\nscript: |\n  def run(args): return 1\ntests: [{ returns: 2 }]\n---\nx\n")
+    put(
+        folder,
+        "drafts/t.md",
+        "---\nscript: |\n  def run(args): return 1\ntests: [{ returns: 2 }]\n---\nx\n",
+    )
     assert ferrule("tools", "check", "drafts/t.md").code == 0
     ran = ferrule("tools", "test", "drafts/t.md")
     assert ran.code == 1
@@ -96,7 +110,10 @@ def test_a_file_anywhere_can_be_checked_and_tested_by_its_path(ferrule: Any, fol
 
 
 def test_a_tool_within_a_bundle_is_found_by_its_name(ferrule: Any, folder: Path) -> None:
-    text = "---\nname: b\ndescription: d\ntools:\n  - name: inner\n    description: x\n    script: |\n      def run(args): return 1\n    tests: [{ returns: 1 }]\n---\n"
+    text = (
+        "---\nname: b\ndescription: d\ntools:\n  - name: inner\n    description: x\n    script: "
+        "|\n      def run(args): return 1\n    tests: [{ returns: 1 }]\n---\n"
+    )
     put(folder, ".ferrule/plugins/b.md", text)
     assert ferrule("tools", "test", "inner").out == "ok   inner: test b.md:9:13\n"
 
@@ -105,9 +122,21 @@ def test_a_tool_within_a_bundle_is_found_by_its_name(ferrule: Any, folder: Path)
 def test_tests_of_files_that_nobody_trusts_run_in_a_folder_of_their_own_and_nothing_else_does(
     ferrule: Any, folder: Path
 ) -> None:
-    script = "  def run(args):\n      fs.write('note.txt', 'theirs')\n      return fs.read('note.txt')\n"
-    put(folder, ".ferrule/tools/t.md", f"---\nscript: |\n{script}tests: [{{ returns: theirs }}]\n---\nx\n")
-    put(folder, ".ferrule/hooks.json", json.dumps({"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch ran"}]}]}}))  # fmt: skip
+    script = (
+        "  def run(args):\n      fs.write('note.txt', 'theirs')\n      return fs.read('note.txt')\n"
+    )
+    put(
+        folder,
+        ".ferrule/tools/t.md",
+        f"---\nscript: |\n{script}tests: [{{ returns: theirs }}]\n---\nx\n",
+    )
+    put(
+        folder,
+        ".ferrule/hooks.json",
+        json.dumps(
+            {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch ran"}]}]}}
+        ),
+    )
     ran = ferrule("tools", "test")
     assert ran.code == 0, ran
     assert (folder / "note.txt").read_text() == "one\ntwo\n"
@@ -141,7 +170,9 @@ def test_validate_says_everything_at_once_and_fails(ferrule: Any, folder: Path) 
 
 
 @pytest.mark.proves("validate.exit-codes")
-def test_validate_finds_nothing_wrong_with_what_init_and_new_write(ferrule: Any, folder: Path) -> None:
+def test_validate_finds_nothing_wrong_with_what_init_and_new_write(
+    ferrule: Any, folder: Path
+) -> None:
     ferrule("init", "--settings-only")
     ferrule("tools", "new", "count_words")
     ran = ferrule("validate", "--strict")
@@ -155,7 +186,10 @@ def test_json_fits_the_schema_that_is_shown(words: list[str], ferrule: Any, fold
     put(
         folder,
         ".ferrule/tools/t.md",
-        "---\nscript: |\n  def run(args): return 1\ntests: [{ returns: 1 }, { returns: 2 }]\n---\nx\n",
+        (
+            "---\nscript: |\n  def run(args): return 1\ntests: [{ returns: 1 }, "
+            "{ returns: 2 }]\n---\nx\n"
+        ),
     )
     assert json.loads(ferrule("validate", "--schema").out) == SCHEMA
     ran = ferrule(*words, "--json")
@@ -182,7 +216,10 @@ COMMANDS = [
 @pytest.fixture
 def session(ferrule: Any, folder: Path, script: Any, a_call: Any) -> str:
     """A session in which these commands were run, and one failed."""
-    steps = [*(a_call("run_command", command=one) for one in (*COMMANDS, ["false"])), {"say": "done"}]
+    steps = [
+        *(a_call("run_command", command=one) for one in (*COMMANDS, ["false"])),
+        {"say": "done"},
+    ]
     assert ferrule("run", "-q", "-m", script(*steps), "--allow", "run_command", "go").code in (0, 3)
     return json.loads(ferrule("sessions", "list", "--json").out)[0]["session"]
 
@@ -219,14 +256,19 @@ def test_a_command_of_a_session_becomes_a_tool_that_passes_its_tests(
     )
     assert ferrule(*words).out == "one\ntwo\n"
     assert "would be read as an option" in ferrule(*words[:3], "n=2", "path=--help", *words[5:]).err
-    assert ferrule("tools", "promote", session, number, "--name", "first_lines", "--write").code == 2
+    assert (
+        ferrule("tools", "promote", session, number, "--name", "first_lines", "--write").code == 2
+    )
 
 
 @pytest.mark.proves("tools-promote.parameters")
 def test_a_person_chooses_which_words_vary(ferrule: Any, session: str) -> None:
     shown = ferrule("tools", "promote", session, "1", "--param", "count=1")
     assert parse_tool(shown.out.encode(), "t.md").schema["properties"].keys() == {"count"}
-    assert "is no word of the command" in ferrule("tools", "promote", session, "1", "--param", "x=gone").err
+    assert (
+        "is no word of the command"
+        in ferrule("tools", "promote", session, "1", "--param", "x=gone").err
+    )
     assert "is the program" in ferrule("tools", "promote", session, "1", "--param", "x=head").err
     assert ferrule("tools", "promote", session, "1", "--param", "x").code == 2
 
@@ -244,7 +286,9 @@ def test_a_command_with_a_secret_becomes_no_file(
 
 
 @pytest.mark.proves("tools-promote.no-secrets")
-def test_a_secret_in_the_output_is_left_out(ferrule: Any, folder: Path, script: Any, a_call: Any) -> None:
+def test_a_secret_in_the_output_is_left_out(
+    ferrule: Any, folder: Path, script: Any, a_call: Any
+) -> None:
     put(folder, "page.txt", f"token {SECRET}\n")
     steps = [a_call("run_command", command=["cat", "page.txt"]), {"say": "done"}]
     ferrule("run", "-q", "-m", script(*steps), "--allow", "run_command", "go")
@@ -255,7 +299,9 @@ def test_a_secret_in_the_output_is_left_out(ferrule: Any, folder: Path, script: 
     assert "left out of the test" in ran.err
 
 
-def test_where_more_than_one_command_could_be_meant_they_are_listed(ferrule: Any, session: str) -> None:
+def test_where_more_than_one_command_could_be_meant_they_are_listed(
+    ferrule: Any, session: str
+) -> None:
     ran = ferrule("tools", "promote", session)
     assert ran.code == 2
     assert '1  command=["head", "-n", "1", "note.txt"]' in ran.err
@@ -276,7 +322,9 @@ def test_where_more_than_one_command_could_be_meant_they_are_listed(ferrule: Any
         (["make", "all"], {}),
     ],
 )
-def test_words_that_look_as_if_they_vary_become_parameters(words: list[str], made: dict[str, str]) -> None:
+def test_words_that_look_as_if_they_vary_become_parameters(
+    words: list[str], made: dict[str, str]
+) -> None:
     assert {one.name: one.value for one in varied(words, {}) if isinstance(one, Varied)} == made
 
 
@@ -315,7 +363,9 @@ async def test_any_words_make_a_file_that_asks_for_the_same_command(words: list[
         ({"command": "a b", "shell": True}, "", "more than a program and its words"),
     ],
 )
-def test_only_a_single_command_that_worked_can_become_a_tool(arguments: Any, data: Any, said: str) -> None:
+def test_only_a_single_command_that_worked_can_become_a_tool(
+    arguments: Any, data: Any, said: str
+) -> None:
     with pytest.raises(ConfigError, match=said):
         seen_of(arguments, data)
 

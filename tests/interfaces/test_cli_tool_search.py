@@ -66,10 +66,12 @@ def test_without_an_entry_there_is_no_search_and_nothing_of_it_is_offered(folder
 @pytest.mark.proves("settings.tool-loading")
 def test_the_settings_refine_the_search(folder: Path, settings: Any) -> None:
     entries = (
-        "  entries: [{name: read_file, loading_mode: deferred}, {name: write_file, loading_mode: deferred}]\n"
+        "  entries: [{name: read_file, loading_mode: deferred}, "
+        "{name: write_file, loading_mode: deferred}]\n"
     )
     more = (
-        "  tool_search: hybrid\n  search_mode: client\n  search_budget: 900\n  always_loaded: [write_file]\n"
+        "  tool_search: hybrid\n  search_mode: client\n  search_budget: 900\n  always_loaded: "
+        "[write_file]\n"
     )
     settings(f"tools:\n{entries}{more}")
     assembly = seat({"workspace": str(folder)})
@@ -121,7 +123,8 @@ def test_an_entry_for_a_servers_tool_that_is_not_there_is_told_and_no_error(
 @pytest.mark.proves("tool-search.capabilities")
 async def test_a_provider_setting_says_that_a_gateway_passes_the_search_on(settings: Any) -> None:
     settings(
-        "providers:\n  openai-responses: {base_url: 'http://127.0.0.1:9/v1', force_native_tool_search: true}\n"
+        "providers:\n  openai-responses: "
+        "{base_url: 'http://127.0.0.1:9/v1', force_native_tool_search: true}\n"
     )
     wire = wire_of(load_settings(), "openai-responses:my-clone")
     assert isinstance(wire, OpenAIResponses) and wire.searches

@@ -1,4 +1,6 @@
-"""`ferrule tools new NAME FIELD:TYPE...`: what a field may say, and that what is made of it works at once."""
+"""`ferrule tools new NAME FIELD:TYPE...`: what a field may say, and that what is made of it works
+at once.
+"""
 
 from __future__ import annotations
 
@@ -77,11 +79,15 @@ def test_a_field_is_read(text: str, field: Field) -> None:
 def test_a_field_that_cannot_be_read_says_why_and_what_to_write(text: str, why: str) -> None:
     with pytest.raises(ConfigError, match="cannot be read") as raised:
         parse_field(text)
-    assert why in raised.value.detail and "name:type[?][=default][,description]" in raised.value.hint
+    assert (
+        why in raised.value.detail and "name:type[?][=default][,description]" in raised.value.hint
+    )
 
 
 @pytest.mark.proves("tools-new.fields")
-def test_a_tool_file_with_fields_is_valid_and_passes_its_own_tests(ferrule: Any, folder: Path) -> None:
+def test_a_tool_file_with_fields_is_valid_and_passes_its_own_tests(
+    ferrule: Any, folder: Path
+) -> None:
     assert ferrule("tools", "new", "weather", *FIELDS, "--description", "The weather.").code == 0
     assert ferrule("tools", "check", "--strict").err == "1 file, 0 errors, 0 warnings\n"
     assert [line[:4] for line in ferrule("tools", "test", "weather").lines] == ["ok  ", "ok  "]
@@ -99,13 +105,26 @@ def test_a_python_tool_has_a_test_that_passes(
     ferrule: Any, folder: Path, environment: dict[str, str]
 ) -> None:
     made = ferrule("tools", "new", "weather", *FIELDS, "--python")
-    assert made.code == 0 and "wrote weather.py" in made.err and "wrote tests/test_weather.py" in made.err
+    assert (
+        made.code == 0
+        and "wrote weather.py" in made.err
+        and "wrote tests/test_weather.py" in made.err
+    )
     again = ferrule("tools", "new", "weather", "--python")
     assert again.code == 2 and "nothing was written" in again.err
     words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-W", "error")
-    ran = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
+    ran = subprocess.run(
+        [sys.executable, *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert ran.returncode == 0 and "2 passed" in ran.stdout, ran.stdout
-    assert sorted(os.listdir()) == ["note.txt", "tests", "weather.py"] or "__pycache__" in os.listdir()
+    assert (
+        sorted(os.listdir()) == ["note.txt", "tests", "weather.py"] or "__pycache__" in os.listdir()
+    )
 
 
 @pytest.mark.proves("tools-new.python")
@@ -149,17 +168,21 @@ def test_a_field_that_comes_twice_and_a_description_that_cannot_be_seen_are_refu
 
 WORDS = some.text("abc |", min_size=1).map(lambda text: text.strip().replace("|", "x") or "a")
 PLAIN = some.sampled_from([Kind(name) for name in ("string", "integer", "number", "boolean")])
-CHOICES = some.lists(WORDS, min_size=2, max_size=4, unique=True).map(lambda all: Kind("string", tuple(all)))
+CHOICES = some.lists(WORDS, min_size=2, max_size=4, unique=True).map(
+    lambda all: Kind("string", tuple(all))
+)
 ITEMS = PLAIN | CHOICES
 KINDS = ITEMS | ITEMS.map(lambda kind: Kind("array", of=kind))
-TEXTS = some.text(some.characters(exclude_categories=("C", "Z")) | some.just(" "), max_size=20).filter(
-    str.isprintable
-)
+TEXTS = some.text(
+    some.characters(exclude_categories=("C", "Z")) | some.just(" "), max_size=20
+).filter(str.isprintable)
 
 
 @some.composite
 def any_fields(draw: some.DrawFn) -> tuple[Field, ...]:
-    names = draw(some.lists(some.sampled_from(["a", "b", "args", "run", "_", "n1"]), max_size=4, unique=True))
+    names = draw(
+        some.lists(some.sampled_from(["a", "b", "args", "run", "_", "n1"]), max_size=4, unique=True)
+    )
     made: list[Field] = []
     for name in names:
         kind, how = draw(KINDS), draw(some.sampled_from(["required", "optional", "default"]))
@@ -178,14 +201,19 @@ def test_a_file_made_of_any_fields_says_them(fields: tuple[Field, ...], said: st
     assert asyncio.run(check_tool(text.encode(), "t.md")) == []
     made = parse_tool(text.encode(), "t.md")
     properties = {field.name: field.kind.schema() for field in fields}
-    found = {name: {key: one[key] for key in ("type", "enum", "items") if key in one} for name, one in made.schema["properties"].items()}  # fmt: skip
+    found = {
+        name: {key: one[key] for key in ("type", "enum", "items") if key in one}
+        for name, one in made.schema["properties"].items()
+    }
     assert found == properties
     assert made.schema.get("required", []) == [field.name for field in fields if field.required]
 
 
 @pytest.mark.proves("tools-new.fields")
 def test_names_that_mean_something_in_a_script_are_fine_as_fields() -> None:
-    fields = tuple(Field(name, Kind("integer"), True) for name in ("args", "in", "def", "load", "run"))
+    fields = tuple(
+        Field(name, Kind("integer"), True) for name in ("args", "in", "def", "load", "run")
+    )
     made = parse_tool(tool_file(fields).encode(), "t.md")
     outcomes = asyncio.run(run_cases(made, bench_of_tests(), beside=[made]))
     assert [outcome.passed for outcome in outcomes] == [True]
@@ -194,7 +222,9 @@ def test_names_that_mean_something_in_a_script_are_fine_as_fields() -> None:
 @pytest.mark.proves("tools-new.python")
 @settings(max_examples=40, deadline=None)
 @given(any_fields(), TEXTS)
-def test_a_module_made_of_any_fields_is_a_tool_that_takes_them(fields: tuple[Field, ...], said: str) -> None:
+def test_a_module_made_of_any_fields_is_a_tool_that_takes_them(
+    fields: tuple[Field, ...], said: str
+) -> None:
     module = ModuleType("made")
     exec(compile(python_tool("made", fields, said.strip()), "made.py", "exec"), module.__dict__)
     made: Tool = module.made

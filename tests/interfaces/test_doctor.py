@@ -1,4 +1,6 @@
-"""What `ferrule doctor` says of the sandbox: on made-up machines, and on one that is really made to offer less."""
+"""What `ferrule doctor` says of the sandbox: on made-up machines, and on one that is really made to
+offer less.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +28,42 @@ without = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(without)
 
 FULL = Probes(
-    user_namespaces=True, mount=True, network=True, pid=True, overlay=True, landlock_abi=7, no_new_privileges=True,
-    seccomp_notify=True, callers=True, cgroup="v2",
-)  # fmt: skip
+    user_namespaces=True,
+    mount=True,
+    network=True,
+    pid=True,
+    overlay=True,
+    landlock_abi=7,
+    no_new_privileges=True,
+    seccomp_notify=True,
+    callers=True,
+    cgroup="v2",
+)
 NO_NAMESPACES = replace(
-    FULL, user_namespaces=False, mount=False, network=False, pid=False, overlay=False, cgroup="",
+    FULL,
+    user_namespaces=False,
+    mount=False,
+    network=False,
+    pid=False,
+    overlay=False,
+    cgroup="",
     why={"namespaces": "unshare(user): EPERM"},
-)  # fmt: skip
+)
 ONLY_BUBBLEWRAP = replace(
-    NO_NAMESPACES, bwrap="/usr/bin/bwrap", bwrap_notify=True, python="/usr/bin/python3", landlock_abi=0
+    NO_NAMESPACES,
+    bwrap="/usr/bin/bwrap",
+    bwrap_notify=True,
+    python="/usr/bin/python3",
+    landlock_abi=0,
 )
 OLD_LANDLOCK = replace(NO_NAMESPACES, landlock_abi=2)
-BY_LANDLOCK = {Aspect.FILE_WRITES, Aspect.NEW_NAMES, Aspect.EXEC, Aspect.NETWORK, Aspect.UNIX_SOCKETS}
+BY_LANDLOCK = {
+    Aspect.FILE_WRITES,
+    Aspect.NEW_NAMES,
+    Aspect.EXEC,
+    Aspect.NETWORK,
+    Aspect.UNIX_SOCKETS,
+}
 PARTLY = {Aspect.FILE_READS, Aspect.NAMES, Aspect.SIGNALS, Aspect.MEMORY, Aspect.PROCESSES}
 NOTHING = Probes(why={"namespaces": "unshare(user): ENOSYS"})
 
@@ -68,7 +94,12 @@ def said(ferrule: Any, *words: str) -> tuple[int, dict[str, dict[str, str]]]:
     ids=["everything", "only bubblewrap", "no namespaces", "old landlock", "nothing"],
 )
 def test_each_aspect_is_said_as_it_is_held(
-    folder: Path, ferrule: Any, machine: Machine, probes: Probes, held: set[Aspect], partly: set[Aspect]
+    folder: Path,
+    ferrule: Any,
+    machine: Machine,
+    probes: Probes,
+    held: set[Aspect],
+    partly: set[Aspect],
 ) -> None:
     machine(probes)
     code, found = said(ferrule)
@@ -122,7 +153,9 @@ def test_the_mode_decides_what_a_gap_means(
     machine(NOTHING)
     monkeypatch.setenv("FERRULE_SANDBOX_MODE", mode)
     ended, found = said(ferrule)
-    assert (ended, found["sandbox"]["level"]) == (code, level) and words in found["sandbox"]["detail"]
+    assert (ended, found["sandbox"]["level"]) == (code, level) and words in found["sandbox"][
+        "detail"
+    ]
 
 
 @pytest.mark.proves("doctor.sandbox.require")
@@ -196,9 +229,13 @@ def test_where_no_namespace_can_be_made_the_command_line_says_so_and_refuses(
 @pytest.mark.proves("sandbox.rung.settings")
 def test_the_settings_become_the_policy(tmp_path: Path) -> None:
     flags = {
-        "sandbox.require": ["network", "memory"], "sandbox.network": ["packages.example"], "sandbox.readable": ["/data"],
-        "sandbox.memory": 64, "sandbox.processes": 8, "sandbox.file_size": 2,
-    }  # fmt: skip
+        "sandbox.require": ["network", "memory"],
+        "sandbox.network": ["packages.example"],
+        "sandbox.readable": ["/data"],
+        "sandbox.memory": 64,
+        "sandbox.processes": 8,
+        "sandbox.file_size": 2,
+    }
     policy = policy_of(load_settings(workspace=tmp_path, flags=flags, environment={}))
     assert (
         policy.root == tmp_path.resolve()
@@ -206,7 +243,11 @@ def test_the_settings_become_the_policy(tmp_path: Path) -> None:
         and policy.readable == ("/data",)
     )
     assert policy.require == {Aspect.NETWORK, Aspect.MEMORY}
-    assert (policy.bounds.memory, policy.bounds.processes, policy.bounds.file_size) == (64 << 20, 8, 2 << 20)
+    assert (policy.bounds.memory, policy.bounds.processes, policy.bounds.file_size) == (
+        64 << 20,
+        8,
+        2 << 20,
+    )
     plain = policy_of(load_settings(workspace=tmp_path, environment={}))
     assert plain.require == MUST and plain.bounds == replace(
         plain.bounds, memory=8 << 30, processes=1024, file_size=4 << 30

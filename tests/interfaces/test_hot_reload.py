@@ -1,4 +1,6 @@
-"""Hot reload: what files say takes effect with the next message, as far as a person trusts them, and nothing else changes."""
+"""Hot reload: what files say takes effect with the next message, as far as a person trusts them,
+and nothing else changes.
+"""
 
 from __future__ import annotations
 
@@ -69,14 +71,18 @@ class World:
 
     async def greeting(self, name: str = "greet") -> str:
         result = await self.session.call(name)
-        return str(result.data) if result.success else f"{result.error_type}: {result.error_message}"
+        return (
+            str(result.data) if result.success else f"{result.error_type}: {result.error_message}"
+        )
 
     @property
     def noticed(self) -> list[str]:
         """What the session's own watchers were told of reloads."""
         self.session.driver.log.flush()
         events = (record.event for record in self.assembly.agent.journal.records(self.session.id))
-        return [event.text for event in events if isinstance(event, Noticed) and event.topic == "reload"]
+        return [
+            event.text for event in events if isinstance(event, Noticed) and event.topic == "reload"
+        ]
 
     @property
     def model(self) -> Scripted:
@@ -165,15 +171,22 @@ async def test_tools_hooks_agents_skills_and_settings_hold_from_the_next_message
     await here.session.run("Hello.")
     greet("new", name="added", about="New here.")
     put(".ferrule/agents/helper.md", "---\ndescription: Helps.\n---\nYou help.\n")
-    put(".ferrule/skills/knots/SKILL.md", "---\nname: knots\ndescription: How to tie knots.\n---\nTie.\n")
+    put(
+        ".ferrule/skills/knots/SKILL.md",
+        "---\nname: knots\ndescription: How to tie knots.\n---\nTie.\n",
+    )
     put(".ferrule/ferrule.yaml", "limits: { max_rounds: 3 }\ntools: { denied: [git_command] }\n")
     Trust().trust(".")
     await here.reload()
     await here.session.run("Bye.")
     first, second = here.model.opened
     names = [tool.name for tool in second.tools]
-    assert "added" in names and "delegate" in names and "skill" in names and "git_command" not in names
-    assert here.session.limits.max_rounds == 3 and here.session.driver.machine.limits.max_rounds == 3
+    assert (
+        "added" in names and "delegate" in names and "skill" in names and "git_command" not in names
+    )
+    assert (
+        here.session.limits.max_rounds == 3 and here.session.driver.machine.limits.max_rounds == 3
+    )
     assert second.system == first.system
     told = here.model.histories[-1][-1].text
     assert '<notice source="reload">' in told and "How to tie knots." in told and "`added`" in told
@@ -297,7 +310,9 @@ async def test_grants_stay_but_not_for_a_tool_whose_file_is_another_one_now(
 
 
 @pytest.mark.proves("reload.session-stays")
-async def test_memory_mode_model_and_whoever_watches_stay(world: Callable[..., World], script: Any) -> None:
+async def test_memory_mode_model_and_whoever_watches_stay(
+    world: Callable[..., World], script: Any
+) -> None:
     here = world()
     await here.session.call("add_task", content="Paint the boat.")
     gate = here.session.driver.dispatcher.gate
@@ -332,7 +347,9 @@ async def test_a_session_that_works_goes_on_as_it_was_and_is_renewed_when_it_is_
                 seen.append(await here.reload())
             return await RecordingApprover(["once"]).ask(request)
 
-    here = world(a_call("read_file", path="note.txt"), a_call("greet"), {"say": "Done."}, approver=Reloads())
+    here = world(
+        a_call("read_file", path="note.txt"), a_call("greet"), {"say": "Done."}, approver=Reloads()
+    )
     result = await here.session.run("Go.")
     assert [answer.data for answer in result.results][1] == "one" and seen[0].changed == ("greet",)
     await here.reloading.renew(here.session)
@@ -354,7 +371,11 @@ async def test_nothing_of_a_session_that_goes_on_holds_on_to_another_log_or_mach
     await here.reload()
     driver = here.session.driver
     assert driver is not before and type(driver).__name__ == "HookedDriver"
-    assert (driver.log, driver.machine, driver.memory) == (before.log, before.machine, before.memory)
+    assert (driver.log, driver.machine, driver.memory) == (
+        before.log,
+        before.machine,
+        before.memory,
+    )
     parts = [driver, *(part for part in vars(driver).values() if hasattr(part, "__dict__"))]
     held = [value for part in parts for value in vars(part).values()]
     held += [getattr(value, "__self__", None) for value in held]
@@ -375,7 +396,10 @@ async def test_a_hook_that_is_gone_is_not_asked_at_the_session_s_end_and_one_tha
         return [told]
 
     journal = SqliteJournal(":memory:")
-    agents = [Agent(Scripted([says("Hi.")]), hooks=given, journal=journal) for given in (hooks("a"), (), hooks("b"), hooks("c"))]  # fmt: skip
+    agents = [
+        Agent(Scripted([says("Hi.")]), hooks=given, journal=journal)
+        for given in (hooks("a"), (), hooks("b"), hooks("c"))
+    ]
     session = agents[0].session()
     await session.run("Hello.")
     for agent in agents[1:]:
@@ -401,7 +425,9 @@ async def test_whoever_is_asked_and_what_was_found_stay() -> None:
     journal = SqliteJournal(":memory:")
     found = calls(("tool_search", {"query": "ring the bell"}))
     first = Agent(Scripted([found, says("Found.")]), [look, ring], journal=journal)
-    second = Agent(Scripted([calls(("ring", {"times": 1})), says("Rung.")]), [look, ring], journal=journal)
+    second = Agent(
+        Scripted([calls(("ring", {"times": 1})), says("Rung.")]), [look, ring], journal=journal
+    )
     session = first.session()
     asked = RecordingApprover(["once"])
     session.ask_with(asked)
@@ -511,7 +537,10 @@ async def test_the_chat_does_nothing_while_what_must_go_cannot_be_replaced(
 async def test_a_changed_python_file_is_withdrawn_until_it_is_trusted_and_then_it_is_the_new_one(
     world: Callable[..., World],
 ) -> None:
-    text = "from ferrule import tool\n@tool(side_effect='none')\ndef greet() -> str:\n    'Greets.'\n    return 'first'\n"
+    text = (
+        "from ferrule import tool\n@tool(side_effect='none')\ndef greet() -> str:\n    "
+        "'Greets.'\n    return 'first'\n"
+    )
     put(".ferrule/ferrule.yaml", "tools:\n  python: [tools.py]\n")
     put("tools.py", text)
     here = world({"say": "Hi."})

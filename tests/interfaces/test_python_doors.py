@@ -1,7 +1,9 @@
-"""A project's Python tools are there at every door of the command line once its folder is trusted, and at none before.
+"""A project's Python tools are there at every door of the command line once its folder is trusted,
+and at none before.
 
-`tools.py` is the one that `ferrule init` makes, with a line more that leaves a mark where it is run. A door is asked as whoever stands
-before it asks: a command line, a message that makes the model call, a client's own call.
+`tools.py` is the one that `ferrule init` makes, with a line more that leaves a mark where it is
+run. A door is asked as whoever stands before it asks: a command line, a message that makes the
+model call, a client's own call.
 """
 
 from __future__ import annotations
@@ -75,7 +77,9 @@ async def console(options: Options, told: Told) -> None:
 
     try:
         transport = httpx.ASGITransport(app=owner)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as browser:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1:8000"
+        ) as browser:
             fields = {"tool": "price", "more": json.dumps(ARGUMENTS)}
             answer = await browser.post("/tools/try", data=fields, follow_redirects=True)
             told.append(answer.text)
@@ -120,7 +124,9 @@ async def _posted(app: Any, path: str, body: Any, **headers: str) -> str:
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1:8000"
     ) as client:
-        answer = await client.post(path, json=body, headers={"authorization": f"Bearer {TOKEN}", **headers})
+        answer = await client.post(
+            path, json=body, headers={"authorization": f"Bearer {TOKEN}", **headers}
+        )
     assert answer.status_code == 200, answer.text
     return answer.text
 
@@ -180,12 +186,16 @@ COMMANDS = {
 
 @pytest.fixture
 def project(folder: Path) -> Path:
-    """What `ferrule init` writes, in the current folder, and a mark that `tools.py` leaves beside that."""
+    """What `ferrule init` writes, in the current folder, and a mark that `tools.py` leaves beside
+    that.
+    """
     for name, text in files_of("work").items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(text)
     with Path("tools.py").open("a") as file:
-        file.write("\nPath(__file__).parent.parent.joinpath('mark').touch()\nprint('it is imported')\n")
+        file.write(
+            "\nPath(__file__).parent.parent.joinpath('mark').touch()\nprint('it is imported')\n"
+        )
     return folder.parent / "mark"
 
 
@@ -199,7 +209,9 @@ def journaled() -> str:
     if not paths.journal().exists():
         return ""
     with SqliteJournal(paths.journal()) as journal:
-        return "".join(one.body for info in journal.sessions() for one in journal.records(info.session))
+        return "".join(
+            one.body for info in journal.sessions() for one in journal.records(info.session)
+        )
 
 
 @pytest.mark.proves("python.doors")

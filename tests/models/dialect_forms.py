@@ -1,6 +1,7 @@
 """Calls in the legal form of each family, written as the family's own chat template writes them.
 
-Written from the templates and not with Ferrule's own renderers: those avoid what is hard to read, a model does not.
+Written from the templates and not with Ferrule's own renderers: those avoid what is hard to read, a
+model does not.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ WriteOne = Callable[[Wanted], str]
 class LegalForm:
     """One way in which a family writes calls.
 
-    `several`: an answer may have more than one call. `prose`: text may stand before the calls. `marks`: a pattern
-    for what could be mistaken for the form's own marks within a text, for forms in which text stands as it is; a form
-    without it escapes what a text holds.
+    `several`: an answer may have more than one call. `prose`: text may stand before the calls.
+    `marks`: a pattern for what could be mistaken for the form's own marks within a text, for forms
+    in which text stands as it is; a form without it escapes what a text holds.
     """
 
     name: str
@@ -55,7 +56,9 @@ def shown(value: Any) -> str:
 
 
 def spelled(value: Any) -> str:
-    """Text as it is, lists and objects as JSON, anything else in Python's spelling: Jinja's `string` filter."""
+    """Text as it is, lists and objects as JSON, anything else in Python's spelling: Jinja's
+    `string` filter.
+    """
     return dumped(value) if isinstance(value, (list, dict)) else str(value)
 
 
@@ -79,7 +82,9 @@ def arguments(call: Wanted) -> str:
 
 
 def each(frame: str, inner: WriteOne = hermes, *, glue: str = "\n", around: str = "%") -> Write:
-    """Every call in a frame of its own: `%` stands for what `inner` writes, `@` for the tool, `#` for its number."""
+    """Every call in a frame of its own: `%` stands for what `inner` writes, `@` for the tool, `#`
+    for its number.
+    """
     opens, closes = frame.split("%")
     first, last = around.split("%")
 
@@ -118,14 +123,22 @@ def python_lines(calls: Sequence[Wanted]) -> str:
 
 
 def kind_of(value: Any) -> str:
-    names = {bool: "boolean", int: "number", float: "number", str: "string", dict: "object", list: "array"}
+    names = {
+        bool: "boolean",
+        int: "number",
+        float: "number",
+        str: "string",
+        dict: "object",
+        list: "array",
+    }
     return names.get(type(value), "null")
 
 
 def marked(opens: str, value: str, closes: str, render: Callable[[Any], str] = shown) -> WriteOne:
     """A call in mark-up.
 
-    In `opens`, `@` is the tool. In `value`, `@` is the parameter, `%` its value, `~` whether it is text and `#` its type.
+    In `opens`, `@` is the tool. In `value`, `@` is the parameter, `%` its value, `~` whether it is
+    text and `#` its type.
     """
 
     def write(call: Wanted) -> str:
@@ -156,7 +169,9 @@ QWEN = marked("<function=@>\n", "<parameter=@>\n%\n</parameter>\n", "</function>
 SEED = marked("<function=@>\n", "<parameter=@>%</parameter>\n", "</function>", spelled)
 GLM = marked("@\n", "<arg_key>@</arg_key>\n<arg_value>%</arg_value>\n", "")
 GLM47 = marked("@", "<arg_key>@</arg_key><arg_value>%</arg_value>", "")
-HUNYUAN = marked("@", "<arg_key:6124c78e>@</arg_key:6124c78e><arg_value:6124c78e>%</arg_value:6124c78e>", "")
+HUNYUAN = marked(
+    "@", "<arg_key:6124c78e>@</arg_key:6124c78e><arg_value:6124c78e>%</arg_value:6124c78e>", ""
+)
 M3 = "]<]minimax[>["
 MINIMAX3 = marked(f'{M3}<invoke name="@">', f"{M3}<@>%{M3}</@>", f"{M3}</invoke>\n")
 ARGUMENT = '<|open|>argument key="@" type="#"<|sep|>%<|close|>argument<|sep|>'
@@ -173,7 +188,11 @@ def gemma(quote: str) -> Callable[[Any], str]:
             return quote + value + quote
         if isinstance(value, dict):
             members = cast("dict[str, Any]", value)
-            return "{" + ",".join(f"{key}:{render(inner)}" for key, inner in sorted(members.items())) + "}"
+            return (
+                "{"
+                + ",".join(f"{key}:{render(inner)}" for key, inner in sorted(members.items()))
+                + "}"
+            )
         if isinstance(value, list):
             return "[" + ",".join(map(render, cast("list[Any]", value))) + "]"
         return json.dumps(value)
@@ -201,15 +220,20 @@ ALSO = "<|start|>assistant"
 FORMS: tuple[LegalForm, ...] = (
     LegalForm("hermes", each("<tool_call>\n%\n</tool_call>")),
     LegalForm(
-        "hermes, escaped", each("<tool_call>\n%\n</tool_call>", object_of("name", "arguments", escaped))
+        "hermes, escaped",
+        each("<tool_call>\n%\n</tool_call>", object_of("name", "arguments", escaped)),
     ),
     LegalForm("longcat", each("<longcat_tool_call>\n%\n</longcat_tool_call>")),
     LegalForm("llama 3", each("%", llama, glue="; "), prose=False),
     LegalForm("llama 3, python tag", each("<|python_tag|>%<|eom_id|>", llama), several=False),
-    LegalForm("llama 3.1 and functionary 3.1", each("<function=@>%</function>", arguments, glue="")),
+    LegalForm(
+        "llama 3.1 and functionary 3.1", each("<function=@>%</function>", arguments, glue="")
+    ),
     LegalForm("mistral", together("[TOOL_CALLS]%")),
     LegalForm("mistral v11", each("[TOOL_CALLS]@[ARGS]%", arguments, glue="")),
-    LegalForm("mistral v11, ids", each("[TOOL_CALLS]@[CALL_ID]abc12345#[ARGS]%", arguments, glue="")),
+    LegalForm(
+        "mistral v11, ids", each("[TOOL_CALLS]@[CALL_ID]abc12345#[ARGS]%", arguments, glue="")
+    ),
     LegalForm(
         "deepseek v3",
         each(
@@ -239,7 +263,9 @@ FORMS: tuple[LegalForm, ...] = (
     LegalForm(
         "harmony",
         each(
-            "<|channel|>commentary to=functions.@ <|constrain|>json<|message|>%<|call|>", arguments, glue=ALSO
+            "<|channel|>commentary to=functions.@ <|constrain|>json<|message|>%<|call|>",
+            arguments,
+            glue=ALSO,
         ),
         prose=False,
     ),
@@ -267,7 +293,9 @@ FORMS: tuple[LegalForm, ...] = (
         "apertus",
         each('{"@": %}', arguments, glue=", ", around="<|tools_prefix|>[%]<|tools_suffix|>"),
     ),
-    LegalForm("internlm", each("<|action_start|><|plugin|>\n%<|action_end|>", llama), several=False),
+    LegalForm(
+        "internlm", each("<|action_start|><|plugin|>\n%<|action_end|>", llama), several=False
+    ),
     LegalForm("functionary 3.2", each(">>>@\n%", arguments), prose=False),
     LegalForm("fenced", each("```json\n%\n```")),
     LegalForm("llama 4", python_list, prose=False),
@@ -291,13 +319,19 @@ FORMS: tuple[LegalForm, ...] = (
     LegalForm(
         "deepseek v3.2",
         each(
-            "%", invocation(DSML, ' string="~"'), around=f"<{DSML}function_calls>\n%\n</{DSML}function_calls>"
+            "%",
+            invocation(DSML, ' string="~"'),
+            around=f"<{DSML}function_calls>\n%\n</{DSML}function_calls>",
         ),
         marks=DSML,
     ),
     LegalForm(
         "deepseek v4",
-        each("%", invocation(DSML, ' string="~"'), around=f"<{DSML}tool_calls>\n%\n</{DSML}tool_calls>"),
+        each(
+            "%",
+            invocation(DSML, ' string="~"'),
+            around=f"<{DSML}tool_calls>\n%\n</{DSML}tool_calls>",
+        ),
         marks=DSML,
     ),
     LegalForm(
@@ -307,7 +341,9 @@ FORMS: tuple[LegalForm, ...] = (
     ),
     LegalForm(
         "invocations, prefixed",
-        each("%", invocation(ANTML), around=f"<{ANTML}function_calls>\n%\n</{ANTML}function_calls>"),
+        each(
+            "%", invocation(ANTML), around=f"<{ANTML}function_calls>\n%\n</{ANTML}function_calls>"
+        ),
         marks=ANTML,
     ),
     LegalForm(
@@ -321,7 +357,9 @@ FORMS: tuple[LegalForm, ...] = (
     ),
     LegalForm("glm 4.5", each("<tool_call>%</tool_call>", GLM), marks=PAIR),
     LegalForm("glm 4.7", each("<tool_call>%</tool_call>", GLM47, glue=""), marks=PAIR),
-    LegalForm("hunyuan 3", each("<tool_calls:6124c78e>%</tool_calls:6124c78e>", HUNYUAN), marks=PAIR),
+    LegalForm(
+        "hunyuan 3", each("<tool_calls:6124c78e>%</tool_calls:6124c78e>", HUNYUAN), marks=PAIR
+    ),
     LegalForm(
         "kimi k3",
         each("%", KIMI3, glue="", around="<|open|>tools<|sep|>%<|close|>tools<|sep|>"),
@@ -344,7 +382,9 @@ FORMS: tuple[LegalForm, ...] = (
     ),
     LegalForm(
         "functiongemma",
-        each("<start_function_call>call:@%<end_function_call>", gemma_arguments("<escape>"), glue=""),
+        each(
+            "<start_function_call>call:@%<end_function_call>", gemma_arguments("<escape>"), glue=""
+        ),
         marks="<escape>",
     ),
 )

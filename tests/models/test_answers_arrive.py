@@ -1,10 +1,13 @@
-"""Any legal answer, cut anywhere and followed by anything, is the same answer; without its end it is an error.
+"""Any legal answer, cut anywhere and followed by anything, is the same answer; without its end it
+is an error.
 
-Answers are drawn from what a protocol allows and checked against its SDK's own types (Ollama's lines have none); what an
-answer says is known before it is spelled, so nothing of the clients is their own oracle. Bytes reach the real client in
-exactly the pieces that were drawn (`testing.byte_stream`).
+Answers are drawn from what a protocol allows and checked against its SDK's own types (Ollama's
+lines have none); what an answer says is known before it is spelled, so nothing of the clients is
+their own oracle. Bytes reach the real client in exactly the pieces that were drawn
+(`testing.byte_stream`).
 
-FERRULE_TEST_STREAMS is the number of answers per client and property (`make streams` takes many more than the default).
+FERRULE_TEST_STREAMS is the number of answers per client and property (`make streams` takes many
+more than the default).
 """
 
 from __future__ import annotations
@@ -47,7 +50,11 @@ EVERY = 1 if CASES > 1000 else 13
 MANY = settings(
     max_examples=CASES,
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.large_base_example,
+    ],
 )
 
 
@@ -79,7 +86,17 @@ class Plan:
 # ---- drawing answers
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
-    ["☃", "🙂👩‍👩‍👧", "\r\n\r\n", "data: [DONE]\n\n", '{"', "\u2028", "[DONE]", "event: error", "\x00\x1b"]
+    [
+        "☃",
+        "🙂👩‍👩‍👧",
+        "\r\n\r\n",
+        "data: [DONE]\n\n",
+        '{"',
+        "\u2028",
+        "[DONE]",
+        "event: error",
+        "\x00\x1b",
+    ]
 )
 WORDS = st.lists(TEXT.filter(bool), max_size=4).map(tuple)
 VALUES = st.recursive(
@@ -140,8 +157,9 @@ def message_events() -> TypeAdapter[Any]:
 
 @dataclass
 class Spelled:
-    """An answer as its bytes. `needed` is how many of them must arrive for nothing of the answer to be missing;
-    `usage_needed` the same for its usage."""
+    """An answer as its bytes. `needed` is how many of them must arrive for nothing of the answer to
+    be missing; `usage_needed` the same for its usage.
+    """
 
     body: bytes = b""
     needed: int = 0
@@ -150,7 +168,9 @@ class Spelled:
 
 @dataclass
 class Spelling:
-    """How one server writes its events: line ends, what it sends between them, escaped or plain characters."""
+    """How one server writes its events: line ends, what it sends between them, escaped or plain
+    characters.
+    """
 
     rng: random.Random
     end: bytes = b"\n"
@@ -174,7 +194,16 @@ class Spelling:
         return ended
 
     def noise(self) -> None:
-        kinds = [b"", b"", b"", b": ping\n\n", b"\r\n", b":\n", b"id: 7\nretry: 3000\n\n", b"data: \n\n"]
+        kinds = [
+            b"",
+            b"",
+            b"",
+            b": ping\n\n",
+            b"\r\n",
+            b":\n",
+            b"id: 7\nretry: 3000\n\n",
+            b"data: \n\n",
+        ]
         self.parts.append(self.rng.choice(kinds))
 
 
@@ -211,12 +240,17 @@ class Protocol:
 
 class Chat(Protocol):
     name = "openai chat"
-    late = (b"data: [DONE]\n\n", b'data: {"id":"x","object":"chat.completion.chunk","choices":[],"usage":')
+    late = (
+        b"data: [DONE]\n\n",
+        b'data: {"id":"x","object":"chat.completion.chunk","choices":[],"usage":',
+    )
 
     def client(self, transport: Transport) -> Wire:
         return OpenAIChat("m", base_url="http://double/v1", api_key="k", transport=transport)
 
-    def _chunk(self, delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> dict[str, Any]:
+    def _chunk(
+        self, delta: dict[str, Any] | None, finish: str | None = None, **more: Any
+    ) -> dict[str, Any]:
         choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
         value = {
             "id": "c",
@@ -227,7 +261,11 @@ class Chat(Protocol):
         }
         thoughts = bool(delta) and "reasoning_content" in delta
         # The SDK's types have no reasoning: DeepSeek, llama.cpp and vLLM added it.
-        return value | more if thoughts else fits(value | more, "openai.types.chat", "ChatCompletionChunk")
+        return (
+            value | more
+            if thoughts
+            else fits(value | more, "openai.types.chat", "ChatCompletionChunk")
+        )
 
     def streamed(self, plan: Plan, spelling: Spelling) -> Spelled:
         queues: list[list[dict[str, Any]]] = []
@@ -263,12 +301,22 @@ class Chat(Protocol):
         message["refusal"] = text if plan.refused else None
         if plan.calls:
             message["tool_calls"] = [
-                {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+                {
+                    "id": c.id,
+                    "type": "function",
+                    "function": {"name": c.name, "arguments": c.arguments},
+                }
                 for c in plan.calls
             ]
         finish = {"end": "stop", "calls": "tool_calls", "length": "length"}[plan.stop]
         choice = {"index": 0, "finish_reason": finish, "message": message, "logprobs": None}
-        value = {"id": "c", "created": 1, "model": "m", "object": "chat.completion", "choices": [choice]}
+        value = {
+            "id": "c",
+            "created": 1,
+            "model": "m",
+            "object": "chat.completion",
+            "choices": [choice],
+        }
         fits(value | {"usage": self.usage(plan)}, "openai.types.chat", "ChatCompletion")
         if plan.thoughts:
             message["reasoning_content"] = "".join(plan.thoughts)
@@ -285,7 +333,9 @@ class Responses(Protocol):
     def stop(self, plan: Plan) -> str:
         return "filter" if plan.refused else plan.stop
 
-    def _items(self, plan: Plan) -> list[tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]]:
+    def _items(
+        self, plan: Plan
+    ) -> list[tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]]:
         """Each item as it begins, as it ends, and the deltas in between."""
         items: list[tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]] = []
         if plan.thoughts:
@@ -303,15 +353,25 @@ class Responses(Protocol):
             ]
             said = {"type": "response.reasoning_summary_text.delta", **at}
             deltas += [{**said, "delta": piece} for piece in plan.thoughts]
-            deltas.append({"type": "response.reasoning_summary_text.done", **at, "text": part["text"]})
+            deltas.append(
+                {"type": "response.reasoning_summary_text.done", **at, "text": part["text"]}
+            )
             items.append(({**whole, "summary": []}, whole, deltas))
         if plan.words:
             items.append(self._words(plan))
         for number, call in enumerate(plan.calls):
             at = {"item_id": f"fc{number}"}
             cut_off = plan.stop == "length" and number == len(plan.calls) - 1
-            whole = {"id": f"fc{number}", "type": "function_call", "call_id": call.id, "name": call.name}
-            whole |= {"arguments": call.arguments, "status": "incomplete" if cut_off else "completed"}
+            whole = {
+                "id": f"fc{number}",
+                "type": "function_call",
+                "call_id": call.id,
+                "name": call.name,
+            }
+            whole |= {
+                "arguments": call.arguments,
+                "status": "incomplete" if cut_off else "completed",
+            }
             said = {"type": "response.function_call_arguments.delta", **at}
             deltas = [{**said, "delta": piece} for piece in call.pieces]
             if not cut_off:
@@ -326,13 +386,17 @@ class Responses(Protocol):
         here = {"item_id": "msg", "content_index": 0}
         if plan.refused:
             part: dict[str, Any] = {"type": "refusal", "refusal": text}
-            deltas = [{"type": "response.refusal.delta", **here, "delta": piece} for piece in plan.words]
+            deltas = [
+                {"type": "response.refusal.delta", **here, "delta": piece} for piece in plan.words
+            ]
             deltas.append({"type": "response.refusal.done", **here, "refusal": text})
         else:
             part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
             said: dict[str, Any] = {"type": "response.output_text.delta", **here, "logprobs": []}
             deltas = [{**said, "delta": piece} for piece in plan.words]
-            deltas.append({"type": "response.output_text.done", **here, "text": text, "logprobs": []})
+            deltas.append(
+                {"type": "response.output_text.done", **here, "text": text, "logprobs": []}
+            )
         whole = {
             "id": "msg",
             "type": "message",
@@ -359,7 +423,9 @@ class Responses(Protocol):
         for place, (start, whole, deltas) in enumerate(self._items(plan)):
             queue = [{"type": "response.output_item.added", "output_index": place, "item": start}]
             queue += [{**delta, "output_index": place} for delta in deltas]
-            queue.append({"type": "response.output_item.done", "output_index": place, "item": whole})
+            queue.append(
+                {"type": "response.output_item.done", "output_index": place, "item": whole}
+            )
             queues.append(queue)
         events += merged(queues, spelling.rng)
         events.append({"type": f"response.{response['status']}", "response": response})
@@ -371,7 +437,11 @@ class Responses(Protocol):
 
     def whole(self, plan: Plan) -> dict[str, Any]:
         read, wrote = plan.usage.input, plan.usage.output
-        usage: dict[str, Any] = {"input_tokens": read, "output_tokens": wrote, "total_tokens": read + wrote}
+        usage: dict[str, Any] = {
+            "input_tokens": read,
+            "output_tokens": wrote,
+            "total_tokens": read + wrote,
+        }
         usage["input_tokens_details"] = {"cached_tokens": 0, "cache_write_tokens": 0}
         usage["output_tokens_details"] = {"reasoning_tokens": 0}
         cut_off = plan.stop == "length"
@@ -410,9 +480,17 @@ class Messages(Protocol):
             deltas = [{"type": "text_delta", "text": piece} for piece in plan.words]
             blocks.append(({"type": "text", "text": "", "citations": None}, deltas))
         for call in plan.calls:
-            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ["", *call.pieces]]
+            deltas = [
+                {"type": "input_json_delta", "partial_json": piece} for piece in ["", *call.pieces]
+            ]
             caller = {"type": "direct"}
-            start = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}, "caller": caller}
+            start = {
+                "type": "tool_use",
+                "id": call.id,
+                "name": call.name,
+                "input": {},
+                "caller": caller,
+            }
             blocks.append((start, deltas))
         return blocks
 
@@ -425,12 +503,16 @@ class Messages(Protocol):
         queues: list[list[dict[str, Any]]] = []
         for index, (block, deltas) in enumerate(self._blocks(plan)):
             events.append({"type": "content_block_start", "index": index, "content_block": block})
-            queue = [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+            queue = [
+                {"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas
+            ]
             queues.append([*queue, {"type": "content_block_stop", "index": index}])
         # Blocks of one answer follow each other; the protocol's index lets them run side by side.
         events += merged(queues, spelling.rng)
         last = {"stop_reason": self._stop_reason(plan), "stop_sequence": None}
-        events.append({"type": "message_delta", "delta": last, "usage": {"output_tokens": plan.usage.output}})
+        events.append(
+            {"type": "message_delta", "delta": last, "usage": {"output_tokens": plan.usage.output}}
+        )
         events.append({"type": "message_stop"})
         needed = 0
         for one in events:
@@ -452,7 +534,13 @@ class Messages(Protocol):
         made = [block for block in blocks if block["type"] == "tool_use"]
         for block, call in zip(made, plan.calls, strict=True):
             block["input"] = json.loads(call.arguments)
-        value = {"id": "m1", "type": "message", "role": "assistant", "model": "m", "content": blocks}
+        value = {
+            "id": "m1",
+            "type": "message",
+            "role": "assistant",
+            "model": "m",
+            "content": blocks,
+        }
         value |= {"stop_reason": self._stop_reason(plan), "stop_sequence": None}
         usage = {"input_tokens": plan.usage.input, "output_tokens": plan.usage.output}
         return fits(value | {"usage": usage}, "anthropic.types", "Message")
@@ -462,7 +550,10 @@ class OllamaLines(Protocol):
     name = "ollama"
     content_type = "application/x-ndjson"
     objects = True
-    late = (b'{"model":"m","message":{"role":"assistant","content":"more"},"done":false}\n', b'{"model":')
+    late = (
+        b'{"model":"m","message":{"role":"assistant","content":"more"},"done":false}\n',
+        b'{"model":',
+    )
 
     def client(self, transport: Transport) -> Wire:
         return Ollama("m", base_url="http://double:11434", transport=transport)
@@ -477,16 +568,25 @@ class OllamaLines(Protocol):
 
     @staticmethod
     def _end(plan: Plan) -> dict[str, Any]:
-        end: dict[str, Any] = {"done": True, "done_reason": "length" if plan.stop == "length" else "stop"}
+        end: dict[str, Any] = {
+            "done": True,
+            "done_reason": "length" if plan.stop == "length" else "stop",
+        }
         return end | {"prompt_eval_count": plan.usage.input, "eval_count": plan.usage.output}
 
     def streamed(self, plan: Plan, spelling: Spelling) -> Spelled:
-        parts: list[dict[str, Any]] = [{"content": "", "thinking": piece} for piece in plan.thoughts]
+        parts: list[dict[str, Any]] = [
+            {"content": "", "thinking": piece} for piece in plan.thoughts
+        ]
         words = [{"content": piece} for piece in plan.words]
         calls = [{"content": "", "tool_calls": [self._made(call)]} for call in plan.calls]
         parts += merged([words, calls], spelling.rng)
-        lines = [{"model": "m", "message": {"role": "assistant", **p}, "done": False} for p in parts]
-        lines.append({"model": "m", "message": {"role": "assistant", "content": ""}, **self._end(plan)})
+        lines = [
+            {"model": "m", "message": {"role": "assistant", **p}, "done": False} for p in parts
+        ]
+        lines.append(
+            {"model": "m", "message": {"role": "assistant", "content": ""}, **self._end(plan)}
+        )
         needed = 0
         for line in lines:
             spelling.parts.append(spelling.rng.choice([b"", b"", b"\n", b" \r\n"]))
@@ -496,13 +596,19 @@ class OllamaLines(Protocol):
         return Spelled(b"".join(spelling.parts), needed, needed)
 
     def whole(self, plan: Plan) -> dict[str, Any]:
-        message = {"role": "assistant", "content": "".join(plan.words), "thinking": "".join(plan.thoughts)}
+        message = {
+            "role": "assistant",
+            "content": "".join(plan.words),
+            "thinking": "".join(plan.thoughts),
+        }
         message |= {"tool_calls": [self._made(call) for call in plan.calls]} if plan.calls else {}
         return {"model": "m", "message": message, **self._end(plan)}
 
 
 class AnyLibrary(Chat):
-    """any-llm hands on what OpenAI's client read: here that client is under the wire, over the same bytes."""
+    """any-llm hands on what OpenAI's client read: here that client is under the wire, over the same
+    bytes.
+    """
 
     name = "any-llm"
 
@@ -530,7 +636,10 @@ class SdkClient:
         class Bytes(httpx2.AsyncBaseTransport):
             async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
                 return httpx2.Response(
-                    200, headers={"content-type": protocol.content_type}, stream=Pieces(), request=request
+                    200,
+                    headers={"content-type": protocol.content_type},
+                    stream=Pieces(),
+                    request=request,
                 )
 
         self._client = openai.AsyncOpenAI(
@@ -554,7 +663,9 @@ BY_NAME = [pytest.param(protocol, id=protocol.name.replace(" ", "-")) for protoc
 SHOW = compact({"capabilities": ["completion", "tools"], "model_info": {}}).encode()
 
 
-async def _ask(protocol: Protocol, arrival: Arrival, *, streamed: bool) -> tuple[ModelAnswered, Listener]:
+async def _ask(
+    protocol: Protocol, arrival: Arrival, *, streamed: bool
+) -> tuple[ModelAnswered, Listener]:
     def answer(request: bytes) -> Arrival:
         if b" /api/show " in request[:40]:
             described = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(SHOW)
@@ -571,7 +682,9 @@ async def _ask(protocol: Protocol, arrival: Arrival, *, streamed: bool) -> tuple
     return answered, listener
 
 
-def ask(protocol: Protocol, arrival: Arrival, *, streamed: bool = True) -> tuple[ModelAnswered, Listener]:
+def ask(
+    protocol: Protocol, arrival: Arrival, *, streamed: bool = True
+) -> tuple[ModelAnswered, Listener]:
     """The answer that the client makes of these bytes."""
 
     async def story() -> tuple[ModelAnswered, Listener]:
@@ -604,7 +717,9 @@ def says(answered: ModelAnswered) -> tuple[Any, ...]:
 ENDINGS = st.sampled_from(["end", "stay", "close", "reset", "malformed"])
 
 
-def on_the_line(protocol: Protocol, body: bytes, rng: random.Random, ending: str, framing: str) -> Arrival:
+def on_the_line(
+    protocol: Protocol, body: bytes, rng: random.Random, ending: str, framing: str
+) -> Arrival:
     """The body under a head, in HTTP chunks of any size, in pieces of any size."""
     raw = head(protocol.content_type, "close" if framing == "close" else "chunked")
     if framing == "close":
@@ -627,14 +742,19 @@ def spelled(protocol: Protocol, plan: Plan, rng: random.Random) -> Spelled:
 
 
 def after(protocol: Protocol, body: bytes, rng: random.Random, garbage: bytes) -> bytes:
-    """What comes behind an answer: nothing, known habits, a part of the answer again, or anything at all."""
+    """What comes behind an answer: nothing, known habits, a part of the answer again, or anything
+    at all.
+    """
     kinds = [
         b"",
         b": ping\n\n",
         b"\n\n\r\n",
         b"data: \n\n",
         *protocol.late,
-        b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"x"}}\n\n',
+        (
+            b"event: error\ndata: "
+            b'{"type":"error","error":{"type":"overloaded_error","message":"x"}}\n\n'
+        ),
         b'{"error":"late"}\n',
         body[: rng.randrange(len(body) + 1)],
         garbage,
@@ -687,8 +807,12 @@ def test_an_answer_without_its_end_is_interrupted(protocol: Protocol, data: st.D
 @pytest.mark.parametrize("ending", ["end", "close", "reset", "malformed"])
 @MANY
 @given(data=st.data())
-def test_a_chat_answer_is_whole_once_it_says_why_it_stopped(ending: str, data: st.DataObject) -> None:
-    """Servers leave the terminator out, and connections break before it: only the usage may be missing."""
+def test_a_chat_answer_is_whole_once_it_says_why_it_stopped(
+    ending: str, data: st.DataObject
+) -> None:
+    """Servers leave the terminator out, and connections break before it: only the usage may be
+    missing.
+    """
     protocol, plan, rng = Chat(), data.draw(plans()), data.draw(st.randoms())
     one = spelled(protocol, plan, rng)
     arrived = data.draw(st.integers(one.needed, len(one.body)))
@@ -702,17 +826,26 @@ def test_a_chat_answer_is_whole_once_it_says_why_it_stopped(ending: str, data: s
 @pytest.mark.parametrize("protocol", BY_NAME)
 @MANY
 @given(data=st.data())
-def test_an_answer_in_one_piece_is_all_of_it_or_an_error(protocol: Protocol, data: st.DataObject) -> None:
+def test_an_answer_in_one_piece_is_all_of_it_or_an_error(
+    protocol: Protocol, data: st.DataObject
+) -> None:
     plan = data.draw(plans(objects=True))
     rng = data.draw(st.randoms())
     body = json.dumps(protocol.whole(plan), ensure_ascii=data.draw(st.booleans())).encode()
-    sized = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    sized = (
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        % len(body)
+    )
     unsized = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
     places = [rng.randrange(len(sized + body)) for _ in range(rng.randrange(8))]
-    answered, _ = ask(protocol, Arrival(cut(sized + body + b"\r\ntrailing", places)), streamed=False)
+    answered, _ = ask(
+        protocol, Arrival(cut(sized + body + b"\r\ntrailing", places)), streamed=False
+    )
     expected = protocol.expected(plan)
     if protocol.name == "anthropic":
-        spelled_calls = [(id, name, compact(json.loads(arguments))) for id, name, arguments in expected[2]]
+        spelled_calls = [
+            (id, name, compact(json.loads(arguments))) for id, name, arguments in expected[2]
+        ]
         expected = (*expected[:2], spelled_calls, expected[3])
     assert says(answered) == expected
     short = body[: rng.randrange(len(body))]
@@ -758,7 +891,9 @@ def spelled_plainly(protocol: Protocol, plan: Plan, rng: random.Random) -> Spell
 @pytest.mark.proves("wire.answer-once-complete")
 @pytest.mark.parametrize("protocol", BY_NAME)
 def test_one_answer_is_cut_at_any_byte_and_before_every_byte_of_a_tail(protocol: Protocol) -> None:
-    plan = Plan(("Hm ☃",), ("Drei", " 🙂"), (PlannedCall("c1", "f", ('{"ü":', "1}")),), "calls", Usage(9, 7))
+    plan = Plan(
+        ("Hm ☃",), ("Drei", " 🙂"), (PlannedCall("c1", "f", ('{"ü":', "1}")),), "calls", Usage(9, 7)
+    )
     rng = random.Random(7)
     one = spelled(protocol, plan, rng)
     start = head(protocol.content_type)

@@ -56,10 +56,17 @@ def streamed(
         event({"type": "ping"}),
     ]
     for index, (start, deltas) in enumerate(blocks):
-        events.append(event({"type": "content_block_start", "index": index, "content_block": start}))
-        events += [event({"type": "content_block_delta", "index": index, "delta": delta}) for delta in deltas]
+        events.append(
+            event({"type": "content_block_start", "index": index, "content_block": start})
+        )
+        events += [
+            event({"type": "content_block_delta", "index": index, "delta": delta})
+            for delta in deltas
+        ]
         events.append(event({"type": "content_block_stop", "index": index}))
-    events.append(event({"type": "message_delta", "delta": {"stop_reason": stop}, "usage": counted}))
+    events.append(
+        event({"type": "message_delta", "delta": {"stop_reason": stop}, "usage": counted})
+    )
     events.append(event({"type": "message_stop"}))
     return Reply(200, events, headers={"content-type": "text/event-stream"})
 
@@ -77,7 +84,9 @@ class TestAnthropicConforms(WireConformance):
         if not streamed_:
             content: list[dict[str, Any]] = []
             if said.reasoning:
-                content.append({"type": "thinking", "thinking": "".join(said.reasoning), "signature": "s"})
+                content.append(
+                    {"type": "thinking", "thinking": "".join(said.reasoning), "signature": "s"}
+                )
             if said.text:
                 content.append({"type": "text", "text": "".join(said.text)})
             content += [used(call, self.arguments(call)) for call in said.calls]
@@ -93,13 +102,19 @@ class TestAnthropicConforms(WireConformance):
             )
         if said.text:
             blocks.append(
-                ({"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in said.text])
+                (
+                    {"type": "text", "text": ""},
+                    [{"type": "text_delta", "text": piece} for piece in said.text],
+                )
             )
         for call in said.calls:
             spelled = json.dumps(self.arguments(call), ensure_ascii=False, separators=(",", ":"))
             pieces = [spelled[i : i + 3] for i in range(0, len(spelled), 3)]
             blocks.append(
-                (used(call, {}), [{"type": "input_json_delta", "partial_json": p} for p in ["", *pieces]])
+                (
+                    used(call, {}),
+                    [{"type": "input_json_delta", "partial_json": p} for p in ["", *pieces]],
+                )
             )
         return streamed(*blocks, stop=STOPS[said.stop])
 
@@ -171,7 +186,9 @@ class Conversation:
 
 def said(answer: ModelAnswered) -> AssistantMessage:
     """The answer as the machine keeps it."""
-    return AssistantMessage(answer.text or "(no answer)", answer.calls, answer.reasoning, answer.raw)
+    return AssistantMessage(
+        answer.text or "(no answer)", answer.calls, answer.reasoning, answer.raw
+    )
 
 
 THOUGHT = {"type": "thinking", "thinking": "", "signature": ""}
@@ -201,7 +218,11 @@ def test_signed_and_redacted_thinking_goes_back_byte_for_byte(as_stream: bool) -
         {"type": "redacted_thinking", "data": "EmwKAhgB"},
         {"type": "tool_use", "id": "toolu_1", "name": "math_add", "input": {"a": 1, "b": 2}},
     ]
-    first = streamed(THINKING, REDACTED, CALL, stop="tool_use") if as_stream else whole(blocks, "tool_use")
+    first = (
+        streamed(THINKING, REDACTED, CALL, stop="tool_use")
+        if as_stream
+        else whole(blocks, "tool_use")
+    )
     talk = Conversation(first, whole([{"type": "text", "text": "3"}]))
     answer = talk.ask(sink=Listener() if as_stream else None)[0]
     assert (answer.reasoning, answer.calls[0].tool) == ("one two", "math::add")
@@ -301,9 +322,16 @@ def test_input_tokens_are_those_of_the_cache_too() -> None:
 
 @pytest.mark.proves("anthropic.pause-goes-on")
 def test_an_answer_that_pauses_goes_on_until_it_ends() -> None:
-    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    search = {
+        "type": "server_tool_use",
+        "id": "srvtoolu_1",
+        "name": "web_search",
+        "input": {"query": "x"},
+    }
     found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
-    talk = Conversation(whole([search], "pause_turn"), whole([found, {"type": "text", "text": "3"}]))
+    talk = Conversation(
+        whole([search], "pause_turn"), whole([found, {"type": "text", "text": "3"}])
+    )
     answer = talk.ask(options=ModelOptions(provider_tools=(SEARCH,)))[0]
     assert (answer.text, answer.stop, answer.usage) == ("3", "end", Usage(2000, 14))
     assert talk.sent[1]["messages"][-1] == {"role": "assistant", "content": [search]}
@@ -346,7 +374,9 @@ def test_reasons_to_stop_are_told_apart(reason: str, stop: str) -> None:
 
 
 def test_nothing_of_a_refused_answer_or_of_mere_thinking_is_replayed() -> None:
-    assert Conversation(streamed(THINKING, CALL, stop="refusal")).ask(sink=Listener())[0].raw is None
+    assert (
+        Conversation(streamed(THINKING, CALL, stop="refusal")).ask(sink=Listener())[0].raw is None
+    )
     assert Conversation(streamed(THINKING, stop="max_tokens")).ask(sink=Listener())[0].raw is None
 
 
@@ -372,7 +402,11 @@ def test_the_container_of_hosted_code_is_named_again() -> None:
         "caller": {"type": "code_execution_20260120", "tool_id": "s1"},
     }
     talk = Conversation(
-        whole([made], "tool_use", container={"id": "container_1", "expires_at": "2026-12-01T00:00:00Z"}),
+        whole(
+            [made],
+            "tool_use",
+            container={"id": "container_1", "expires_at": "2026-12-01T00:00:00Z"},
+        ),
         whole([{"type": "text", "text": "3"}]),
     )
     answer = talk.ask()[0]
@@ -439,10 +473,22 @@ def test_an_overloaded_server_is_not_asked_again_once_words_were_seen() -> None:
     ("model", "wanted", "expected"),
     [
         ("claude-opus-5", True, {"thinking": {"type": "adaptive"}}),
-        ("claude-opus-5", "max", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}),
+        (
+            "claude-opus-5",
+            "max",
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}},
+        ),
         ("claude-opus-5", False, {"thinking": {"type": "disabled"}}),
-        ("claude-sonnet-4-5-20250929", "low", {"thinking": {"type": "enabled", "budget_tokens": 2048}}),
-        ("claude-3-7-sonnet-20250219", True, {"thinking": {"type": "enabled", "budget_tokens": 7168}}),
+        (
+            "claude-sonnet-4-5-20250929",
+            "low",
+            {"thinking": {"type": "enabled", "budget_tokens": 2048}},
+        ),
+        (
+            "claude-3-7-sonnet-20250219",
+            True,
+            {"thinking": {"type": "enabled", "budget_tokens": 7168}},
+        ),
         ("claude-opus-5", None, {}),
     ],
 )
@@ -463,7 +509,11 @@ def test_what_a_person_set_is_sent_and_more_may_be_merged_in() -> None:
     )
     talk.ask(options=options, schema={"type": "object"}, allow=False)
     sent = talk.sent[0]
-    assert (sent["temperature"], sent["max_tokens"], sent["service_tier"]) == (0.5, 99, "standard_only")
+    assert (sent["temperature"], sent["max_tokens"], sent["service_tier"]) == (
+        0.5,
+        99,
+        "standard_only",
+    )
     assert sent["output_config"] == {
         "effort": "low",
         "format": {"type": "json_schema", "schema": {"type": "object"}},
@@ -501,7 +551,10 @@ def test_capabilities_come_from_the_table_or_from_the_server() -> None:
         "type": "model",
         "id": "m",
         "max_input_tokens": 9000,
-        "capabilities": {"structured_outputs": {"supported": True}, "thinking": {"supported": False}},
+        "capabilities": {
+            "structured_outputs": {"supported": True},
+            "thinking": {"supported": False},
+        },
     }
 
     def answer(request: Request) -> Reply:
@@ -516,7 +569,12 @@ def test_capabilities_come_from_the_table_or_from_the_server() -> None:
             wire = Anthropic("m", base_url=server.url, api_key="k")
             found = await wire.capabilities()
             await wire.close()
-        assert (found.tools, found.structured, found.context, found.thinking) == (True, True, 9000, False)
+        assert (found.tools, found.structured, found.context, found.thinking) == (
+            True,
+            True,
+            9000,
+            False,
+        )
         async with HttpDouble(lambda _: Reply(404, json={"error": "?"})) as server:
             wire = Anthropic("m", base_url=server.url, api_key="k")
             found = await wire.capabilities()
@@ -531,7 +589,10 @@ def test_the_result_of_a_replayed_call_names_it_as_it_was() -> None:
     answer = Conversation(streamed(THINKING, odd, stop="tool_use")).ask(sink=Listener())[0]
     talk = Conversation(whole([{"type": "text", "text": "3"}]))
     talk.ask([*HELLO, said(answer), ToolMessage("functions.add:0", "math::add", "3")])
-    made, result = talk.sent[0]["messages"][1]["content"][1], talk.sent[0]["messages"][2]["content"][0]
+    made, result = (
+        talk.sent[0]["messages"][1]["content"][1],
+        talk.sent[0]["messages"][2]["content"][0],
+    )
     assert made["id"] == result["tool_use_id"] == "functions.add:0"
 
 
@@ -561,7 +622,11 @@ def test_blocks_nobody_knows_come_back_in_the_bytes_they_came_in(
 ) -> None:
     content = [{"type": "of_tomorrow", **block} for block in blocks]
     spelled = json.dumps(content, ensure_ascii=ascii, indent=indent)
-    body = b'{"type":"message","stop_reason":"end_turn","usage":{},"content":' + spelled.encode() + b"}"
+    body = (
+        b'{"type":"message","stop_reason":"end_turn","usage":{},"content":'
+        + spelled.encode()
+        + b"}"
+    )
     talk = Conversation(
         Reply(pieces=[body], headers={"content-type": "application/json"}),
         whole([{"type": "text", "text": "3"}]),
@@ -584,7 +649,8 @@ def test_the_exchange_is_made_once_for_the_same_tools() -> None:
 
 @pytest.mark.proves("hosted.not-for-the-caller")
 @pytest.mark.parametrize(
-    "type_", ["bash_20250124", "computer_20251124", "text_editor_20250728", "memory_20250818", "custom"]
+    "type_",
+    ["bash_20250124", "computer_20251124", "text_editor_20250728", "memory_20250818", "custom"],
 )
 def test_a_tool_that_the_provider_does_not_run_is_refused(type_: str) -> None:
     wire = Anthropic("m", base_url="http://127.0.0.1:1", api_key="k")

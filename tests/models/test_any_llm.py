@@ -1,4 +1,6 @@
-"""The wire over any-llm: driven by the official SDK's client in its place, and by any-llm itself where it is installed."""
+"""The wire over any-llm: driven by the official SDK's client in its place, and by any-llm itself
+where it is installed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from ferrule.models.scripted import Step, calls, fails, says
 from ferrule.testing.wire_conformance import ADD, HELLO, Listener
 
 if importlib.util.find_spec("openai") is None:
-    pytest.skip("`openai` is not installed: its client stands in for any-llm", allow_module_level=True)
+    pytest.skip(
+        "`openai` is not installed: its client stands in for any-llm", allow_module_level=True
+    )
 
 from ferrule.testing.provider_double import ProviderDouble
 
@@ -69,7 +73,9 @@ def asked(
             client = SdkClient(double.url)
             exchange = AnyLLM("openai/m", client=client).open("Be brief.", [ADD], ModelOptions())
             try:
-                return [await exchange.ask(history, sink=sink) for history in histories or [HELLO]], double
+                return [
+                    await exchange.ask(history, sink=sink) for history in histories or [HELLO]
+                ], double
             finally:
                 await client.close()
 
@@ -82,8 +88,14 @@ def test_words_calls_and_results_go_there_and_back(streamed: bool) -> None:
     made = calls(("math_add", {"a": 1, "b": 2}, "c1"), text="Let me add ☃.", usage=Usage(1000, 7))
     listener = Listener() if streamed else None
     answers, double = asked([made], sink=listener)
-    assert (answers[0].text, answers[0].stop, answers[0].usage) == ("Let me add ☃.", "calls", Usage(1000, 7))
-    assert [(call.tool, call.arguments) for call in answers[0].calls] == [("math::add", '{"a":1,"b":2}')]
+    assert (answers[0].text, answers[0].stop, answers[0].usage) == (
+        "Let me add ☃.",
+        "calls",
+        Usage(1000, 7),
+    )
+    assert [(call.tool, call.arguments) for call in answers[0].calls] == [
+        ("math::add", '{"a":1,"b":2}')
+    ]
     assert listener is None or "".join(listener.pieces) == answers[0].text
     history = [
         *HELLO,
@@ -98,7 +110,8 @@ def test_words_calls_and_results_go_there_and_back(streamed: bool) -> None:
 @pytest.mark.parametrize(("status", "code"), [(401, "unauthorized"), (400, "context_overflow")])
 def test_a_librarys_exceptions_never_get_out(status: int, code: str) -> None:
     told = ProviderError(
-        "maximum context length is 9 tokens" if status == 400 else "unauthorized: bad key", status=status
+        "maximum context length is 9 tokens" if status == 400 else "unauthorized: bad key",
+        status=status,
     )
     with pytest.raises(ProviderError) as raised:
         asked([fails(told)])
@@ -141,7 +154,11 @@ def test_what_comes_beside_a_call_goes_back_with_it() -> None:
         {
             **first.model_dump(),
             "choices": [
-                {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "3"}}
+                {
+                    "index": 0,
+                    "finish_reason": "stop",
+                    "message": {"role": "assistant", "content": "3"},
+                }
             ],
         }
     )
@@ -159,7 +176,9 @@ def test_what_comes_beside_a_call_goes_back_with_it() -> None:
         )
 
     assert asyncio.run(story()).text == "3"
-    assert client.requests[1]["messages"][1]["tool_calls"][0]["extra_content"] == call["extra_content"]
+    assert (
+        client.requests[1]["messages"][1]["tool_calls"][0]["extra_content"] == call["extra_content"]
+    )
 
 
 def test_a_name_without_a_provider_and_hosted_tools_are_refused() -> None:
@@ -167,7 +186,9 @@ def test_a_name_without_a_provider_and_hosted_tools_are_refused() -> None:
         resolve("any:mistral-small")
     assert "any:provider/model" in raised.value.hint
     with pytest.raises(ConfigError):
-        resolve("any:mistral/m").open("", (), ModelOptions(provider_tools=({"type": "web_search"},)))
+        resolve("any:mistral/m").open(
+            "", (), ModelOptions(provider_tools=({"type": "web_search"},))
+        )
 
 
 @pytest.mark.skipif(importlib.util.find_spec("any_llm") is not None, reason="any-llm is installed")
@@ -182,7 +203,10 @@ def test_without_the_library_the_extra_is_named() -> None:
 @pytest.mark.parametrize("streamed", [False, True])
 def test_the_library_itself_reaches_a_server(streamed: bool) -> None:
     async def story() -> ModelAnswered:
-        async with asyncio.timeout(60), ProviderDouble([calls(("math_add", {"a": 1}), text="So:")]) as double:
+        async with (
+            asyncio.timeout(60),
+            ProviderDouble([calls(("math_add", {"a": 1}), text="So:")]) as double,
+        ):
             wire = AnyLLM("openai/m", base_url=f"{double.url}/v1", api_key="k")
             return await wire.open("", [ADD], ModelOptions()).ask(
                 HELLO, sink=Listener() if streamed else None

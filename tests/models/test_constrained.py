@@ -1,4 +1,6 @@
-"""The `constrained` way over a scripted wire: what is asked for, what is read, what happens to a bad reply."""
+"""The `constrained` way over a scripted wire: what is asked for, what is read, what happens to a
+bad reply.
+"""
 
 from __future__ import annotations
 

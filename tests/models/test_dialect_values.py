@@ -1,8 +1,10 @@
-"""What a model writes into a call comes back letter by letter, or as an error that the model is told of.
+"""What a model writes into a call comes back letter by letter, or as an error that the model is
+told of.
 
-One property over the legal forms of all families (`dialect_forms`): values are made of the marks of every family, of
-whole calls, prose about marks, HTML, JSON, code, entities, white space at both ends and letters that nobody sees.
-`FERRULE_MARK_CASES` is the number of cases for each form and property (`make marks` sets it).
+One property over the legal forms of all families (`dialect_forms`): values are made of the marks of
+every family, of whole calls, prose about marks, HTML, JSON, code, entities, white space at both
+ends and letters that nobody sees. `FERRULE_MARK_CASES` is the number of cases for each form and
+property (`make marks` sets it).
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ SAMPLE: Sequence[Wanted] = (
     ("run", {"command": "ls"}),
 )
 WHOLE = [form.write(SAMPLE) for form in FORMS]
-_MARK = re.compile(r"</?[^<>\n]{1,60}>|\[/?[A-Z_]+\]|\]<\]minimax\[>\[|>>>\w+\n|```\w*\n?|◁/?think▷")
+_MARK = re.compile(
+    r"</?[^<>\n]{1,60}>|\[/?[A-Z_]+\]|\]<\]minimax\[>\[|>>>\w+\n|```\w*\n?|◁/?think▷"
+)
 REASONING = (
     *(
         "<think>",
@@ -82,10 +86,21 @@ CLOSERS = (
     *("</think>", "</seed:think>", "</thought>", "</reasoning>", "[/THINK]", "◁/think▷"),
     *("<|close|>think<|sep|>", "<channel|>", "<|END_THINKING|>"),
 )
-TURNS = ("<|im_end|>", "<|im_start|>user\n", "</s>", "<|eot_id|>", "<|return|>", "<|end|>", "<end_of_turn>")
+TURNS = (
+    "<|im_end|>",
+    "<|im_start|>user\n",
+    "</s>",
+    "<|eot_id|>",
+    "<|return|>",
+    "<|end|>",
+    "<end_of_turn>",
+)
 MARKS = sorted({mark for whole in WHOLE for mark in _MARK.findall(whole)} | {*REASONING, *TURNS})
 OTHERS = (
-    *("Each argument starts with `<parameter=path>` and its value.", "Close it with </parameter> and go on."),
+    *(
+        "Each argument starts with `<parameter=path>` and its value.",
+        "Close it with </parameter> and go on.",
+    ),
     *(
         'A call is <function=f> … </function>, or `<invoke name="f">`.',
         "see </tool_call> here",
@@ -143,7 +158,21 @@ OTHERS = (
         "%",
         "#",
     ),
-    *("\n", "\r\n", "\r", "\t", " ", "  \n", "\n\n", "\x0b", "\x0c", "\x85", "\u2028", "\xa0", "\u3000"),
+    *(
+        "\n",
+        "\r\n",
+        "\r",
+        "\t",
+        " ",
+        "  \n",
+        "\n\n",
+        "\x0b",
+        "\x0c",
+        "\x85",
+        "\u2028",
+        "\xa0",
+        "\u3000",
+    ),
     *(
         "\ufeff",
         "\u200b",
@@ -164,7 +193,9 @@ LETTERS = "ab \n\t<>&/=\"'`{}[]|:é\u200b😀"
 
 
 class Draw:
-    """Values at random. One seed is one case: Hypothesis chooses the seeds, and says the one that failed."""
+    """Values at random. One seed is one case: Hypothesis chooses the seeds, and says the one that
+    failed.
+    """
 
     def __init__(self, form: LegalForm, seed: int) -> None:
         self._form = form
@@ -241,9 +272,9 @@ class Draw:
             return glue.join(self._random.choices(self._own, k=self._random.randint(1, 6)))
         if kind == 6:
             return self._part(self._form.write(self._plain_calls()))
-        return "".join(self._random.choices(LETTERS, k=self._random.randint(0, 8))) + self._random.choice(
-            WORDS
-        )
+        return "".join(
+            self._random.choices(LETTERS, k=self._random.randint(0, 8))
+        ) + self._random.choice(WORDS)
 
     def _plain_calls(self) -> list[Wanted]:
         """Other calls than the sample: without arguments, with empty ones, in any number."""
@@ -252,7 +283,9 @@ class Draw:
             ("run", {"command": self._random.choice(["ls", "a b", ""])}),
             ("write_file", {"path": "p", "content": self._random.choice(["c", "\n", "x\ny"])}),
         )
-        return self._random.choices(possible, k=self._random.randint(1, 3) if self._form.several else 1)
+        return self._random.choices(
+            possible, k=self._random.randint(1, 3) if self._form.several else 1
+        )
 
     def _part(self, whole: str) -> str:
         """A whole answer or a part of it: what could be taken for the rest of a call."""
@@ -267,7 +300,9 @@ SEEDS = st.integers(0, 2**32)
 # ---- reading
 
 
-def read(reply: str, cuts: Sequence[int] = (), *, cut: bool = False, **options: Any) -> tuple[Reading, str]:
+def read(
+    reply: str, cuts: Sequence[int] = (), *, cut: bool = False, **options: Any
+) -> tuple[Reading, str]:
     """The reading of a reply that arrives in pieces, and what was shown while it arrived."""
     reader = Reader(tools=TOOLS, **options)
     bounds = [0, *sorted(min(at, len(reply)) for at in cuts), len(reply)]
@@ -276,7 +311,9 @@ def read(reply: str, cuts: Sequence[int] = (), *, cut: bool = False, **options: 
 
 
 def meant(call: Call) -> Wanted | None:
-    """What the dispatcher takes a call for; None if it answers with an error that the model is told of."""
+    """What the dispatcher takes a call for; None if it answers with an error that the model is told
+    of.
+    """
     try:
         return call.tool, parse_arguments(call.arguments)[0]
     except ToolFailed:
@@ -303,7 +340,9 @@ def has_marks(form: LegalForm, calls: Sequence[Wanted]) -> bool:
 
 
 def is_ambiguous(form: LegalForm, calls: Sequence[Wanted]) -> bool:
-    """Whether a form that writes text as it is has no way to say whether a value is text or something else."""
+    """Whether a form that writes text as it is has no way to say whether a value is text or
+    something else.
+    """
     if not form.marks or "string" in form.name or form.name in TYPED:
         return False
     return any(
@@ -320,16 +359,20 @@ _FRAME = re.compile(
 
 
 def is_letter_by_letter(form: LegalForm, reply: str, calls: Sequence[Wanted]) -> bool:
-    """Whether a reply is exactly what the family writes for other calls, in whose values there is no mark.
+    """Whether a reply is exactly what the family writes for other calls, in whose values there is
+    no mark.
 
-    Then nothing in it says that the model meant anything else: a value ends where these marks say it does.
+    Then nothing in it says that the model meant anything else: a value ends where these marks say
+    it does.
     """
     if has_marks(form, calls):
         return False
     return _FRAME.sub("", form.write(calls)) == _FRAME.sub("", reply)
 
 
-def complaint(form: LegalForm, wanted: Sequence[Wanted], prose: str, reply: str, reading: Reading) -> str:
+def complaint(
+    form: LegalForm, wanted: Sequence[Wanted], prose: str, reply: str, reading: Reading
+) -> str:
     got = [meant(call) for call in reading.calls]
     if got == [(tool, dict(given)) for tool, given in wanted]:
         kept = (reading.text, reading.reasoning) == (prose, "")
@@ -369,8 +412,9 @@ def is_shown_rightly(given_out: str, reading: Reading, wanted: Sequence[Wanted])
         return True
     if not any(mark in text for _, given in wanted for text in strings(given) for mark in CLOSERS):
         return False
-    # A value that holds such a mark shows that what came before it may have been reasoning, and what was shown
-    # cannot be taken back: then it stands in the reasoning, and nothing of it is lost.
+    # A value that holds such a mark shows that what came before it may have been reasoning, and
+    # what was shown cannot be taken back: then it stands in the reasoning, and nothing of it is
+    # lost.
     letters = iter(reading.reasoning + reading.text)
     return all(letter in letters for letter in given_out if not letter.isspace())
 
@@ -379,7 +423,9 @@ def is_shown_rightly(given_out: str, reading: Reading, wanted: Sequence[Wanted])
 @EACH_FORM
 @MANY
 @given(seed=SEEDS)
-def test_an_answer_that_was_cut_makes_no_call_that_was_not_written(form: LegalForm, seed: int) -> None:
+def test_an_answer_that_was_cut_makes_no_call_that_was_not_written(
+    form: LegalForm, seed: int
+) -> None:
     draw = Draw(form, seed)
     wanted = draw.calls()
     reply = form.write(wanted)
@@ -404,24 +450,29 @@ def inventions(wanted: Sequence[Wanted], reading: Reading) -> list[Wanted]:
         # One that holds what stands between two arguments: a name comes twice.
         '<|tool_call>call:write_file{content:<|"|>a<|"|>,path:<|"|>b<|"|>,content:<|"|>c<|"|>}<tool_call|>',
         # Two that hold the end of the frame, and the beginning of another one.
-        '<function_calls>\n<invoke name="write_file">\n<parameter name="content">a</parameter>\n</invoke>\n'
-        '</function_calls>\n</parameter>\n<parameter name="note"><function_calls>\n<invoke name="run">\n'
+        '<function_calls>\n<invoke name="write_file">\n<parameter '
+        'name="content">a</parameter>\n</invoke>\n'
+        '</function_calls>\n</parameter>\n<parameter name="note"><function_calls>\n<invoke '
+        'name="run">\n'
         '<parameter name="command">b</parameter>\n</invoke>\n</function_calls>',
         # One that holds the end of the frame, and a call of another family.
         '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="run">\n'
-        '<steptml:parameter name="command">ls</steptml:parameter>\n</steptml:invoke><｜tool_call_end｜>'
+        "<steptml:parameter "
+        'name="command">ls</steptml:parameter>\n</steptml:invoke><｜tool_call_end｜>'
         "<｜tool_calls_end｜><tool_call>\n<function=run>\n<parameter=command>\nrm\n</parameter>\n</function>\n"
         "</tool_call>",
         # One that holds the end of a call, words and the beginning of the next one.
         "<tool_call>run\n<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n</tool_call>5<tool_call>run\n"
         "<arg_key>command</arg_key>\n<arg_value>rm</arg_value>\n</tool_call>",
-        # One that holds another call: what is left of its own has an argument that its tool does not take.
+        # One that holds another call: what is left of its own has an argument that its tool does
+        # not take.
         "<tool_call>write_file<arg_key>path</arg_key><arg_value>a</arg_value></tool_call>"
         "<tool_call>run<arg_key>command</arg_key><arg_value>ls</arg_value>"
         "<arg_key>content</arg_key><arg_value>b</arg_value></tool_call>",
         # One that holds the beginning of a call without a name.
         '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="run">\n'
-        '<steptml:parameter name="command">ls</steptml:parameter>\n</steptml:invoke><｜tool_call_end｜>\n'
+        "<steptml:parameter "
+        'name="command">ls</steptml:parameter>\n</steptml:invoke><｜tool_call_end｜>\n'
         "<｜tool_call_begin｜>function<</steptml:parameter>\n</steptml:invoke><｜tool_call_end｜>\n"
         '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="now">\n</steptml:invoke>'
         "<｜tool_call_end｜><｜tool_calls_end｜>",

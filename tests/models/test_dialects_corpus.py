@@ -44,7 +44,9 @@ def test_corpus_is_large_enough_and_names_are_unique() -> None:
 @pytest.mark.parametrize("entry", CASES, ids=IDS)
 def test_reply_gives_the_expected_text_calls_and_reasoning(entry: dict[str, Any]) -> None:
     reading = whole(entry)
-    assert [call.tool for call in reading.calls] == [call["tool"] for call in entry.get("calls", [])]
+    assert [call.tool for call in reading.calls] == [
+        call["tool"] for call in entry.get("calls", [])
+    ]
     for call, expected in zip(reading.calls, entry.get("calls", []), strict=True):
         assert call.id == ""
         if "raw" in expected:
@@ -89,8 +91,13 @@ def test_any_cuts_read_the_same(entry: dict[str, Any], cuts: list[int]) -> None:
 
 
 @pytest.mark.proves("dialects.cut-anywhere")
-@given(st.lists(st.sampled_from(CASES), min_size=2, max_size=4), st.lists(st.integers(0, 1500), max_size=20))
-def test_replies_put_together_read_the_same_however_cut(parts: list[dict[str, Any]], cuts: list[int]) -> None:
+@given(
+    st.lists(st.sampled_from(CASES), min_size=2, max_size=4),
+    st.lists(st.integers(0, 1500), max_size=20),
+)
+def test_replies_put_together_read_the_same_however_cut(
+    parts: list[dict[str, Any]], cuts: list[int]
+) -> None:
     reply = "\n\n".join(part["reply"] for part in parts)
     assert read(reply, cuts, {})[0] == read(reply, [], {})[0]
     assert read(reply, list(range(len(reply))), {})[0] == read(reply, [], {})[0]
@@ -99,7 +106,9 @@ def test_replies_put_together_read_the_same_however_cut(parts: list[dict[str, An
 @pytest.mark.proves("dialects.cut-call-stays-broken")
 @pytest.mark.parametrize("entry", CASES, ids=IDS)
 def test_a_reply_that_stops_early_never_gains_a_call(entry: dict[str, Any]) -> None:
-    """What was cut off may be broken or missing; it is never another whole call than the model wrote."""
+    """What was cut off may be broken or missing; it is never another whole call than the model
+    wrote.
+    """
     reply = entry["reply"]
     known = {(c.tool, c.arguments) for c in whole(entry).calls}
     for stop in range(1, len(reply)):

@@ -34,7 +34,13 @@ OPENING = (
         "<|open|>tools<|sep|>",
         "<start_function_call>",
     ),
-    *("<|tool_call>", "<|tools_prefix|>", "<longcat_tool_call>", "<function=run>", '<invoke name="run">'),
+    *(
+        "<|tool_call>",
+        "<|tools_prefix|>",
+        "<longcat_tool_call>",
+        "<function=run>",
+        '<invoke name="run">',
+    ),
 )
 REASONING = (
     *(
@@ -46,7 +52,14 @@ REASONING = (
         "</seed:think>",
         "</mm:think>",
     ),
-    *("◁/think▷", "[/THINK]", "<|END_THINKING|>", "<|close|>think<|sep|>", "</longcat_think>", "<channel|>"),
+    *(
+        "◁/think▷",
+        "[/THINK]",
+        "<|END_THINKING|>",
+        "<|close|>think<|sep|>",
+        "</longcat_think>",
+        "<channel|>",
+    ),
 )
 TOOLS: dict[str, Any] = {"run": {"type": "object", "properties": {"command": {"type": "string"}}}}
 CALL = '{"name": "run", "arguments": {"command": "rm"}}'
@@ -84,7 +97,10 @@ def test_a_mark_that_closes_reasoning_ends_it_though_nothing_opened_it(closing: 
 @pytest.mark.parametrize("closing", REASONING)
 def test_nothing_is_shown_while_a_reply_may_be_inside_reasoning(closing: str) -> None:
     reader = Reader(tools=TOOLS, thinking=True)
-    assert "".join(reader.feed(letter) for letter in f"I weigh it, at length. <b>Now</b>\n{closing}") == ""
+    assert (
+        "".join(reader.feed(letter) for letter in f"I weigh it, at length. <b>Now</b>\n{closing}")
+        == ""
+    )
     assert "".join(reader.feed(letter) for letter in "\n\nIt is 4.") == "It is 4."
 
 

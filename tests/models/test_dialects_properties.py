@@ -1,4 +1,6 @@
-"""Rules of the reader that hold for all texts: prose stays, what is rendered is read back, work is linear."""
+"""Rules of the reader that hold for all texts: prose stays, what is rendered is read back, work is
+linear.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,17 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
-NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,20}", fullmatch=True) | st.sampled_from(["srv__read-file", "git"])
-KEYS = st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True) | TEXT.filter(bool) | st.sampled_from(["class"])
-CALLS = st.lists(st.tuples(NAMES, st.dictionaries(KEYS, VALUES, max_size=4)), min_size=1, max_size=3)
+NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,20}", fullmatch=True) | st.sampled_from(
+    ["srv__read-file", "git"]
+)
+KEYS = (
+    st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True)
+    | TEXT.filter(bool)
+    | st.sampled_from(["class"])
+)
+CALLS = st.lists(
+    st.tuples(NAMES, st.dictionaries(KEYS, VALUES, max_size=4)), min_size=1, max_size=3
+)
 
 
 def read(reply: str, **options: Any) -> Reading:
@@ -64,7 +74,9 @@ def read(reply: str, **options: Any) -> Reading:
 @pytest.mark.proves("dialects.round-trip")
 @pytest.mark.parametrize("dialect", ALL, ids=[dialect.name for dialect in ALL])
 @given(wanted=CALLS)
-def test_rendered_calls_are_read_back(dialect: Dialect, wanted: list[tuple[str, dict[str, Any]]]) -> None:
+def test_rendered_calls_are_read_back(
+    dialect: Dialect, wanted: list[tuple[str, dict[str, Any]]]
+) -> None:
     calls = [Call("", tool, compact(arguments)) for tool, arguments in wanted]
     reading = read(dialect.render(calls))
     assert [(call.tool, json.loads(call.arguments)) for call in reading.calls] == wanted
@@ -116,7 +128,17 @@ def test_every_letter_of_noise_is_somewhere(noise: str) -> None:
     st.lists(
         st.sampled_from(
             [
-                *("<tool_call>", "</tool_call>", "<think>", "</think>", "```json\n", "```\n", "`", "\n", " "),
+                *(
+                    "<tool_call>",
+                    "</tool_call>",
+                    "<think>",
+                    "</think>",
+                    "```json\n",
+                    "```\n",
+                    "`",
+                    "\n",
+                    " ",
+                ),
                 *(
                     '{"name": "f", "arguments": {"a": 1}}',
                     '{"name": "f", "arg',
@@ -153,7 +175,13 @@ def test_every_letter_of_noise_is_somewhere(noise: str) -> None:
                     ">>>all\n",
                     "functools[{",
                 ),
-                *("<|python_tag|>", "<|tool_call|>", "print(f(a=1))", "]<]minimax[>[", "<|START_RESPONSE|>"),
+                *(
+                    "<|python_tag|>",
+                    "<|tool_call|>",
+                    "print(f(a=1))",
+                    "]<]minimax[>[",
+                    "<|START_RESPONSE|>",
+                ),
             ]
         ),
         max_size=14,
@@ -167,7 +195,10 @@ def test_any_sequence_of_marks_reads_the_same_however_cut(
     reply = "".join(parts)
     tools = ("f",) if offered else ()
     expected = read(reply, tools=tools)
-    for bounds in ([0, *sorted(min(cut, len(reply)) for cut in cuts), len(reply)], range(len(reply) + 1)):
+    for bounds in (
+        [0, *sorted(min(cut, len(reply)) for cut in cuts), len(reply)],
+        range(len(reply) + 1),
+    ):
         reader = Reader(tools=tools)
         for a, b in zip(bounds, [*bounds][1:], strict=False):
             reader.feed(reply[a:b])

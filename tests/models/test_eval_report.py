@@ -1,4 +1,6 @@
-"""What the evaluation of small models writes down: rows that are not lost, lines that are kept, tables in a page."""
+"""What the evaluation of small models writes down: rows that are not lost, lines that are kept,
+tables in a page.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def test_a_stopped_run_finds_its_rows_again(report: Any, tmp_path: Path) -> None
 
 
 def test_a_way_is_one_line_with_a_digit_an_entry(report: Any) -> None:
-    rows = {n: {"made": made, "seconds": s} for n, made, s in ((0, 2, 9.0), (2, 1, 1.0), (3, 0, 3.0))}
+    rows = {
+        n: {"made": made, "seconds": s} for n, made, s in ((0, 2, 9.0), (2, 1, 1.0), (3, 0, 3.0))
+    }
     line = report.line_of(KEY, rows)
     assert line.made == "2-10"
     assert (line.asked, round(line.tool), round(line.both)) == (3, 67, 33)

@@ -20,7 +20,9 @@ from ferrule.toolkits.search import search_files
 
 EVALS = Path(__file__).parents[2] / "evals"
 TOOLS = {
-    t.name: t for kit in (browse, clock, tools, command, search_files, commands, tasks) for t in kit.TOOLS
+    t.name: t
+    for kit in (browse, clock, tools, command, search_files, commands, tasks)
+    for t in kit.TOOLS
 }
 
 
@@ -51,7 +53,12 @@ def test_there_are_enough_tasks_and_every_built_in_tool_has_one() -> None:
 def test_no_task_stands_in_a_prompt_or_an_example_whatever_its_names() -> None:
     shown = {asked(request) for examples in EXAMPLES.values() for request, _ in examples}
     shown |= {asked(request) for request in (*EVERYDAY, *SMALL_TALK, *(r for _, r, _ in INVENTED))}
-    seen = [t["request"] for name in ("tasks", "heldout") for t in load(name) if asked(t["request"]) in shown]
+    seen = [
+        t["request"]
+        for name in ("tasks", "heldout")
+        for t in load(name)
+        if asked(t["request"]) in shown
+    ]
     assert seen == []
 
 
@@ -59,4 +66,6 @@ def test_no_task_stands_in_a_prompt_or_an_example_whatever_its_names() -> None:
 def test_an_example_is_a_call_the_tool_takes(name: str) -> None:
     schema = json.loads(TOOLS[name].schema_json())
     for example in examples_for(name):
-        assert jsonschema_rs.validator_for(schema).is_valid(example["arguments"]), example["request"]
+        assert jsonschema_rs.validator_for(schema).is_valid(example["arguments"]), example[
+            "request"
+        ]

@@ -1,7 +1,9 @@
-"""Golden answers of the Messages and Responses APIs: decoded, stored, sent again byte for byte, cut at every byte.
+"""Golden answers of the Messages and Responses APIs: decoded, stored, sent again byte for byte, cut
+at every byte.
 
-The files were made from the official SDKs' types by `golden/make_golden.py`; these tests read them without an SDK, but for
-those that ask whether the files, and the requests made from them, still fit the SDKs that are installed.
+The files were made from the official SDKs' types by `golden/make_golden.py`; these tests read them
+without an SDK, but for those that ask whether the files, and the requests made from them, still fit
+the SDKs that are installed.
 """
 
 from __future__ import annotations
@@ -41,32 +43,118 @@ NOT_REPLAYED = {("anthropic", "refusal"), ("openai-responses", "refusal"), ("ant
 SPENT = {"anthropic": Usage(2316, 77, 2048, 256), "openai-responses": Usage(2316, 77)}
 
 # Text, reasoning, calls, stop, and what the provider did itself (kind, name, status).
-EXPECTED: dict[tuple[str, str], tuple[str, str, list[tuple[str, str]], str, list[tuple[str, str, str]]]] = {
+EXPECTED: dict[
+    tuple[str, str], tuple[str, str, list[tuple[str, str]], str, list[tuple[str, str, str]]]
+] = {
     ("anthropic", "text"): ("Drei ☃ 🙂\n\nEnde.", "", [], "end", []),
-    ("anthropic", "tools"): ("Let me add.", "", [("toolu_01A", '{"a":1,"b":2}'), ("toolu_01B", '{"a":"ä\\"","b":[null,1.5]}')], "calls", []),
-    ("anthropic", "thinking"): ("", 'First ä,\nthen "b". ☃', [("toolu_01A", '{"a":1,"b":2}')], "calls", []),
-    ("anthropic", "interleaved"): ("So:", 'First ä,\nthen "b". ☃More.', [("toolu_01A", "{}")], "calls", []),
+    ("anthropic", "tools"): (
+        "Let me add.",
+        "",
+        [("toolu_01A", '{"a":1,"b":2}'), ("toolu_01B", '{"a":"ä\\"","b":[null,1.5]}')],
+        "calls",
+        [],
+    ),
+    ("anthropic", "thinking"): (
+        "",
+        'First ä,\nthen "b". ☃',
+        [("toolu_01A", '{"a":1,"b":2}')],
+        "calls",
+        [],
+    ),
+    ("anthropic", "interleaved"): (
+        "So:",
+        'First ä,\nthen "b". ☃More.',
+        [("toolu_01A", "{}")],
+        "calls",
+        [],
+    ),
     ("anthropic", "cut"): ("so f", 'First ä,\nthen "b". ☃', [], "length", []),
     ("anthropic", "refusal"): ("I will", "", [], "filter", []),
-    ("anthropic", "web_search"): ("I search.It rains.", "", [], "end", [("search", "web_search", "completed")]),
+    ("anthropic", "web_search"): (
+        "I search.It rains.",
+        "",
+        [],
+        "end",
+        [("search", "web_search", "completed")],
+    ),
     ("anthropic", "web_search_error"): ("No.", "", [], "end", [("search", "web_search", "failed")]),
-    ("anthropic", "tool_search"): ("", "", [("toolu_01A", '{"a":1,"b":2}')], "calls", [("tool_search", "tool_search_tool_bm25", "completed")]),
-    ("anthropic", "tool_search_error"): ("?", "", [], "end", [("tool_search", "tool_search_tool_regex", "failed")]),
-    ("anthropic", "code_execution"): ("", "", [("toolu_01A", '{"a":1}')], "calls", [("execute", "bash_code_execution", "completed")]),
+    ("anthropic", "tool_search"): (
+        "",
+        "",
+        [("toolu_01A", '{"a":1,"b":2}')],
+        "calls",
+        [("tool_search", "tool_search_tool_bm25", "completed")],
+    ),
+    ("anthropic", "tool_search_error"): (
+        "?",
+        "",
+        [],
+        "end",
+        [("tool_search", "tool_search_tool_regex", "failed")],
+    ),
+    ("anthropic", "code_execution"): (
+        "",
+        "",
+        [("toolu_01A", '{"a":1}')],
+        "calls",
+        [("execute", "bash_code_execution", "completed")],
+    ),
     ("anthropic", "mcp"): ("Found.", "", [], "end", [("mcp", "docs.search", "completed")]),
     ("anthropic", "pause"): ("", "", [], "length", [("search", "web_search", "in_progress")]),
     ("openai-responses", "text"): ("Drei ☃ 🙂\n\nEnde.", "", [], "end", []),
-    ("openai-responses", "tools"): ("Let me add.", 'First ä.\n\nThen "b".', [("call_1", '{"a": 1, "b": 2}'), ("call_2", '{"a":"ä"}')], "calls", []),
-    ("openai-responses", "web_search"): ("It rains.", "", [], "end", [("search", "web_search", "completed")]),
-    ("openai-responses", "mcp"): ("Found.", "", [], "end", [("mcp", "docs.mcp_list_tools", "completed"), ("mcp", "docs.search", "completed")]),
-    ("openai-responses", "mcp_approval"): ("", "", [("mcpr_1", '{"server":"docs","tool":"delete","arguments":{"id":7}}')], "calls", []),
-    ("openai-responses", "tool_search"): ("", "", [("call_1", '{"a":1}')], "calls", [("tool_search", "tool_search", "completed")]),
-    ("openai-responses", "code"): ("1", "", [], "end", [("execute", "code_interpreter", "completed")]),
-    ("openai-responses", "program"): ("", "", [("call_1", '{"a":1}')], "calls", [("execute", "program", "completed")]),
+    ("openai-responses", "tools"): (
+        "Let me add.",
+        'First ä.\n\nThen "b".',
+        [("call_1", '{"a": 1, "b": 2}'), ("call_2", '{"a":"ä"}')],
+        "calls",
+        [],
+    ),
+    ("openai-responses", "web_search"): (
+        "It rains.",
+        "",
+        [],
+        "end",
+        [("search", "web_search", "completed")],
+    ),
+    ("openai-responses", "mcp"): (
+        "Found.",
+        "",
+        [],
+        "end",
+        [("mcp", "docs.mcp_list_tools", "completed"), ("mcp", "docs.search", "completed")],
+    ),
+    ("openai-responses", "mcp_approval"): (
+        "",
+        "",
+        [("mcpr_1", '{"server":"docs","tool":"delete","arguments":{"id":7}}')],
+        "calls",
+        [],
+    ),
+    ("openai-responses", "tool_search"): (
+        "",
+        "",
+        [("call_1", '{"a":1}')],
+        "calls",
+        [("tool_search", "tool_search", "completed")],
+    ),
+    ("openai-responses", "code"): (
+        "1",
+        "",
+        [],
+        "end",
+        [("execute", "code_interpreter", "completed")],
+    ),
+    ("openai-responses", "program"): (
+        "",
+        "",
+        [("call_1", '{"a":1}')],
+        "calls",
+        [("execute", "program", "completed")],
+    ),
     ("openai-responses", "refusal"): ("I will not.", "", [], "filter", []),
     ("openai-responses", "cut"): ("so f", "", [], "length", []),
     ("openai-responses", "compaction"): ("Going on.", "", [], "end", []),
-}  # fmt: skip
+}
 
 
 def golden(wire: str, case: str, *, streamed: bool) -> bytes:
@@ -75,11 +163,16 @@ def golden(wire: str, case: str, *, streamed: bool) -> bytes:
 
 def parts(wire: str, case: str) -> list[tuple[Any, bytes]]:
     """The blocks or items of a case, and the bytes in which its files spell them."""
-    listed = json.loads(golden(wire, case, streamed=False))["content" if wire == "anthropic" else "output"]
+    listed = json.loads(golden(wire, case, streamed=False))[
+        "content" if wire == "anthropic" else "output"
+    ]
     escaped = b'": ' in golden(wire, case, streamed=False)[:12]
     if escaped:
         return [(part, json.dumps(part).encode()) for part in listed]
-    return [(part, json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode()) for part in listed]
+    return [
+        (part, json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode())
+        for part in listed
+    ]
 
 
 def folded(wire: str, chunks: list[bytes]) -> ModelAnswered:
@@ -121,7 +214,11 @@ LAST = {
     "openai-responses": Reply(
         json={
             "output": [
-                {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "3"}]}
+                {
+                    "type": "message",
+                    "role": "assistant",
+                    "content": [{"type": "output_text", "text": "3"}],
+                }
             ],
             "status": "completed",
         }
@@ -149,7 +246,9 @@ def exchanged(wire: str, case: str, *, streamed: bool) -> tuple[ModelAnswered, b
                 kept = stored(found)
                 history: list[Message] = [
                     *HELLO,
-                    AssistantMessage(kept.text or "(no answer)", kept.calls, kept.reasoning, kept.raw),
+                    AssistantMessage(
+                        kept.text or "(no answer)", kept.calls, kept.reasoning, kept.raw
+                    ),
                 ]
                 history += [ToolMessage(call.id, call.tool, "3") for call in kept.calls]
                 await client.open("Be brief.", [ADD], ModelOptions()).ask(
@@ -201,7 +300,8 @@ def test_a_golden_answer_goes_back_byte_for_byte(wire: str, case: str, streamed:
     sent, expected = turn_of(wire, request), parts(wire, case)
     assert sent[: len(expected)] == [part for part, _ in expected]
     for part, spelled in expected:
-        # Blocks that Anthropic streams in pieces have no bytes of their own; all others keep theirs.
+        # Blocks that Anthropic streams in pieces have no bytes of their own; all others keep
+        # theirs.
         if (
             not streamed
             or wire != "anthropic"
@@ -224,8 +324,12 @@ def test_a_golden_stream_may_be_cut_at_every_byte(wire: str, case: str) -> None:
 
 
 @pytest.mark.proves("wire.cut-at-every-byte")
-@pytest.mark.parametrize(("wire", "case"), [("anthropic", "thinking"), ("openai-responses", "mcp_approval")])
-def test_a_golden_stream_that_ends_early_is_never_taken_for_a_whole_one(wire: str, case: str) -> None:
+@pytest.mark.parametrize(
+    ("wire", "case"), [("anthropic", "thinking"), ("openai-responses", "mcp_approval")]
+)
+def test_a_golden_stream_that_ends_early_is_never_taken_for_a_whole_one(
+    wire: str, case: str
+) -> None:
     data = golden(wire, case, streamed=True)
     expected = folded(wire, [data])
     for at in range(len(data)):
@@ -239,7 +343,9 @@ def test_a_golden_stream_that_ends_early_is_never_taken_for_a_whole_one(wire: st
 @pytest.mark.parametrize("wire", ["anthropic", "openai-responses"])
 def test_a_resumed_session_sends_the_same_bytes(wire: str, tmp_path: Path) -> None:
     case = {"anthropic": "thinking", "openai-responses": "tools"}[wire]
-    first = Reply(pieces=[golden(wire, case, streamed=False)], headers={"content-type": "application/json"})
+    first = Reply(
+        pieces=[golden(wire, case, streamed=False)], headers={"content-type": "application/json"}
+    )
     replies, sent = [first, LAST[wire], LAST[wire]], list[bytes]()
 
     def answer(request: Request) -> Reply:
@@ -257,7 +363,9 @@ def test_a_resumed_session_sends_the_same_bytes(wire: str, tmp_path: Path) -> No
     async def story() -> None:
         async with asyncio.timeout(20), HttpDouble(answer) as server:
             for message in ("What is 1+2?", "And?"):
-                agent = Agent(MAKE[wire](server.url), [math_add], way="native", journal=tmp_path / "j.db")
+                agent = Agent(
+                    MAKE[wire](server.url), [math_add], way="native", journal=tmp_path / "j.db"
+                )
                 session = agent.resume(names[0]) if names else agent.session()
                 names.append(session.id)
                 await session.run(message)
@@ -287,7 +395,9 @@ def test_the_golden_files_are_what_their_script_makes_of_the_sdks_types() -> Non
     spec.loader.exec_module(module)
     made: dict[str, bytes] = module.files()
     assert {
-        f"{path.parent.name}/{path.name}" for path in GOLDEN.glob("*/*.*") if path.suffix in (".json", ".sse")
+        f"{path.parent.name}/{path.name}"
+        for path in GOLDEN.glob("*/*.*")
+        if path.suffix in (".json", ".sse")
     } == made.keys()
     assert [name for name, content in made.items() if (GOLDEN / name).read_bytes() != content] == []
 
@@ -296,7 +406,9 @@ def test_the_golden_files_are_what_their_script_makes_of_the_sdks_types() -> Non
 @pytest.mark.proves("wire.requests-fit-the-sdk")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("wire", "case"), [one for one in CASES if one not in NOT_REPLAYED])
-def test_the_request_after_a_golden_answer_fits_the_sdks_types(wire: str, case: str, streamed: bool) -> None:
+def test_the_request_after_a_golden_answer_fits_the_sdks_types(
+    wire: str, case: str, streamed: bool
+) -> None:
     from ferrule.testing.provider_double import check_messages, check_responses
 
     _, request = exchanged(wire, case, streamed=streamed)
@@ -311,10 +423,16 @@ def test_the_sdk_puts_a_stream_together_as_we_do(case: str) -> None:
     data = golden("anthropic", case, streamed=True)
 
     async def story() -> Any:
-        server = HttpDouble(lambda _: Reply(pieces=[data], headers={"content-type": "text/event-stream"}))
+        server = HttpDouble(
+            lambda _: Reply(pieces=[data], headers={"content-type": "text/event-stream"})
+        )
         async with asyncio.timeout(20), server:
             client = anthropic.AsyncAnthropic(base_url=server.url, api_key="k", max_retries=0)
-            asked: Any = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
+            asked: Any = {
+                "model": "m",
+                "max_tokens": 9,
+                "messages": [{"role": "user", "content": "?"}],
+            }
             async with client, client.beta.messages.stream(**asked) as stream:
                 return await stream.get_final_message()
 

@@ -1,4 +1,6 @@
-"""The parser of responses: the same answer however the bytes are cut, and no answer from what is none."""
+"""The parser of responses: the same answer however the bytes are cut, and no answer from what is
+none.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> bytes:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=8), st.data())
-def test_the_body_does_not_depend_on_how_the_bytes_are_cut(chunks: list[bytes], data: st.DataObject) -> None:
+def test_the_body_does_not_depend_on_how_the_bytes_are_cut(
+    chunks: list[bytes], data: st.DataObject
+) -> None:
     answer = b"HTTP/1.1 100 Continue\r\n\r\n" + chunked(*chunks, end=b"0;x=y\r\nTrailer: t\r\n\r\n")
     cuts = sorted(data.draw(st.lists(st.integers(0, len(answer)), max_size=12)))
     pieces = [answer[a:b] for a, b in zip([0, *cuts], [*cuts, len(answer)], strict=True)]
@@ -35,7 +39,10 @@ def test_the_body_does_not_depend_on_how_the_bytes_are_cut(chunks: list[bytes], 
 
 
 def test_a_body_of_known_length_ends_by_itself() -> None:
-    for pieces in ([OK + b"Content-Length: 3\r\n\r\nabc"], [OK + b"content-length:3\r\n", b"\r\na", b"bc"]):
+    for pieces in (
+        [OK + b"Content-Length: 3\r\n\r\nabc"],
+        [OK + b"content-length:3\r\n", b"\r\na", b"bc"],
+    ):
         parser, body = parsed(*pieces)
         assert (body, parser.done, parser.reusable) == (b"abc", True, True)
 
@@ -52,7 +59,11 @@ def test_some_answers_have_no_body(status: bytes) -> None:
 
 @pytest.mark.parametrize(
     "head",
-    [b"HTTP/1.1 200 OK\r\nConnection: close", b"HTTP/1.0 200 OK", b"HTTP/1.1 200 OK\r\nconnection: x, Close"],
+    [
+        b"HTTP/1.1 200 OK\r\nConnection: close",
+        b"HTTP/1.0 200 OK",
+        b"HTTP/1.1 200 OK\r\nconnection: x, Close",
+    ],
 )
 def test_a_connection_that_will_be_closed_is_not_used_again(head: bytes) -> None:
     parser, _ = parsed(head + b"\r\nContent-Length: 0\r\n\r\n")
@@ -60,7 +71,9 @@ def test_a_connection_that_will_be_closed_is_not_used_again(head: bytes) -> None
 
 
 def test_two_ways_to_say_the_length_make_the_connection_suspect() -> None:
-    parser, body = parsed(OK + b"Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n")
+    parser, body = parsed(
+        OK + b"Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"
+    )
     assert (body, parser.done, parser.reusable) == (b"a", True, False)
 
 
@@ -97,7 +110,9 @@ def test_what_is_no_answer_is_refused_whole_and_bytewise(answer: bytes) -> None:
         parsed(*(answer[i : i + 1] for i in range(len(answer))))
 
 
-@pytest.mark.parametrize("answer", [b"", OK, OK + b"Content-Length: 2\r\n\r\na", chunked(b"abc", end=b"")])
+@pytest.mark.parametrize(
+    "answer", [b"", OK, OK + b"Content-Length: 2\r\n\r\na", chunked(b"abc", end=b"")]
+)
 def test_an_answer_that_stops_in_the_middle_is_refused(answer: bytes) -> None:
     with pytest.raises(MalformedResponse):
         parsed(answer, eof=True)
@@ -105,9 +120,9 @@ def test_an_answer_that_stops_in_the_middle_is_refused(answer: bytes) -> None:
 
 def test_a_request_head_is_what_the_standard_says() -> None:
     head = request_head("POST", "/v1/x?y=1", "host:80", {"Authorization": "Bearer k"}, 5)
-    assert (
-        head
-        == b"POST /v1/x?y=1 HTTP/1.1\r\nHost: host:80\r\nAuthorization: Bearer k\r\nContent-Length: 5\r\n\r\n"
+    assert head == (
+        b"POST /v1/x?y=1 HTTP/1.1\r\nHost: host:80\r\nAuthorization: Bearer "
+        b"k\r\nContent-Length: 5\r\n\r\n"
     )
 
 

@@ -20,7 +20,9 @@ from ferrule.models.tool_modes.selection import open_exchange
 PATH = '{"type":"object","properties":{"path":{"type":"string","description":"Path of the file"}},"required":["path"]}'
 TOOLS = [
     ToolSpec("read_file", "read_file", "Read the contents of a text file.", PATH),
-    ToolSpec("get_time", "get_time", "The current date and time.", '{"type":"object","properties":{}}'),
+    ToolSpec(
+        "get_time", "get_time", "The current date and time.", '{"type":"object","properties":{}}'
+    ),
 ]
 
 
@@ -36,7 +38,10 @@ async def test_a_model_that_was_not_pulled_is_named_with_the_command_that_pulls_
     monkeypatch.setenv("FERRULE_MODELS", str(tmp_path))
     with pytest.raises(ProviderError) as missing:
         await Local().capabilities()
-    assert (missing.value.code, missing.value.hint) == ("model_missing", "ferrule models pull smollm2")
+    assert (missing.value.code, missing.value.hint) == (
+        "model_missing",
+        "ferrule models pull smollm2",
+    )
 
 
 async def test_without_the_extra_the_hint_says_how_to_install_it(
@@ -91,11 +96,15 @@ async def test_the_real_model_says_what_it_can_do(wire: Local) -> None:
 @pytest.mark.proves("local.call-and-answer")
 async def test_the_real_model_calls_a_tool_and_its_answer_holds_the_fact(wire: Local) -> None:
     options = ModelOptions(temperature=0.0, max_tokens=40)
-    exchange, way = await open_exchange(wire, "auto", "You are a careful assistant.", TOOLS, options)
+    exchange, way = await open_exchange(
+        wire, "auto", "You are a careful assistant.", TOOLS, options
+    )
     question = UserMessage("Read the file garden/plan.txt")
     first = await exchange.ask([question])
     assert way == "constrained"
-    assert [(c.tool, c.arguments) for c in first.calls] == [("read_file", '{"path":"garden/plan.txt"}')]
+    assert [(c.tool, c.arguments) for c in first.calls] == [
+        ("read_file", '{"path":"garden/plan.txt"}')
+    ]
     result = ToolMessage("c1", "read_file", "1: sow the beans in May")
     second = await exchange.ask([question, AssistantMessage("", first.calls), result])
     assert second.calls == ()

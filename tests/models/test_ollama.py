@@ -1,4 +1,6 @@
-"""The Ollama wire: its format, detection, window, and what happens when the server cuts the prompt."""
+"""The Ollama wire: its format, detection, window, and what happens when the server cuts the
+prompt.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +48,15 @@ class TestOllamaConforms(WireConformance):
             "eval_count": said.usage.output,
         }
         if not streamed:
-            message = {"content": "".join(said.text), "thinking": "".join(said.reasoning), "tool_calls": made}
+            message = {
+                "content": "".join(said.text),
+                "thinking": "".join(said.reasoning),
+                "tool_calls": made,
+            }
             return Reply(json={"message": {"role": "assistant", **message}, **end})
-        parts: list[dict[str, Any]] = [{"content": "", "thinking": piece} for piece in said.reasoning]
+        parts: list[dict[str, Any]] = [
+            {"content": "", "thinking": piece} for piece in said.reasoning
+        ]
         parts += [{"content": piece} for piece in said.text]
         parts += [{"content": "", "tool_calls": [call]} for call in made]
         chunks = [{"message": {"role": "assistant", **part}, "done": False} for part in parts]
@@ -76,7 +84,10 @@ def ask(
     async def story() -> Told:
         async with asyncio.timeout(20), OllamaDouble(steps, **double) as server:
             wire = Ollama(
-                model, base_url=server.url, keep_alive=keep_alive, transport=Transport(sleep=no_wait)
+                model,
+                base_url=server.url,
+                keep_alive=keep_alive,
+                transport=Transport(sleep=no_wait),
             )
             exchange = wire.open("Be brief.", tools, options or ModelOptions())
             try:
@@ -151,7 +162,10 @@ def test_calls_in_any_chunk_and_objects_as_arguments_are_understood() -> None:
     step = calls(("math_add", {"a": 1, "n": None}), ("math_add", {"b": "ä"}), text="adding now")
     answer, _, _ = ask(step, sink=listener)
     assert answer.text == "".join(listener.pieces) == "adding now"
-    assert answer.calls == (Call("", "math::add", '{"a":1,"n":null}'), Call("", "math::add", '{"b":"ä"}'))
+    assert answer.calls == (
+        Call("", "math::add", '{"a":1,"n":null}'),
+        Call("", "math::add", '{"b":"ä"}'),
+    )
     assert (answer.stop, answer.usage.output) == ("calls", 5)
 
 
@@ -172,7 +186,9 @@ def test_done_reason_length_is_a_cut_answer() -> None:
 # ---- thinking
 
 
-def think(wanted: bool | str | None, architecture: str, capability: list[str]) -> tuple[Any, list[str]]:
+def think(
+    wanted: bool | str | None, architecture: str, capability: list[str]
+) -> tuple[Any, list[str]]:
     info = {"general.architecture": architecture, f"{architecture}.context_length": 8192}
     show = {"capabilities": ["completion", "tools", *capability], "model_info": info}
     _, asks, notices = ask(says("3"), show=show, options=ModelOptions(thinking=wanted))
@@ -247,9 +263,14 @@ def test_with_room_for_all_of_it_nothing_is_said() -> None:
 @pytest.mark.proves("wire.truncation-alarm")
 def test_the_compatible_route_cannot_set_the_window_and_rings_the_alarm() -> None:
     async def story() -> tuple[list[tuple[str, str]], list[list[dict[str, Any]]]]:
-        async with asyncio.timeout(20), OllamaDouble([says("what secret?")], default_window=1024) as server:
+        async with (
+            asyncio.timeout(20),
+            OllamaDouble([says("what secret?")], default_window=1024) as server,
+        ):
             wire = OpenAIChat("llama3.2", base_url=f"{server.url}/v1", api_key="")
-            exchange = wire.open("Be brief.", [ADD], ModelOptions(extra={"options": {"num_ctx": 65536}}))
+            exchange = wire.open(
+                "Be brief.", [ADD], ModelOptions(extra={"options": {"num_ctx": 65536}})
+            )
             await exchange.ask(LONG)
             await wire.close()
             return exchange.notices, server.prompts
@@ -291,7 +312,11 @@ def detect(show: Mapping[str, Any]) -> Capabilities:
     ("show", "tools", "source"),
     [
         ({"capabilities": ["completion", "tools"]}, True, "/api/show capabilities"),
-        ({"capabilities": ["completion"], "template": "{{ if .Tools }}"}, False, "/api/show capabilities"),
+        (
+            {"capabilities": ["completion"], "template": "{{ if .Tools }}"},
+            False,
+            "/api/show capabilities",
+        ),
         ({"capabilities": []}, False, "/api/show capabilities"),
         ({"template": "{{- if .Tools }}x{{ end }}"}, True, "template markers"),
         ({"template": "{{- range $.Tools }}x{{ end }}"}, True, "template markers"),
@@ -304,7 +329,9 @@ def detect(show: Mapping[str, Any]) -> Capabilities:
         ({}, None, "unknown"),
     ],
 )
-def test_whether_a_model_calls_tools_is_yes_no_or_unknown(show: Any, tools: bool | None, source: str) -> None:
+def test_whether_a_model_calls_tools_is_yes_no_or_unknown(
+    show: Any, tools: bool | None, source: str
+) -> None:
     found = detect(show)
     assert (found.tools, found.source) == (tools, source)
 
@@ -361,7 +388,9 @@ def test_a_server_that_is_not_running_gets_the_command_that_starts_it() -> None:
         (":8000", "http://127.0.0.1:8000"),
     ],
 )
-def test_ollama_host_is_read_as_ollama_reads_it(monkeypatch: pytest.MonkeyPatch, host: str, url: str) -> None:
+def test_ollama_host_is_read_as_ollama_reads_it(
+    monkeypatch: pytest.MonkeyPatch, host: str, url: str
+) -> None:
     monkeypatch.setenv("OLLAMA_HOST", host)
     assert Ollama("m").base_url == url
 

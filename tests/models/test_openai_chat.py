@@ -1,4 +1,6 @@
-"""The chat-completions wire against a server in this process, and against llama.cpp where the model is there."""
+"""The chat-completions wire against a server in this process, and against llama.cpp where the model
+is there.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,11 @@ class TestOpenAIChatConforms(WireConformance):
         pieces += [chunk({"content": piece}) for piece in said.text]
         for index, call in enumerate(said.calls):
             pieces += call_deltas(index, call)
-        pieces += [chunk({}, FINISH[said.stop]), event({"choices": [], "usage": usage_of(said.usage)}), DONE]
+        pieces += [
+            chunk({}, FINISH[said.stop]),
+            event({"choices": [], "usage": usage_of(said.usage)}),
+            DONE,
+        ]
         return Reply(200, pieces, headers={"content-type": "text/event-stream"})
 
 
@@ -121,7 +127,9 @@ def ask(
 
 def whole(text: str = "3", finish: str = "stop", **message: Any) -> Reply:
     choice = {"message": {"role": "assistant", "content": text, **message}, "finish_reason": finish}
-    return Reply(json={"choices": [choice], "usage": {"prompt_tokens": 900, "completion_tokens": 2}})
+    return Reply(
+        json={"choices": [choice], "usage": {"prompt_tokens": 900, "completion_tokens": 2}}
+    )
 
 
 def folded(*deltas: Mapping[str, Any], finish: str = "tool_calls") -> tuple[Call, ...]:
@@ -169,7 +177,9 @@ def test_a_name_repeated_in_every_delta_is_not_doubled() -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [("math", "_add"), ("math", "math_add"), ("math_add", "")], ids=["pieces", "growing", "once"]
+    "names",
+    [("math", "_add"), ("math", "math_add"), ("math_add", "")],
+    ids=["pieces", "growing", "once"],
 )
 def test_a_name_in_pieces_is_put_together(names: tuple[str, str]) -> None:
     calls = folded(
@@ -234,7 +244,10 @@ def test_an_emoji_cut_in_two_is_put_together_again() -> None:
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
 def test_reasoning_is_found_under_every_name(name: str) -> None:
-    assert ask(stream(chunk({name: "hm"}), chunk({"content": "3"})), sink=Listener())[0].reasoning == "hm"
+    assert (
+        ask(stream(chunk({name: "hm"}), chunk({"content": "3"})), sink=Listener())[0].reasoning
+        == "hm"
+    )
     assert ask(whole(**{name: "hm"}))[0].reasoning == "hm"
 
 
@@ -258,10 +271,14 @@ def test_a_server_that_stops_for_calls_but_says_stop_is_believed_about_the_calls
 
 
 def test_cached_tokens_are_counted() -> None:
-    usage = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 8}}
-    assert ask(Reply(json={"choices": [{"message": {"content": "3"}}], "usage": usage}))[0].usage == Usage(
-        9, 2, 8
-    )
+    usage = {
+        "prompt_tokens": 9,
+        "completion_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": 8},
+    }
+    assert ask(Reply(json={"choices": [{"message": {"content": "3"}}], "usage": usage}))[
+        0
+    ].usage == Usage(9, 2, 8)
 
 
 def test_a_server_that_cannot_stream_may_answer_in_one_piece() -> None:
@@ -275,7 +292,9 @@ def test_done_without_a_finish_reason_is_an_end() -> None:
 
 
 def test_an_error_in_the_middle_of_a_stream_is_raised_with_its_words() -> None:
-    reply = stream(chunk({"content": "3"}), event({"error": {"message": "gpu fell off", "code": 500}}))
+    reply = stream(
+        chunk({"content": "3"}), event({"error": {"message": "gpu fell off", "code": 500}})
+    )
     with pytest.raises(ProviderError, match="gpu fell off"):
         ask(reply, sink=Listener())
 
@@ -293,7 +312,9 @@ def test_a_conversation_is_sent_as_the_format_wants_it() -> None:
         AssistantMessage("yes", (Call("c2", "what?!", "{broken"),)),
         ToolMessage("c2", "what?!", "no such tool", False),
     ]
-    _, sent, _ = ask(whole(), history=history, options=ModelOptions(temperature=0, max_tokens=5, seed=1))
+    _, sent, _ = ask(
+        whole(), history=history, options=ModelOptions(temperature=0, max_tokens=5, seed=1)
+    )
     function = {"name": "math_add", "arguments": '{"a":1,"b":2}'}
     broken = {"name": "what__", "arguments": '{"invalid_arguments":"{broken"}'}
     assert sent[0] == {
@@ -357,14 +378,18 @@ def test_a_server_that_refuses_tool_choice_is_asked_without_tools_and_not_tried_
 
 @pytest.mark.proves("wire.tools-off.keeps-cache")
 def test_a_server_that_ignores_tool_choice_is_asked_without_tools() -> None:
-    answer, sent, notices = ask(whole("", tool_calls=[said_call(0, SaidCall())]), whole("three"), allow=False)
+    answer, sent, notices = ask(
+        whole("", tool_calls=[said_call(0, SaidCall())]), whole("three"), allow=False
+    )
     assert (answer.text, answer.calls) == ("three", ())
     assert ["tools" in body for body in sent] == [True, False]
     assert "ignores" in notices[0][1]
 
 
 def test_options_reach_the_request() -> None:
-    _, sent, _ = ask(whole(), options=ModelOptions(thinking="low", extra={"top_k": 3, "x": {"y": "ä"}}))
+    _, sent, _ = ask(
+        whole(), options=ModelOptions(thinking="low", extra={"top_k": 3, "x": {"y": "ä"}})
+    )
     assert (sent[0]["reasoning_effort"], sent[0]["top_k"], sent[0]["x"]) == ("low", 3, {"y": "ä"})
     _, sent, _ = ask(whole(), options=ModelOptions(thinking=False))
     assert sent[0]["chat_template_kwargs"] == {"enable_thinking": False}
@@ -373,7 +398,9 @@ def test_options_reach_the_request() -> None:
 def test_examples_become_part_of_the_description() -> None:
     tool = ToolSpec("t", "t", "Does.", "{}", ({"a": 1},))
     _, sent, _ = ask(whole(), tools=(tool,))
-    assert sent[0]["tools"][0]["function"]["description"] == 'Does.\nExamples of arguments:\n{"a":1}'
+    assert (
+        sent[0]["tools"][0]["function"]["description"] == 'Does.\nExamples of arguments:\n{"a":1}'
+    )
 
 
 def test_a_lone_surrogate_in_the_history_does_not_stop_the_request() -> None:
@@ -395,7 +422,11 @@ def refused(status: int, body: object, **more: Any) -> ProviderError:
     ("status", "message", "code"),
     [
         (400, "This model's maximum context length is 8192 tokens", "context_overflow"),
-        (400, "request (6031 tokens) exceeds the available context size (4096 tokens)", "context_overflow"),
+        (
+            400,
+            "request (6031 tokens) exceeds the available context size (4096 tokens)",
+            "context_overflow",
+        ),
         (413, "payload too large", "context_overflow"),
         (500, "tools param requires --jinja flag", "tools_unsupported"),
         (400, '"auto" tool choice requires --enable-auto-tool-choice', "tools_unsupported"),
@@ -440,7 +471,9 @@ def test_a_server_that_read_far_less_than_was_sent_rings_the_alarm() -> None:
     _, _, notices = ask(whole(), history=long)
     assert [topic for topic, _ in notices] == ["truncated"]
     listener = Listener()
-    reply = stream(chunk({"content": "3"}), event({"choices": [], "usage": {"prompt_tokens": 2048}}))
+    reply = stream(
+        chunk({"content": "3"}), event({"choices": [], "usage": {"prompt_tokens": 2048}})
+    )
     _, _, kept = ask(reply, history=long, sink=listener)
     assert [topic for topic, _ in listener.notices] == ["truncated"]
     assert kept == [], "a notice is told once"
@@ -467,7 +500,10 @@ def test_key_and_address_come_from_the_environment(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     wire = OpenAIChat("gpt-5")
     monkeypatch.delenv("OPENAI_API_KEY")
-    assert (wire.base_url, wire.headers["Authorization"]) == ("http://127.0.0.1:9/v1", "Bearer secret")
+    assert (wire.base_url, wire.headers["Authorization"]) == (
+        "http://127.0.0.1:9/v1",
+        "Bearer secret",
+    )
     assert wire.model == "openai:gpt-5"
 
 
@@ -518,7 +554,11 @@ def capabilities(answers: Mapping[str, Any], base: str = "") -> Capabilities:
             Capabilities(None, True, source="template markers"),
         ),
         (
-            {"/v1/models": {"data": [{"id": "m", "supported_parameters": ["tools"], "context_length": 8}]}},
+            {
+                "/v1/models": {
+                    "data": [{"id": "m", "supported_parameters": ["tools"], "context_length": 8}]
+                }
+            },
             Capabilities(True, False, 8, False, "/models"),
         ),
         (
@@ -529,7 +569,9 @@ def capabilities(answers: Mapping[str, Any], base: str = "") -> Capabilities:
     ],
     ids=["caps", "markers", "no-markers", "openrouter", "vllm", "silent"],
 )
-def test_capability_is_asked_of_the_server(answers: Mapping[str, Any], expected: Capabilities) -> None:
+def test_capability_is_asked_of_the_server(
+    answers: Mapping[str, Any], expected: Capabilities
+) -> None:
     assert capabilities(answers) == expected
 
 
@@ -558,7 +600,9 @@ def test_llama_cpp_is_detected_and_answers_in_a_schema(llama_url: str) -> None:
     async def story() -> tuple[Capabilities, ModelAnswered, ModelAnswered, Listener]:
         wire, listener = OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key=""), Listener()
         try:
-            exchange = wire.open("You call tools.", [], ModelOptions(temperature=0, max_tokens=24, seed=1))
+            exchange = wire.open(
+                "You call tools.", [], ModelOptions(temperature=0, max_tokens=24, seed=1)
+            )
             asked = [UserMessage("Read notes.txt")]
             whole = await exchange.ask(asked, schema=schema)
             return (
@@ -578,7 +622,9 @@ def test_llama_cpp_is_detected_and_answers_in_a_schema(llama_url: str) -> None:
 
 
 @pytest.mark.model
-def test_llama_cpp_dropping_tools_rings_the_alarm_and_too_much_is_an_overflow(llama_url: str) -> None:
+def test_llama_cpp_dropping_tools_rings_the_alarm_and_too_much_is_an_overflow(
+    llama_url: str,
+) -> None:
     tools = [ToolSpec(f"t{i}", f"t{i}", "Does a thing with " * 5, ADD.schema) for i in range(20)]
 
     async def story() -> tuple[list[tuple[str, str]], ProviderError]:

@@ -66,7 +66,13 @@ def whole(*output: Mapping[str, Any], status: str = "completed", **more: Any) ->
 
 def message(text: str, id: str = "msg_1") -> dict[str, Any]:
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-    return {"type": "message", "id": id, "role": "assistant", "status": "completed", "content": [part]}
+    return {
+        "type": "message",
+        "id": id,
+        "role": "assistant",
+        "status": "completed",
+        "content": [part],
+    }
 
 
 def call(
@@ -95,23 +101,38 @@ def streamed(
     """Items as they end, and the deltas of each."""
     events = [
         event(
-            {"type": "response.created", "response": {"status": "in_progress", "usage": None, "error": None}}
+            {
+                "type": "response.created",
+                "response": {"status": "in_progress", "usage": None, "error": None},
+            }
         )
     ]
     for index, (item, deltas) in enumerate(items):
         began = {**item, "content": [], "summary": [], "arguments": "", "status": "in_progress"}
         began = {name: value for name, value in began.items() if name in item}
-        events.append(event({"type": "response.output_item.added", "output_index": index, "item": began}))
+        events.append(
+            event({"type": "response.output_item.added", "output_index": index, "item": began})
+        )
         events += [event({**delta, "output_index": index}) for delta in deltas]
-        events.append(event({"type": "response.output_item.done", "output_index": index, "item": item}))
+        events.append(
+            event({"type": "response.output_item.done", "output_index": index, "item": item})
+        )
     events.append(
-        event({"type": f"response.{status}", "response": response([item for item, _ in items], status)})
+        event(
+            {
+                "type": f"response.{status}",
+                "response": response([item for item, _ in items], status),
+            }
+        )
     )
     return Reply(200, events, headers={"content-type": "text/event-stream"})
 
 
 def texts(*pieces: str) -> list[dict[str, Any]]:
-    return [{"type": "response.output_text.delta", "content_index": 0, "delta": piece} for piece in pieces]
+    return [
+        {"type": "response.output_text.delta", "content_index": 0, "delta": piece}
+        for piece in pieces
+    ]
 
 
 @pytest.mark.proves("wire.conformance", "wire.encoded-once")
@@ -153,7 +174,9 @@ class TestOpenAIResponsesConforms(WireConformance):
 
 
 class Conversation:
-    """A wire and a server that answers with these replies; `sent` are the requests, `targets` where they went."""
+    """A wire and a server that answers with these replies; `sent` are the requests, `targets` where
+    they went.
+    """
 
     def __init__(self, *replies: Reply, **more: Any) -> None:
         self._replies = list(replies)
@@ -203,14 +226,22 @@ class Conversation:
 
 def said(answer: ModelAnswered) -> AssistantMessage:
     """The answer as the machine keeps it."""
-    return AssistantMessage(answer.text or "(no answer)", answer.calls, answer.reasoning, answer.raw)
+    return AssistantMessage(
+        answer.text or "(no answer)", answer.calls, answer.reasoning, answer.raw
+    )
 
 
 @pytest.mark.proves("responses.reasoning-replayed")
 @pytest.mark.parametrize("as_stream", [False, True])
 def test_encrypted_reasoning_and_its_calls_go_back_byte_for_byte(as_stream: bool) -> None:
     items = [reasoning(), message("Let me add. ☃"), call('{"a": 1, "b": 2}')]
-    summary = [{"type": "response.reasoning_summary_text.delta", "summary_index": 0, "delta": "one and two"}]
+    summary = [
+        {
+            "type": "response.reasoning_summary_text.delta",
+            "summary_index": 0,
+            "delta": "one and two",
+        }
+    ]
     first = (
         streamed((items[0], summary), (items[1], texts("Let me ", "add. ☃")), (items[2], []))
         if as_stream
@@ -226,7 +257,10 @@ def test_encrypted_reasoning_and_its_calls_go_back_byte_for_byte(as_stream: bool
         {"type": "function_call_output", "call_id": "call_1", "output": "3"},
     ]
     assert compact(items[0]).encode() in talk.bodies[1]
-    assert (talk.sent[0]["store"], talk.sent[0]["include"]) == (False, ["reasoning.encrypted_content"])
+    assert (talk.sent[0]["store"], talk.sent[0]["include"]) == (
+        False,
+        ["reasoning.encrypted_content"],
+    )
 
 
 def test_a_history_of_another_provider_is_sent_as_words_and_calls() -> None:
@@ -300,10 +334,18 @@ def test_hosted_calls_are_recorded_and_never_handed_out() -> None:
 
 @pytest.mark.proves("hosted.recorded-not-dispatched")
 def test_a_hosted_call_is_in_the_journal_and_its_transcript_and_met_no_gate(tmp_path: Path) -> None:
-    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
+    search = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search"},
+    }
 
     async def story() -> list[Any]:
-        async with asyncio.timeout(20), HttpDouble(lambda _: whole(search, message("It rains."))) as server:
+        async with (
+            asyncio.timeout(20),
+            HttpDouble(lambda _: whole(search, message("It rains."))) as server,
+        ):
             wire = OpenAIResponses("m", base_url=f"{server.url}/v1", api_key="k")
             options = ModelOptions(provider_tools=({"type": "web_search"},))
             agent = Agent(wire, options=options, journal=tmp_path / "j.db")
@@ -320,7 +362,9 @@ def test_a_hosted_call_is_in_the_journal_and_its_transcript_and_met_no_gate(tmp_
     assert [made.provider_tool_id for made in answer.provider_calls] == ["ws_1"]
     teller = Story()
     told = [step for record in records for step in teller.feed(record) if isinstance(step, Told)]
-    assert told == [Told("provider_tool_call", "the provider ran web_search (search) itself: completed")]
+    assert told == [
+        Told("provider_tool_call", "the provider ran web_search (search) itself: completed")
+    ]
 
 
 @pytest.mark.proves("hosted.not-for-the-caller")
@@ -350,17 +394,28 @@ def test_the_question_of_a_remote_server_is_a_call_and_its_result_the_answer(yes
     answer = talk.ask(tools=[ADD, replace(ADD, name=APPROVAL, wire_name=APPROVAL)])[0]
     (made,) = answer.calls
     assert (made.id, made.tool, answer.stop) == ("mcpr_1", APPROVAL, "calls")
-    assert json.loads(made.arguments) == {"server": "docs", "tool": "search", "arguments": {"q": "x"}}
+    assert json.loads(made.arguments) == {
+        "server": "docs",
+        "tool": "search",
+        "arguments": {"q": "x"},
+    }
     assert [tool["name"] for tool in talk.sent[0]["tools"]] == ["math_add"], (
         "the model cannot approve for itself"
     )
-    talk.ask([*HELLO, said(answer), ToolMessage("mcpr_1", APPROVAL, "not run: denied", success=yes)])
+    talk.ask(
+        [*HELLO, said(answer), ToolMessage("mcpr_1", APPROVAL, "not run: denied", success=yes)]
+    )
     told = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": yes}
-    assert talk.sent[1]["input"][1:] == [ASKED, told if yes else {**told, "reason": "not run: denied"}]
+    assert talk.sent[1]["input"][1:] == [
+        ASKED,
+        told if yes else {**told, "reason": "not run: denied"},
+    ]
 
 
 @pytest.mark.proves("responses.compact")
-def test_a_history_that_the_provider_compacted_stands_for_everything_before_it(tmp_path: Path) -> None:
+def test_a_history_that_the_provider_compacted_stands_for_everything_before_it(
+    tmp_path: Path,
+) -> None:
     folded = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAA="}
     four = message("4", "msg_2")
     replies = [whole(message("3")), whole(folded, four), whole(message("5"))]
@@ -408,13 +463,20 @@ def test_a_history_that_the_provider_compacted_stands_for_everything_before_it(t
     assert bodies[2]["input"] == [folded, four, asked[2]], "nothing before it is sent again"
     assert compact(folded).encode() in sent[2].body
     told = [one.text for one in elsewhere if isinstance(one, (UserMessage, AssistantMessage))]
-    assert told[:7] == ["1+2?", "3", "2+2?", "4", "2+3?", "5", "3+3?"], "the journal keeps all of it"
+    assert told[:7] == ["1+2?", "3", "2+2?", "4", "2+3?", "5", "3+3?"], (
+        "the journal keeps all of it"
+    )
 
 
 def test_several_messages_and_thoughts_are_paragraphs() -> None:
     items = [reasoning("a"), message("One."), reasoning("b"), message("Two.", "msg_2")]
     thought = {"type": "response.reasoning_summary_text.delta", "summary_index": 0}
-    parts = [[{**thought, "delta": "a"}], texts("One."), [{**thought, "delta": "b"}], texts("Tw", "o.")]
+    parts = [
+        [{**thought, "delta": "a"}],
+        texts("One."),
+        [{**thought, "delta": "b"}],
+        texts("Tw", "o."),
+    ]
     listener = Listener()
     answers = (
         Conversation(streamed(*zip(items, parts, strict=True))).ask(sink=listener)
@@ -426,9 +488,9 @@ def test_several_messages_and_thoughts_are_paragraphs() -> None:
 
 def test_a_server_without_deltas_is_heard_at_the_end_of_each_item() -> None:
     listener = Listener()
-    answer = Conversation(streamed((reasoning(), []), (message("3 ☃"), []), (call(), []))).ask(sink=listener)[
-        0
-    ]
+    answer = Conversation(streamed((reasoning(), []), (message("3 ☃"), []), (call(), []))).ask(
+        sink=listener
+    )[0]
     assert (answer.text, answer.reasoning, listener.pieces) == ("3 ☃", "one and two", ["3 ☃"])
 
 
@@ -450,12 +512,20 @@ def test_a_refusal_is_heard_and_not_replayed() -> None:
 def test_an_answer_that_ended_in_its_reasoning_is_not_replayed() -> None:
     answer = Conversation(whole(reasoning(), status="incomplete")).ask()[0]
     assert (answer.stop, answer.raw) == ("length", None)
-    filtered = Conversation(whole(message("so"), status="incomplete", reason="content_filter")).ask()[0]
+    filtered = Conversation(
+        whole(message("so"), status="incomplete", reason="content_filter")
+    ).ask()[0]
     assert (filtered.stop, filtered.raw) == ("filter", None)
 
 
 def test_the_output_of_a_call_by_a_hosted_program_names_its_caller() -> None:
-    program = {"type": "program", "id": "p1", "call_id": "prog_1", "code": "await add()", "fingerprint": "f"}
+    program = {
+        "type": "program",
+        "id": "p1",
+        "call_id": "prog_1",
+        "code": "await add()",
+        "fingerprint": "f",
+    }
     caller = {"type": "program", "caller_id": "prog_1"}
     talk = Conversation(whole(program, call(caller=caller)), whole(message("3")))
     answer = talk.ask()[0]
@@ -475,7 +545,10 @@ def test_the_output_of_a_call_by_a_hosted_program_names_its_caller() -> None:
 @pytest.mark.proves("strict.nulls-dropped")
 def test_tools_are_sent_strict_and_the_nulls_that_this_asks_for_are_dropped() -> None:
     open_map = replace(
-        ADD, name="put", wire_name="put", schema='{"type":"object","properties":{"v":{"type":"object"}}}'
+        ADD,
+        name="put",
+        wire_name="put",
+        schema='{"type":"object","properties":{"v":{"type":"object"}}}',
     )
     talk = Conversation(whole(call('{"a": 1, "b": null}')), whole(message("3")), strict=True)
     answer = talk.ask(tools=[MAY_ADD, open_map])[0]
@@ -485,7 +558,9 @@ def test_tools_are_sent_strict_and_the_nulls_that_this_asks_for_are_dropped() ->
     assert (put["strict"], put["parameters"]) == (False, json.loads(open_map.schema))
     assert answer.calls[0].arguments == '{"a":1}'
     talk.ask([*HELLO, said(answer), ToolMessage("call_1", "math::add", "3")], tools=[MAY_ADD])
-    assert talk.sent[1]["input"][1]["arguments"] == '{"a": 1, "b": null}', "what is replayed is what came"
+    assert talk.sent[1]["input"][1]["arguments"] == '{"a": 1, "b": null}', (
+        "what is replayed is what came"
+    )
 
 
 def test_other_servers_get_schemas_as_they_are() -> None:
@@ -505,7 +580,10 @@ def test_other_servers_get_schemas_as_they_are() -> None:
 def test_what_a_person_set_is_sent_and_more_may_be_merged_in() -> None:
     talk = Conversation(whole(message("{}")))
     options = ModelOptions(
-        temperature=0.5, max_tokens=99, thinking="high", extra={"text": {"verbosity": "low"}, "store": True}
+        temperature=0.5,
+        max_tokens=99,
+        thinking="high",
+        extra={"text": {"verbosity": "low"}, "store": True},
     )
     talk.ask(options=options, schema={"type": "object"}, allow=False)
     sent = talk.sent[0]
@@ -531,7 +609,9 @@ def test_usage_counts_cache_and_reasoning() -> None:
         "input_tokens_details": {"cached_tokens": 512, "cache_write_tokens": 100},
         "output_tokens_details": {"reasoning_tokens": 64},
     }
-    assert Conversation(whole(message("3"), usage=usage)).ask()[0].usage == Usage(900, 80, 512, 100, 64)
+    assert Conversation(whole(message("3"), usage=usage)).ask()[0].usage == Usage(
+        900, 80, 512, 100, 64
+    )
 
 
 @pytest.mark.proves("wire.errors-are-typed")
@@ -551,9 +631,14 @@ def test_usage_counts_cache_and_reasoning() -> None:
     ],
 )
 @pytest.mark.parametrize("how", ["failed", "event", "whole"])
-def test_failures_inside_an_answer_have_stable_codes(error: dict[str, str], code: str, how: str) -> None:
+def test_failures_inside_an_answer_have_stable_codes(
+    error: dict[str, str], code: str, how: str
+) -> None:
     failed = response([], "failed", error=error)
-    events = {"failed": {"type": "response.failed", "response": failed}, "event": {"type": "error", **error}}
+    events = {
+        "failed": {"type": "response.failed", "response": failed},
+        "event": {"type": "error", **error},
+    }
     reply = (
         Reply(json=failed)
         if how == "whole"
@@ -601,7 +686,8 @@ def test_items_nobody_knows_come_back_in_the_bytes_they_came_in(
     body = f'{{"output": [{" , ".join(spelled)}], "status": "completed"}}'.encode()
     if as_stream:
         events = [
-            b'data: {"output_index":%d,"type":"response.output_item.done","item": %b }\n\n' % (n, s.encode())
+            b'data: {"output_index":%d,"type":"response.output_item.done","item": %b }\n\n'
+            % (n, s.encode())
             for n, s in enumerate(spelled)
         ]
         body = b"".join(events) + b'data: {"type":"response.completed","response":{}}\n\n'
@@ -624,7 +710,8 @@ def test_the_exchange_is_made_once_for_the_same_tools() -> None:
 
 @pytest.mark.proves("hosted.approval-meets-the-gate")
 @pytest.mark.parametrize(
-    ("tools", "choice", "approved"), [(True, "once", True), (True, "deny", False), (False, "once", False)]
+    ("tools", "choice", "approved"),
+    [(True, "once", True), (True, "deny", False), (False, "once", False)],
 )
 def test_a_remote_server_is_approved_by_a_person_or_not_at_all(
     tools: bool, choice: Any, approved: bool, tmp_path: Path
@@ -646,7 +733,11 @@ def test_a_remote_server_is_approved_by_a_person_or_not_at_all(
             wire = OpenAIResponses("m", base_url=f"{server.url}/v1", api_key="k")
             options = ModelOptions(
                 provider_tools=(
-                    {"type": "mcp", "server_label": "docs", "server_url": "https://mcp.example.com"},
+                    {
+                        "type": "mcp",
+                        "server_label": "docs",
+                        "server_url": "https://mcp.example.com",
+                    },
                 )
             )
             agent = Agent(
@@ -663,4 +754,6 @@ def test_a_remote_server_is_approved_by_a_person_or_not_at_all(
 
     asyncio.run(story())
     assert sent[1]["input"][-1]["approve"] is approved
-    assert [request.tool.full_name for request in approver.requests] == ([APPROVAL] if tools else [])
+    assert [request.tool.full_name for request in approver.requests] == (
+        [APPROVAL] if tools else []
+    )

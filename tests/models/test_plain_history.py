@@ -1,4 +1,6 @@
-"""A history with tools as one without: sides take turns, and what was said once is not said again."""
+"""A history with tools as one without: sides take turns, and what was said once is not said
+again.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def test_results_and_words_on_the_way_are_one_message() -> None:
     assert plain().convert(history) == [
         UserMessage("context\n\ngo"),
         AssistantMessage("look"),
-        UserMessage('<tool_results>\n<result tool="look">\nsaw\n</result>\n</tool_results>\n\nuse tabs'),
+        UserMessage(
+            '<tool_results>\n<result tool="look">\nsaw\n</result>\n</tool_results>\n\nuse tabs'
+        ),
     ]
 
 

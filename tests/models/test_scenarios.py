@@ -1,7 +1,9 @@
-"""One file of scenarios, every wire: what a model says comes to the same, whatever format carries it.
+"""One file of scenarios, every wire: what a model says comes to the same, whatever format carries
+it.
 
-The doubles are made of the official SDKs' types (`ferrule.testing.provider_double`) and refuse what the providers would.
-The scenarios of a real llama.cpp server ask the same model over its three routes.
+The doubles are made of the official SDKs' types (`ferrule.testing.provider_double`) and refuse what
+the providers would. The scenarios of a real llama.cpp server ask the same model over its three
+routes.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ from ferrule.testing.ollama_double import OllamaDouble
 from ferrule.testing.wire_conformance import ADD, Listener
 from ferrule.tools.decorator import tool
 
-# Found and not imported: every worker reads this file, the types of both take seconds, and one worker needs them.
+# Found and not imported: every worker reads this file, the types of both take seconds, and one
+# worker needs them.
 if find_spec("anthropic") is None or find_spec("openai") is None:
     pytest.skip("`anthropic` and `openai` are not both installed here", allow_module_level=True)
 
@@ -49,7 +52,10 @@ REAL = [scenario for scenario in SCENARIOS if scenario.get("server") == "llama.c
 
 Server = Callable[[list[Step]], AbstractAsyncContextManager[Any]]
 WIRES: dict[str, tuple[Server, Callable[[str], Wire]]] = {
-    "openai": (ProviderDouble, lambda url: OpenAIChat("llama3.2", base_url=f"{url}/v1", api_key="k")),
+    "openai": (
+        ProviderDouble,
+        lambda url: OpenAIChat("llama3.2", base_url=f"{url}/v1", api_key="k"),
+    ),
     "openai-responses": (
         ProviderDouble,
         lambda url: OpenAIResponses("llama3.2", base_url=f"{url}/v1", api_key="k", strict=True),
@@ -96,7 +102,11 @@ def step(said: Mapping[str, Any]) -> Step:
         given = said["fail"]
         return fails(ProviderError(given["detail"], code=given["code"], status=given["status"]))
     calls = tuple(
-        Call(call.get("id", ""), WIRE_NAMES.get(call["tool"], call["tool"]), compact(call["arguments"]))
+        Call(
+            call.get("id", ""),
+            WIRE_NAMES.get(call["tool"], call["tool"]),
+            compact(call["arguments"]),
+        )
         for call in said.get("call", ())
     )
     stop = said.get("stop", "calls" if calls else "")
@@ -143,7 +153,9 @@ def outcome(
             [r.tool, r.success, str(r.data) if r.success else str(r.error_type)] for r in results
         ]
         if "reasoning" in scenario["outcome"]:
-            ended["reasoning"] = next(event.reasoning for event in events if isinstance(event, ModelAnswered))
+            ended["reasoning"] = next(
+                event.reasoning for event in events if isinstance(event, ModelAnswered)
+            )
         return ended
 
     return asyncio.run(told())
@@ -171,7 +183,10 @@ def test_the_outcome_is_the_same_on_every_wire(
     if wire in scenario.get("not_on", ()):
         pytest.skip(f"the format of {wire} cannot say this")
     server, wire_of = WIRES[wire]
-    assert outcome(server, wire_of, scenario, streamed=streamed, folder=tmp_path) == scenario["outcome"]
+    assert (
+        outcome(server, wire_of, scenario, streamed=streamed, folder=tmp_path)
+        == scenario["outcome"]
+    )
 
 
 # ---- a real server
@@ -191,7 +206,10 @@ def answered(wire: Wire, scenario: Mapping[str, Any], *, streamed: bool) -> Mode
     for said in scenario.get("model", ()):
         made = step(said)
         history.append(AssistantMessage(made.text, made.calls))
-        history += [ToolMessage(call.id, call.tool, "3", success=n == 0) for n, call in enumerate(made.calls)]
+        history += [
+            ToolMessage(call.id, call.tool, "3", success=n == 0)
+            for n, call in enumerate(made.calls)
+        ]
 
     async def told() -> ModelAnswered:
         tools = [PLAIN_ADD] if "model" in scenario else []
@@ -202,7 +220,9 @@ def answered(wire: Wire, scenario: Mapping[str, Any], *, streamed: bool) -> Mode
                 sink = Listener() if streamed else None
                 found = await exchange.ask(history, schema=scenario.get("schema"), sink=sink)
                 if "then" in scenario:
-                    history.append(AssistantMessage(found.text, found.calls, found.reasoning, found.raw))
+                    history.append(
+                        AssistantMessage(found.text, found.calls, found.reasoning, found.raw)
+                    )
                     found = await exchange.ask([*history, UserMessage(scenario["then"])], sink=sink)
                 return found
             finally:
@@ -226,9 +246,19 @@ def test_a_real_server_answers_the_same_on_every_route(
     if "reply" in expected:
         assert json.loads(found.text) == expected["reply"]
         return
-    assert (found.stop in ("end", "length"), bool(found.text), found.usage.output > 0) == (True, True, True)
+    assert (found.stop in ("end", "length"), bool(found.text), found.usage.output > 0) == (
+        True,
+        True,
+        True,
+    )
     if expected["same"] == "text":
         if scenario["name"] not in OVER_CHAT:
-            OVER_CHAT[scenario["name"]] = answered(ROUTES["openai"](llama_url), scenario, streamed=False)
+            OVER_CHAT[scenario["name"]] = answered(
+                ROUTES["openai"](llama_url), scenario, streamed=False
+            )
         chat = OVER_CHAT[scenario["name"]]
-        assert (found.text, found.usage.input, found.stop) == (chat.text, chat.usage.input, chat.stop)
+        assert (found.text, found.usage.input, found.stop) == (
+            chat.text,
+            chat.usage.input,
+            chat.stop,
+        )

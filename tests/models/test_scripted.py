@@ -1,4 +1,6 @@
-"""The scripted wire: it says what the script says, remembers what it was asked, and minds what is left."""
+"""The scripted wire: it says what the script says, remembers what it was asked, and minds what is
+left.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def test_it_says_and_calls_what_the_script_says() -> None:
         says("done", usage=Usage(3, 2), reasoning="easy"),
     ]
     assert played(Scripted(script), 2) == [
-        ModelAnswered("adding", (Call("", "add", '{"a":1}'), Call("id7", "add", '{"broken')), stop="calls"),
+        ModelAnswered(
+            "adding", (Call("", "add", '{"a":1}'), Call("id7", "add", '{"broken')), stop="calls"
+        ),
         ModelAnswered("done", (), "easy", Usage(3, 2), "end"),
     ]
 
@@ -83,7 +87,10 @@ def test_it_remembers_what_it_was_given() -> None:
 
     asyncio.run(story())
     assert wire.histories == [tuple(HELLO), (*HELLO, AssistantMessage("a"))]
-    assert [(ask.tools, ask.schema) for ask in wire.asks] == [(True, None), (False, {"type": "object"})]
+    assert [(ask.tools, ask.schema) for ask in wire.asks] == [
+        (True, None),
+        (False, {"type": "object"}),
+    ]
     assert (wire.opened[0].system, wire.opened[0].tools, wire.opened[0].options.seed) == (
         "be brief",
         (ADD,),
@@ -146,7 +153,9 @@ def test_a_script_can_be_a_file(tmp_path: Path, form: str) -> None:
     assert wire.model == f"scripted:{path}"
     assert played(wire, 3) == [
         ModelAnswered("", (Call("", "add", '{"a":1}'),), stop="calls"),
-        ModelAnswered("two at once", (Call("x", "add", "{broken"), Call("", "now", "{}")), stop="calls"),
+        ModelAnswered(
+            "two at once", (Call("x", "add", "{broken"), Call("", "now", "{}")), stop="calls"
+        ),
         ModelAnswered("done", reasoning="hm"),
     ]
 
@@ -176,7 +185,9 @@ def test_a_file_can_hold_a_failure(tmp_path: Path) -> None:
         ("- [", "cannot be parsed"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_with_the_place(tmp_path: Path, text: str, named: str) -> None:
+def test_a_file_that_is_wrong_is_refused_with_the_place(
+    tmp_path: Path, text: str, named: str
+) -> None:
     path = tmp_path / "talk.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=named):

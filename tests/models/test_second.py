@@ -18,9 +18,17 @@ from ferrule.models.scripted import Script, Scripted, calls, fails, says
 from ferrule.models.tool_modes.selection import open_exchange
 
 SPECS = (
-    ToolSpec("read_file", "read_file", "Reads.", '{"type":"object","properties":{"path":{"type":"string"}}}'),
     ToolSpec(
-        "notes::add", "notes__add", "Adds.", '{"type":"object","properties":{"text":{"type":"string"}}}'
+        "read_file",
+        "read_file",
+        "Reads.",
+        '{"type":"object","properties":{"path":{"type":"string"}}}',
+    ),
+    ToolSpec(
+        "notes::add",
+        "notes__add",
+        "Adds.",
+        '{"type":"object","properties":{"text":{"type":"string"}}}',
     ),
 )
 ASK: tuple[Message, ...] = (UserMessage("Read a.txt"),)
@@ -101,14 +109,20 @@ def test_words_of_the_second_answer_follow_those_of_the_first() -> None:
         f'Settings:\n```json\n{{"a": 1}}\n```\nand a call:\n{FENCED}',
     ],
 )
-def test_nothing_is_asked_where_no_offered_tool_is_called_and_nothing_else_shown(words: str) -> None:
+def test_nothing_is_asked_where_no_offered_tool_is_called_and_nothing_else_shown(
+    words: str,
+) -> None:
     answer, heard, wire = ask([says(words)])
     assert (answer.text, answer.calls, heard.notices, len(wire.asks)) == (words, (), [], 1)
 
 
 @pytest.mark.proves("ways.native-words", "ways.fallback-off")
 def test_nothing_is_asked_with_fallback_off_without_tools_or_for_a_schema() -> None:
-    for options in ({"native_fallback": "reject"}, {"tools": False}, {"schema": {"type": "object"}}):
+    for options in (
+        {"native_fallback": "reject"},
+        {"tools": False},
+        {"schema": {"type": "object"}},
+    ):
         answer, _, wire = ask([says(FENCED)], **options)
         assert (answer.text, answer.calls, len(wire.asks)) == (FENCED, (), 1)
 
@@ -150,7 +164,10 @@ async def test_a_session_keeps_the_words_and_the_call_and_not_the_question_betwe
     model = Scripted([says(FENCED), MEANT, says("It says so.")], capabilities=Capabilities(True))
     session = Agent(model, [read_file], journal=":memory:").session()
     done = await session.run("Read a.txt")
-    assert (done.text, [result.data for result in done.results]) == ("It says so.", ["contents of a"])
+    assert (done.text, [result.data for result in done.results]) == (
+        "It says so.",
+        ["contents of a"],
+    )
     said, got, last = session.driver.machine.history[1:]
     assert isinstance(said, AssistantMessage) and (said.text, len(said.calls)) == (FENCED, 1)
     assert isinstance(got, ToolMessage) and got.call_id == "id1"

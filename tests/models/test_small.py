@@ -1,4 +1,6 @@
-"""How a small model is led to a call: pieces of a request, slots, the choice. No model: it is scripted or left out."""
+"""How a small model is led to a call: pieces of a request, slots, the choice. No model: it is
+scripted or left out.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from ferrule.models.tool_modes.constrained import open_constrained
 
 
 class Model:
-    """Picks the first value the grammar allows, and says how often it was asked. Vectors: letters counted."""
+    """Picks the first value the grammar allows, and says how often it was asked. Vectors: letters
+    counted.
+    """
 
     def __init__(self, *written: str) -> None:
         self.written = list(written)
@@ -39,7 +43,8 @@ class Model:
 
     async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
         return [
-            [1.0 + text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts
+            [1.0 + text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"]
+            for text in texts
         ]
 
 
@@ -55,7 +60,10 @@ def schema(required: Sequence[str], **properties: Any) -> dict[str, Any]:
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
 PLANT = schema(
-    ["seed", "rows", "depth"], seed={**STRING, "description": "Kind of seed"}, rows=INTEGER, depth=INTEGER
+    ["seed", "rows", "depth"],
+    seed={**STRING, "description": "Kind of seed"},
+    rows=INTEGER,
+    depth=INTEGER,
 )
 
 
@@ -125,13 +133,17 @@ async def test_where_several_pieces_would_do_the_model_may_only_write_one_of_the
 
 async def test_a_piece_is_not_used_twice() -> None:
     both = schema(["path", "text"], path=STRING, text=STRING)
-    filled = await Filling(Model(), "note", "Note.", both).arguments("Note 'be kind' in days/monday.txt")
+    filled = await Filling(Model(), "note", "Note.", both).arguments(
+        "Note 'be kind' in days/monday.txt"
+    )
     assert filled == {"path": "days/monday.txt", "text": "be kind"}
 
 
 async def test_an_optional_slot_nobody_spoke_of_is_left_out() -> None:
     find = schema(["dish"], dish=STRING, hot={"type": "boolean", "default": False}, limit=INTEGER)
-    assert await Filling(Model(), "find", "Find.", find).arguments("Find 'soup'") == {"dish": "soup"}
+    assert await Filling(Model(), "find", "Find.", find).arguments("Find 'soup'") == {
+        "dish": "soup"
+    }
     assert await Filling(Model(), "find", "Find.", find).arguments("Find hot 'soup', limit 5") == {
         "dish": "soup",
         "hot": True,
@@ -141,12 +153,16 @@ async def test_an_optional_slot_nobody_spoke_of_is_left_out() -> None:
 
 async def test_a_switch_that_is_denied_stays_off() -> None:
     find = schema(["dish"], dish=STRING, hot={"type": "boolean", "default": False})
-    assert await Filling(Model(), "find", "Find.", find).arguments("Find 'soup', not hot") == {"dish": "soup"}
+    assert await Filling(Model(), "find", "Find.", find).arguments("Find 'soup', not hot") == {
+        "dish": "soup"
+    }
 
 
 ENDLESS = re.compile(r"[*+]|\{\d*,\}")
 LITERALS = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]')
-LEAVES = st.sampled_from([STRING, INTEGER, {"type": "number"}, {"type": "boolean"}, {"enum": ["a", "b"]}, {}])
+LEAVES = st.sampled_from(
+    [STRING, INTEGER, {"type": "number"}, {"type": "boolean"}, {"enum": ["a", "b"]}, {}]
+)
 SCHEMAS = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
@@ -176,7 +192,9 @@ class Watching(Model):
 @pytest.mark.proves("small.bounded")
 @given(
     part=SCHEMAS,
-    words=st.lists(st.sampled_from(["to", "Rome", "7", "green", "and", "a/b", "'x y'"]), max_size=30),
+    words=st.lists(
+        st.sampled_from(["to", "Rome", "7", "green", "and", "a/b", "'x y'"]), max_size=30
+    ),
 )
 async def test_nothing_can_run_away_whatever_the_schema_and_the_request(
     part: dict[str, Any], words: list[str]
@@ -190,7 +208,9 @@ async def test_nothing_can_run_away_whatever_the_schema_and_the_request(
 
 @pytest.mark.proves("small.bounded")
 @pytest.mark.parametrize("part", [STRING, INTEGER, {"type": "number"}])
-async def test_a_value_the_request_does_not_hold_is_bounded_by_its_grammar(part: dict[str, Any]) -> None:
+async def test_a_value_the_request_does_not_hold_is_bounded_by_its_grammar(
+    part: dict[str, Any],
+) -> None:
     model = Watching()
     await Filling(model, "go", "Go.", schema(["a"], a=part)).arguments("to it")
     assert len(model.grammars) == 1
@@ -246,7 +266,10 @@ def spec(name: str, description: str, parameters: dict[str, Any]) -> ToolSpec:
 
 async def test_a_message_becomes_one_call_and_results_become_words_with_the_fact() -> None:
     wire = SmallScripted([says("28 seeds were planted.")])
-    tools = [spec("plant", "Plant seeds in rows.", PLANT), spec("weather", "Tell the weather.", schema([]))]
+    tools = [
+        spec("plant", "Plant seeds in rows.", PLANT),
+        spec("weather", "Tell the weather.", schema([])),
+    ]
     exchange = open_constrained(wire, "", tools, ModelOptions())
     question = UserMessage("Plant 'kale' in 4 rows at a depth of 7 cm")
     first = await exchange.ask([question])
@@ -266,7 +289,10 @@ async def test_a_set_of_tools_is_learned_once_for_all_exchanges_of_a_wire() -> N
             texts.extend(texts_)
             return await self.powers.embed(texts_, keep=keep)
 
-    wire, tools = Counting([]), [spec("plant", "Plant seeds.", PLANT), spec("rest", "Rest.", schema([]))]
+    wire, tools = (
+        Counting([]),
+        [spec("plant", "Plant seeds.", PLANT), spec("rest", "Rest.", schema([]))],
+    )
     for _ in range(2):
         await open_constrained(wire, "", tools, ModelOptions()).ask(
             [UserMessage("Plant 'kale' in 4 rows, 7 cm deep")]

@@ -1,4 +1,6 @@
-"""What a request says by itself about the arguments of a call: dates, lists, units, labels, places. No model is asked."""
+"""What a request says by itself about the arguments of a call: dates, lists, units, labels, places.
+No model is asked.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ async def filled(
 async def test_a_date_is_written_in_the_form_that_the_parameter_asks_for(
     request_text: str, about: str, value: str
 ) -> None:
-    assert await filled(request_text, ["work_date"], work_date=part("string", about)) == {"work_date": value}
+    assert await filled(request_text, ["work_date"], work_date=part("string", about)) == {
+        "work_date": value
+    }
 
 
 @given(st.dates())
@@ -86,7 +90,9 @@ async def test_an_optional_list_of_choices_nobody_named_is_left_out() -> None:
 
 @pytest.mark.proves("small.evidence")
 async def test_things_counted_up_become_a_list() -> None:
-    made = await filled("Water with roses, tall grass and moss", ["plants"], plants=array(part("string")))
+    made = await filled(
+        "Water with roses, tall grass and moss", ["plants"], plants=array(part("string"))
+    )
     assert made == {"plants": ["roses", "tall grass", "moss"]}
 
 
@@ -134,7 +140,9 @@ async def test_a_number_beside_an_optional_parameters_word_is_its_own() -> None:
 
 
 async def test_a_year_is_no_amount() -> None:
-    made = await filled("Count 7 trees in 2019", ["trees"], trees=part("integer"), year=part("integer"))
+    made = await filled(
+        "Count 7 trees in 2019", ["trees"], trees=part("integer"), year=part("integer")
+    )
     assert made == {"trees": 7, "year": 2019}
 
 
@@ -143,14 +151,21 @@ async def test_a_year_is_no_amount() -> None:
     [("Rate in percent", 5), ("The rate", 0.05), ("Rate, e.g. 0.05 for 5 percent", 0.05)],
 )
 async def test_percent_is_a_share_unless_percent_is_asked_for(about: str, value: float) -> None:
-    assert await filled("Grow at a rate of 5%", ["rate"], rate=part("number", about)) == {"rate": value}
+    assert await filled("Grow at a rate of 5%", ["rate"], rate=part("number", about)) == {
+        "rate": value
+    }
 
 
 @pytest.mark.proves("small.evidence")
 @pytest.mark.parametrize(
     ("request_text", "name", "about", "value"),
     [
-        ("Change the color of my hat to green", "material", "The stuff, e.g. 'felt', 'straw'", None),
+        (
+            "Change the color of my hat to green",
+            "material",
+            "The stuff, e.g. 'felt', 'straw'",
+            None,
+        ),
         ("Sell a straw hat", "material", "The stuff, e.g. 'felt', 'straw'", "straw"),
         ("Sell a hat of any detail", "level", "Can be 'rough' or 'detailed'", "detailed"),
         ("Set the material to felt", "material", "", "felt"),
@@ -237,5 +252,7 @@ def test_a_description_lists_values_quoted_or_after_for_example() -> None:
 @given(st.text(max_size=80))
 def test_any_text_is_a_request(text: str) -> None:
     request = Request(text)
-    assert all(0 <= s.first <= s.last < len(request.atoms) for s in (*request.names, *request.formulas))
+    assert all(
+        0 <= s.first <= s.last < len(request.atoms) for s in (*request.names, *request.formulas)
+    )
     assert all(d.last < len(request.atoms) for d, _ in request.days)

@@ -1,4 +1,6 @@
-"""Splitting streams: events and lines come out the same however the bytes were cut, and in linear time."""
+"""Splitting streams: events and lines come out the same however the bytes were cut, and in linear
+time.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,15 @@ STREAM = (
     + b"data: [DONE]\n\n"
     b"data: no blank line after it"
 )  # fmt: skip
-EVENTS = [b'{"a": 1}', b"no space", b"two\nlines", b"", "☃ 🙂".encode(), b"[DONE]", b"no blank line after it"]
+EVENTS = [
+    b'{"a": 1}',
+    b"no space",
+    b"two\nlines",
+    b"",
+    "☃ 🙂".encode(),
+    b"[DONE]",
+    b"no blank line after it",
+]
 
 
 def cut(data: bytes, cuts: Sequence[int]) -> list[bytes]:
@@ -45,7 +55,11 @@ def test_events_are_the_same_cut_at_every_byte() -> None:
 
 
 @given(
-    st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), min_size=1).filter(str.strip)),
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), min_size=1).filter(
+            str.strip
+        )
+    ),
     st.data(),
 )
 def test_lines_are_the_same_however_they_are_cut(lines: list[str], data: st.DataObject) -> None:
@@ -73,7 +87,8 @@ def test_a_streamed_call_folds_the_same_however_it_is_cut(cuts: list[int]) -> No
 
     deltas = ['{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}']
     deltas += [
-        f'{{"tool_calls":[{{"index":0,"function":{{"arguments":"{p}"}}}}]}}' for p in ('{\\"ü\\":', "1}")
+        f'{{"tool_calls":[{{"index":0,"function":{{"arguments":"{p}"}}}}]}}'
+        for p in ('{\\"ü\\":', "1}")
     ]
     deltas += ['{"content":"☃"}', '{"content":"\\ud83d\\ude42"}']
     lines = [f'data: {{"choices":[{{"index":0,"delta":{delta}}}]}}\n\n' for delta in deltas]

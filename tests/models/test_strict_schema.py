@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.calls import compact
-from ferrule.models.openai.strict_schema import DEPTH, ENUM_VALUES, PROPERTIES, Strict, compile_strict
+from ferrule.models.openai.strict_schema import (
+    DEPTH,
+    ENUM_VALUES,
+    PROPERTIES,
+    Strict,
+    compile_strict,
+)
 from ferrule.tools.decorator import tool
 
 
@@ -21,7 +27,9 @@ def compiled(**schema: Any) -> Strict:
 
 def parameter(schema: Any, *, required: bool = True) -> Strict:
     """An object with this one parameter, `x`."""
-    return compiled(properties={"x": schema}, required=["x"] if required else [], additionalProperties=False)
+    return compiled(
+        properties={"x": schema}, required=["x"] if required else [], additionalProperties=False
+    )
 
 
 def sent(strict: Strict) -> Any:
@@ -30,9 +38,7 @@ def sent(strict: Strict) -> Any:
 
 @pytest.mark.proves("strict.report")
 def test_a_schema_in_the_subset_is_sent_as_it_stands() -> None:
-    text = (
-        '{"type":"object","properties":{"x":{"type":"string"}},"required":["x"],"additionalProperties":false}'
-    )
+    text = '{"type":"object","properties":{"x":{"type":"string"}},"required":["x"],"additionalProperties":false}'
     found = compile_strict(text)
     assert (found.verdict, found.schema, found.lines()) == ("clean", text, ["clean"])
 
@@ -44,7 +50,10 @@ def test_a_schema_in_the_subset_is_sent_as_it_stands() -> None:
         ({"type": "integer"}, {"type": ["integer", "null"]}),
         ({"type": ["string", "integer"]}, {"type": ["integer", "string", "null"]}),
         ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
-        ({"type": "string", "enum": ["a", "b"]}, {"type": ["string", "null"], "enum": ["a", "b", None]}),
+        (
+            {"type": "string", "enum": ["a", "b"]},
+            {"type": ["string", "null"], "enum": ["a", "b", None]},
+        ),
         ({"enum": [1, None]}, {"enum": [1, None]}),
         ({"const": 3, "title": "T"}, {"title": "T", "anyOf": [{"const": 3}, {"type": "null"}]}),
         (
@@ -89,8 +98,16 @@ def test_an_optional_reference_is_offered_beside_null() -> None:
             {"type": "integer", "description": "Default: 5."},
             "`default` was left out",
         ),
-        ({"oneOf": [{"type": "string"}]}, {"anyOf": [{"type": "string"}]}, "`oneOf` became `anyOf`"),
-        ({"allOf": [{"type": "string"}]}, {"type": "string"}, "`allOf` of one schema became that schema"),
+        (
+            {"oneOf": [{"type": "string"}]},
+            {"anyOf": [{"type": "string"}]},
+            "`oneOf` became `anyOf`",
+        ),
+        (
+            {"allOf": [{"type": "string"}]},
+            {"type": "string"},
+            "`allOf` of one schema became that schema",
+        ),
         (
             {"type": "object", "properties": {}},
             {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
@@ -106,7 +123,9 @@ def test_what_only_narrows_is_left_out_and_said(given_: Any, expected: Any, told
 
 def test_words_beside_a_reference_are_put_around_it() -> None:
     found = compiled(
-        properties={"x": {"$ref": "#", "description": "More."}}, required=["x"], additionalProperties=False
+        properties={"x": {"$ref": "#", "description": "More."}},
+        required=["x"],
+        additionalProperties=False,
     )
     assert (
         sent(found)["properties"]["x"] == {"description": "More.", "anyOf": [{"$ref": "#"}]}
@@ -153,7 +172,12 @@ def test_what_cannot_be_said_strictly_has_its_reason(given_: Any, why: str) -> N
     assert found.verdict == "not_strict"
     assert why in found.reasons
     assert found.schema == compact(
-        {"type": "object", "properties": {"x": given_}, "required": ["x"], "additionalProperties": False}
+        {
+            "type": "object",
+            "properties": {"x": given_},
+            "required": ["x"],
+            "additionalProperties": False,
+        }
     )
 
 
@@ -175,7 +199,12 @@ def test_a_root_that_is_no_plain_object_is_not_strict(text: str) -> None:
 def test_the_providers_bounds_are_kept() -> None:
     deep: Any = {"type": "string"}
     for _ in range(DEPTH + 1):
-        deep = {"type": "object", "properties": {"x": deep}, "required": ["x"], "additionalProperties": False}
+        deep = {
+            "type": "object",
+            "properties": {"x": deep},
+            "required": ["x"],
+            "additionalProperties": False,
+        }
     assert f"objects lie more than {DEPTH} deep" in compile_strict(compact(deep)).reasons[0]
     many = {f"p{n}": {"type": "string"} for n in range(PROPERTIES + 1)}
     assert f"{PROPERTIES + 1} properties" in compiled(properties=many).reasons[0]
@@ -233,16 +262,25 @@ def test_schemas_that_signatures_make_are_strict() -> None:
 NAMES = st.sampled_from(["a", "b", "c~", "d/e"])
 LEAVES = st.sampled_from(
     [
-        {"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "boolean"}, {"type": ["string", "null"]}, {"type": "null"},
-        {"type": "string", "enum": ["x", "y"]}, {"const": 3}, {"enum": [1, None]}, {"type": "string", "minLength": 1, "default": "d"},
+        {"type": "string"},
+        {"type": "integer", "minimum": 0},
+        {"type": "boolean"},
+        {"type": ["string", "null"]},
+        {"type": "null"},
+        {"type": "string", "enum": ["x", "y"]},
+        {"const": 3},
+        {"enum": [1, None]},
+        {"type": "string", "minLength": 1, "default": "d"},
     ]
-)  # fmt: skip
+)
 
 
 def objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     def closed(parts: tuple[dict[str, Any], list[bool]]) -> dict[str, Any]:
         properties, wanted = parts
-        required = [name for name, is_required in zip(properties, wanted, strict=False) if is_required]
+        required = [
+            name for name, is_required in zip(properties, wanted, strict=False) if is_required
+        ]
         return {
             "type": "object",
             "properties": properties,

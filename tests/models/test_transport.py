@@ -1,4 +1,6 @@
-"""The transport against servers that behave and servers that do not. The waits are on events, and bounded."""
+"""The transport against servers that behave and servers that do not. The waits are on events, and
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ JSON = {"Content-Type": "application/json"}
 
 
 def told(
-    handler: Handler, story: Story, transport: Transport | None = None, tls: ssl.SSLContext | None = None
+    handler: Handler,
+    story: Story,
+    transport: Transport | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Any:
     """Run a story with a server and a transport, bounded in time; what the story returns."""
 
@@ -50,7 +55,9 @@ async def post(server: HttpDouble, transport: Transport) -> Any:
 
 
 def echo(request: Request) -> Reply:
-    return Reply(json={"method": request.method, "target": request.target, "body": request.body.decode()})
+    return Reply(
+        json={"method": request.method, "target": request.target, "body": request.body.decode()}
+    )
 
 
 def test_a_post_carries_its_body_and_brings_the_answer() -> None:
@@ -99,7 +106,9 @@ def test_one_connection_serves_many_requests_one_after_another() -> None:
 
 def test_requests_at_once_get_connections_of_their_own() -> None:
     async def story(server: HttpDouble, transport: Transport) -> int:
-        answers = await asyncio.gather(*(transport.post(server.url, b"%d" % i, {}) for i in range(20)))
+        answers = await asyncio.gather(
+            *(transport.post(server.url, b"%d" % i, {}) for i in range(20))
+        )
         assert [a.body for a in answers] == [b"%d" % i for i in range(20)]
         return server.connections
 
@@ -154,7 +163,9 @@ def test_cancelling_closes_the_connection(reply: Reply, streamed: bool) -> None:
 
 
 @pytest.mark.proves("http.cancel-closes")
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files can be counted on Linux only")
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").is_dir(), reason="open files can be counted on Linux only"
+)
 def test_when_the_cancellation_goes_on_the_socket_is_already_closed() -> None:
     async def story(server: HttpDouble, transport: Transport) -> int:
         task = asyncio.create_task(post(server, transport))
@@ -199,7 +210,9 @@ def test_a_server_that_hangs_up_at_once_is_unreachable() -> None:
 def test_an_answer_that_breaks_off_is_interrupted_and_not_repeated(framing: Any) -> None:
     def short(request: Request) -> Reply:
         headers = {"content-length": "9"} if framing == "length" else {}
-        return Reply(pieces=[b"abc"], framing="close" if headers else "chunked", headers=headers, then="drop")
+        return Reply(
+            pieces=[b"abc"], framing="close" if headers else "chunked", headers=headers, then="drop"
+        )
 
     error = failing(short, post)
     assert (error.code, error.retryable) == ("interrupted", False)
@@ -246,7 +259,10 @@ def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
         answer = await transport.post(server.url, b"", {"Authorization": "Bearer k"})
         return answer.status, len(server.requests)
 
-    assert told(lambda _: Reply(307, headers={"Location": "http://127.0.0.1:1/"}), story) == (307, 1)
+    assert told(lambda _: Reply(307, headers={"Location": "http://127.0.0.1:1/"}), story) == (
+        307,
+        1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -272,8 +288,24 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not here: no certificate can be made")
     folder = tmp_path_factory.mktemp("tls")
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    made += ["-subj", "/CN=model.test", "-addext", "subjectAltName=IP:127.0.0.1,DNS:model.test", "-days", "2"]
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    made += [
+        "-subj",
+        "/CN=model.test",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1,DNS:model.test",
+        "-days",
+        "2",
+    ]
     made += ["-keyout", str(folder / "key"), "-out", str(folder / "cert")]
     subprocess.run(made, check=True, capture_output=True)
     both = folder / "both.pem"
@@ -296,7 +328,9 @@ def test_a_certificate_nobody_vouches_for_is_refused(certificate: Path) -> None:
 
 
 @pytest.mark.proves("http.tls-verified")
-def test_a_bundle_that_is_named_is_trusted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundle_that_is_named_is_trusted(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert told(echo, post, Transport(ca_file=certificate), server_tls(certificate)).status == 200
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     assert told(echo, post, tls=server_tls(certificate)).status == 200
@@ -304,7 +338,11 @@ def test_a_bundle_that_is_named_is_trusted(certificate: Path, monkeypatch: pytes
 
 def test_a_bundle_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere"):
-        told(echo, lambda s, t: t.get("https://127.0.0.1:1/"), Transport(ca_file=tmp_path / "nowhere"))
+        told(
+            echo,
+            lambda s, t: t.get("https://127.0.0.1:1/"),
+            Transport(ca_file=tmp_path / "nowhere"),
+        )
 
 
 def test_cancelling_closes_a_tls_connection_too(certificate: Path) -> None:
@@ -316,7 +354,12 @@ def test_cancelling_closes_a_tls_connection_too(certificate: Path) -> None:
             await task
         await server.abandoned.wait()
 
-    told(lambda _: Reply(hold_head=True), story, Transport(ca_file=certificate), server_tls(certificate))
+    told(
+        lambda _: Reply(hold_head=True),
+        story,
+        Transport(ca_file=certificate),
+        server_tls(certificate),
+    )
 
 
 # ---- proxies
@@ -339,7 +382,9 @@ def test_a_proxy_gets_the_whole_address_and_its_own_credentials() -> None:
 class Tunnel:
     """A proxy that knows CONNECT and leads every host to one port here."""
 
-    def __init__(self, port: int, answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n") -> None:
+    def __init__(
+        self, port: int, answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n"
+    ) -> None:
         self.port = port
         self.answer = answer
         self.head = b""
@@ -352,7 +397,9 @@ class Tunnel:
             writer.close()
             return
         back, forth = await asyncio.open_connection("127.0.0.1", self.port)
-        self.pumps = [asyncio.create_task(self.pump(a, b)) for a, b in ((reader, forth), (back, writer))]
+        self.pumps = [
+            asyncio.create_task(self.pump(a, b)) for a, b in ((reader, forth), (back, writer))
+        ]
 
     async def pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         while data := await source.read(65536):
@@ -367,7 +414,9 @@ def tunnelled(certificate: Path, tunnel: Tunnel | None = None) -> tuple[Any, byt
         address = f"http://u:p@127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
         proxied = Transport(proxy=address, ca_file=certificate)
         try:
-            return await proxied.post("https://model.test/v1", b"b", {"Authorization": "Bearer k"}), way.head
+            return await proxied.post(
+                "https://model.test/v1", b"b", {"Authorization": "Bearer k"}
+            ), way.head
         finally:
             await proxied.close()
             proxy.close()
@@ -387,7 +436,8 @@ def test_https_goes_through_a_tunnel_and_the_proxy_sees_no_key(certificate: Path
 def test_a_proxy_that_says_no_is_named(certificate: Path) -> None:
     with pytest.raises(ProviderError, match="407"):
         tunnelled(
-            certificate, Tunnel(0, b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n")
+            certificate,
+            Tunnel(0, b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n"),
         )
 
 
@@ -414,7 +464,9 @@ def test_a_proxy_that_says_no_is_named(certificate: Path) -> None:
         (True, "api.x", {}, None),
     ],
 )
-def test_the_environment_names_the_proxy(secure: bool, host: str, env: dict[str, str], expected: Any) -> None:
+def test_the_environment_names_the_proxy(
+    secure: bool, host: str, env: dict[str, str], expected: Any
+) -> None:
     assert proxy_for(secure, host, 443 if secure else 80, None, env) == expected
 
 
@@ -431,7 +483,9 @@ def test_a_proxy_of_another_kind_is_refused(url: str) -> None:
 
 
 def test_names_that_look_like_loopback_are_not() -> None:
-    assert not any(map(loopback, ("localhost.evil.example", "127.evil.example", "mylocalhost", "128.0.0.1")))
+    assert not any(
+        map(loopback, ("localhost.evil.example", "127.evil.example", "mylocalhost", "128.0.0.1"))
+    )
 
 
 # ---- trying again

@@ -23,14 +23,19 @@ Manner = Callable[[dict[str, Any]], Reply]
 
 def message(**fields: Any) -> Reply:
     calls = fields.get("tool_calls")
-    choice = {"message": {"role": "assistant", **fields}, "finish_reason": "tool_calls" if calls else "stop"}
+    choice = {
+        "message": {"role": "assistant", **fields},
+        "finish_reason": "tool_calls" if calls else "stop",
+    }
     return Reply(json={"choices": [choice], "usage": {"prompt_tokens": 90, "completion_tokens": 2}})
 
 
 def called(asked: dict[str, Any]) -> Reply:
     """A call of the first tool that was sent."""
     function = {"name": asked["tools"][0]["function"]["name"], "arguments": '{"a":1,"b":2}'}
-    return message(content=None, tool_calls=[{"id": "c1", "type": "function", "function": function}])
+    return message(
+        content=None, tool_calls=[{"id": "c1", "type": "function", "function": function}]
+    )
 
 
 def plain(asked: dict[str, Any]) -> Reply:
@@ -40,7 +45,11 @@ def plain(asked: dict[str, Any]) -> Reply:
 
 def shy(asked: dict[str, Any]) -> Reply:
     """The same; this model answers people in words, and calls a tool when it is told to."""
-    return called(asked) if "report_ready" in json.dumps(asked["messages"]) else message(content="Hello!")
+    return (
+        called(asked)
+        if "report_ready" in json.dumps(asked["messages"])
+        else message(content="Hello!")
+    )
 
 
 def refusing(words: str) -> Manner:
@@ -66,7 +75,9 @@ def without_schemas(asked: dict[str, Any]) -> Reply:
 def in_text(asked: dict[str, Any]) -> Reply:
     """A model that calls in words where the tools stand in the prompt."""
     if "math_add" in json.dumps(asked["messages"]):
-        return message(content='<tool_call>{"name": "math_add", "arguments": {"a": 1, "b": 2}}</tool_call>')
+        return message(
+            content='<tool_call>{"name": "math_add", "arguments": {"a": 1, "b": 2}}</tool_call>'
+        )
     return message(content="I have no tools.")
 
 
@@ -96,7 +107,9 @@ def ask(manner: Manner, *, asks: int = 1) -> tuple[list[ModelAnswered], list[str
         async with asyncio.timeout(20), gateway.double:
             wire = gateway.client()
             try:
-                exchange, way = await open_exchange(wire, "auto", "Be brief.", [ADD], ModelOptions())
+                exchange, way = await open_exchange(
+                    wire, "auto", "Be brief.", [ADD], ModelOptions()
+                )
                 assert way == "native"
                 return [await exchange.ask(HELLO, sink=listener) for _ in range(asks)]
             finally:

@@ -1,4 +1,6 @@
-"""What strangers wrote, on its way to every model: no control token, and nothing that nobody sees."""
+"""What strangers wrote, on its way to every model: no control token, and nothing that nobody
+sees.
+"""
 
 from __future__ import annotations
 
@@ -35,25 +37,113 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "chatml": ("<|im_start|>", "<|im_end|>", "<|im_sep|>", "<|endoftext|>"),
     "llama-2": ("<s>", "</s>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "<unk>"),
     "llama-3": (
-        *("<|begin_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|python_tag|>"),
+        *(
+            "<|begin_of_text|>",
+            "<|eot_id|>",
+            "<|eom_id|>",
+            "<|start_header_id|>",
+            "<|end_header_id|>",
+            "<|python_tag|>",
+        ),
         *("<|header_start|>", "<|header_end|>", "<|eot|>", "<|reserved_special_token_7|>"),
     ),
     "mistral": (
-        *("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]"),
-        *("[/TOOL_RESULTS]", "[TOOL_CONTENT]", "[CALL_ID]", "[ARGS]", "[THINK]", "[/THINK]", "[PREFIX]", "[SUFFIX]"),
+        *(
+            "[SYSTEM_PROMPT]",
+            "[/SYSTEM_PROMPT]",
+            "[AVAILABLE_TOOLS]",
+            "[/AVAILABLE_TOOLS]",
+            "[TOOL_CALLS]",
+            "[TOOL_RESULTS]",
+        ),
+        *(
+            "[/TOOL_RESULTS]",
+            "[TOOL_CONTENT]",
+            "[CALL_ID]",
+            "[ARGS]",
+            "[THINK]",
+            "[/THINK]",
+            "[PREFIX]",
+            "[SUFFIX]",
+        ),
     ),
-    "gemma": ("<bos>", "<eos>", "<pad>", "<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<unused7>"),
-    "gemma-4": ("<|turn>", "<turn|>", "<|tool_call>", "<tool_call|>", "<|channel>", "<channel|>", "<|tool_response>"),
-    "functiongemma": ("<start_function_call>", "<end_function_call>", "<start_function_response>", "<escape>"),
-    "qwen": ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>", "<|fim_prefix|>"),
+    "gemma": (
+        "<bos>",
+        "<eos>",
+        "<pad>",
+        "<start_of_turn>",
+        "<end_of_turn>",
+        "<start_of_image>",
+        "<unused7>",
+    ),
+    "gemma-4": (
+        "<|turn>",
+        "<turn|>",
+        "<|tool_call>",
+        "<tool_call|>",
+        "<|channel>",
+        "<channel|>",
+        "<|tool_response>",
+    ),
+    "functiongemma": (
+        "<start_function_call>",
+        "<end_function_call>",
+        "<start_function_response>",
+        "<escape>",
+    ),
+    "qwen": (
+        "<tool_call>",
+        "</tool_call>",
+        "<tool_response>",
+        "</tool_response>",
+        "<think>",
+        "</think>",
+        "<|fim_prefix|>",
+    ),
     "deepseek": (
-        *("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "<｜tool▁calls▁begin｜>"),
+        *(
+            "<｜begin▁of▁sentence｜>",
+            "<｜end▁of▁sentence｜>",
+            "<｜User｜>",
+            "<｜Assistant｜>",
+            "<｜tool▁calls▁begin｜>",
+        ),
         *("<｜tool▁output▁end｜>", "<｜DSML｜invoke", "</｜DSML｜function_calls>"),
     ),
-    "glm": ("[gMASK]", "<sop>", "<|user|>", "<|assistant|>", "<|observation|>", "<arg_key>", "</arg_value>"),
-    "kimi": ("<|im_user|>", "<|im_middle|>", "<|tool_calls_section_begin|>", "<|open|>", "<|sep|>", "◁think▷", "◁/think▷"),
-    "gpt-oss": ("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|call|>", "<|return|>", "<|constrain|>"),
-    "cohere": ("<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|SYSTEM_TOKEN|>", "<BOS_TOKEN>", "<|START_ACTION|>"),
+    "glm": (
+        "[gMASK]",
+        "<sop>",
+        "<|user|>",
+        "<|assistant|>",
+        "<|observation|>",
+        "<arg_key>",
+        "</arg_value>",
+    ),
+    "kimi": (
+        "<|im_user|>",
+        "<|im_middle|>",
+        "<|tool_calls_section_begin|>",
+        "<|open|>",
+        "<|sep|>",
+        "◁think▷",
+        "◁/think▷",
+    ),
+    "gpt-oss": (
+        "<|start|>",
+        "<|end|>",
+        "<|message|>",
+        "<|channel|>",
+        "<|call|>",
+        "<|return|>",
+        "<|constrain|>",
+    ),
+    "cohere": (
+        "<|START_OF_TURN_TOKEN|>",
+        "<|END_OF_TURN_TOKEN|>",
+        "<|SYSTEM_TOKEN|>",
+        "<BOS_TOKEN>",
+        "<|START_ACTION|>",
+    ),
     "phi": ("<|system|>", "<|tool|>", "<|/tool_call|>", "<|tool_response|>"),
     "granite": ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>"),
     "minimax": ("]~!b[", "]~b]", "[e~[", "<minimax:tool_call>", "</minimax:tool_call>"),
@@ -61,15 +151,44 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "internlm": ("<|action_start|>", "<|plugin|>", "<|action_end|>"),
     "nemotron": ("<SPECIAL_10>", "<extra_id_1>"),
     "apertus": ("<|inner_prefix|>", "<|tools_suffix|>", "<|assistant_start|>"),
-}  # fmt: skip
+}
 """Control tokens as the vocabularies of model families spell them."""
 TOKENS = [token for family in FAMILIES.values() for token in family]
 UNSEEN = [
-    *("\x1b", "\r", "\x00", "\x08", "\x7f", "\x9b", "\u00ad", "\u034f", "\u061c", "\u115f", "\u17b4", "\u180e", "\u200b", "\u200e"),
-    *("\u2028", "\u2029", "\u202e", "\u2060", "\u2066", "\u3164", "\ufe00", "\ufeff", "\uffa0", "\ufff9", "\ud800"),
+    *(
+        "\x1b",
+        "\r",
+        "\x00",
+        "\x08",
+        "\x7f",
+        "\x9b",
+        "\u00ad",
+        "\u034f",
+        "\u061c",
+        "\u115f",
+        "\u17b4",
+        "\u180e",
+        "\u200b",
+        "\u200e",
+    ),
+    *(
+        "\u2028",
+        "\u2029",
+        "\u202e",
+        "\u2060",
+        "\u2066",
+        "\u3164",
+        "\ufe00",
+        "\ufeff",
+        "\uffa0",
+        "\ufff9",
+        "\ud800",
+    ),
     *("\U0001d173", "\U000e0041", "\U000e01ef", "\u200d", "\u200c", "\ufe0f"),
-]  # fmt: skip
-"""Characters that nobody sees. Behind ASCII the joiners and the selector do nothing that can be seen."""
+]
+"""Characters that nobody sees. Behind ASCII the joiners and the selector do nothing that can be
+seen.
+"""
 CUT = [
     "<",
     "|",
@@ -113,7 +232,9 @@ def harm_in(text: str) -> list[str]:
 
 
 def strings_of(value: Any) -> Iterator[str]:
-    """All strings that a server reads out of a request; arguments of calls are JSON text, which its template may read."""
+    """All strings that a server reads out of a request; arguments of calls are JSON text, which its
+    template may read.
+    """
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -134,7 +255,9 @@ class Tapped(Transport):
         super().__init__()
         self.bodies: list[bytes] = []
 
-    async def post(self, url: str, body: bytes, headers: Any, *, timeout: float | None = None) -> Response:
+    async def post(
+        self, url: str, body: bytes, headers: Any, *, timeout: float | None = None
+    ) -> Response:
         if url.endswith("/api/show"):
             return Response(200, {}, b"{}")
         self.bodies.append(body)
@@ -157,12 +280,16 @@ class TappedLibrary:
 
 
 CLIENTS: dict[str, Callable[[Tapped], Wire]] = {
-    "chat": lambda tap: OpenAIChat("m", base_url="http://h/v1", api_key="k", transport=tap, replay_reasoning=True),
-    "responses": lambda tap: OpenAIResponses("m", base_url="http://h/v1", api_key="k", transport=tap),
+    "chat": lambda tap: OpenAIChat(
+        "m", base_url="http://h/v1", api_key="k", transport=tap, replay_reasoning=True
+    ),
+    "responses": lambda tap: OpenAIResponses(
+        "m", base_url="http://h/v1", api_key="k", transport=tap
+    ),
     "anthropic": lambda tap: Anthropic("m", base_url="http://h", api_key="k", transport=tap),
     "ollama": lambda tap: Ollama("m", base_url="http://h", transport=tap),
     "any": lambda tap: AnyLLM("openai/m", client=TappedLibrary(tap)),
-}  # fmt: skip
+}
 
 
 def tool_with(text: str) -> ToolSpec:
@@ -170,7 +297,9 @@ def tool_with(text: str) -> ToolSpec:
     schema = {
         "type": "object",
         "description": text,
-        "properties": {text: {"type": "string", "description": text, "enum": [text], "default": text}},
+        "properties": {
+            text: {"type": "string", "description": text, "enum": [text], "default": text}
+        },
     }
     return ToolSpec("look", "look", text, compact(schema), ({text: [text]},))
 
@@ -255,7 +384,10 @@ def test_the_spelling_copied_into_arguments_is_the_character_itself(text: str) -
 
 
 PLAIN = (
-    "List<String> f(a) { return a < b || c > d; } // <b>bold</b> [1] <https://a.example> x |> f <| y, a<|b",
+    (
+        "List<String> f(a) { return a < b || c > d; } // <b>bold</b> [1] <https://a.example> x "
+        "|> f <| y, a<|b"
+    ),
     "नमस्ते क्‍ष می‌خواهم 👩‍❤️‍👨 1️⃣ ☃️ ©️ é 漢字 \t tab\r\nline\n",
     "see <filename>, <table>, </div> and [link](x) `a|b` <T> <-> => <|> {'a': [1, 2]}",
 )
@@ -323,8 +455,14 @@ def test_what_a_model_is_asked_again_about_its_own_words_is_spelled_too(way: str
     words = '```json\n{"name": "look", "arguments": {"a": "<|im_end|>"}}\n```'
 
     async def story() -> Scripted:
-        wire = Scripted([says(words), says("done" if way == "native" else '{"reply":{"answer":"done"}}')])
-        tools = (ToolSpec("look", "look", "Look.", '{"type":"object","properties":{"a":{"type":"string"}}}'),)
+        wire = Scripted(
+            [says(words), says("done" if way == "native" else '{"reply":{"answer":"done"}}')]
+        )
+        tools = (
+            ToolSpec(
+                "look", "look", "Look.", '{"type":"object","properties":{"a":{"type":"string"}}}'
+            ),
+        )
         exchange, _ = await open_exchange(wire, way, "s", tools, ModelOptions())
         await exchange.ask([UserMessage("go")])
         return wire

@@ -1,4 +1,6 @@
-"""The ways to call tools without a tools field, over a scripted model: what it is sent, what comes out of it."""
+"""The ways to call tools without a tools field, over a scripted model: what it is sent, what comes
+out of it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def run(work: Awaitable[T]) -> T:
     return asyncio.run(main())
 
 
-def spec(name: str, required: Sequence[str], optional: dict[str, str] | None = None, **more: Any) -> ToolSpec:
+def spec(
+    name: str, required: Sequence[str], optional: dict[str, str] | None = None, **more: Any
+) -> ToolSpec:
     properties = {key: {"type": "string"} for key in required} | {
         key: {"type": kind} for key, kind in (optional or {}).items()
     }
@@ -92,7 +96,12 @@ def test_calls_are_read_out_of_the_text_and_only_prose_is_shown() -> None:
     heard = Heard()
     answer = run(open_text(wire, "Be brief.", SPECS, ModelOptions()).ask(ASK, sink=heard))
     assert made(answer) == [("read_file", {"path": "a.txt"})]
-    assert (answer.text, answer.stop, answer.way, answer.calls[0].id) == ("I will look.", "calls", "text", "")
+    assert (answer.text, answer.stop, answer.way, answer.calls[0].id) == (
+        "I will look.",
+        "calls",
+        "text",
+        "",
+    )
     assert "".join(heard.words) == answer.text
 
 
@@ -178,7 +187,9 @@ def test_types_of_raw_values_come_from_the_schema() -> None:
 
 @pytest.mark.proves("dialects.cut-call-stays-broken")
 def test_a_cut_call_is_handed_on_broken_and_the_cut_is_said() -> None:
-    wire = Scripted([says('<tool_call>{"name": "write_file", "arguments": {"path": "a', stop="length")])
+    wire = Scripted(
+        [says('<tool_call>{"name": "write_file", "arguments": {"path": "a', stop="length")]
+    )
     heard = Heard()
     answer = run(open_text(wire, "", SPECS, ModelOptions()).ask(ASK, sink=heard))
     assert [(call.tool, call.arguments) for call in answer.calls] == [("write_file", '{"path": "a')]
@@ -188,7 +199,9 @@ def test_a_cut_call_is_handed_on_broken_and_the_cut_is_said() -> None:
 
 @pytest.mark.proves("dialects.repairs-are-said")
 def test_without_a_sink_repairs_are_kept_for_the_driver() -> None:
-    wire = Scripted([says("<tool_call>{'name': 'read_file', 'arguments': {'path': 'a'}}</tool_call>")])
+    wire = Scripted(
+        [says("<tool_call>{'name': 'read_file', 'arguments': {'path': 'a'}}</tool_call>")]
+    )
     exchange = open_text(wire, "", SPECS, ModelOptions())
     assert made(run(exchange.ask(ASK))) == [("read_file", {"path": "a"})]
     assert exchange.notices == [("reading", "repaired: single quotes in the call to `read_file`")]
@@ -196,7 +209,9 @@ def test_without_a_sink_repairs_are_kept_for_the_driver() -> None:
 
 @pytest.mark.proves("ways.text")
 def test_reasoning_is_kept_apart_and_its_calls_do_not_count() -> None:
-    wire = Scripted([says(f"<think>{tagged('read_file', {'path': 'a'})}</think>No need.")], model="x:qwen3")
+    wire = Scripted(
+        [says(f"<think>{tagged('read_file', {'path': 'a'})}</think>No need.")], model="x:qwen3"
+    )
     heard = Heard()
     answer = run(open_text(wire, "", SPECS, ModelOptions()).ask(ASK, sink=heard))
     assert (answer.text, answer.calls, answer.stop) == ("No need.", (), "end")
@@ -219,14 +234,18 @@ REFUSED_CALL = "the dispatcher refuses it"
 """Stands for arguments that cannot be read: the model is told so."""
 
 SHIPPED = tuple(
-    ToolSpec(tool.full_name, tool.full_name, tool.description, tool.schema_json()) for tool in shipped()
+    ToolSpec(tool.full_name, tool.full_name, tool.description, tool.schema_json())
+    for tool in shipped()
 )
 NOTES = spec("notes::add", ["text"], wire_name="notes__add")
 
 WRITTEN: list[tuple[str, list[tuple[str, Any]]]] = [
     ("I'll look: `/read notes.txt`", [READ]),
     ("`/read_file notes.txt`", [READ]),
-    ('`/read "my notes.txt" line_start=5`', [("read_file", {"path": "my notes.txt", "line_start": 5})]),
+    (
+        '`/read "my notes.txt" line_start=5`',
+        [("read_file", {"path": "my notes.txt", "line_start": 5})],
+    ),
     ('`/read {"path": "notes.txt"}`', [READ]),
     ("`/read notes.txt 1 20`", [("read_file", REFUSED_CALL)]),
     ("`/read notes.txt line_start=one`", [("read_file", REFUSED_CALL)]),
@@ -245,12 +264,20 @@ WRITTEN: list[tuple[str, list[tuple[str, Any]]]] = [
         '`/edit a.txt "old words" "new words"`',
         [("edit_file", {"path": "a.txt", "old_string": "old words", "new_string": "new words"})],
     ),
-    ("`/edit a.txt old new`", [("edit_file", {"path": "a.txt", "old_string": "old", "new_string": "new"})]),
+    (
+        "`/edit a.txt old new`",
+        [("edit_file", {"path": "a.txt", "old_string": "old", "new_string": "new"})],
+    ),
     ("`/edit a.txt two old new words`", [("edit_file", REFUSED_CALL)]),
     ("`/edit a.txt`", [("edit_file", REFUSED_CALL)]),
     (
         "`/replace a.py 3 5 x = 1`",
-        [("replace_lines", {"path": "a.py", "line_start": 3, "line_end": 5, "new_content": "x = 1"})],
+        [
+            (
+                "replace_lines",
+                {"path": "a.py", "line_start": 3, "line_end": 5, "new_content": "x = 1"},
+            )
+        ],
     ),
     ("`/replace a.py three 5 x`", [("replace_lines", REFUSED_CALL)]),
     (
@@ -269,8 +296,14 @@ WRITTEN: list[tuple[str, list[tuple[str, Any]]]] = [
     ("`/run grep -rn 'x y' . | head`", [("run_command", {"command": "grep -rn 'x y' . | head"})]),
     ("`/git status`", [("git_command", {"subcommand": "status"})]),
     ("`/git log --oneline`", [("git_command", {"subcommand": "log", "args": ["--oneline"]})]),
-    ("`/git log --oneline -3`", [("git_command", {"subcommand": "log", "args": ["--oneline", "-3"]})]),
-    ("`/git diff -- 'a b.txt'`", [("git_command", {"subcommand": "diff", "args": ["--", "a b.txt"]})]),
+    (
+        "`/git log --oneline -3`",
+        [("git_command", {"subcommand": "log", "args": ["--oneline", "-3"]})],
+    ),
+    (
+        "`/git diff -- 'a b.txt'`",
+        [("git_command", {"subcommand": "diff", "args": ["--", "a b.txt"]})],
+    ),
     ("`/git diff 'a`", [("git_command", REFUSED_CALL)]),
     ("`/add write the tests`", [("add_task", {"content": "write the tests"})]),
     ("`/tasks`", [("list_tasks", {})]),
@@ -279,14 +312,23 @@ WRITTEN: list[tuple[str, list[tuple[str, Any]]]] = [
     ("`/time Europe/Oslo`", [("get_current_time", {"timezone": "Europe/Oslo"})]),
     ("`/pwd`", [("get_working_directory", {})]),
     ("`/pwd now`", [("get_working_directory", REFUSED_CALL)]),
-    ("`/write_file a.txt hello there`", [("write_file", {"path": "a.txt", "content": "hello there"})]),
+    (
+        "`/write_file a.txt hello there`",
+        [("write_file", {"path": "a.txt", "content": "hello there"})],
+    ),
     ("`/read notes.txt` and `/list src`", [READ, ("list_files", {"path": "src"})]),
     ("```\n/read notes.txt\n```", [READ]),
     ("`/notes__add remember the milk`", [("notes::add", {"text": "remember the milk"})]),
     ("```path=a/b.txt\nhello\n```", [("write_file", {"path": "a/b.txt", "content": "hello\n"})]),
     ("```path=a.txt\r\nhello\r\n```", [("write_file", {"path": "a.txt", "content": "hello\r\n"})]),
-    ("```python notes.py\nx = 1\n```", [("write_file", {"path": "notes.py", "content": "x = 1\n"})]),
-    ("```python:src/a.py\nx = 1\n```", [("write_file", {"path": "src/a.py", "content": "x = 1\n"})]),
+    (
+        "```python notes.py\nx = 1\n```",
+        [("write_file", {"path": "notes.py", "content": "x = 1\n"})],
+    ),
+    (
+        "```python:src/a.py\nx = 1\n```",
+        [("write_file", {"path": "src/a.py", "content": "x = 1\n"})],
+    ),
     ("```path=Makefile\nall:\n```", [("write_file", {"path": "Makefile", "content": "all:\n"})]),
     ("```path=a.md\n# A\n```sh\nls\n```\nmore\n```", [("write_file", REFUSED_CALL)]),
     (
@@ -412,7 +454,11 @@ def test_a_way_that_is_named_is_taken_and_an_unknown_one_refused() -> None:
 def test_without_tools_the_wire_is_used_as_it_is() -> None:
     wire = Scripted([says("Hi.")], capabilities=Capabilities(False))
     exchange, way = run(open_exchange(wire, "auto", "Be brief.", ()))
-    assert (run(exchange.ask(ASK)).text, way, wire.opened[0].system) == ("Hi.", "native", "Be brief.")
+    assert (run(exchange.ask(ASK)).text, way, wire.opened[0].system) == (
+        "Hi.",
+        "native",
+        "Be brief.",
+    )
 
 
 REFUSED = ProviderError("this model takes no tools", code="tools_unsupported", retryable=False)
@@ -421,7 +467,8 @@ REFUSED = ProviderError("this model takes no tools", code="tools_unsupported", r
 @pytest.mark.proves("ways.fall")
 def test_a_refusal_of_tools_falls_to_text_says_so_and_keeps_the_history() -> None:
     wire = Scripted(
-        [fails(REFUSED), says(tagged("read_file", {"path": "a"}))], capabilities=Capabilities(True, False)
+        [fails(REFUSED), says(tagged("read_file", {"path": "a"}))],
+        capabilities=Capabilities(True, False),
     )
     exchange, way = run(open_exchange(wire, "auto", "S", SPECS))
     heard = Heard()
@@ -437,7 +484,9 @@ def test_a_refusal_of_tools_falls_to_text_says_so_and_keeps_the_history() -> Non
 def test_a_fall_is_told_to_the_opener_where_an_ask_has_no_sink() -> None:
     wire = Scripted([fails(REFUSED), says("Hi.")], capabilities=Capabilities(True, False))
     told: list[tuple[str, str]] = []
-    exchange, _ = run(open_exchange(wire, "auto", "S", SPECS, None, lambda *notice: told.append(notice)))
+    exchange, _ = run(
+        open_exchange(wire, "auto", "S", SPECS, None, lambda *notice: told.append(notice))
+    )
     run(exchange.ask(ASK))
     assert [topic for topic, _ in told] == ["fallback"]
 
@@ -452,7 +501,9 @@ def test_a_way_that_a_person_named_is_not_left() -> None:
 
 @pytest.mark.proves("ways.fall")
 def test_other_failures_are_not_a_reason_to_fall() -> None:
-    wire = Scripted([fails(ProviderError("no server", code="unreachable"))], capabilities=Capabilities(True))
+    wire = Scripted(
+        [fails(ProviderError("no server", code="unreachable"))], capabilities=Capabilities(True)
+    )
     exchange, _ = run(open_exchange(wire, "auto", "S", SPECS))
     with pytest.raises(ProviderError):
         run(exchange.ask(ASK))
@@ -462,7 +513,8 @@ def test_other_failures_are_not_a_reason_to_fall() -> None:
 @pytest.mark.proves("ways.native-fallback")
 def test_calls_in_the_text_of_a_native_answer_are_run_and_said_to_be() -> None:
     reply = (
-        "I'll read it.\n<function=read_file>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>"
+        "I'll read "
+        "it.\n<function=read_file>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>"
     )
     wire = Scripted([says(reply)], capabilities=Capabilities(True))
     exchange, _ = run(open_exchange(wire, "auto", "S", SPECS))
@@ -474,7 +526,9 @@ def test_calls_in_the_text_of_a_native_answer_are_run_and_said_to_be() -> None:
         "text",
     )
     assert "".join(heard.words) == answer.text
-    assert heard.notices == [("native_tool_fallback", "read from the text of a native answer: read_file")]
+    assert heard.notices == [
+        ("native_tool_fallback", "read from the text of a native answer: read_file")
+    ]
 
 
 @pytest.mark.proves("ways.native-fallback")
@@ -494,7 +548,9 @@ def test_only_marked_calls_count_in_a_native_answer(reply: str) -> None:
     heard = Heard()
     answer = run(exchange.ask(ASK, sink=heard))
     assert (answer.text, answer.calls, answer.way) == (reply, (), "native")
-    assert [topic for topic, _ in heard.notices] == ["native_tool_fallback"] * ("read_file" in reply)
+    assert [topic for topic, _ in heard.notices] == ["native_tool_fallback"] * (
+        "read_file" in reply
+    )
     assert "".join(heard.words) == reply
 
 
@@ -503,7 +559,9 @@ def test_only_marked_calls_count_in_a_native_answer(reply: str) -> None:
     "reply", ["Use `a <b>` now.", "I look.\n\n<b>bold</b>", "x  <think y", "~~~\na <b>\n~~~\n"]
 )
 def test_words_of_a_native_answer_are_shown_once_also_where_a_reader_takes_over(reply: str) -> None:
-    wire = Scripted([says(reply), says(reply + tagged("read_file", {}))], capabilities=Capabilities(True))
+    wire = Scripted(
+        [says(reply), says(reply + tagged("read_file", {}))], capabilities=Capabilities(True)
+    )
     exchange, _ = run(open_exchange(wire, "auto", "S", SPECS))
     for expected in (reply, reply.rstrip()):
         heard = Heard()
@@ -529,4 +587,6 @@ def test_native_calls_stay_as_they_came() -> None:
     )
     exchange, _ = run(open_exchange(wire, "auto", "S", SPECS))
     answer = run(exchange.ask(ASK))
-    assert answer == ModelAnswered("Now.", (Call("id7", "read_file", '{"path":"a"}'),), stop="calls")
+    assert answer == ModelAnswered(
+        "Now.", (Call("id7", "read_file", '{"path":"a"}'),), stop="calls"
+    )

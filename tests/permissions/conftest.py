@@ -1,4 +1,6 @@
-"""Tools without effects, one per kind of subject, and a gate for a workspace that need not exist."""
+"""Tools without effects, one per kind of subject, and a gate for a workspace that need not
+exist.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What command lines would do, as far as their text says; and the table of those that must not slip past rules."""
+"""What command lines would do, as far as their text says; and the table of those that must not slip
+past rules.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,10 @@ def test_the_table_is_large_and_its_ids_are_unique() -> None:
 
 
 def test_every_place_of_a_command_is_a_part() -> None:
-    line = 'a; b && c || d | e & (f); { g; }; for x in $(h); do i; done; if j; then k; fi; l() { m; }; n "`o`" <(p)'
+    line = (
+        "a; b && c || d | e & (f); { g; }; for x in $(h); do i; done; if j; then k; fi; l() "
+        '{ m; }; n "`o`" <(p)'
+    )
     assert sorted(programs(line)) == list("abcdefghijkmnop")
 
 
@@ -108,7 +113,9 @@ def test_an_argument_list_is_literal() -> None:
 
 
 def test_redirects_say_what_the_shell_opens() -> None:
-    redirects = [(r.target.text, r.write) for r in look("cat < a > b 2>> c 2>&1").parts[0].redirects]
+    redirects = [
+        (r.target.text, r.write) for r in look("cat < a > b 2>> c 2>&1").parts[0].redirects
+    ]
     assert redirects == [("a", False), ("b", True), ("c", True)]
 
 
@@ -155,7 +162,8 @@ def test_labels_name_what_to_mind(command: str, label: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["ls", "git log", "grep -rn '/api/' src", "echo rm", "git push", "curl https://e.example"]
+    "command",
+    ["ls", "git log", "grep -rn '/api/' src", "echo rm", "git push", "curl https://e.example"],
 )
 def test_harmless_commands_carry_no_alarming_label(command: str) -> None:
     assert look(command).labels <= {"write_intent"}
@@ -168,7 +176,9 @@ def test_more_parts_than_the_limit_is_over_limit_not_a_question() -> None:
     assert look("x" * 5000).over_limit
 
 
-@pytest.mark.parametrize("command", ["", " ", "ls &&", "(", "ls 'x", "a\x07b", "ls \u200bx", "echo <>"])
+@pytest.mark.parametrize(
+    "command", ["", " ", "ls &&", "(", "ls 'x", "a\x07b", "ls \u200bx", "echo <>"]
+)
 def test_what_cannot_be_parsed_is_a_problem(command: str) -> None:
     assert look(command).problem or look(command).over_limit
 
@@ -218,7 +228,9 @@ def test_names_are_followed_through_literal_cd() -> None:
         ("p $[1 + 2] y", [["p", None, "y"]]),
     ],
 )
-def test_text_is_read_as_bash_reads_it(command: str, expected: list[list[str | None]] | None) -> None:
+def test_text_is_read_as_bash_reads_it(
+    command: str, expected: list[list[str | None]] | None
+) -> None:
     """Each was found by running random text through a reader and through bash."""
     analysis = look(command)
     if expected is None:
@@ -231,12 +243,34 @@ def test_text_is_read_as_bash_reads_it(command: str, expected: list[list[str | N
 @pytest.mark.parametrize(
     "command",
     [
-        "p &\\\n& q", "p $\\\n(q)", "p \"${x:-'a'}\"", "p @(a|b)", "p $[x]", "((p) ; q)", "a[b c]", "cat <<E\nx", "cat <<$E\n$E",
-        "p ${x:-<(q)}", "A\\\n=1 p", "p >\\\n&2", "p <\\\n(q)",
-        'cat <<E\n${x:-"a"}\nE', 'p $((${x:-"1"}))', "[[ x == a<(q) ]]", "x=()= p", "x=(a)<(p) q", "x=()\\\n= p", "p $(time ! [[ a < b ]])", "p <(time -p (q))", "p 1\\\n0>x", "echo $(cat <<E)\nE",
-        "p $(case esac in (esac) q <<'E'\n$(r)\nE\n;; esac)", 'p "$${!a["1"]}"', 'p "$$(q "r")"',
+        "p &\\\n& q",
+        "p $\\\n(q)",
+        "p \"${x:-'a'}\"",
+        "p @(a|b)",
+        "p $[x]",
+        "((p) ; q)",
+        "a[b c]",
+        "cat <<E\nx",
+        "cat <<$E\n$E",
+        "p ${x:-<(q)}",
+        "A\\\n=1 p",
+        "p >\\\n&2",
+        "p <\\\n(q)",
+        'cat <<E\n${x:-"a"}\nE',
+        'p $((${x:-"1"}))',
+        "[[ x == a<(q) ]]",
+        "x=()= p",
+        "x=(a)<(p) q",
+        "x=()\\\n= p",
+        "p $(time ! [[ a < b ]])",
+        "p <(time -p (q))",
+        "p 1\\\n0>x",
+        "echo $(cat <<E)\nE",
+        "p $(case esac in (esac) q <<'E'\n$(r)\nE\n;; esac)",
+        'p "$${!a["1"]}"',
+        'p "$$(q "r")"',
     ],
-)  # fmt: skip
+)
 def test_text_that_is_not_read_is_a_problem(command: str) -> None:
     assert look(command).problem
 
@@ -265,11 +299,51 @@ def test_any_text_is_analysed_without_an_error(text: str) -> None:
 
 SHELLY = st.lists(
     st.sampled_from(
-        ["ls", "rm", "git", " ", " ", "'", '"', "$(", ")", "`", ";", "&&", "|", "\n", "<<E", "E", ">", "x", "\\", "{", "}",
-         "$", "*", "-c", "sh", "for", "do", "done", "if", "then", "fi", "((", "))", "[[", "]]", "=", "#", "!", "~", "é"]
+        [
+            "ls",
+            "rm",
+            "git",
+            " ",
+            " ",
+            "'",
+            '"',
+            "$(",
+            ")",
+            "`",
+            ";",
+            "&&",
+            "|",
+            "\n",
+            "<<E",
+            "E",
+            ">",
+            "x",
+            "\\",
+            "{",
+            "}",
+            "$",
+            "*",
+            "-c",
+            "sh",
+            "for",
+            "do",
+            "done",
+            "if",
+            "then",
+            "fi",
+            "((",
+            "))",
+            "[[",
+            "]]",
+            "=",
+            "#",
+            "!",
+            "~",
+            "é",
+        ]
     ),
     max_size=25,
-).map("".join)  # fmt: skip
+).map("".join)
 
 
 @given(SHELLY)

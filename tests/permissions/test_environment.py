@@ -60,7 +60,9 @@ def test_path_is_always_there_and_overrides_are_kept() -> None:
 @pytest.mark.proves("environment.withheld-is-named")
 def test_a_failing_childs_output_names_what_was_withheld() -> None:
     child = child_environment(PARENT)
-    assert child.missing("error: GITHUB_TOKEN is not set, MY_GITHUB_TOKEN_2 neither") == ("GITHUB_TOKEN",)
+    assert child.missing("error: GITHUB_TOKEN is not set, MY_GITHUB_TOKEN_2 neither") == (
+        "GITHUB_TOKEN",
+    )
     assert child.missing("ok") == ()
 
 
@@ -70,7 +72,11 @@ def test_wrong_additions_are_refused(name: str) -> None:
         child_environment(PARENT, add=[name])
 
 
-@given(st.dictionaries(st.text("ABC_KEYTOKENSECRETPASSWORD", min_size=1, max_size=12), st.text(max_size=3)))
+@given(
+    st.dictionaries(
+        st.text("ABC_KEYTOKENSECRETPASSWORD", min_size=1, max_size=12), st.text(max_size=3)
+    )
+)
 def test_nothing_that_looks_secret_passes_by_itself(parent: dict[str, str]) -> None:
     child = child_environment(parent)
     assert not [name for name in child.values if looks_secret(name)]

@@ -36,9 +36,13 @@ def test_the_first_list_that_matches_wins_whatever_is_more_specific(
     gate: BuildGate, tools: SimpleNamespace
 ) -> None:
     decided = gate(
-        deny=["Edit(a/**)"], ask=["Edit(a/b/**)", "Edit(c/**)"], allow=["Edit(a/b/c)", "Edit(c/d)", "Edit(e)"]
+        deny=["Edit(a/**)"],
+        ask=["Edit(a/b/**)", "Edit(c/**)"],
+        allow=["Edit(a/b/c)", "Edit(c/d)", "Edit(e)"],
     )
-    verdicts = [decided.decide(tools.write, {"path": path}).verdict for path in ("a/b/c", "c/d", "e", "f")]
+    verdicts = [
+        decided.decide(tools.write, {"path": path}).verdict for path in ("a/b/c", "c/d", "e", "f")
+    ]
     assert verdicts == ["deny", "ask", "allow", "ask"]
 
 
@@ -70,7 +74,8 @@ def test_outside_reserved_and_secret_names_are_refused_in_every_mode(
 def test_a_refusal_says_of_the_path_what_it_is(gate: BuildGate, tools: SimpleNamespace) -> None:
     decided = gate(allow=["*", "Read", "Edit"])
     reasons = {
-        path: decided.decide(tools.write, {"path": path}).reason for path in (".env", "agents/a", "../x")
+        path: decided.decide(tools.write, {"path": path}).reason
+        for path in (".env", "agents/a", "../x")
     }
     assert "`.env` may hold secrets" in reasons[".env"]
     assert "`agents/a` is " in reasons["agents/a"]
@@ -81,13 +86,16 @@ def test_a_refusal_says_of_the_path_what_it_is(gate: BuildGate, tools: SimpleNam
 def test_a_tilde_is_the_home_of_the_person(gate: BuildGate, tools: SimpleNamespace) -> None:
     decided = gate(allow=["Read"], home=ROOT.parent)
     verdicts = [
-        decided.decide(tools.read, {"path": path}).verdict for path in ("~/project/a", "~/other/a", "~")
+        decided.decide(tools.read, {"path": path}).verdict
+        for path in ("~/project/a", "~/other/a", "~")
     ]
     assert verdicts == ["allow", "deny", "deny"]
 
 
 @pytest.mark.parametrize("path", [Path(".env"), [Path("a"), Path(".env")]])
-def test_paths_that_are_not_text_are_judged_too(path: Any, gate: BuildGate, tools: SimpleNamespace) -> None:
+def test_paths_that_are_not_text_are_judged_too(
+    path: Any, gate: BuildGate, tools: SimpleNamespace
+) -> None:
     assert gate(allow=["Read"]).decide(tools.read, {"path": path}).verdict == "deny"
 
 
@@ -117,13 +125,20 @@ def test_a_family_rule_does_not_allow_effects_beyond_its_kind(
         ("auto", {"read": "allow", "write": "allow", "run": "ask", "deploy": "ask"}),
         ("plan", {"read": "ask", "write": "deny", "run": "deny", "deploy": "deny"}),
         ("dontAsk", {"read": "deny", "write": "deny", "run": "deny", "deploy": "deny"}),
-        ("bypassPermissions", {"read": "allow", "write": "allow", "run": "allow", "deploy": "allow"}),
+        (
+            "bypassPermissions",
+            {"read": "allow", "write": "allow", "run": "allow", "deploy": "allow"},
+        ),
     ],
 )
-def test_modes(mode: str, verdicts: dict[str, str], gate: BuildGate, tools: SimpleNamespace) -> None:
+def test_modes(
+    mode: str, verdicts: dict[str, str], gate: BuildGate, tools: SimpleNamespace
+) -> None:
     call = {"path": "a", "command": "make all"}
     decided = gate(mode=mode)
-    assert {name: decided.decide(getattr(tools, name), call).verdict for name in verdicts} == verdicts
+    assert {
+        name: decided.decide(getattr(tools, name), call).verdict for name in verdicts
+    } == verdicts
 
 
 @pytest.mark.proves("gate.deny-and-ask-hold-in-all-modes")
@@ -154,11 +169,15 @@ def test_a_project_never_selects_a_mode_that_does_not_ask(mode: str) -> None:
 
 @pytest.mark.proves("gate.low-once-per-session")
 @pytest.mark.parametrize("choice", ["once", "session"])
-def test_low_risk_asks_once_per_session(choice: str, gate: BuildGate, tools: SimpleNamespace) -> None:
+def test_low_risk_asks_once_per_session(
+    choice: str, gate: BuildGate, tools: SimpleNamespace
+) -> None:
     decided = gate()
     decision = decided.decide(tools.search, {"path": "a"})
     assert decision.verdict == "ask"
-    decided.settle(tools.search, choice, next(o.rule for o in decision.offers if o.choice == choice))
+    decided.settle(
+        tools.search, choice, next(o.rule for o in decision.offers if o.choice == choice)
+    )
     assert decided.decide(tools.search, {"path": "b"}).verdict == "allow"
     assert gate().decide(tools.search, {"path": "b"}).verdict == "ask"
 
@@ -185,7 +204,9 @@ def test_grants_lift_neither_deny_nor_explicit_ask_nor_critical(
     assert decided.decide(tools.run, {"command": "cat .env"}).verdict == "deny"
 
 
-def test_a_decision_follows_grants_that_come_and_go(gate: BuildGate, tools: SimpleNamespace) -> None:
+def test_a_decision_follows_grants_that_come_and_go(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
     decided, call = gate(), {"path": "a"}
     verdicts = [decided.decide(tools.write, call).verdict]
     decided.grant("Edit(a)")
@@ -274,8 +295,12 @@ def test_commands_are_offered_grants_that_are_not_too_wide(
     assert decision.offers[0].choice == "once"
 
 
-def test_the_missing_part_of_a_compound_command_is_offered(gate: BuildGate, tools: SimpleNamespace) -> None:
-    decision = gate(allow=["Bash(cd *)", "Bash(ls *)"]).decide(tools.run, {"command": "cd src && ls && make"})
+def test_the_missing_part_of_a_compound_command_is_offered(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    decision = gate(allow=["Bash(cd *)", "Bash(ls *)"]).decide(
+        tools.run, {"command": "cd src && ls && make"}
+    )
     assert "Bash(git diff:*)" not in [offer.rule for offer in decision.offers]
     decision = gate(allow=["Bash(ls *)"]).decide(tools.run, {"command": "ls && cargo build"})
     assert "Bash(cargo build:*)" in [offer.rule for offer in decision.offers]
@@ -294,39 +319,88 @@ def test_an_explicit_ask_and_critical_risk_are_offered_once_only(
 ) -> None:
     asked = gate(ask=["Bash(git push *)"]).decide(tools.run, {"command": "git push"})
     critical = gate().decide(tools.wipe, {"path": "a"})
-    assert [o.choice for o in asked.offers] == ["once"] and [o.choice for o in critical.offers] == ["once"]
+    assert [o.choice for o in asked.offers] == ["once"] and [o.choice for o in critical.offers] == [
+        "once"
+    ]
     assert asked.rule == "Bash(git push *)"
 
 
 COMMANDS = st.lists(
     st.sampled_from(
-        ["ls", "git diff", "git push --force", "npm test", "cat a b", "rm -rf x", "find . -delete", "echo '*' x", "make",
-         "FOO=1 make", "sudo ls", "sh -c 'ls'", "timeout 5 make", "xargs make", "grep -rn 'a b' src", "echo hi > out.txt",
-         "python -m x", "cat *.py", "cat $X", "ls (", "cd sub", "docker ps", "npm run x"]
+        [
+            "ls",
+            "git diff",
+            "git push --force",
+            "npm test",
+            "cat a b",
+            "rm -rf x",
+            "find . -delete",
+            "echo '*' x",
+            "make",
+            "FOO=1 make",
+            "sudo ls",
+            "sh -c 'ls'",
+            "timeout 5 make",
+            "xargs make",
+            "grep -rn 'a b' src",
+            "echo hi > out.txt",
+            "python -m x",
+            "cat *.py",
+            "cat $X",
+            "ls (",
+            "cd sub",
+            "docker ps",
+            "npm run x",
+        ]
     ),
     min_size=1,
     max_size=3,
-).map(" && ".join)  # fmt: skip
+).map(" && ".join)
 PATHS = st.sampled_from(
     ["a", "src/a.py", "src/[x]", "a b", "#a", "!a", "x/y/z", "..", ".env", "*", "docs/", "a)", "(b"]
 )
 CALLS = st.one_of(
     st.tuples(st.just("run"), COMMANDS.map(lambda command: {"command": command})),
     st.tuples(
-        st.sampled_from(["read", "write", "search", "wipe", "unsaid"]), PATHS.map(lambda path: {"path": path})
+        st.sampled_from(["read", "write", "search", "wipe", "unsaid"]),
+        PATHS.map(lambda path: {"path": path}),
     ),
     st.tuples(
         st.just("fetch"),
-        st.sampled_from(["https://a.example/x", "x", "http://b.example:8"]).map(lambda u: {"url": u}),
+        st.sampled_from(["https://a.example/x", "x", "http://b.example:8"]).map(
+            lambda u: {"url": u}
+        ),
     ),
     st.tuples(st.sampled_from(["now", "deploy"]), st.just(dict[str, str]())),
 )
 RULES = st.sampled_from(
-    ["Bash", "Bash(ls:*)", "Bash(git *)", "Bash(rm *)", "Bash(make)", "Bash(* x)", "Read", "Read(src/**)", "Edit", "Edit(*)",
-     "Edit(a)", "Edit(/src)", "WebFetch(domain:a.example)", "write_file", "run_command", "*", "deploy", "read_file(src/**)",
-     "run_command(npm test)", "wipe", "Read(//work/**)"]
-)  # fmt: skip
-LISTS = st.fixed_dictionaries({name: st.lists(RULES, max_size=3) for name in ("deny", "ask", "allow")})
+    [
+        "Bash",
+        "Bash(ls:*)",
+        "Bash(git *)",
+        "Bash(rm *)",
+        "Bash(make)",
+        "Bash(* x)",
+        "Read",
+        "Read(src/**)",
+        "Edit",
+        "Edit(*)",
+        "Edit(a)",
+        "Edit(/src)",
+        "WebFetch(domain:a.example)",
+        "write_file",
+        "run_command",
+        "*",
+        "deploy",
+        "read_file(src/**)",
+        "run_command(npm test)",
+        "wipe",
+        "Read(//work/**)",
+    ]
+)
+LISTS = st.fixed_dictionaries(
+    {name: st.lists(RULES, max_size=3) for name in ("deny", "ask", "allow")}
+)
 
 
 def _tool(name: str) -> Tool:
@@ -344,9 +418,14 @@ def _tool(name: str) -> Tool:
     full = {"run": "run_command", "read": "read_file", "write": "write_file"}.get(name, name)
     arguments: Any = None
     return Tool(
-        name=full, description="", arguments=arguments, handler=lambda: None, risk=risk, side_effect=effect,
+        name=full,
+        description="",
+        arguments=arguments,
+        handler=lambda: None,
+        risk=risk,
+        side_effect=effect,
         touches={key: Touch(kind) for key, kind in touches.items()},
-    )  # fmt: skip
+    )
 
 
 TOOLS = {
@@ -384,7 +463,10 @@ def test_adding_an_allow_rule_or_grant_never_lifts_a_deny(
     grants = Grants()
     grants.grant(rule)
     if build(lists, "bypassPermissions").decide(tool, values).verdict == "deny":
-        assert build(lists, mode, (parse_rule(rule, "allow"),), grants).decide(tool, values).verdict == "deny"
+        assert (
+            build(lists, mode, (parse_rule(rule, "allow"),), grants).decide(tool, values).verdict
+            == "deny"
+        )
 
 
 @pytest.mark.proves("gate.every-offer-satisfies")
@@ -400,13 +482,26 @@ def test_every_offered_grant_satisfies_the_gate(call: tuple[str, Any], lists: An
 
 
 @pytest.mark.proves("gate.total-and-deterministic")
-@given(st.sampled_from(sorted(TOOLS)), st.dictionaries(st.sampled_from(["path", "command", "url"]),
-       st.one_of(st.text(), st.none(), st.integers(), st.lists(st.text()), st.binary())), LISTS, st.sampled_from(MODES))  # fmt: skip
-def test_decide_is_total_and_deterministic(name: str, values: dict[str, Any], lists: Any, mode: str) -> None:
+@given(
+    st.sampled_from(sorted(TOOLS)),
+    st.dictionaries(
+        st.sampled_from(["path", "command", "url"]),
+        st.one_of(st.text(), st.none(), st.integers(), st.lists(st.text()), st.binary()),
+    ),
+    LISTS,
+    st.sampled_from(MODES),
+)
+def test_decide_is_total_and_deterministic(
+    name: str, values: dict[str, Any], lists: Any, mode: str
+) -> None:
     decided = build(lists, mode)
     decision = decided.decide(TOOLS[name], values)
     assert isinstance(decision, Decision) and decision.verdict in RANK and decision.reason
-    assert decided.decide(TOOLS[name], values) == decision == build(lists, mode).decide(TOOLS[name], values)
+    assert (
+        decided.decide(TOOLS[name], values)
+        == decision
+        == build(lists, mode).decide(TOOLS[name], values)
+    )
     assert decided.trace(TOOLS[name], values)[-1]
 
 
@@ -442,15 +537,28 @@ def test_a_safe_call_enters_few_functions(gate: BuildGate, tools: SimpleNamespac
 
 
 @pytest.mark.proves("gate.safe-mode")
-def test_safe_mode_refuses_programs_that_are_not_listed(gate: BuildGate, tools: SimpleNamespace) -> None:
+def test_safe_mode_refuses_programs_that_are_not_listed(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
     decided = gate(allow=["Bash"], safe_mode=SafeMode())
-    for command in ("make", "ls | make", "sh -c ls", "./ls", "env ls", "$X", "ls $(id)", "timeout 5 ls"):
+    for command in (
+        "make",
+        "ls | make",
+        "sh -c ls",
+        "./ls",
+        "env ls",
+        "$X",
+        "ls $(id)",
+        "timeout 5 ls",
+    ):
         assert decided.decide(tools.run, {"command": command}).verdict != "allow", command
     for command in ("ls", "cat a | grep b"):
         assert decided.decide(tools.run, {"command": command}).verdict == "allow", command
     assert gate(safe_mode=SafeMode()).decide(tools.run, {"command": "ls"}).verdict == "ask"
     assert (
-        gate(allow=["Bash"], safe_mode=SafeMode(on=False)).decide(tools.run, {"command": "make"}).verdict
+        gate(allow=["Bash"], safe_mode=SafeMode(on=False))
+        .decide(tools.run, {"command": "make"})
+        .verdict
         == "allow"
     )
     more = SafeMode().allow("make").deny("ls")
@@ -458,9 +566,12 @@ def test_safe_mode_refuses_programs_that_are_not_listed(gate: BuildGate, tools: 
 
 
 @pytest.mark.proves("gate.has-permission")
-def test_the_longest_permission_prefix_replaces_shorter_ones(gate: BuildGate, tools: SimpleNamespace) -> None:
+def test_the_longest_permission_prefix_replaces_shorter_ones(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
     safe = SafeMode(
-        on=False, permissions={".": ("read", "write", "exec"), "docs": ("read",), "docs/open": ("write",)}
+        on=False,
+        permissions={".": ("read", "write", "exec"), "docs": ("read",), "docs/open": ("write",)},
     )
     decided = gate(allow=["Edit", "Read", "Bash"], safe_mode=safe)
     assert safe.has_permission("x", "write") and not safe.has_permission("docs/x", "write")
@@ -475,19 +586,38 @@ def test_the_longest_permission_prefix_replaces_shorter_ones(gate: BuildGate, to
 
 def test_searches_can_ask_about_paths_that_no_argument_named(gate: BuildGate) -> None:
     decided = gate(deny=["Read(private/**)"])
-    assert decided.refuses_path("private/x") and decided.refuses_path(".env") and decided.refuses_path("../x")
+    assert (
+        decided.refuses_path("private/x")
+        and decided.refuses_path(".env")
+        and decided.refuses_path("../x")
+    )
     assert not decided.refuses_path("src/x")
 
 
 @pytest.mark.proves("gate.digest-binds")
 def test_a_digest_changes_with_tool_and_arguments_and_not_with_order() -> None:
     assert digest("a", {"x": 1, "y": [2]}) == digest("a", {"y": [2], "x": 1})
-    assert len({digest("a", {"x": 1}), digest("b", {"x": 1}), digest("a", {"x": "1"}), digest("a", {"x": True}),
-                digest("a", {"x": Path("1")}), digest("a", {"x": b"1"}), digest("a", {"x": None}), digest("a", {})}) == 8  # fmt: skip
+    assert (
+        len(
+            {
+                digest("a", {"x": 1}),
+                digest("b", {"x": 1}),
+                digest("a", {"x": "1"}),
+                digest("a", {"x": True}),
+                digest("a", {"x": Path("1")}),
+                digest("a", {"x": b"1"}),
+                digest("a", {"x": None}),
+                digest("a", {}),
+            }
+        )
+        == 8
+    )
 
 
 @given(
-    st.dictionaries(st.text(), st.recursive(st.none() | st.booleans() | st.text() | st.floats(), st.lists))
+    st.dictionaries(
+        st.text(), st.recursive(st.none() | st.booleans() | st.text() | st.floats(), st.lists)
+    )
 )
 def test_a_digest_of_any_json_value_is_stable(values: dict[str, Any]) -> None:
     assert digest("t", values) == digest("t", dict(reversed(values.items())))
@@ -496,7 +626,9 @@ def test_a_digest_of_any_json_value_is_stable(values: dict[str, Any]) -> None:
 def test_a_decision_can_be_explained_step_by_step(gate: BuildGate, tools: SimpleNamespace) -> None:
     decided = gate(allow=["Bash(ls *)"])
     lines = decided.trace(tools.run, {"command": "ls; rm x"})
-    assert "touches command `rm x`" in lines and any(line.startswith("denied: nothing") for line in lines)
+    assert "touches command `rm x`" in lines and any(
+        line.startswith("denied: nothing") for line in lines
+    )
     assert explain(decided.decide(tools.run, {"command": "ls"}))[0].startswith(
         "allow: allowed by `Bash(ls *)`"
     )

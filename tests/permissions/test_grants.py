@@ -19,10 +19,14 @@ from ferrule.permissions.grants import Grants
 
 
 @pytest.mark.proves("grants.remembered-in-next-process")
-def test_a_remembered_grant_is_there_for_the_next_process(tmp_path: Path, tools: SimpleNamespace) -> None:
+def test_a_remembered_grant_is_there_for_the_next_process(
+    tmp_path: Path, tools: SimpleNamespace
+) -> None:
     file = tmp_path / "state" / "grants.json"
     gate = Gate(grants=Grants.load(file), root=tmp_path)
-    offer = next(o for o in gate.decide(tools.run, {"command": "git diff"}).offers if o.choice == "remember")
+    offer = next(
+        o for o in gate.decide(tools.run, {"command": "git diff"}).offers if o.choice == "remember"
+    )
     gate.settle(tools.run, "remember", offer.rule)
     later = Gate(grants=Grants.load(file), root=tmp_path)
     assert later.decide(tools.run, {"command": "git diff"}).verdict == "allow"
@@ -128,21 +132,29 @@ def test_wrong_rules_and_missing_folders_are_said(tmp_path: Path) -> None:
 
 def request(tool: object, *offers: Offer, risk: str = "high") -> ApprovalRequest:
     identity = Identity("t", "u", "s", "r")
-    return ApprovalRequest(Call("1", "write_file"), tool, risk, "it writes", (), "", offers, "d", identity)  # type: ignore[arg-type]
+    return ApprovalRequest(
+        Call("1", "write_file"), tool, risk, "it writes", (), "", offers, "d", identity
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.proves("approval.no-terminal-is-no")
 async def test_without_a_terminal_an_ask_is_a_no_said_out_loud(tools: SimpleNamespace) -> None:
-    answer = await NobodyToAsk().ask(request(tools.write, Offer("once", ""), Offer("session", "Edit(//w/a)")))
+    answer = await NobodyToAsk().ask(
+        request(tools.write, Offer("once", ""), Offer("session", "Edit(//w/a)"))
+    )
     assert (answer.choice, answer.by) == ("deny", "no-terminal")
     assert (
-        "no one was available" in answer.note and "it writes" in answer.note and "Edit(//w/a)" in answer.note
+        "no one was available" in answer.note
+        and "it writes" in answer.note
+        and "Edit(//w/a)" in answer.note
     )
     assert "person" in (await NobodyToAsk().ask(request(tools.write))).note
 
 
 @pytest.mark.proves("approval.yes-to")
-async def test_yes_to_answers_for_named_tools_only_and_never_for_critical(tools: SimpleNamespace) -> None:
+async def test_yes_to_answers_for_named_tools_only_and_never_for_critical(
+    tools: SimpleNamespace,
+) -> None:
     approver = AllowThese(["write_*"])
     assert await approver.ask(request(tools.write)) == Answer("once", by="--yes-to write_*")
     assert (await approver.ask(request(tools.read))).choice == "deny"

@@ -19,7 +19,9 @@ from ferrule.permissions.commands.program_arguments import judge, programs
 
 ROWS = json.loads(Path(options_module.__file__).with_name("option_tables.json").read_text())
 ALL = os.environ.get("FERRULE_TEST_ATTACKS") == "all"
-TABLE = Table("-o,--output=FILE -c,--check?HOW -n,--numeric -N,--null --null-data -d=DELIM", "getopt")
+TABLE = Table(
+    "-o,--output=FILE -c,--check?HOW -n,--numeric -N,--null --null-data -d=DELIM", "getopt"
+)
 
 
 def said(*words: str) -> list[tuple[str, str | None]]:
@@ -31,10 +33,17 @@ def said(*words: str) -> list[tuple[str, str | None]]:
 @pytest.mark.parametrize(
     "words",
     [
-        ["--output", "x"], ["--output=x"], ["--outp", "x"], ["--o=x"], ["--ou", "x"], ["-o", "x"], ["-ox"],
-        ["a", "-ox"], ["-nox"],
+        ["--output", "x"],
+        ["--output=x"],
+        ["--outp", "x"],
+        ["--o=x"],
+        ["--ou", "x"],
+        ["-o", "x"],
+        ["-ox"],
+        ["a", "-ox"],
+        ["-nox"],
     ],
-)  # fmt: skip
+)
 def test_every_spelling_of_an_option_is_that_option_with_its_value(words: list[str]) -> None:
     assert ("-o", "x") in said(*words)
 
@@ -73,7 +82,8 @@ def test_an_exact_name_wins_over_longer_ones_and_nothing_is_sure_after_an_unknow
     ],
 )
 def test_the_word_that_does_more_is_named(words: list[str], hazard: str) -> None:
-    # A value that looks like an option counts as one too: should a table be wrong, nothing hides behind it.
+    # A value that looks like an option counts as one too: should a table be wrong, nothing hides
+    # behind it.
     assert hazard in hazards(words)
 
 
@@ -98,9 +108,14 @@ UNVERSIONED = {"less", "time", "xxd", "zip", "ncat"}
 
 def _asked(program: str, *words: str, at: Path) -> str:
     done = subprocess.run(
-        [*program.split(), *words], cwd=at, stdin=subprocess.DEVNULL, capture_output=True, timeout=20,
-        check=False, env={**os.environ, "LC_ALL": "C"},
-    )  # fmt: skip
+        [*program.split(), *words],
+        cwd=at,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=20,
+        check=False,
+        env={**os.environ, "LC_ALL": "C"},
+    )
     return (done.stdout + done.stderr).decode("utf-8", "replace")
 
 
@@ -109,7 +124,9 @@ def _same_version(program: str, at: Path) -> bool:
     return first.startswith(ROWS[program]["version"])
 
 
-GETOPT = sorted(name for name, row in ROWS.items() if row["source"] == "getopt" and shutil.which(name))
+GETOPT = sorted(
+    name for name, row in ROWS.items() if row["source"] == "getopt" and shutil.which(name)
+)
 
 
 @pytest.mark.proves("command.option-tables")
@@ -118,7 +135,9 @@ def test_programs_that_are_here_list_the_options_that_stand_in_their_tables(tmp_
     for program in GETOPT:
         # `--=x` begins every long option, so getopt names them all.
         listed = set(
-            re.findall(r"'(--[\w\-]+)'", _asked(program, "--=x", at=tmp_path).partition("possibilities")[2])
+            re.findall(
+                r"'(--[\w\-]+)'", _asked(program, "--=x", at=tmp_path).partition("possibilities")[2]
+            )
         )
         if not listed or not _same_version(program, tmp_path):
             continue

@@ -1,4 +1,6 @@
-"""Ordinary commands are decided as a person expects, each for the reason that the person would give."""
+"""Ordinary commands are decided as a person expects, each for the reason that the person would
+give.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,19 @@ def expected(row: Ordinary, decision: Decision) -> bool:
 def test_each_is_decided_as_a_person_expects(
     gate: Callable[..., Gate], tools: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gates = {mode: gate(allow=RULES, deny=DENIED, mode=mode) for mode in {row.mode for row in ORDINARY}}
+    gates = {
+        mode: gate(allow=RULES, deny=DENIED, mode=mode) for mode in {row.mode for row in ORDINARY}
+    }
     wrong: list[str] = []
     for row in ORDINARY:
         decision = gates[row.mode].decide(tools.run, {"command": row.command})
         if not expected(row, decision):
             wrong.append(f"{row.command} ({row.mode}): {row.expect} {row.says}, but {decision}")
     with capsys.disabled():
-        print(f"\nordinary commands decided as expected: {len(ORDINARY) - len(wrong)} / {len(ORDINARY)}")
+        print(
+            f"\nordinary commands decided as expected: {len(ORDINARY) - len(wrong)} / "
+            f"{len(ORDINARY)}"
+        )
     assert not wrong, "\n".join(wrong)
 
 
@@ -95,12 +102,18 @@ def test_where_a_cd_may_have_failed_what_lies_outside_is_never_allowed(
 ) -> None:
     decision = gate(allow=["Bash"]).decide(tools.run, {"command": command})
     assert decision.verdict != "allow", command
-    assert "outside the workspace" in decision.reason or "known only" in decision.reason, decision.reason
+    assert "outside the workspace" in decision.reason or "known only" in decision.reason, (
+        decision.reason
+    )
 
 
 @pytest.mark.proves("command.folders")
 def test_a_protected_name_is_seen_from_every_folder_it_could_be_named_in() -> None:
-    for command in ("cd .ferrule; cat x", "cd a; cd ../.ferrule; cat x", "cd .ferrule <<E && cat x\nE"):
+    for command in (
+        "cd .ferrule; cat x",
+        "cd a; cd ../.ferrule; cat x",
+        "cd .ferrule <<E && cat x\nE",
+    ):
         assert analyse(command, root="/work/project", home="/home/person").findings, command
 
 

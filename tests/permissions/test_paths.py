@@ -42,11 +42,39 @@ INSIDE = {
 }
 
 OUTSIDE = [
-    "..", "../x", "a/../../x", "./..", "a/b/../../../work/x",
-    "/etc/passwd", "/", "//etc/passwd", "/srv", "/srv/work2/x", "/srv/workx", "/srv/wor", "/srv/work/../x",
-    "/srv/work/../work2", "/proc/self/root/etc/passwd", "/proc/self/cwd/a", "/SRV/WORK/a",
-    "~", "~/x", "~root/x", "~/../x", "./~", "./~/x", "/srv/work/~/x", "./C:/x", "a/../c:", "C:/x", "C:\\x", "c:", "\\\\server\\share", "\\??\\C:\\x", "\\x",
-]  # fmt: skip
+    "..",
+    "../x",
+    "a/../../x",
+    "./..",
+    "a/b/../../../work/x",
+    "/etc/passwd",
+    "/",
+    "//etc/passwd",
+    "/srv",
+    "/srv/work2/x",
+    "/srv/workx",
+    "/srv/wor",
+    "/srv/work/../x",
+    "/srv/work/../work2",
+    "/proc/self/root/etc/passwd",
+    "/proc/self/cwd/a",
+    "/SRV/WORK/a",
+    "~",
+    "~/x",
+    "~root/x",
+    "~/../x",
+    "./~",
+    "./~/x",
+    "/srv/work/~/x",
+    "./C:/x",
+    "a/../c:",
+    "C:/x",
+    "C:\\x",
+    "c:",
+    "\\\\server\\share",
+    "\\??\\C:\\x",
+    "\\x",
+]
 
 NO_PATHS = ["a\0b", "\0", "a\nb", "a\x1b[2Jb", "a\x7f", "a\\b", "a\ud800", "x" * (LONGEST + 1)]
 

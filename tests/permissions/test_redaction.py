@@ -53,7 +53,9 @@ def test_every_form_is_found_in_text_in_json_and_in_json_within_json(form: objec
     assert isinstance(form, tuple)
     value = VALUES[form[0]]
     secret = R[:12] if "postgres" not in value else "s3cr3t-word"
-    secret = next((part for part in (secret, "a1a1a1", secret.upper(), "eyJzdWIi") if part in value), "?")
+    secret = next(
+        (part for part in (secret, "a1a1a1", secret.upper(), "eyJzdWIi") if part in value), "?"
+    )
     inner = json.dumps({"url": f"see {value} there"})
     for shown in (
         REDACTOR.text(f"see {value} there"),
@@ -78,8 +80,14 @@ def test_every_form_is_read_by_both_engines_and_holds_one_of_its_signs(form: obj
 
 @pytest.mark.proves("redaction.names")
 def test_what_stands_under_a_secret_name_is_taken_out_whatever_it_looks_like() -> None:
-    names = "password api_key apiKey API-KEY dbPassword user_passwd token access_token githubtoken Authorization cookie"
-    names += " client_secret AWS_SECRET_ACCESS_KEY private_key credentials X-Auth-Token passwordHash connection_string"
+    names = (
+        "password api_key apiKey API-KEY dbPassword user_passwd token access_token githubtoken "
+        "Authorization cookie"
+    )
+    names += (
+        " client_secret AWS_SECRET_ACCESS_KEY private_key credentials X-Auth-Token passwordHash "
+        "connection_string"
+    )
     for name in names.split():
         assert names_secret(name), name
         for value in ("correct horse", 123456, ["a", "b"], {"user": "ada"}):
@@ -92,12 +100,30 @@ def test_what_stands_under_a_secret_name_is_taken_out_whatever_it_looks_like() -
 @pytest.mark.proves("redaction.readable")
 def test_what_is_no_secret_stays_as_it_is() -> None:
     plain = {
-        "max_tokens": 4096, "tokens": 12, "token_count": 3, "usage": {"input_tokens": 3}, "key": "ArrowUp", "author": "ada",
-        "primary_key": "id", "password": None, "token": "", "secret": False, "path": "src/auth/tokens.py", "keys": ["a"],
-        "text": "the token limit is 5; tokens: 12; see https://example.org:8080/a?b=c and mailto:ada@example.org",
-        "code": "token = get_token()\nkey = keys[0]\npassword = ask(prompt)\nfor token in tokens:\n    print(token)",
-        "hash": "sha256:" + "ab" * 32, "id": "call_1_0", "task": "task-force-of-twenty-four-people",
-    }  # fmt: skip
+        "max_tokens": 4096,
+        "tokens": 12,
+        "token_count": 3,
+        "usage": {"input_tokens": 3},
+        "key": "ArrowUp",
+        "author": "ada",
+        "primary_key": "id",
+        "password": None,
+        "token": "",
+        "secret": False,
+        "path": "src/auth/tokens.py",
+        "keys": ["a"],
+        "text": (
+            "the token limit is 5; tokens: 12; see https://example.org:8080/a?b=c and "
+            "mailto:ada@example.org"
+        ),
+        "code": (
+            "token = get_token()\nkey = keys[0]\npassword = ask(prompt)\nfor token in tokens:\n  "
+            "  print(token)"
+        ),
+        "hash": "sha256:" + "ab" * 32,
+        "id": "call_1_0",
+        "task": "task-force-of-twenty-four-people",
+    }
     assert REDACTOR.value(plain) == plain
     body = json.dumps(plain)
     assert REDACTOR.body(body) is body
@@ -139,7 +165,9 @@ def test_a_persons_own_names_and_patterns_hold_and_broken_ones_are_refused() -> 
     assert own.text("see EMP-123456, now") == "see [redacted], now".replace(
         "[redacted],", mark("EMP-123456,")
     )
-    assert own.text("one\ncase 12 of 30 is here\ntwo") == f"one\n{mark('case 12 of 30 is here')}\ntwo"
+    assert (
+        own.text("one\ncase 12 of 30 is here\ntwo") == f"one\n{mark('case 12 of 30 is here')}\ntwo"
+    )
     for wrong in ("(", "a*", "x" * 5000):
         with pytest.raises(ConfigError, match="redaction pattern"):
             Redactor((), [wrong])
@@ -148,12 +176,21 @@ def test_a_persons_own_names_and_patterns_hold_and_broken_ones_are_refused() -> 
 @pytest.mark.proves("redaction.known-values")
 def test_the_values_of_this_processes_secret_variables_are_taken_out_wherever_they_stand() -> None:
     known = Redactor.of_process(
-        {"OPENAI_API_KEY": "no form at all 1", "PATH": "/usr/bin", "MY_TOKEN": 'quo"ted\\value', "PW": "x"}
+        {
+            "OPENAI_API_KEY": "no form at all 1",
+            "PATH": "/usr/bin",
+            "MY_TOKEN": 'quo"ted\\value',
+            "PW": "x",
+        }
     )
     assert known.by_line
     shown = known.body(
         json.dumps(
-            {"a": "it is no form at all 1.", "b": json.dumps({"c": 'quo"ted\\value'}), "p": "/usr/bin"}
+            {
+                "a": "it is no form at all 1.",
+                "b": json.dumps({"c": 'quo"ted\\value'}),
+                "p": "/usr/bin",
+            }
         )
     )
     assert "no form" not in shown
@@ -161,16 +198,22 @@ def test_the_values_of_this_processes_secret_variables_are_taken_out_wherever_th
     assert "/usr/bin" in shown
 
 
-TEXT = st.text(alphabet=string.ascii_letters + string.digits + " \n\"'\\=:{}[],./-_é漢", max_size=60)
+TEXT = st.text(
+    alphabet=string.ascii_letters + string.digits + " \n\"'\\=:{}[],./-_é漢", max_size=60
+)
 SAMPLES = st.lists(
-    st.one_of(TEXT, st.sampled_from([*VALUES.values(), "password=", '"token":"', "api_key: ", "\\u0041"])),
+    st.one_of(
+        TEXT, st.sampled_from([*VALUES.values(), "password=", '"token":"', "api_key: ", "\\u0041"])
+    ),
     max_size=6,
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | SAMPLES.map("".join),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["a", "password", "token", "b c"]) | TEXT, inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["a", "password", "token", "b c"]) | TEXT, inner, max_size=3
+        )
     ),
     max_leaves=8,
 )
@@ -187,7 +230,9 @@ def test_redacting_a_text_twice_is_redacting_it_once(text: str) -> None:
 @pytest.mark.proves("redaction.idempotent")
 @settings(max_examples=200, deadline=None)
 @given(JSON)
-def test_redacting_a_value_twice_is_redacting_it_once_and_its_text_says_the_same(value: object) -> None:
+def test_redacting_a_value_twice_is_redacting_it_once_and_its_text_says_the_same(
+    value: object,
+) -> None:
     before = json.dumps(value)
     once = REDACTOR.value(value)
     assert json.dumps(value) == before
@@ -226,6 +271,7 @@ def test_a_key_is_found_whatever_stands_around_it(before: str, after: str, key: 
     ],
 )
 def test_no_text_makes_it_slow(unit: str) -> None:
-    # No clock: the work is counted in how often an expression is tried, by a size that quadratic work would not survive.
+    # No clock: the work is counted in how often an expression is tried, by a size that quadratic
+    # work would not survive.
     text = unit * (200_000 // len(unit))
     assert REDACTOR.text(REDACTOR.text(text)) == REDACTOR.text(text)

@@ -14,51 +14,222 @@ from ferrule.permissions.protected_names import DEFAULT, PROTECTED, RESERVED, SE
 
 UNREADABLE = [
     # Ferrule's and other harnesses' own state
-    "agents", "agents/harvey.yaml", "agents/sessions/a.spmd", ".ferrule/settings.json", "src/.ferrule/x",
-    ".harness/tools/t.md", "deep/er/.harness", ".ferrule-tmp-0011aabb",
+    "agents",
+    "agents/harvey.yaml",
+    "agents/sessions/a.spmd",
+    ".ferrule/settings.json",
+    "src/.ferrule/x",
+    ".harness/tools/t.md",
+    "deep/er/.harness",
+    ".ferrule-tmp-0011aabb",
     # git's configuration and hooks, also those of submodules and worktrees
-    ".git/config", ".git/config.worktree", ".git/hooks", ".git/hooks/pre-commit", "vendor/lib/.git/config",
-    ".git/modules/lib/config", ".git/modules/a/modules/b/hooks/post-checkout", ".git/worktrees/w/config.worktree",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/hooks",
+    ".git/hooks/pre-commit",
+    "vendor/lib/.git/config",
+    ".git/modules/lib/config",
+    ".git/modules/a/modules/b/hooks/post-checkout",
+    ".git/worktrees/w/config.worktree",
     ".hg/hgrc",
     # secrets (requirement 000)
-    ".env", ".env.local", ".env.example", ".envrc", "deploy/production.env", "tls/server.pem", "a.key", "a.p12", "a.pfx",
-    "harvey.yaml", "conf/harvey.yaml", "ferrule.yaml", "id_rsa", ".ssh/id_ed25519", ".ssh/config", "authorized_keys",
+    ".env",
+    ".env.local",
+    ".env.example",
+    ".envrc",
+    "deploy/production.env",
+    "tls/server.pem",
+    "a.key",
+    "a.p12",
+    "a.pfx",
+    "harvey.yaml",
+    "conf/harvey.yaml",
+    "ferrule.yaml",
+    "id_rsa",
+    ".ssh/id_ed25519",
+    ".ssh/config",
+    "authorized_keys",
     # and more of the kind
-    ".envs/.production/.postgres", ".netrc", "_netrc", ".pgpass", ".npmrc", ".pypirc", ".aws/credentials", ".git-credentials",
-    ".docker/config.json", ".kube/config", "x.kdbx",
-]  # fmt: skip
+    ".envs/.production/.postgres",
+    ".netrc",
+    "_netrc",
+    ".pgpass",
+    ".npmrc",
+    ".pypirc",
+    ".aws/credentials",
+    ".git-credentials",
+    ".docker/config.json",
+    ".kube/config",
+    "x.kdbx",
+]
 
 OTHER_SPELLINGS = [
-    ".ENV", ".Env.Local", "SERVER.PEM", "Agents/x", "AGENTS", ".GIT/CONFIG", ".Git/Hooks/pre-commit",  # case
-    ".env.", ".env ", "k.pem.", "k.pem. .", ".git./config", ".git /hooks", "agents./x",  # dots and spaces Windows drops
-    "k.pem::$DATA", ".env:stream", ".git::$INDEX_ALLOCATION/config", "x:y.pem",  # NTFS streams
-    "GIT~1/config", "git~1/hooks/pre-commit",  # 8.3 short name
-    "．env", ".ｅnv", "ａgents/x", "k．pem", "․env", ".ſſh/config", "sub／.env",  # NFKC and case folding
-    ".g\u200cit/config", ".e\u200bnv", "\ufeff.env", "id_\u2060rsa", ".en\ufe0fv",  # characters HFS+ ignores
-    ".env~", "id_rsa.bak", ".id_rsa.swp", "#id_rsa#", "server.key.old", "id_ed25519~", "tls/k.pem.orig", ".ssh.bak/known",  # editors' copies
-    "sub\\.env", "a\\agents\\..\\.git\\config",  # a separator elsewhere
-]  # fmt: skip
+    # case
+    ".ENV",
+    ".Env.Local",
+    "SERVER.PEM",
+    "Agents/x",
+    "AGENTS",
+    ".GIT/CONFIG",
+    ".Git/Hooks/pre-commit",
+    # dots and spaces Windows drops
+    ".env.",
+    ".env ",
+    "k.pem.",
+    "k.pem. .",
+    ".git./config",
+    ".git /hooks",
+    "agents./x",
+    "k.pem::$DATA",
+    ".env:stream",
+    ".git::$INDEX_ALLOCATION/config",
+    "x:y.pem",  # NTFS streams
+    "GIT~1/config",
+    "git~1/hooks/pre-commit",  # 8.3 short name
+    "．env",
+    ".ｅnv",
+    "ａgents/x",
+    "k．pem",
+    "․env",
+    ".ſſh/config",
+    "sub／.env",  # NFKC and case folding
+    # characters HFS+ ignores
+    ".g\u200cit/config",
+    ".e\u200bnv",
+    "\ufeff.env",
+    "id_\u2060rsa",
+    ".en\ufe0fv",
+    # editors' copies
+    ".env~",
+    "id_rsa.bak",
+    ".id_rsa.swp",
+    "#id_rsa#",
+    "server.key.old",
+    "id_ed25519~",
+    "tls/k.pem.orig",
+    ".ssh.bak/known",
+    "sub\\.env",
+    "a\\agents\\..\\.git\\config",  # a separator elsewhere
+]
 
 UNWRITABLE = [
-    ".git", ".git/info/attributes", ".git/HEAD", ".git/objects/aa/bb", "vendor/.git", ".gitmodules", ".hg/store", ".jj/x",
-    ".bashrc", "home/.zshrc", ".profile", ".BASHRC", ".mcp.json", ".vscode/settings.json", ".vscode", ".idea/workspace.xml",
-    ".claude/settings.json", ".cursor/mcp.json", ".github/workflows/ci.yml", ".github/actions/x/action.yml",
-    ".gitlab-ci.yml", "Jenkinsfile", ".circleci/config.yml", ".husky/pre-commit", ".pre-commit-config.yaml",
-    ".devcontainer/devcontainer.json", "sitecustomize.py", "venv/lib/site-packages/evil.pth", ".git:x", ".vscode./tasks.json",
-    ".Rprofile", ".Renviron", ".ghci", ".irbrc", ".pryrc", ".iex.exs", ".ocamlinit", ".octaverc", ".lldbinit", ".nvimrc",
-    ".dir-locals.el", "jupyter_server_config.py", ".yarnrc", ".mvn/extensions.xml", ".cargo/config.toml", ".cargo/config",
-    ".bazelrc", ".lefthook.yml", ".windsurf/x", ".kiro/hooks/x", ".opencode/x", "opencode.json", ".continue/config.yaml",
-    ".roo/mcp.json", ".junie/x", ".trae/x", ".crush.json", ".aider.conf.yml", "my.code-workspace", "x.sublime-project", ".cirrus.yml",
-]  # fmt: skip
+    ".git",
+    ".git/info/attributes",
+    ".git/HEAD",
+    ".git/objects/aa/bb",
+    "vendor/.git",
+    ".gitmodules",
+    ".hg/store",
+    ".jj/x",
+    ".bashrc",
+    "home/.zshrc",
+    ".profile",
+    ".BASHRC",
+    ".mcp.json",
+    ".vscode/settings.json",
+    ".vscode",
+    ".idea/workspace.xml",
+    ".claude/settings.json",
+    ".cursor/mcp.json",
+    ".github/workflows/ci.yml",
+    ".github/actions/x/action.yml",
+    ".gitlab-ci.yml",
+    "Jenkinsfile",
+    ".circleci/config.yml",
+    ".husky/pre-commit",
+    ".pre-commit-config.yaml",
+    ".devcontainer/devcontainer.json",
+    "sitecustomize.py",
+    "venv/lib/site-packages/evil.pth",
+    ".git:x",
+    ".vscode./tasks.json",
+    ".Rprofile",
+    ".Renviron",
+    ".ghci",
+    ".irbrc",
+    ".pryrc",
+    ".iex.exs",
+    ".ocamlinit",
+    ".octaverc",
+    ".lldbinit",
+    ".nvimrc",
+    ".dir-locals.el",
+    "jupyter_server_config.py",
+    ".yarnrc",
+    ".mvn/extensions.xml",
+    ".cargo/config.toml",
+    ".cargo/config",
+    ".bazelrc",
+    ".lefthook.yml",
+    ".windsurf/x",
+    ".kiro/hooks/x",
+    ".opencode/x",
+    "opencode.json",
+    ".continue/config.yaml",
+    ".roo/mcp.json",
+    ".junie/x",
+    ".trae/x",
+    ".crush.json",
+    ".aider.conf.yml",
+    "my.code-workspace",
+    "x.sublime-project",
+    ".cirrus.yml",
+]
 
 ORDINARY = [
-    "environment.py", "env.py", "env/bin", "my.env.md", "keys.md", "key", "monkey", "apikey.py", "pem.txt", "a.pem.md",
-    "agents.py", "agents_list.txt", "AGENTS.md", "src/agents/x.py", "src/agents", "agents.bak", "agentsmith/x", "myagents",
-    "ferrule/x", "ferrule.py", "harness.md", ".harnessed", "a..b.txt", "..a", "a..", "...", "b.txt~", "git/config", "config",
-    ".gitignore", ".gitattributes", ".github/ISSUE_TEMPLATE/a.md", ".github/dependabot.yml", "hooks/pre-commit", "id_rsa.py",
-    "rsa", "my_id_rsa.txt", "harvey.yaml.md", "Jenkinsfile.md", "vscode/x", "model.pth", "bashrc", "a:b.txt", "naïve.txt", "日本.md",
-    "README.md", "docs/.hidden", "profile", "package.json", "", ".dockerignore", "config.bak",
-]  # fmt: skip
+    "environment.py",
+    "env.py",
+    "env/bin",
+    "my.env.md",
+    "keys.md",
+    "key",
+    "monkey",
+    "apikey.py",
+    "pem.txt",
+    "a.pem.md",
+    "agents.py",
+    "agents_list.txt",
+    "AGENTS.md",
+    "src/agents/x.py",
+    "src/agents",
+    "agents.bak",
+    "agentsmith/x",
+    "myagents",
+    "ferrule/x",
+    "ferrule.py",
+    "harness.md",
+    ".harnessed",
+    "a..b.txt",
+    "..a",
+    "a..",
+    "...",
+    "b.txt~",
+    "git/config",
+    "config",
+    ".gitignore",
+    ".gitattributes",
+    ".github/ISSUE_TEMPLATE/a.md",
+    ".github/dependabot.yml",
+    "hooks/pre-commit",
+    "id_rsa.py",
+    "rsa",
+    "my_id_rsa.txt",
+    "harvey.yaml.md",
+    "Jenkinsfile.md",
+    "vscode/x",
+    "model.pth",
+    "bashrc",
+    "a:b.txt",
+    "naïve.txt",
+    "日本.md",
+    "README.md",
+    "docs/.hidden",
+    "profile",
+    "package.json",
+    "",
+    ".dockerignore",
+    "config.bak",
+]
 
 
 @pytest.mark.proves("reserved.unreadable")
@@ -88,7 +259,9 @@ def test_an_ordinary_name_beside_them_is_left_alone(name: str) -> None:
 
 
 def test_the_reason_says_what_kind_of_name_it_is_and_which_rule_matched() -> None:
-    assert DEFAULT.check("agents/x", write=False) == "reserved: no tool may touch it (rule `/agents`)"
+    assert (
+        DEFAULT.check("agents/x", write=False) == "reserved: no tool may touch it (rule `/agents`)"
+    )
     assert "secrets" in (DEFAULT.check("a.pem", write=False) or "")
     assert "rule `*.pem`" in (DEFAULT.check("a.pem", write=False) or "")
     assert "not written" in (DEFAULT.check(".bashrc", write=True) or "")
@@ -96,7 +269,9 @@ def test_the_reason_says_what_kind_of_name_it_is_and_which_rule_matched() -> Non
 
 @pytest.mark.proves("reserved.extend-only")
 def test_settings_make_the_lists_longer() -> None:
-    names = DEFAULT.extended(reserved=("/state",), secret=("*.vault", "Ops/Tokens"), protected=("Makefile",))
+    names = DEFAULT.extended(
+        reserved=("/state",), secret=("*.vault", "Ops/Tokens"), protected=("Makefile",)
+    )
     assert names.check("state/x", write=False)
     assert names.check("src/state/x", write=False) is None
     assert names.check("a.VAULT", write=False)
@@ -107,7 +282,8 @@ def test_settings_make_the_lists_longer() -> None:
 
 _WORDS = [p.strip("/").replace("*", "x") for p in (*RESERVED, *SECRET, *PROTECTED)]
 _NAMES = st.lists(
-    st.one_of(st.sampled_from(_WORDS), st.text(max_size=12).filter(lambda t: "/" not in t)), max_size=4
+    st.one_of(st.sampled_from(_WORDS), st.text(max_size=12).filter(lambda t: "/" not in t)),
+    max_size=4,
 ).map("/".join)
 _PATTERNS = st.lists(st.text("abc.*?/_-", min_size=1, max_size=8), max_size=3).map(tuple)
 
@@ -115,7 +291,11 @@ _PATTERNS = st.lists(st.text("abc.*?/_-", min_size=1, max_size=8), max_size=3).m
 @pytest.mark.proves("reserved.extend-only")
 @given(_NAMES, _PATTERNS, _PATTERNS, _PATTERNS, st.booleans())
 def test_no_extension_allows_a_name_that_was_refused(
-    name: str, reserved: tuple[str, ...], secret: tuple[str, ...], protected: tuple[str, ...], write: bool
+    name: str,
+    reserved: tuple[str, ...],
+    secret: tuple[str, ...],
+    protected: tuple[str, ...],
+    write: bool,
 ) -> None:
     if DEFAULT.check(name, write=write):
         assert Names(reserved, secret, protected).check(name, write=write)
@@ -133,7 +313,8 @@ def test_respelling_a_refused_name_keeps_it_refused(name: str, data: st.DataObje
     def respelled(part: str) -> str:
         part = "".join(c.upper() if data.draw(st.booleans()) else c for c in part)
         wide = "".join(
-            chr(ord(c) + 0xFEE0) if "!" <= c <= "~" and data.draw(st.booleans()) else c for c in part
+            chr(ord(c) + 0xFEE0) if "!" <= c <= "~" and data.draw(st.booleans()) else c
+            for c in part
         )
         assert unicodedata.normalize("NFKC", wide) == part
         return wide + data.draw(st.sampled_from(["", ".", " ", "..", ". ", "::$DATA", "\u200b"]))

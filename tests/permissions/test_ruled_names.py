@@ -1,4 +1,6 @@
-"""Deny rules for paths as lists of names that may not be created: they say no less than the rules."""
+"""Deny rules for paths as lists of names that may not be created: they say no less than the
+rules.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +54,8 @@ def test_what_a_rule_denies_may_not_be_created(specifier: str, path: str) -> Non
         ("a/**/b", ("/a/**/b",)),
     ],
 )
-def test_a_rule_names_what_lies_below_the_workspace(specifier: str, patterns: tuple[str, ...]) -> None:
+def test_a_rule_names_what_lies_below_the_workspace(
+    specifier: str, patterns: tuple[str, ...]
+) -> None:
     rules = RuleSet.of(deny=[f"Edit({specifier})"], root=ROOT).deny
     assert created_patterns(rules, ROOT, HOME) == patterns

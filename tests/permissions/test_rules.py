@@ -87,7 +87,9 @@ def test_a_wrong_rule_stops_the_whole_set() -> None:
         ("add", "math::add", False),
     ],
 )
-def test_tool_names_are_matched_whole_or_with_wildcards(rule: str, name: str, matches: bool) -> None:
+def test_tool_names_are_matched_whole_or_with_wildcards(
+    rule: str, name: str, matches: bool
+) -> None:
     assert names_tool(parse_rule(rule), name) is matches
 
 
@@ -174,7 +176,9 @@ def test_deny_patterns_match_every_spelling(
 def test_command_rules_respect_words(
     rule: str, command: str, matches: bool, gate: BuildGate, tools: SimpleNamespace
 ) -> None:
-    assert (gate(allow=[rule]).decide(tools.run, {"command": command}).verdict == "allow") is matches
+    assert (
+        gate(allow=[rule]).decide(tools.run, {"command": command}).verdict == "allow"
+    ) is matches
 
 
 @pytest.mark.proves("rules.deny-sees-through")
@@ -207,12 +211,16 @@ def test_a_denied_command_is_denied_however_it_is_spelled(
     assert (decision.verdict, decision.rule) == ("deny", "Bash(rm *)")
 
 
-@pytest.mark.parametrize("command", ["git push x", "git -C sub push x", "git --no-pager -c a=b push x"])
+@pytest.mark.parametrize(
+    "command", ["git push x", "git -C sub push x", "git --no-pager -c a=b push x"]
+)
 def test_options_before_the_verb_do_not_hide_it(
     command: str, gate: BuildGate, tools: SimpleNamespace
 ) -> None:
     assert (
-        gate(deny=["Bash(git push *)"], allow=["Bash"]).decide(tools.run, {"command": command}).verdict
+        gate(deny=["Bash(git push *)"], allow=["Bash"])
+        .decide(tools.run, {"command": command})
+        .verdict
         == "deny"
     )
 
@@ -234,7 +242,9 @@ def test_path_rules_hold_for_names_in_commands(
     rule: str, command: str, gate: BuildGate, tools: SimpleNamespace
 ) -> None:
     assert (
-        gate(deny=[rule], allow=["Bash", "Edit", "Read"]).decide(tools.run, {"command": command}).verdict
+        gate(deny=[rule], allow=["Bash", "Edit", "Read"])
+        .decide(tools.run, {"command": command})
+        .verdict
         == "deny"
     )
 
@@ -260,7 +270,9 @@ def test_domains_are_compared_as_hosts(
     assert (gate(allow=[rule]).decide(tools.fetch, {"url": url}).verdict == "allow") is matches
 
 
-def test_families_match_by_kind_and_not_by_tool_name(gate: BuildGate, tools: SimpleNamespace) -> None:
+def test_families_match_by_kind_and_not_by_tool_name(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
     agent = tools.make("delegate", tools.run.risk, tools.fetch.side_effect, agent="agent")
     decided = gate(allow=["Agent(reviewer)"])
     assert decided.decide(agent, {"agent": "reviewer"}).verdict == "allow"
@@ -280,9 +292,16 @@ def test_allowing_an_mcp_server_does_not_allow_a_tool_that_took_its_name(
 @pytest.mark.proves("rules.nearly-a-family")
 @pytest.mark.parametrize(
     ("text", "meant"),
-    [("Reed(**)", "Read"), ("Edt(src/**)", "Edit"), ("WebFech(domain:a.b)", "WebFetch"), ("Bsh(ls)", "Bash")],
+    [
+        ("Reed(**)", "Read"),
+        ("Edt(src/**)", "Edit"),
+        ("WebFech(domain:a.b)", "WebFetch"),
+        ("Bsh(ls)", "Bash"),
+    ],
 )
-def test_a_name_that_is_nearly_a_kind_of_access_is_refused_with_the_nearest(text: str, meant: str) -> None:
+def test_a_name_that_is_nearly_a_kind_of_access_is_refused_with_the_nearest(
+    text: str, meant: str
+) -> None:
     for layer in ("user", "flags"):
         with pytest.raises(ConfigError) as raised:
             parse_rule(text, "allow", layer=layer)
@@ -311,18 +330,27 @@ def test_a_tool_of_ones_own_may_be_called_as_it_is() -> None:
         ({"allow": ["*"]}, "every tool"),
     ],
 )
-def test_lint_names_rules_that_do_nothing_or_too_much(lists: dict[str, list[str]], said: str) -> None:
+def test_lint_names_rules_that_do_nothing_or_too_much(
+    lists: dict[str, list[str]], said: str
+) -> None:
     assert any(said in line for line in RuleSet.of(**lists).lint(["read_file", "run_command"]))
 
 
 def test_lint_is_silent_about_good_rules() -> None:
     rules = RuleSet.of(
-        deny=["Bash(rm:*)"], ask=["Edit(ci/**)"], allow=["Bash(git diff:*)", "read_file", "Read(docs/**)"]
+        deny=["Bash(rm:*)"],
+        ask=["Edit(ci/**)"],
+        allow=["Bash(git diff:*)", "read_file", "Read(docs/**)"],
     )
     assert rules.lint(["read_file", "run_command"]) == []
 
 
 def test_the_stronger_layer_is_named_as_the_reason(tools: SimpleNamespace) -> None:
-    rules = [parse_rule("Bash", "deny", layer="user"), parse_rule("Bash(ls)", "deny", layer="managed")]
-    decision = Gate(RuleSet(rules), root=Path("/w"), home=Path("/h")).decide(tools.run, {"command": "ls"})
+    rules = [
+        parse_rule("Bash", "deny", layer="user"),
+        parse_rule("Bash(ls)", "deny", layer="managed"),
+    ]
+    decision = Gate(RuleSet(rules), root=Path("/w"), home=Path("/h")).decide(
+        tools.run, {"command": "ls"}
+    )
     assert (decision.rule, decision.layer) == ("Bash(ls)", "managed")

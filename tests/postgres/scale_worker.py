@@ -1,4 +1,6 @@
-"""A worker process for `test_scale`: an agent whose model does what the job's text says, and whose calls leave traces in the database."""
+"""A worker process for `test_scale`: an agent whose model does what the job's text says, and whose
+calls leave traces in the database.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ async def done(values: Mapping[str, Any], context: Context) -> Probed:
 
 @tool(side_effect="external", risk="safe", probe=done, timeout=60)
 async def hold(gate: str, context: Context) -> str:
-    """Wait until the gate is open, then have an effect. The table has no key: done twice, it would be there twice."""
+    """Wait until the gate is open, then have an effect. The table has no key: done twice, it would
+    be there twice.
+    """
     await said("INSERT INTO attempts VALUES (%s, %s, %s)", key(context), gate, os.getpid())
     while not await said("SELECT 1 FROM gates WHERE name = %s", gate):
         await asyncio.sleep(LOOK)
@@ -64,7 +68,9 @@ def step(history: Sequence[Message]) -> Step:
 
 
 class Endless(Scripted):
-    """A scripted model that may be asked less than it could answer: others may have had the first answers."""
+    """A scripted model that may be asked less than it could answer: others may have had the first
+    answers.
+    """
 
     def __init__(self) -> None:
         super().__init__([step] * 4)

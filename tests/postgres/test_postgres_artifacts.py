@@ -60,7 +60,9 @@ def store(dsn: str, schema: str) -> Iterator[PostgresArtifacts]:
 
 
 @pytest.mark.proves("artifacts.round-trip")
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.lists(st.tuples(st.binary(min_size=1, max_size=20), st.integers(0, 40_000)), max_size=5),
     st.integers(0, 2 * PIECE),
@@ -145,7 +147,9 @@ def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
 
 
 @pytest.mark.proves("artifacts.retention")
-def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young(dsn: str, schema: str, sql: Sql) -> None:
+def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young(
+    dsn: str, schema: str, sql: Sql
+) -> None:
     clock, day = Days(), DAY / 1000
     store = PostgresArtifacts(dsn, schema=schema, seconds=60, days=10, now=clock)
     old, used = store.put(MINE, [b"old"]), store.put(MINE, [b"used"])
@@ -167,7 +171,9 @@ def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest
     dsn: str, schema: str
 ) -> None:
     clock = Days()
-    store = PostgresArtifacts(dsn, schema=schema, seconds=60, max_bytes=10_000, days=None, now=clock)
+    store = PostgresArtifacts(
+        dsn, schema=schema, seconds=60, max_bytes=10_000, days=None, now=clock
+    )
     scopes = [Scope("t", "u", f"s{n}") for n in range(5)]
     kept: list[Artifact] = []
     for n, scope in enumerate(scopes):
@@ -213,9 +219,12 @@ def test_an_artifact_that_is_removed_while_it_is_read_is_missing(store: Postgres
 
 
 @pytest.mark.proves("postgres.artifacts")
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
-    st.lists(st.sampled_from([PASS, BEFORE, AFTER]), max_size=5), st.sampled_from([1, LARGE - 1, LARGE + 9])
+    st.lists(st.sampled_from([PASS, BEFORE, AFTER]), max_size=5),
+    st.sampled_from([1, LARGE - 1, LARGE + 9]),
 )
 def test_however_the_line_breaks_an_artifact_is_whole(
     faulty: Faulty, schema: str, plan: list[str], size: int
@@ -250,7 +259,9 @@ def test_a_line_that_breaks_at_the_last_statement_leaves_one_artifact(
     store.close()
 
 
-def test_the_same_bytes_kept_and_removed_by_many_at_once_are_whole_or_missing(dsn: str, schema: str) -> None:
+def test_the_same_bytes_kept_and_removed_by_many_at_once_are_whole_or_missing(
+    dsn: str, schema: str
+) -> None:
     data = b"x" * (LARGE + 5)
     stores = [PostgresArtifacts(dsn, schema=schema, seconds=60) for _ in range(4)]
     wrong: list[object] = []

@@ -68,7 +68,11 @@ def note(text: object = "") -> list[Event]:
 
 
 def texts(journal: Journal, session: str = "s1") -> list[str]:
-    return [record.event.text for record in journal.records(session) if isinstance(record.event, Noticed)]
+    return [
+        record.event.text
+        for record in journal.records(session)
+        if isinstance(record.event, Noticed)
+    ]
 
 
 # ---- the same chain
@@ -83,7 +87,9 @@ EVENTS = st.one_of(
 
 
 @pytest.mark.proves("postgres.same-chain")
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.lists(EVENTS, min_size=1, max_size=4), min_size=1, max_size=4))
 def test_the_same_events_have_the_same_hashes_as_in_sqlite(
     journal: PostgresJournal, batches: list[list[Event]]
@@ -195,7 +201,9 @@ class Writer:
 
     def __init__(self, dsn: str, schema: str, session: str = "s1", lease: float = LONG) -> None:
         command = [sys.executable, "-c", WRITER, dsn, schema, session, str(lease)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def say(self, text: str) -> None:
         stdin: IO[str] | None = self.process.stdin
@@ -281,7 +289,9 @@ def test_a_session_that_waits_is_kept_by_renewing_its_lease(cluster: Cluster, sc
 
 @pytest.mark.proves("postgres.fencing")
 def test_one_of_many_that_want_a_session_at_once_gets_it(dsn: str, schema: str) -> None:
-    journals = [PostgresJournal(dsn, schema=schema, lease_seconds=LONG, seconds=60) for _ in range(8)]
+    journals = [
+        PostgresJournal(dsn, schema=schema, lease_seconds=LONG, seconds=60) for _ in range(8)
+    ]
     start = threading.Barrier(len(journals))
 
     def want(number: int) -> str:
@@ -300,7 +310,9 @@ def test_one_of_many_that_want_a_session_at_once_gets_it(dsn: str, schema: str) 
     assert said == ["journal_leased"] * 7 + ["mine"]
 
 
-def test_sessions_of_many_threads_and_processes_do_not_hold_each_other_up(dsn: str, schema: str) -> None:
+def test_sessions_of_many_threads_and_processes_do_not_hold_each_other_up(
+    dsn: str, schema: str
+) -> None:
     workers = [Writer(dsn, schema, f"p{number}") for number in range(2)]
     with PostgresJournal(dsn, schema=schema, seconds=60) as journal:
 
@@ -343,7 +355,9 @@ def test_a_session_that_was_opened_and_never_used_leaves_nothing(
 
 @contextmanager
 def impatient(journal: PostgresJournal, seconds: float = 0.3) -> Generator[None]:
-    """Calls give up early. The journal connected before with time enough: the machine may be slow."""
+    """Calls give up early. The journal connected before with time enough: the machine may be
+    slow.
+    """
     journal._db.seconds = seconds
     yield
     journal._db.seconds = 60
@@ -353,7 +367,9 @@ WORDS = st.lists(st.sampled_from([PASS, BEFORE, AFTER]), max_size=4)
 
 
 @pytest.mark.proves("postgres.exactly-once")
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.tuples(st.integers(1, 3), WORDS), min_size=1, max_size=4))
 def test_however_the_line_breaks_each_event_is_recorded_once_and_in_order(
     faulty: Faulty, schema: str, appends: list[tuple[int, list[str]]]
@@ -401,7 +417,10 @@ def test_an_append_nobody_is_sure_of_is_found_out_by_the_next_and_not_doubled(
         journal.append("s1", "r1", note("one"), identity=ME)
         # The connection breaks, and so does every one that is tried after it while there is time.
         faulty.plan.extend([last_word, *[BEFORE] * 500])
-        with impatient(journal), pytest.raises(JournalError, match="whether events 2 to 2") as unsure:
+        with (
+            impatient(journal),
+            pytest.raises(JournalError, match="whether events 2 to 2") as unsure,
+        ):
             journal.append("s1", "r1", note("two"), identity=ME)
         assert unsure.value.code == "journal_unsure" and unsure.value.retryable
         faulty.plan.clear()
@@ -443,7 +462,9 @@ def test_a_server_that_says_nothing_holds_up_an_append_for_a_bounded_time_only(
 
 
 @pytest.mark.proves("postgres.bounded")
-@pytest.mark.parametrize(("first", "code"), [("server", "journal_busy"), ("client", "journal_unsure")])
+@pytest.mark.parametrize(
+    ("first", "code"), [("server", "journal_busy"), ("client", "journal_unsure")]
+)
 def test_a_row_that_somebody_keeps_locked_is_an_error_and_nothing_is_recorded(
     cluster: Cluster, journal: PostgresJournal, schema: str, first: str, code: str
 ) -> None:
@@ -470,7 +491,9 @@ def test_a_database_that_is_not_there_is_an_error_without_the_password() -> None
         for act in (lambda: journal.append("s1", "r1", STORY, identity=ME), journal.sessions):
             with pytest.raises(JournalError, match="cannot be reached") as refused:
                 act()
-            assert refused.value.code == "journal_unreachable" and "s3cret" not in str(refused.value)
+            assert refused.value.code == "journal_unreachable" and "s3cret" not in str(
+                refused.value
+            )
             assert "127.0.0.1/none" in refused.value.detail and refused.value.hint
     with pytest.raises(ConfigError) as unreadable:
         PostgresJournal("postgresql://me:s3cret@[::1/none")
@@ -505,7 +528,10 @@ TAMPERED = {
         3,
     ),
     "line break moved between names": (
-        'UPDATE records SET run = run || chr(10) || tenant, tenant = "user", "user" = kind, kind = \'2\' WHERE seq = 2',
+        (
+            'UPDATE records SET run = run || chr(10) || tenant, tenant = "user", "user" = kind, '
+            "kind = '2' WHERE seq = 2"
+        ),
         2,
     ),
 }
@@ -542,7 +568,9 @@ BESIDE = {
 
 @pytest.mark.proves("postgres.tamper-evident")
 @pytest.mark.parametrize("statement", BESIDE.values(), ids=list(BESIDE))
-def test_what_no_chain_holds_is_checked_too(journal: PostgresJournal, sql: Sql, statement: str) -> None:
+def test_what_no_chain_holds_is_checked_too(
+    journal: PostgresJournal, sql: Sql, statement: str
+) -> None:
     journal.append("s1", "r1", STORY, identity=ME)
     journal.release("s1")
     assert verify_sessions(journal).whole
@@ -551,7 +579,9 @@ def test_what_no_chain_holds_is_checked_too(journal: PostgresJournal, sql: Sql, 
 
 
 @pytest.mark.proves("postgres.tamper-evident")
-def test_every_run_of_events_that_is_taken_out_is_missed(journal: PostgresJournal, sql: Sql) -> None:
+def test_every_run_of_events_that_is_taken_out_is_missed(
+    journal: PostgresJournal, sql: Sql
+) -> None:
     count = len(STORY)
     runs = [(first, last) for first in range(1, count + 1) for last in range(first, count + 1)]
     for first, last in runs:
@@ -559,7 +589,9 @@ def test_every_run_of_events_that_is_taken_out_is_missed(journal: PostgresJourna
         journal.append(session, "r1", STORY, identity=Identity("local", "me", session, "r1"))
         journal.verify(session)
         gone = "(SELECT no FROM sessions WHERE session = %s)"
-        sql(f"DELETE FROM records WHERE no = {gone} AND seq BETWEEN %s AND %s", session, first, last)
+        sql(
+            f"DELETE FROM records WHERE no = {gone} AND seq BETWEEN %s AND %s", session, first, last
+        )
         with pytest.raises(JournalError, match=f"event {first} ") as found:
             journal.verify(session)
         assert found.value.code == "journal_corrupt"
@@ -573,7 +605,10 @@ def test_every_run_of_events_that_is_taken_out_is_missed(journal: PostgresJourna
         ("UPDATE sessions SET seq = 5", "event 6 follows the end"),
         ("UPDATE sessions SET hash = '\\x00'", "event 7 was changed"),
         (
-            "DELETE FROM records WHERE seq >= 6; UPDATE sessions SET seq = 5, hash = (SELECT hash FROM records WHERE seq = 5)",
+            (
+                "DELETE FROM records WHERE seq >= 6; UPDATE sessions SET seq = 5, hash = (SELECT "
+                "hash FROM records WHERE seq = 5)"
+            ),
             "event 5 was changed, or what followed it was cut off",
         ),
     ],
@@ -598,7 +633,9 @@ def test_an_end_that_was_moved_while_the_session_is_written_stops_the_writer(
     assert found.value.code == "journal_conflict"
 
 
-def test_reading_past_a_gap_or_a_broken_body_is_an_error(journal: PostgresJournal, sql: Sql) -> None:
+def test_reading_past_a_gap_or_a_broken_body_is_an_error(
+    journal: PostgresJournal, sql: Sql
+) -> None:
     journal.append("s1", "r1", STORY, identity=ME)
     sql("UPDATE records SET body = '{' WHERE seq = 6")
     with pytest.raises(JournalError, match="event 6 cannot be read"):
@@ -655,7 +692,11 @@ def test_tables_are_brought_from_each_version_to_the_next_and_keep_what_they_hol
     journal: PostgresJournal, dsn: str, schema: str, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal.append("s1", "r1", STORY, identity=ME)
-    later = (*PARTS["journal"], 'ALTER TABLE "{schema}".sessions ADD COLUMN colour text;', "SELECT 1;")
+    later = (
+        *PARTS["journal"],
+        'ALTER TABLE "{schema}".sessions ADD COLUMN colour text;',
+        "SELECT 1;",
+    )
     monkeypatch.setitem(PARTS, "journal", later)
     for _ in range(2):
         with PostgresJournal(dsn, schema=schema, seconds=60) as late:

@@ -1,4 +1,6 @@
-"""PostgreSQL by its address: from settings, from the command line, from a program that closes nothing."""
+"""PostgreSQL by its address: from settings, from the command line, from a program that closes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ def test_the_command_line_lists_and_exports_what_a_database_holds_and_salvages_f
 
     checks: dict[tuple[str, ...], Callable[[str], bool]] = {
         ("sessions", "list"): lambda said: "s1" in said,
-        ("sessions", "export", "s1", "--format", "jsonl"): lambda said: '"kind":"run.started"' in said,
+        ("sessions", "export", "s1", "--format", "jsonl"): lambda said: (
+            '"kind":"run.started"' in said
+        ),
     }
     for words, holds in checks.items():
         ran = ferrule(*words)

@@ -1,4 +1,6 @@
-"""Jobs through a real queue, worked by real processes that are stopped, killed and frozen: one run each, one result per call."""
+"""Jobs through a real queue, worked by real processes that are stopped, killed and frozen: one run
+each, one result per call.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ pytest.importorskip("dbos", reason="needs the extra `scale`")
 
 from ferrule.cli.root import run as ferrule
 from ferrule.core.errors import ConfigError, SessionNotFound
-from ferrule.core.events import CallProbed, ModelAnswered, Record, RunFinished, RunStarted, ToolAnswered
+from ferrule.core.events import (
+    CallProbed,
+    ModelAnswered,
+    Record,
+    RunFinished,
+    RunStarted,
+    ToolAnswered,
+)
 from ferrule.engine.distributed.jobs import Job, Jobs, QueueUnreachable, UnknownJob
 from ferrule.storage.journal.postgres import PostgresJournal
 
@@ -154,7 +163,10 @@ def test_the_same_key_twice_is_one_run(fleet: Fleet) -> None:
 @pytest.mark.proves("scale.session")
 def test_jobs_of_one_session_go_on_with_it_one_after_the_other(fleet: Fleet) -> None:
     first = fleet.jobs.submit(Job("hold first", tenant="talk"))
-    others = [fleet.jobs.submit(Job(f"say more {n}", tenant="talk", session=first.session)) for n in range(2)]
+    others = [
+        fleet.jobs.submit(Job(f"say more {n}", tenant="talk", session=first.session))
+        for n in range(2)
+    ]
     fleet.attempt("first")
     fleet.open("first")
     texts = [fleet.jobs.outcome(job.run)["text"] for job in (first, *others)]
@@ -169,7 +181,9 @@ def test_jobs_of_one_session_go_on_with_it_one_after_the_other(fleet: Fleet) -> 
 
 @pytest.mark.proves("scale.per-tenant")
 @pytest.mark.proves("scale.priority")
-def test_a_tenant_has_no_more_jobs_at_work_than_its_bound_and_they_go_by_priority(fleet: Fleet) -> None:
+def test_a_tenant_has_no_more_jobs_at_work_than_its_bound_and_they_go_by_priority(
+    fleet: Fleet,
+) -> None:
     gates = ["begun", "last", "middle", "next"]
     jobs = [
         fleet.jobs.submit(Job(f"hold {gate}", tenant="queue", priority=priority))
@@ -185,7 +199,9 @@ def test_a_tenant_has_no_more_jobs_at_work_than_its_bound_and_they_go_by_priorit
     order: list[str] = []
     for gate in ("begun", "next", "middle", "last"):
         fleet.attempt(gate)
-        order = [row[0] for row in fleet.sql("SELECT gate FROM attempts WHERE gate = ANY(%s)", gates)]
+        order = [
+            row[0] for row in fleet.sql("SELECT gate FROM attempts WHERE gate = ANY(%s)", gates)
+        ]
         states = [one.state for one in fleet.jobs.recent() if one.tenant == "queue"]
         assert states.count("working") <= 1
         fleet.open(gate)
@@ -203,7 +219,9 @@ def test_a_cancelled_job_ends_as_cancelled_and_one_that_waits_never_begins(fleet
     for job in (working, waiting):
         outcome = fleet.jobs.outcome(job.run)
         assert (outcome["stop"], outcome["session"]) == ("cancelled", job.session)
-    ended = fleet.until(lambda: of(fleet.records(working.session), RunFinished), "the end of the run")
+    ended = fleet.until(
+        lambda: of(fleet.records(working.session), RunFinished), "the end of the run"
+    )
     assert ended[0].stop == "cancelled"
     assert answered_once(fleet.records(working.session))
     with pytest.raises(SessionNotFound):
@@ -243,7 +261,11 @@ def test_a_session_of_another_tenant_does_not_exist_for_a_job(fleet: Fleet) -> N
 @pytest.mark.proves("scale.schedule")
 def test_a_schedule_hands_its_job_in_again_and_again(fleet: Fleet) -> None:
     def ticks() -> list[str]:
-        return [one.run for one in fleet.jobs.recent(50) if one.tenant == "clock" and one.state == "done"]
+        return [
+            one.run
+            for one in fleet.jobs.recent(50)
+            if one.tenant == "clock" and one.state == "done"
+        ]
 
     fleet.until(lambda: len(ticks()) >= 2, "a second tick")
     outcomes = [fleet.jobs.outcome(run) for run in ticks()[:2]]
@@ -281,7 +303,12 @@ def test_what_a_killed_worker_had_begun_is_finished_by_another_and_done_once(fle
     assert fleet.jobs.outcome(job.run)["text"] == "killed, after 1 answers"
     records = fleet.records(job.session)
     assert [probed.found for probed in of(records, CallProbed)] == ["not_happened"]
-    assert len(of(records, RunStarted)) == len(of(records, RunFinished)) == fleet.effects("killed") == 1
+    assert (
+        len(of(records, RunStarted))
+        == len(of(records, RunFinished))
+        == fleet.effects("killed")
+        == 1
+    )
     assert answered_once(records)
 
 

@@ -89,7 +89,9 @@ def run(arguments: list[str], folder: Path) -> None:
         check=False,
         stdin=subprocess.DEVNULL,
     )
-    assert ran.returncode == 0, f"{shlex.join(arguments)}\n{ran.stdout[-2000:]}\n{ran.stderr[-4000:]}"
+    assert ran.returncode == 0, (
+        f"{shlex.join(arguments)}\n{ran.stdout[-2000:]}\n{ran.stderr[-4000:]}"
+    )
 
 
 def named(page: Page) -> str:
@@ -115,19 +117,25 @@ def test_every_python_block_compiles_and_few_are_not_run(page: Page) -> None:
     for line, info, body in page.blocks:
         if info[:1] == ["python"]:
             compile(body, f"{page.shown}:{line}", "exec")
-    static = sum(info[:1] == ["python"] and "static" in info for each in PAGES for _, info, _ in each.blocks)
+    static = sum(
+        info[:1] == ["python"] and "static" in info for each in PAGES for _, info, _ in each.blocks
+    )
     assert static <= STATIC_BLOCKS
 
 
 def commands() -> list[tuple[str, str, bool]]:
-    """Where a command stands, the command, and whether it needs the model. The same one on two pages runs once."""
+    """Where a command stands, the command, and whether it needs the model. The same one on two
+    pages runs once.
+    """
     found: dict[tuple[str, bool], list[str]] = {}
     for page in PAGES:
         for line, info, body in page.blocks:
             if info[:1] == ["console"] and "run" in info:
                 for text in body.splitlines():
                     if text.startswith("$ "):
-                        found.setdefault((text[2:], "model" in info), []).append(f"{page.shown}:{line}")
+                        found.setdefault((text[2:], "model" in info), []).append(
+                            f"{page.shown}:{line}"
+                        )
     return [(", ".join(places), command, model) for (command, model), places in found.items()]
 
 
@@ -151,7 +159,8 @@ def test_every_ferrule_command_in_a_console_block_is_run_or_says_why_not() -> No
         and not {"run", "server", "terminal", "key", "tutorial"} & set(info)
     ]
     said = (
-        "mark with `run`, or why not: `server`, `terminal`, `key`, `tutorial` (`test_tutorial.py` runs those)"
+        "mark with `run`, or why not: `server`, `terminal`, `key`, `tutorial` "
+        "(`test_tutorial.py` runs those)"
     )
     assert not wrong, said + "\n" + "\n".join(wrong)
 
@@ -189,7 +198,9 @@ def test_links_between_pages_lead_somewhere(page: Page) -> None:
 
 
 def maker() -> Any:
-    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs" / "make_reference.py")
+    spec = importlib.util.spec_from_file_location(
+        "make_reference", ROOT / "docs" / "make_reference.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -197,7 +208,9 @@ def maker() -> Any:
 
 
 @pytest.mark.proves("documents.made-pages-are-fresh")
-@pytest.mark.parametrize("name", ["docs/reference.md", "docs/settings.md", "docs/promises.md", "AGENTS.md"])
+@pytest.mark.parametrize(
+    "name", ["docs/reference.md", "docs/settings.md", "docs/promises.md", "AGENTS.md"]
+)
 def test_pages_made_from_the_code_are_fresh(name: str) -> None:
     assert (ROOT / name).read_text(encoding="utf-8") == maker().PAGES[name](), "run `make docs`"
 

@@ -29,7 +29,9 @@ LAYERS = [
 
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 ROOT_FILES = {"", "_version", "__main__", "command"}
-"""Modules beside the layers: what programs import. They may import anything, and no layer imports them."""
+"""Modules beside the layers: what programs import. They may import anything, and no layer imports
+them.
+"""
 
 HEAVY = {
     "pydantic": {"tools.pydantic_types", "connectors.mcp"},
@@ -87,15 +89,28 @@ LIGHT = {
     "from ferrule import Agent, tool": 100,
     "from ferrule import Agent, Limits, OpenAIChat, TextDelta, tool": 100,
 }
-"""Statements, and the modules that each may load at the most. 31, 80 and 82 on Python 3.11; other versions split theirs otherwise."""
+"""Statements, and the modules that each may load at the most. 31, 80 and 82 on Python 3.11; other
+versions split theirs otherwise.
+"""
 
-WITH_THE_FIRST_RUN = {"asyncio", "sqlite3", "ssl", "socket", "subprocess", "logging", "pathlib", "uuid"}
+WITH_THE_FIRST_RUN = {
+    "asyncio",
+    "sqlite3",
+    "ssl",
+    "socket",
+    "subprocess",
+    "logging",
+    "pathlib",
+    "uuid",
+}
 """Of the standard library: large, and of no use to a program that only imports."""
 
 
 @cache
 def imports(module: Module) -> tuple[tuple[int, str, bool], ...]:
-    """Line, dotted target and whether it runs when the module is imported, for every import anywhere in the file."""
+    """Line, dotted target and whether it runs when the module is imported, for every import
+    anywhere in the file.
+    """
     return tuple(_imports(module))
 
 
@@ -141,7 +156,9 @@ def layer(name: str) -> str:
 
 @pytest.mark.proves("layers.downward")
 def test_every_folder_of_the_package_has_a_place_in_the_order() -> None:
-    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    folders = {
+        path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"
+    }
     assert folders <= RANK.keys() | {"testing"}
 
 
@@ -174,7 +191,9 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         if module.name != "ferrule"
     }
     # A package's own __init__ is loaded before its modules and imports none of them back.
-    edges = {name: targets - {"ferrule", name.rpartition(".")[0]} for name, targets in edges.items()}
+    edges = {
+        name: targets - {"ferrule", name.rpartition(".")[0]} for name, targets in edges.items()
+    }
     assert [" -> ".join(circle) for circle in _circles(edges)] == []
 
 
@@ -199,13 +218,18 @@ def test_heavy_libraries_are_imported_at_their_places_only() -> None:
     for module in MODULES:
         for line, target, eager in imports(module):
             library = target.split(".")[0]
-            if library == "ferrule" or library in sys.stdlib_module_names or layer(module.name) == "testing":
+            if (
+                library == "ferrule"
+                or library in sys.stdlib_module_names
+                or layer(module.name) == "testing"
+            ):
                 continue
             place = module.name.removeprefix("ferrule.")
             allowed = HEAVY.get(library)
             if allowed is None:
                 wrong.append(
-                    f"{module.shown}:{line} imports {library}, which is not in the list of this test"
+                    f"{module.shown}:{line} imports {library}, which is not in the list of "
+                    "this test"
                 )
             elif not any(place == one or place.startswith(f"{one}.") for one in allowed):
                 wrong.append(f"{module.shown}:{line} imports {library}")
@@ -215,7 +239,8 @@ def test_heavy_libraries_are_imported_at_their_places_only() -> None:
                 and layer(module.name) not in ("cli", "console", "servers", "runtime")
             ):
                 wrong.append(
-                    f"{module.shown}:{line} imports {library} when it is imported itself: do it where it is used"
+                    f"{module.shown}:{line} imports {library} when it is imported itself: do "
+                    "it where it is used"
                 )
     assert not wrong, "\n".join(wrong)
 
@@ -264,7 +289,9 @@ def test_importing_loads_little_prints_nothing_and_leaves_nothing_behind(
     program = PROBE.format(statement=statement, heavy=heavy, most=LIGHT[statement])
     home = tmp_path / "home"
     home.mkdir()
-    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "VIRTUAL_ENV")}
+    kept = {
+        name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "VIRTUAL_ENV")
+    }
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
         cwd=home,

@@ -1,8 +1,11 @@
-"""A number that a promise names is written in a test that proves it, and not imported from the code that it is about.
+"""A number that a promise names is written in a test that proves it, and not imported from the code
+that it is about.
 
-`limits.rounds` promises ten rounds: a test that compares with `Limits().max_rounds` passes whatever the default is. So each number
-in a sentence of `tests/promises.yaml`, and in a place of `tests/promise_sources`, must stand in the text of one of the tests that
-prove it, or in what that test uses of its own file: as a number, as an expression of numbers (`10 * 1024`), or inside a string.
+`limits.rounds` promises ten rounds: a test that compares with `Limits().max_rounds` passes whatever
+the default is. So each number in a sentence of `tests/promises.yaml`, and in a place of
+`tests/promise_sources`, must stand in the text of one of the tests that prove it, or in what that
+test uses of its own file: as a number, as an expression of numbers (`10 * 1024`), or inside a
+string.
 """
 
 from __future__ import annotations
@@ -71,7 +74,9 @@ UNITS = {
 }
 """What a test may write a number of the unit as: itself, or times one of these."""
 
-FIGURE = re.compile(rf"(?<![\w.-])(\d[\d,]*|{'|'.join(WORDS)})(?:[ ]?({'|'.join(UNITS)}))?(?![\w-])")
+FIGURE = re.compile(
+    rf"(?<![\w.-])(\d[\d,]*|{'|'.join(WORDS)})(?:[ ]?({'|'.join(UNITS)}))?(?![\w-])"
+)
 
 PAIR = re.compile(rf"(\d+) and (\d+) ({'|'.join(UNITS)})\b")
 
@@ -83,7 +88,9 @@ EXCEPTIONS = {
     "Tool Vault: our own search with three strategies": "a promise for each strategy, by its name",
     "6 policy: four attempts and 30 s": "30 s is what the requirement has; ours, 300 s, is in the same place and tested",
 }
-"""Sentences whose numbers no test can write down, by id or by the beginning of the place, each with the reason."""
+"""Sentences whose numbers no test can write down, by id or by the beginning of the place, each with
+the reason.
+"""
 
 
 @dataclass(frozen=True)
@@ -110,13 +117,16 @@ class Sentence:
 def sentences() -> list[Sentence]:
     """Every sentence that names a figure."""
     found = [
-        Sentence(entry["id"], entry["promise"], (entry["id"],)) for entry in entries(TESTS / "promises.yaml")
+        Sentence(entry["id"], entry["promise"], (entry["id"],))
+        for entry in entries(TESTS / "promises.yaml")
     ]
     for path in sorted((TESTS / "promise_sources").glob("*.yaml")):
         for place in entries(path):
             if place.get("later"):
                 continue
-            found.append(Sentence(place["place"], place["place"], tuple(place.get("promises") or ())))
+            found.append(
+                Sentence(place["place"], place["place"], tuple(place.get("promises") or ()))
+            )
     return [one for one in found if one.promises and one.figures]
 
 
@@ -156,7 +166,9 @@ def evaluate(node: ast.AST) -> float | None:
 
 @cache
 def written(file: str) -> dict[str, frozenset[float]]:
-    """The numbers of each test of a file: its own, and those of what it uses of the file. `""`: all of the file."""
+    """The numbers of each test of a file: its own, and those of what it uses of the file. `""`: all
+    of the file.
+    """
     tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
     parts: dict[str, list[ast.stmt]] = {}
     for statement in tree.body:
@@ -175,12 +187,16 @@ def defined(statement: ast.stmt) -> list[str]:
         return [statement.name]
     if isinstance(statement, ast.Assign | ast.AnnAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        return [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+        return [
+            node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)
+        ]
     return []
 
 
 def reach(node: ast.AST, parts: dict[str, list[ast.stmt]]) -> Iterator[float]:
-    """The numbers of a node and of the parts of its file that it names, in turn. Arguments name fixtures."""
+    """The numbers of a node and of the parts of its file that it names, in turn. Arguments name
+    fixtures.
+    """
     seen: set[int] = set()
     waiting: list[ast.AST] = [node]
     while waiting:
@@ -191,7 +207,11 @@ def reach(node: ast.AST, parts: dict[str, list[ast.stmt]]) -> Iterator[float]:
         yield from numbers(part)
         for inner in ast.walk(part):
             name = (
-                inner.id if isinstance(inner, ast.Name) else inner.arg if isinstance(inner, ast.arg) else ""
+                inner.id
+                if isinstance(inner, ast.Name)
+                else inner.arg
+                if isinstance(inner, ast.arg)
+                else ""
             )
             waiting += parts.get(name, ())
 
@@ -201,20 +221,27 @@ def proved() -> dict[str, frozenset[float]]:
     """The numbers that the tests of each promise write."""
     found: dict[str, frozenset[float]] = {}
     for claim in claims():
-        found[claim.promise] = found.get(claim.promise, frozenset()) | written(claim.file)[claim.test]
+        found[claim.promise] = (
+            found.get(claim.promise, frozenset()) | written(claim.file)[claim.test]
+        )
     return found
 
 
 @pytest.mark.parametrize("sentence", sentences(), ids=lambda one: one.name[:60])
-def test_a_number_that_a_promise_names_is_written_in_a_test_that_proves_it(sentence: Sentence) -> None:
-    there = frozenset[float]().union(*(proved().get(name, frozenset()) for name in sentence.promises))
+def test_a_number_that_a_promise_names_is_written_in_a_test_that_proves_it(
+    sentence: Sentence,
+) -> None:
+    there = frozenset[float]().union(
+        *(proved().get(name, frozenset()) for name in sentence.promises)
+    )
     missing = [figure for figure, values in sentence.figures.items() if not values & there]
     excepted = any(sentence.name.startswith(beginning) for beginning in EXCEPTIONS)
     if excepted:
         assert missing, f"`{sentence.name}` is proved: take it out of the exceptions"
     else:
         assert not missing, (
-            f"no test of {', '.join(sentence.promises)} writes {', '.join(missing)}: {sentence.text}"
+            f"no test of {', '.join(sentence.promises)} writes {', '.join(missing)}: "
+            f"{sentence.text}"
         )
 
 

@@ -1,7 +1,9 @@
-"""Every promise has a test, every test that claims one claims a real one, and every place that promised is answered.
+"""Every promise has a test, every test that claims one claims a real one, and every place that
+promised is answered.
 
-`tests/promises.yaml` is the list of promises. `tests/promise_sources/*.yaml` are the places that promise behaviour, in
-our own words: each names the promises that keep it, or says `later` with the reason, which is a debt and is counted.
+`tests/promises.yaml` is the list of promises. `tests/promise_sources/*.yaml` are the places that
+promise behaviour, in our own words: each names the promises that keep it, or says `later` with the
+reason, which is a debt and is counted.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ def test_a_promise_has_an_id_a_sentence_and_a_source() -> None:
 
 
 def test_no_id_is_used_twice() -> None:
-    assert [name for name, count in Counter(entry["id"] for entry in promises()).items() if count > 1] == []
+    assert [
+        name for name, count in Counter(entry["id"] for entry in promises()).items() if count > 1
+    ] == []
 
 
 def test_the_list_is_sorted() -> None:
@@ -76,13 +80,20 @@ def test_every_place_that_promises_is_answered(path: Path) -> None:
     for place in entries(path):
         named = place.get("promises") or []
         later = place.get("later")
-        if not str(place.get("place", "")).strip() or set(place) - {"place", "promises", "later", "reason"}:
+        if not str(place.get("place", "")).strip() or set(place) - {
+            "place",
+            "promises",
+            "later",
+            "reason",
+        }:
             wrong.append(f"{place}: not a place")
         elif later is not None and (later is not True or not str(place.get("reason", "")).strip()):
             wrong.append(f"{place['place']}: `later: true` needs a reason")
         elif not named and not later:
             wrong.append(f"{place['place']}: no promise keeps it")
-        wrong += [f"{place['place']}: there is no promise `{name}`" for name in named if name not in ids()]
+        wrong += [
+            f"{place['place']}: there is no promise `{name}`" for name in named if name not in ids()
+        ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -90,7 +101,8 @@ def test_places_for_later_are_counted() -> None:
     places = [(path.name, place) for path in SOURCES for place in entries(path)]
     later = [f"{name}: {place['place']}" for name, place in places if place.get("later")]
     print(
-        f"{len(promises())} promises, {len(claimed())} claims, {len(places)} places, {len(later)} of them for later"
+        f"{len(promises())} promises, {len(claimed())} claims, {len(places)} places, "
+        f"{len(later)} of them for later"
     )
     assert len(later) < len(places) / 2, "most of what was promised is put off"
 

@@ -24,7 +24,11 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Texts of a module that are no docstrings, with their lines."""
     documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in documentation
+        ):
             yield node.lineno, node.value
 
 

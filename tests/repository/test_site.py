@@ -1,4 +1,6 @@
-"""The documentation is a site: it is built strictly, without network, and nothing in it is fetched from elsewhere."""
+"""The documentation is a site: it is built strictly, without network, and nothing in it is fetched
+from elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,22 @@ from pathlib import Path
 import pytest
 from source import ROOT
 
-LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//", re.IGNORECASE)
+LOADED = re.compile(
+    r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//", re.IGNORECASE
+)
 
 
 @pytest.mark.proves("site.strict")
-def test_the_site_is_built_strictly_and_its_pages_load_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_the_site_is_built_strictly_and_its_pages_load_nothing_from_elsewhere(
+    tmp_path: Path,
+) -> None:
     """Strictly: a page outside the navigation, a dead link and a missing anchor are errors."""
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}  # fmt: skip
+    environment = {
+        **os.environ,
+        "NO_MKDOCS_2_WARNING": "1",
+        "http_proxy": "http://127.0.0.1:9",
+        "https_proxy": "http://127.0.0.1:9",
+    }
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
         cwd=ROOT,
@@ -34,4 +45,6 @@ def test_the_site_is_built_strictly_and_its_pages_load_nothing_from_elsewhere(tm
     assert [path.name for path in pages if LOADED.search(path.read_text(encoding="utf-8"))] == []
     text = (tmp_path / "site/tutorial.html").read_text(encoding="utf-8")
     assert "record_sale" in text and "console tutorial" not in text
-    assert 'href="../examples.html' in (tmp_path / "site/howto/many-workers.html").read_text(encoding="utf-8")
+    assert 'href="../examples.html' in (tmp_path / "site/howto/many-workers.html").read_text(
+        encoding="utf-8"
+    )

@@ -1,4 +1,5 @@
-"""The tutorial is followed: its commands run in its order from an empty folder, and print what it says they print.
+"""The tutorial is followed: its commands run in its order from an empty folder, and print what it
+says they print.
 
 What a block of `docs/tutorial.md` says behind its language:
 
@@ -81,24 +82,50 @@ class Reader:
                 self.served.append(server)
                 SERVERS[server](self, command, printed)
             else:
-                self.run(command, printed, int(block.words.get("exit") or 0), f"line {block.line}: {command}")
+                self.run(
+                    command,
+                    printed,
+                    int(block.words.get("exit") or 0),
+                    f"line {block.line}: {command}",
+                )
 
     def run(self, command: str, printed: list[str], status: int, where: str) -> None:
         words = shlex.split(command)
         if words[0] == "cd":
             self.folder /= words[1]
             return
-        ran = subprocess.run(words, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL)  # fmt: skip
+        ran = subprocess.run(
+            words,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
         said = ran.stdout + ran.stderr
         assert ran.returncode == status, f"{where}\n{said[-4000:]}"
         for line in printed:
-            assert re.search(shown(line), said), f"{where}: it did not print {line!r}\n{said[-4000:]}"
+            assert re.search(shown(line), said), (
+                f"{where}: it did not print {line!r}\n{said[-4000:]}"
+            )
 
     @contextmanager
     def serving(self, command: str, *more: str) -> Iterator[subprocess.Popen[str]]:
-        """A server that was started as the page says, and `more`; it ends well when it is told to."""
+        """A server that was started as the page says, and `more`; it ends well when it is told
+        to.
+        """
         words = [*shlex.split(command), *more]
-        server = subprocess.Popen(words, cwd=self.folder, env=self.environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
+        server = subprocess.Popen(
+            words,
+            cwd=self.folder,
+            env=self.environment,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
         try:
             yield server
             if server.poll() is None:
@@ -119,7 +146,9 @@ def shown(line: str) -> str:
 
 
 def console(reader: Reader, command: str, printed: list[str]) -> None:
-    """A person opens the address that was printed. The port is a free one: another test may have the usual one."""
+    """A person opens the address that was printed. The port is a free one: another test may have
+    the usual one.
+    """
     with reader.serving(command, "--port", "0") as server:
         assert server.stdout is not None
         line = server.stdout.readline()
@@ -128,7 +157,9 @@ def console(reader: Reader, command: str, printed: list[str]) -> None:
         directly = urllib.request.ProxyHandler({})
         browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(), directly)
         with browser.open(address, timeout=SECONDS) as page:
-            assert page.status == 200 and "/login" not in page.url and "<html" in page.read().decode()
+            assert (
+                page.status == 200 and "/login" not in page.url and "<html" in page.read().decode()
+            )
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.build_opener(directly).open(page.url, timeout=SECONDS)
         refused.value.close()
@@ -136,7 +167,9 @@ def console(reader: Reader, command: str, printed: list[str]) -> None:
 
 
 class Speaking:
-    """JSON-RPC 2.0 over a server's streams, one message a line; its own questions are answered by `answer`."""
+    """JSON-RPC 2.0 over a server's streams, one message a line; its own questions are answered by
+    `answer`.
+    """
 
     def __init__(self, server: subprocess.Popen[str], answer: dict[str, Any]) -> None:
         self._server = server
@@ -172,7 +205,9 @@ def mcp(reader: Reader, command: str, printed: list[str]) -> None:
         client.ask("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=about)
         client.send(method="notifications/initialized")
         assert "record_sale" in [tool["name"] for tool in client.ask("tools/list")["tools"]]
-        called = client.ask("tools/call", name="record_sale", arguments={"item": "coffee", "count": 2})
+        called = client.ask(
+            "tools/call", name="record_sale", arguments={"item": "coffee", "count": 2}
+        )
         assert not called.get("isError") and "noted: 2 coffee" in json.dumps(called)
     assert (reader.folder / "sales.txt").read_text().endswith("2 coffee\n")
 
@@ -196,8 +231,12 @@ SERVERS = {"console": console, "mcp": mcp, "acp": acp}
 
 
 @pytest.mark.proves("tutorial.commands-run")
-def test_the_tutorial_can_be_followed_from_an_empty_folder(tmp_path: Path, own_folders: Path) -> None:
-    """A script plays the model where no command asks for one that is pulled: what a small model says cannot be promised."""
+def test_the_tutorial_can_be_followed_from_an_empty_folder(
+    tmp_path: Path, own_folders: Path
+) -> None:
+    """A script plays the model where no command asks for one that is pulled: what a small model
+    says cannot be promised.
+    """
     (tmp_path / "talk.json").write_text(json.dumps(TALK))
     (tmp_path / "home").mkdir()
     empty = tmp_path / "empty"
@@ -208,7 +247,8 @@ def test_the_tutorial_can_be_followed_from_an_empty_folder(tmp_path: Path, own_f
         "PATH": f"{programs}:{os.environ['PATH']}",
         "HOME": str(tmp_path / "home"),
         "FERRULE_MODEL": f"scripted:{tmp_path}/talk.json",
-        # The suite's own plugins, not the reader's: one of them warns about settings that a new project does not have.
+        # The suite's own plugins, not the reader's: one of them warns about settings that a new
+        # project does not have.
         "PYTEST_ADDOPTS": "-p no:asyncio -p no:cacheprovider -W error",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
@@ -229,7 +269,9 @@ def test_the_local_model_of_the_tutorial_calls_the_tool(tmp_path: Path, own_fold
         pytest.skip("the embedded model is not pulled")
     write_new(tmp_path, files_of("shop"))
     Trust().trust(tmp_path)
-    reader = Reader(tmp_path, {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"})
+    reader = Reader(
+        tmp_path, {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    )
     [block] = [block for block in blocks() if "model" in block.words]
     for command, _ in block.commands():
         reader.run(command, [], 0, command)
@@ -237,5 +279,9 @@ def test_the_local_model_of_the_tutorial_calls_the_tool(tmp_path: Path, own_fold
 
 def test_only_the_tutorial_has_blocks_that_are_run_as_parts_of_it() -> None:
     others = [path for path in (ROOT / "docs").rglob("*.md") if path != PAGE]
-    assert [path.name for path in others if re.search(r"^```console .*\btutorial\b", path.read_text(), re.MULTILINE)] == []  # fmt: skip
+    assert [
+        path.name
+        for path in others
+        if re.search(r"^```console .*\btutorial\b", path.read_text(), re.MULTILINE)
+    ] == []
     assert len(blocks()) >= 15

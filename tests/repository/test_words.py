@@ -9,7 +9,20 @@ import pytest
 from source import ROOT
 
 SKIPPED = {".git", ".venv", "build", "dist", "site", "__pycache__", "node_modules"}
-TEXT = {".py", ".md", ".toml", ".yaml", ".yml", ".txt", ".json", ".jsonl", ".cfg", ".ini", ".sh", ""}
+TEXT = {
+    ".py",
+    ".md",
+    ".toml",
+    ".yaml",
+    ".yml",
+    ".txt",
+    ".json",
+    ".jsonl",
+    ".cfg",
+    ".ini",
+    ".sh",
+    "",
+}
 
 WORDS = [
     r"/work" + r"/(main|shared)\b",
@@ -36,9 +49,13 @@ def texts() -> list[tuple[str, str]]:
         text=True,
         check=False,
     ).stdout.split("\0")
-    paths = [ROOT / name for name in listed if name] or [path for path in ROOT.rglob("*") if path.is_file()]
+    paths = [ROOT / name for name in listed if name] or [
+        path for path in ROOT.rglob("*") if path.is_file()
+    ]
     kept = [
-        p for p in paths if p.suffix in TEXT and p.is_file() and not SKIPPED & set(p.relative_to(ROOT).parts)
+        p
+        for p in paths
+        if p.suffix in TEXT and p.is_file() and not SKIPPED & set(p.relative_to(ROOT).parts)
     ]
     return [
         (str(path.relative_to(ROOT)), path.read_text(encoding="utf-8", errors="replace"))

@@ -118,7 +118,11 @@ async def test_people_are_shown_the_way_in_and_programs_and_scripts_are_told_no(
             303,
             "/login?next=%2Fruns%2Fa%2520b%3Fx%3D1%26y%3D2",
         )
-        for headers in ({"accept": "text/html", "hx-request": "true"}, {"accept": "text/event-stream"}, {}):
+        for headers in (
+            {"accept": "text/html", "hx-request": "true"},
+            {"accept": "text/event-stream"},
+            {},
+        ):
             assert (await one.get("/runs", headers=headers)).status_code == 401
         assert (await one.post("/runs", headers={"accept": "text/html"})).status_code == 401
 

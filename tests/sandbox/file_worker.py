@@ -1,7 +1,9 @@
-"""Performs lists of file operations as plain system calls and says what came of each, and what the folder holds then.
+"""Performs lists of file operations as plain system calls and says what came of each, and what the
+folder holds then.
 
-As a program, it reads lines of JSON from standard input: `{"folder": …, "operations": [[name, argument…], …]}`, and answers
-each with a line `{"results": […], "tree": {…}}`. `@` at the start of a path stands for the folder.
+As a program, it reads lines of JSON from standard input: `{"folder": …, "operations": [[name,
+argument…], …]}`, and answers each with a line `{"results": […], "tree": {…}}`. `@` at the start of
+a path stands for the folder.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ AT_FDCWD = -100
 
 
 def call(function: str, *arguments: object) -> int:
-    result = getattr(libc, function)(*(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments))
+    result = getattr(libc, function)(
+        *(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments)
+    )
     return -ctypes.get_errno() if result == -1 else result
 
 
@@ -58,7 +62,8 @@ class Worker:
         status = os.fstat(found)
         seen = [
             found,
-            fcntl.fcntl(found, fcntl.F_GETFL) & ~os.O_NOFOLLOW,  # accepted: no effect once the file is open
+            fcntl.fcntl(found, fcntl.F_GETFL)
+            & ~os.O_NOFOLLOW,  # accepted: no effect once the file is open
             fcntl.fcntl(found, fcntl.F_GETFD),
             written,
             status.st_mode,
@@ -76,23 +81,35 @@ class Worker:
         return self.at(base, lambda folder: call("mkdirat", folder, self.path(path), mode))
 
     def mknod(self, base: str | None, path: str, mode: int) -> int:
-        return self.at(base, lambda folder: call("mknodat", folder, self.path(path), mode, os.makedev(1, 3)))
+        return self.at(
+            base, lambda folder: call("mknodat", folder, self.path(path), mode, os.makedev(1, 3))
+        )
 
     def device(self, path: str, kind: int) -> str:
         """Which error comes first does not matter: it never works."""
-        return "refused" if call("mknod", self.path(path), kind | 0o600, os.makedev(1, 3)) < 0 else "made"
+        return (
+            "refused"
+            if call("mknod", self.path(path), kind | 0o600, os.makedev(1, 3)) < 0
+            else "made"
+        )
 
     def symlink(self, target: str, base: str | None, path: str) -> int:
-        return self.at(base, lambda folder: call("symlinkat", self.path(target), folder, self.path(path)))
+        return self.at(
+            base, lambda folder: call("symlinkat", self.path(target), folder, self.path(path))
+        )
 
     def link(self, base: str | None, old: str, new: str, flags: int) -> int:
         return self.at(
-            base, lambda folder: call("linkat", folder, self.path(old), AT_FDCWD, self.path(new), flags)
+            base,
+            lambda folder: call("linkat", folder, self.path(old), AT_FDCWD, self.path(new), flags),
         )
 
     def rename(self, old: str, base: str | None, new: str, flags: int) -> int:
         return self.at(
-            base, lambda folder: call("renameat2", AT_FDCWD, self.path(old), folder, self.path(new), flags)
+            base,
+            lambda folder: call(
+                "renameat2", AT_FDCWD, self.path(old), folder, self.path(new), flags
+            ),
         )
 
     def at(self, base: str | None, perform: object) -> int:
@@ -113,7 +130,9 @@ class Worker:
             return found
         try:
             os.write(found, b"temporary")
-            return call("linkat", AT_FDCWD, b"/proc/self/fd/%d" % found, AT_FDCWD, self.path(name), 0x400)
+            return call(
+                "linkat", AT_FDCWD, b"/proc/self/fd/%d" % found, AT_FDCWD, self.path(name), 0x400
+            )
         finally:
             os.close(found)
 
@@ -159,7 +178,11 @@ class Worker:
             here = self.folder + at
             status = os.lstat(here)
             kind = stat.S_IFMT(status.st_mode)
-            entry: list[object] = [status.st_mode, status.st_nlink, files.setdefault(status.st_ino, at)]
+            entry: list[object] = [
+                status.st_mode,
+                status.st_nlink,
+                files.setdefault(status.st_ino, at),
+            ]
             if kind == stat.S_IFLNK:
                 entry.append(os.readlink(here).replace(self.folder, "@"))
             elif kind == stat.S_IFREG:

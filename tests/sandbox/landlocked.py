@@ -1,7 +1,8 @@
 """Runs a program under Landlock alone. As a program: `landlocked.py RECORD WORDS…`; RECORD is JSON.
 
-`granted`: pairs of a path and words; further keys as of `landlock.Spec`. Says on standard error which version was used.
-It gives up its capabilities first: with some of them a process sees others' memory whatever Landlock says.
+`granted`: pairs of a path and words; further keys as of `landlock.Spec`. Says on standard error
+which version was used. It gives up its capabilities first: with some of them a process sees others'
+memory whatever Landlock says.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Runs a program under the filter with a mediator, in user, mount and process namespaces: a sandbox with no view of its own.
+"""Runs a program under the filter with a mediator, in user, mount and process namespaces: a sandbox
+with no view of its own.
 
-As a program: `mediated.py REPORT RECORD WORDS…`. RECORD is JSON: `roots`, and optionally `reserved`, `secret`,
-`protected`, `mediate`, `unix_only`, `connect`, `masks` (files to cover by an unreadable one). REPORT is written at the end:
-`code`, `refused`, `made`. The program's output is ours.
+As a program: `mediated.py REPORT RECORD WORDS…`. RECORD is JSON: `roots`, and optionally
+`reserved`, `secret`, `protected`, `mediate`, `unix_only`, `connect`, `masks` (files to cover by an
+unreadable one). REPORT is written at the end: `code`, `refused`, `made`. The program's output is
+ours.
 """
 
 from __future__ import annotations

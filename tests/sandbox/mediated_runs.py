@@ -68,7 +68,9 @@ def python(root: Path, script: str, **record: object) -> Outcome:
 
 
 def forbidden(root: Path) -> list[str]:
-    """What a command could not have created, if the rules held: reserved names, and a `.git` that is no folder."""
+    """What a command could not have created, if the rules held: reserved names, and a `.git` that
+    is no folder.
+    """
     found: list[str] = []
     for folder, folders, files in os.walk(root):
         for name in (*folders, *files):

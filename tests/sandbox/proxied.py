@@ -1,4 +1,6 @@
-"""The sandbox's proxy on a port of this machine, for tests: with DNS of the test, and clients that know nothing else."""
+"""The sandbox's proxy on a port of this machine, for tests: with DNS of the test, and clients that
+know nothing else.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ LONG = 30.0
 class Proxied:
     """`contacts` is what the proxy recorded, `looked_up` the names it asked DNS for.
 
-    `names` are the hosts of the test: each with a list of answers, one for each time it is looked up (the last one stays).
+    `names` are the hosts of the test: each with a list of answers, one for each time it is looked
+    up (the last one stays).
     """
 
     def __init__(
@@ -38,7 +41,11 @@ class Proxied:
         self.recorded = asyncio.Event()
         self._names = {name: list(answers) for name, answers in (names or {}).items()}
         self.proxy = Proxy(
-            Hosts.parse(network), self._record, upstream=upstream, resolve=self._resolve, patience=patience
+            Hosts.parse(network),
+            self._record,
+            upstream=upstream,
+            resolve=self._resolve,
+            patience=patience,
         )
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -48,7 +55,10 @@ class Proxied:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.proxy.close()
 
@@ -114,7 +124,9 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Talker:
-    """A server that says what a function says. `connections` counts them, `heard` is all they brought."""
+    """A server that says what a function says. `connections` counts them, `heard` is all they
+    brought.
+    """
 
     def __init__(self, talk: Talk, address: str = "127.0.0.1") -> None:
         self._talk, self._address = talk, address
@@ -128,7 +140,10 @@ class Talker:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._server.close()
         for task in list(self._tasks):
@@ -152,7 +167,14 @@ class Talker:
 
 def http(status: str, body: bytes = b"", *fields: str) -> Talk:
     """Talk that reads one head, gives this answer, and closes."""
-    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *fields, "Connection: close", "", ""]
+    lines = [
+        f"HTTP/1.1 {status}",
+        f"Content-Length: {len(body)}",
+        *fields,
+        "Connection: close",
+        "",
+        "",
+    ]
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

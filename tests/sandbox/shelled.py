@@ -1,4 +1,6 @@
-"""Commands for the tests of this folder, and ways to watch what became of them by the kernel's own means."""
+"""Commands for the tests of this folder, and ways to watch what became of them by the kernel's own
+means.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,8 @@ def has_ended(pid: int) -> bool:
 
 
 def below(pid: int, most: int = 1) -> list[str]:
-    """Children of a process, zombies among them; looked at again, for ten seconds at most, until there are so few.
+    """Children of a process, zombies among them; looked at again, for ten seconds at most, until
+    there are so few.
 
     One is usual: the supervisor that waits for the next command.
     """
@@ -128,6 +131,8 @@ def below(pid: int, most: int = 1) -> list[str]:
 
 
 def descriptors() -> list[str]:
-    """What this process has open, without what earlier tests left for the collector: it would vanish between two counts."""
+    """What this process has open, without what earlier tests left for the collector: it would
+    vanish between two counts.
+    """
     gc.collect()
     return sorted(os.listdir("/proc/self/fd"))

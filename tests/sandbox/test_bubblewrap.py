@@ -23,9 +23,21 @@ PLACES = Places("/base")
 
 def argv_of(*steps: Step) -> list[str]:
     argv = bubblewrap_argv(
-        "/usr/bin/bwrap", steps, PLACES, directory="/work", program="/bin/sh", argv=("sh", "-c", "x")
+        "/usr/bin/bwrap",
+        steps,
+        PLACES,
+        directory="/work",
+        program="/bin/sh",
+        argv=("sh", "-c", "x"),
     )
-    assert argv[0] == "/usr/bin/bwrap" and argv[-6:] == ("--chdir", "/work", "--", "/bin/sh", "-c", "x")
+    assert argv[0] == "/usr/bin/bwrap" and argv[-6:] == (
+        "--chdir",
+        "/work",
+        "--",
+        "/bin/sh",
+        "-c",
+        "x",
+    )
     assert {"--unshare-all", "--die-with-parent", "--new-session"} <= set(argv)
     return list(argv[argv.index("ALL") + 1 : -6])
 
@@ -37,8 +49,14 @@ def argv_of(*steps: Step) -> list[str]:
         (("link", "/bin", "usr/bin"), ["--symlink", "usr/bin", "/bin"]),
         (("read", "/usr", "/usr"), ["--ro-bind", "/usr", "/usr"]),
         (("write", "/tmp", "/base/tmp"), ["--bind", "/base/tmp", "/tmp"]),
-        (("cover", "/work/.env", "/.held/closed"), ["--ro-bind", "/base/held/closed", "/work/.env"]),
-        (("cover", "/etc/shadow", "/base/held/closed"), ["--ro-bind", "/base/held/closed", "/etc/shadow"]),
+        (
+            ("cover", "/work/.env", "/.held/closed"),
+            ["--ro-bind", "/base/held/closed", "/work/.env"],
+        ),
+        (
+            ("cover", "/etc/shadow", "/base/held/closed"),
+            ["--ro-bind", "/base/held/closed", "/etc/shadow"],
+        ),
         (("hold", "/work/.vscode", ""), ["--ro-bind", "/work/.vscode", "/work/.vscode"]),
         (("folder", "/run", "755"), ["--perms", "0755", "--dir", "/run"]),
         (("tmpfs", "/x", "mode=1777,size=64k"), ["--perms", "1777", "--tmpfs", "/x"]),
@@ -53,7 +71,9 @@ def test_each_step_has_its_words(step: Step, words: list[str]) -> None:
 
 @pytest.mark.proves("sandbox.rung.bubblewrap")
 def test_devices_are_bubblewraps_own_and_an_overlay_is_refused() -> None:
-    assert argv_of(("tmpfs", "/dev", ""), ("device", "/dev/null", "/dev/null"), ("seal", "/dev", "")) == [
+    assert argv_of(
+        ("tmpfs", "/dev", ""), ("device", "/dev/null", "/dev/null"), ("seal", "/dev", "")
+    ) == [
         "--dev",
         "/dev",
     ]
@@ -92,17 +112,22 @@ def in_bubblewrap(root: Path, places: Places, script: str) -> subprocess.Complet
         bwrap, steps, places, directory=str(root), program="/bin/sh", argv=("sh", "-c", script)
     )
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
-    return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment, timeout=60)
+    return subprocess.run(
+        argv, capture_output=True, text=True, check=False, env=environment, timeout=60
+    )
 
 
 @pytest.mark.proves("sandbox.rung.bubblewrap")
 def test_ordinary_work_goes_on(root: Path, places: Places) -> None:
     ran = in_bubblewrap(
-        root, places, "cat note.txt && echo new > made.txt && pwd && echo t > /tmp/t && cat /tmp/t && id -u"
+        root,
+        places,
+        "cat note.txt && echo new > made.txt && pwd && echo t > /tmp/t && cat /tmp/t && id -u",
     )
-    assert (ran.returncode, ran.stdout.split()) == (0, ["hello", str(root), "t", str(os.geteuid())]), (
-        ran.stderr
-    )
+    assert (ran.returncode, ran.stdout.split()) == (
+        0,
+        ["hello", str(root), "t", str(os.geteuid())],
+    ), ran.stderr
     assert (root / "made.txt").read_text() == "new\n" and not Path("/tmp/t").exists()
 
 
@@ -110,14 +135,35 @@ def test_ordinary_work_goes_on(root: Path, places: Places) -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        "cat .env", "cat other.txt", "cp .env x.txt", "ln .env x.txt", "rm .env", "mv .env x", "echo x >> .env",
-        "cat .ferrule/ferrule.yaml", "echo x > .ferrule/y", "rm -r .ferrule", "mv .ferrule x", "echo x > .vscode/tasks.json",
-        "cat ../outside.txt", "cat /proc/1/root{root}/.env", "ls /proc/1/root{root}/../outside.txt", "echo x > /usr/x", "cat /etc/shadow",
-        "ls /home/*/.ssh ~/.ssh", "umount {root}/.env", "mount -o remount,rw /", "kill -0 {pid}", "unshare -Ur cat {root}/.env",
-        "unshare -Urm umount {root}/.env && cat .env", "chmod 600 .env && cat .env",
+        "cat .env",
+        "cat other.txt",
+        "cp .env x.txt",
+        "ln .env x.txt",
+        "rm .env",
+        "mv .env x",
+        "echo x >> .env",
+        "cat .ferrule/ferrule.yaml",
+        "echo x > .ferrule/y",
+        "rm -r .ferrule",
+        "mv .ferrule x",
+        "echo x > .vscode/tasks.json",
+        "cat ../outside.txt",
+        "cat /proc/1/root{root}/.env",
+        "ls /proc/1/root{root}/../outside.txt",
+        "echo x > /usr/x",
+        "cat /etc/shadow",
+        "ls /home/*/.ssh ~/.ssh",
+        "umount {root}/.env",
+        "mount -o remount,rw /",
+        "kill -0 {pid}",
+        "unshare -Ur cat {root}/.env",
+        "unshare -Urm umount {root}/.env && cat .env",
+        "chmod 600 .env && cat .env",
     ],
-)  # fmt: skip
-def test_what_is_covered_or_outside_is_out_of_reach(root: Path, places: Places, script: str) -> None:
+)
+def test_what_is_covered_or_outside_is_out_of_reach(
+    root: Path, places: Places, script: str
+) -> None:
     ran = in_bubblewrap(root, places, script.format(root=root, pid=os.getpid()))
     assert ran.returncode != 0, ran.stdout
     assert "SECRET" not in ran.stdout and "outside\n" not in ran.stdout

@@ -55,14 +55,18 @@ async def test_what_is_required_by_default_is_held_and_ordinary_work_goes_on(
     sandbox = wrapped()
     assert sandbox.applied().missing(MUST) == ()
     ended, said = await says(
-        sandbox, "cat note.txt; echo new > made; cat made; mv made sub/; rm -r sub/a.py; id -u", root
+        sandbox,
+        "cat note.txt; echo new > made; cat made; mv made sub/; rm -r sub/a.py; id -u",
+        root,
     )
     assert (ended.exit_code, said.split()) == (0, ["<note.txt>new", str(os.geteuid())])
     assert (root / "sub/made").read_text() == "new\n"
 
 
 @pytest.mark.proves("sandbox.rung.bubblewrap-default")
-async def test_a_reserved_name_is_not_created_and_the_refusal_is_reported(wrapped: Opens, root: Path) -> None:
+async def test_a_reserved_name_is_not_created_and_the_refusal_is_reported(
+    wrapped: Opens, root: Path
+) -> None:
     ended, _ = await says(
         wrapped(), "mkdir .harness; ln -s sub agents; mv sub agents; echo x > sub/.git", root
     )
@@ -77,7 +81,10 @@ async def test_a_link_with_a_reserved_name_stays_although_no_mount_can_lie_over_
     (root / "hooks").mkdir()
     (root / ".git").mkdir()
     (root / ".git/hooks").symlink_to("../hooks")
-    script = "rm .git/hooks; mv .git/hooks x; unlink .git/hooks; rmdir .git/hooks; ln -sfn /tmp .git/hooks; ls .git"
+    script = (
+        "rm .git/hooks; mv .git/hooks x; unlink .git/hooks; rmdir .git/hooks; ln -sfn /tmp "
+        ".git/hooks; ls .git"
+    )
     _, said = await says(wrapped(), script, root)
     assert os.readlink(root / ".git/hooks") == "../hooks" and said.endswith("hooks\n")
     assert os.listdir(root / "hooks") == []
@@ -104,7 +111,9 @@ async def test_a_secret_that_a_command_made_stays_readable_to_the_next_one(
     ],
 )
 async def test_who_mediates_is_out_of_reach(wrapped: Opens, root: Path, attempt: str) -> None:
-    ended, said = await says(wrapped(), f"({attempt}; mkdir .harness) 2> /dev/null; echo still here", root)
+    ended, said = await says(
+        wrapped(), f"({attempt}; mkdir .harness) 2> /dev/null; echo still here", root
+    )
     assert (said, ended.refused) == ("still here\n", (".harness",))
 
 
@@ -139,10 +148,15 @@ async def test_nothing_is_left_of_many_at_once(wrapped: Opens, root: Path) -> No
 
 
 @pytest.mark.proves("sandbox.rung.bubblewrap-program")
-async def test_what_runs_inside_is_a_copy_made_before_any_command(wrapped: Opens, root: Path) -> None:
+async def test_what_runs_inside_is_a_copy_made_before_any_command(
+    wrapped: Opens, root: Path
+) -> None:
     _, said = await says(
         wrapped(),
-        "ls /run/ferrule/sandbox/inside | head -3; echo x >> /run/ferrule/permissions/protected_names.py",
+        (
+            "ls /run/ferrule/sandbox/inside | head -3; echo x >> "
+            "/run/ferrule/permissions/protected_names.py"
+        ),
         root,
     )
     assert "bubblewrap_supervisor.py" in said and "Read-only file system" in said

@@ -32,12 +32,16 @@ def below(path: str, tops: list[str]) -> bool:
 
 @pytest.mark.proves("sandbox.rung.landlock")
 @given(
-    hidden=st.lists(PATHS, max_size=3), held=st.lists(PATHS, max_size=3), asked=st.lists(PATHS, max_size=8)
+    hidden=st.lists(PATHS, max_size=3),
+    held=st.lists(PATHS, max_size=3),
+    asked=st.lists(PATHS, max_size=8),
 )
 def test_what_is_hidden_is_refused_with_all_below_it_and_nothing_else(
     hidden: list[str], held: list[str], asked: list[str]
 ) -> None:
-    steps = [("cover", path, "/.held/closed") for path in hidden] + [("hold", path, "") for path in held]
+    steps = [("cover", path, "/.held/closed") for path in hidden] + [
+        ("hold", path, "") for path in held
+    ]
     covers = Covers(steps)
     for path in (*asked, *hidden, *held):
         expected = EACCES if below(path, hidden) else EROFS if below(path, held) else 0
@@ -61,7 +65,9 @@ def test_what_stands_in_for_a_file_is_opened_in_its_place(tmp_path: Path) -> Non
     (tmp_path / "held").mkdir()
     (tmp_path / "held/text").write_text("safe")
     (tmp_path / "config").write_text("secret")
-    covers = Covers([("cover", str(tmp_path / "config"), "/.held/text")], ("/.held", str(tmp_path / "held")))
+    covers = Covers(
+        [("cover", str(tmp_path / "config"), "/.held/text")], ("/.held", str(tmp_path / "held"))
+    )
     status = (tmp_path / "config").stat()
     found = covers.seen(os.fsencode(tmp_path), b"config", status, os.O_RDONLY)
     assert found is not None and Path(f"/proc/self/fd/{found}").read_text() == "safe"
@@ -70,9 +76,16 @@ def test_what_stands_in_for_a_file_is_opened_in_its_place(tmp_path: Path) -> Non
 
 def test_only_roots_may_be_written_and_only_shared_memory_is_elsewhere() -> None:
     covers = Covers((), roots=("/w", "/t/"), shared="/h/.shared")
-    assert [covers.writable(path) for path in (b"/w", b"/w/a", b"/t/x", b"/wx", b"/", b"/etc/passwd")] == [
-        True, True, True, False, False, False,
-    ]  # fmt: skip
+    assert [
+        covers.writable(path) for path in (b"/w", b"/w/a", b"/t/x", b"/wx", b"/", b"/etc/passwd")
+    ] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
     assert covers.instead(b"/dev/shm/x") == b"/h/.shared/x"
     assert [covers.instead(path) for path in (b"/dev/shm", b"x", b"/dev/shmx")] == [
         b"/dev/shm",

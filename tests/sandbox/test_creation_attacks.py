@@ -1,4 +1,6 @@
-"""Ways to a reserved name, tried by a real shell and real programs: none is created, by any spelling, link or race."""
+"""Ways to a reserved name, tried by a real shell and real programs: none is created, by any
+spelling, link or race.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,10 @@ SCRIPTS = {
     "moved-below-git": "mkdir .git x && echo x > x/config && mv x .git/modules",
     "moved-parent": "mkdir -p a/x && echo x > a/x/config && mkdir b && mv a/x b/.git",
     "moved-in": "mkdir -p ../outside/deep/.ferrule && mv ../outside inside",
-    "moved-in-to-git": "mkdir .git && mkdir -p ../outside && echo x > ../outside/config && mv ../outside .git/modules",
+    "moved-in-to-git": (
+        "mkdir .git && mkdir -p ../outside && echo x > ../outside/config && mv ../outside "
+        ".git/modules"
+    ),
     "moved-unreadable": "mkdir x && echo x > x/config && chmod 300 x && mv x .git; chmod 700 x .git",
     "hard-link": "mkdir .git && echo x > y && ln y .git/config",
     "hard-link-git": "echo x > y && ln y .git",
@@ -78,7 +83,10 @@ SCRIPTS = {
     "dev-descriptor": "mkdir .git && exec 5<.git && echo x > /dev/fd/5/config",
     "descriptor": f"mkdir .git && {PYTHON} \"import os; os.open('config', 65, dir_fd=os.open('.git', 0))\"",
     "link-to-proc": "ln -s /proc/self/cwd l && mkdir l/.ferrule",
-    "tar": "mkdir -p t/x && echo x > t/x/config && tar -C t -cf t.tar --transform 's,^x,.git,' x && tar -xf t.tar",
+    "tar": (
+        "mkdir -p t/x && echo x > t/x/config && tar -C t -cf t.tar --transform 's,^x,.git,' x && "
+        "tar -xf t.tar"
+    ),
     "copy": "mkdir x && echo x > x/config && cp -r x .git",
     "git-init": "git init . ; git init sub",
     "git-config": "mkdir .git && git config -f .git/config core.fsmonitor evil",
@@ -89,16 +97,40 @@ SCRIPTS = {
     "protected-moved": "mkdir -p x/workflows && mv x .github",
     "protected-linked": "echo x > y && ln y .bashrc",
     "socket": f"{PYTHON} \"import socket; socket.socket(socket.AF_UNIX).bind('.ferrule')\"",
-    "socket-in-git": f"mkdir .git && cd .git && {PYTHON} \"import socket; socket.socket(socket.AF_UNIX).bind('hooks')\"",
+    "socket-in-git": (
+        f'mkdir .git && cd .git && {PYTHON} "import socket; '
+        "socket.socket(socket.AF_UNIX).bind('hooks')\""
+    ),
     "node": f"{PYTHON} \"import os; os.mknod('agents')\"",
-    "unnamed": f"{PYTHON} \"import os; f = os.open('.', os.O_TMPFILE | 2); os.link(f'/proc/self/fd/{{f}}', 'agents', follow_symlinks=True)\"",
-    "unnamed-empty": f"{PYTHON} \"import os, ctypes; f = os.open('.', os.O_TMPFILE | 2); ctypes.CDLL(None).linkat(f, b'', -100, b'agents', 0x1000)\"",
-    "exchange": f"mkdir .git; mkdir x; echo x > x/config; {PYTHON} \"import ctypes; ctypes.CDLL(None).syscall(316, -100, b'x', -100, b'.git', 2)\"",
-    "exchange-back": f"mkdir .git; mkdir x; echo x > x/config; {PYTHON} \"import ctypes; ctypes.CDLL(None).syscall(316, -100, b'.git', -100, b'x', 2)\"",
-    "whiteout": f"mkdir .git; {PYTHON} \"import ctypes; ctypes.CDLL(None).syscall(133, b'.git/config', 0o20000, 0)\"",
-    "openat2": f"{PYTHON} \"import ctypes, struct; ctypes.CDLL(None).syscall(437, -100, b'agents', struct.pack('QQQ', 65, 0o600, 0), 24)\"",
-    "32-bit": "printf 'int main(){__asm__(\"int $0x80\"::\"a\"(8),\"b\"(\"agents\"),\"c\"(420));}' > a.c && gcc -no-pie -o a a.c && ./a",
-}  # fmt: skip
+    "unnamed": (
+        f"{PYTHON} \"import os; f = os.open('.', os.O_TMPFILE | 2); "
+        f"os.link(f'/proc/self/fd/{{f}}', 'agents', follow_symlinks=True)\""
+    ),
+    "unnamed-empty": (
+        f"{PYTHON} \"import os, ctypes; f = os.open('.', os.O_TMPFILE | 2); "
+        "ctypes.CDLL(None).linkat(f, b'', -100, b'agents', 0x1000)\""
+    ),
+    "exchange": (
+        f'mkdir .git; mkdir x; echo x > x/config; {PYTHON} "import ctypes; '
+        "ctypes.CDLL(None).syscall(316, -100, b'x', -100, b'.git', 2)\""
+    ),
+    "exchange-back": (
+        f'mkdir .git; mkdir x; echo x > x/config; {PYTHON} "import ctypes; '
+        "ctypes.CDLL(None).syscall(316, -100, b'.git', -100, b'x', 2)\""
+    ),
+    "whiteout": (
+        f"mkdir .git; {PYTHON} \"import ctypes; ctypes.CDLL(None).syscall(133, b'.git/config', "
+        '0o20000, 0)"'
+    ),
+    "openat2": (
+        f"{PYTHON} \"import ctypes, struct; ctypes.CDLL(None).syscall(437, -100, b'agents', "
+        "struct.pack('QQQ', 65, 0o600, 0), 24)\""
+    ),
+    "32-bit": (
+        'printf \'int main(){__asm__("int $0x80"::"a"(8),"b"("agents"),"c"(420));}\' > '
+        "a.c && gcc -no-pie -o a a.c && ./a"
+    ),
+}
 
 
 @pytest.mark.proves("sandbox.creation.reserved-names")
@@ -107,8 +139,17 @@ def test_a_reserved_name_is_not_created(root: Path, name: str) -> None:
     outcome = shell(root, SCRIPTS[name])
     assert forbidden(root) == []
     protected = [".mcp.json", ".vscode", ".github/workflows", ".gitlab-ci.yml", ".bashrc"]
-    assert [found for found in protected if (root / found).exists() or (root / found.upper()).exists()] == []
-    if name not in ("openat2", "32-bit", "whiteout", "unnamed-empty", "proc-other-cwd", "moved-unreadable"):
+    assert [
+        found for found in protected if (root / found).exists() or (root / found.upper()).exists()
+    ] == []
+    if name not in (
+        "openat2",
+        "32-bit",
+        "whiteout",
+        "unnamed-empty",
+        "proc-other-cwd",
+        "moved-unreadable",
+    ):
         assert outcome.refused, outcome.output
 
 
@@ -190,7 +231,9 @@ CALLS = {
 
 @pytest.mark.proves("sandbox.creation.no-race")
 @pytest.mark.parametrize("call", CALLS)
-def test_a_name_that_changes_while_it_is_judged_creates_nothing_reserved(root: Path, call: str) -> None:
+def test_a_name_that_changes_while_it_is_judged_creates_nothing_reserved(
+    root: Path, call: str
+) -> None:
     (root / "source").write_text("x")
     (root / ".git").mkdir()
     outcome = python(root, FLIP.format(good=b".git/safename", bad=b".git/config", call=CALLS[call]))
@@ -256,14 +299,19 @@ for _ in range(3000):
 
 
 @pytest.mark.proves("sandbox.creation.no-race")
-def test_two_commands_cannot_move_a_folder_and_add_to_it_at_once(root: Path, tmp_path: Path) -> None:
+def test_two_commands_cannot_move_a_folder_and_add_to_it_at_once(
+    root: Path, tmp_path: Path
+) -> None:
     (root / "x").mkdir()
     lock = tmp_path / "lock"
     lock.touch()
     running = [
         subprocess.Popen(
             words(
-                root, tmp_path / f"report{number}", [sys.executable, "-I", "-S", "-c", script], lock=str(lock)
+                root,
+                tmp_path / f"report{number}",
+                [sys.executable, "-I", "-S", "-c", script],
+                lock=str(lock),
             ),
             cwd=root,
             stdout=subprocess.PIPE,
@@ -311,6 +359,8 @@ mkdir plain; echo a > plain/a; mv plain .aws; cat test.pem
 
 
 def test_the_command_moves_its_own_secret_names_as_it_likes(root: Path) -> None:
-    outcome = run(root, ["bash", "-c", "echo k > k.pem && mv k.pem plain && mkdir .ssh && mv .ssh old && ls"])
+    outcome = run(
+        root, ["bash", "-c", "echo k > k.pem && mv k.pem plain && mkdir .ssh && mv .ssh old && ls"]
+    )
     assert outcome.code == 0, outcome.output
     assert sorted(os.listdir(root)) == ["old", "plain"]

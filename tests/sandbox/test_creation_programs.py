@@ -21,26 +21,123 @@ def root(tmp_path: Path) -> Path:
 
 
 PROGRAMS: dict[str, tuple[tuple[str, ...], str]] = {
-    "coreutils": ((), "mkdir -p a/b && cp -a a c && touch a/x && mv a/x c/y && install -m 640 c/y z && ln -s z s && rm -r a c s z"),
+    "coreutils": (
+        (),
+        (
+            "mkdir -p a/b && cp -a a c && touch a/x && mv a/x c/y && install -m 640 c/y z && "
+            "ln -s z "
+            "s && rm -r a c s z"
+        ),
+    ),
     "sed-in-place": ((), "echo a > f && sed -i s/a/b/ f && grep b f"),
     "mktemp": ((), "f=$(mktemp -p .) && d=$(mktemp -d -p .) && test -f $f && test -d $d"),
-    "tar": (("tar",), "mkdir -p t/u && echo x > t/u/v && ln t/u/v t/w && tar czf t.tgz t && mkdir o && tar xzpf t.tgz -C o && diff -r t o/t"),
-    "compiler": (("gcc", "make"), "printf 'int main(){return 0;}' > m.c && printf 'm: m.c\\n\\tgcc -O2 -pipe -o m m.c\\nn: m\\n\\tcp m n\\n' > Makefile && make -j4 n && ./n"),
-    "compiler-temporaries": (("gcc",), "printf '#include <stdio.h>\\nint main(){puts(\"hi\");}' > m.c && TMPDIR=$PWD gcc -g -save-temps -o m m.c && ./m"),
-    "database": (("sqlite3",), "sqlite3 d.db 'pragma journal_mode=wal; create table t(x); insert into t values(1),(2); select sum(x) from t'"),
-    "node": (("node",), "node -e \"const fs=require('fs'); fs.mkdirSync('a/b',{recursive:true}); fs.writeFileSync('a/b/c','x'); fs.promises.writeFile('d','y').then(()=>fs.promises.copyFile('d','e')).then(()=>console.log(fs.readdirSync('.')))\""),
-    "node-child": (("node",), "node -e \"require('child_process').execSync('echo x > made')\" && test -s made"),
-    "npm": (("npm",), "npm_config_cache=$PWD/cache npm init -y > /dev/null && test -s package.json"),
-    "virtual-environment": ((), f"{sys.executable} -m venv --without-pip v && v/bin/python -c 'print(1)'"),
-    "compiled-python": ((), f"mkdir p && echo 'x=1' > p/m.py && {sys.executable} -m compileall -q p && ls p/__pycache__"),
-    "key": (("openssl",), "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -subj /CN=test -days 1 2>/dev/null && openssl x509 -in cert.pem -noout"),
-    "shell-files": ((), "cat > here <<END\nx\nEND\nexec 4<>rw; echo x >&4; set -C; echo y > here; test $? = 1 && echo ok > /dev/null && echo e > /dev/stderr"),
-    "background": ((), "for i in 1 2 3 4 5 6 7 8; do (for j in 1 2 3 4 5 6 7 8 9; do echo $i > f$i$j; done) & done; wait; test $(ls | wc -l) = 72"),
-    "pipe": ((), "mkfifo f && (cat f > got &) && sleep 0 && echo through > f && while ! grep -q through got; do :; done"),
-    "pipe-both-wait": ((), "mkfifo f g && (echo one > f; cat g > h) & cd . && while ! test -p g; do :; done; read x < f; echo $x > g; wait; grep one h"),
-    "rust": (("cargo",), "cargo init --vcs none --name x . -q && cargo build -q --offline && ./target/debug/x"),
-    "go": (("go",), "printf 'package main\\nfunc main(){println(1)}' > m.go && GOCACHE=$PWD/c GOFLAGS=-mod=mod go build -o m m.go && ./m"),
-}  # fmt: skip
+    "tar": (
+        ("tar",),
+        (
+            "mkdir -p t/u && echo x > t/u/v && ln t/u/v t/w && tar czf t.tgz t && mkdir o && tar "
+            "xzpf t.tgz -C o && diff -r t o/t"
+        ),
+    ),
+    "compiler": (
+        ("gcc", "make"),
+        (
+            "printf 'int main(){return 0;}' > m.c && printf 'm: m.c\\n\\tgcc -O2 -pipe -o m "
+            "m.c\\nn: "
+            "m\\n\\tcp m n\\n' > Makefile && make -j4 n && ./n"
+        ),
+    ),
+    "compiler-temporaries": (
+        ("gcc",),
+        (
+            "printf '#include <stdio.h>\\nint main(){puts(\"hi\");}' > m.c && TMPDIR=$PWD gcc -g "
+            "-save-temps -o m m.c && ./m"
+        ),
+    ),
+    "database": (
+        ("sqlite3",),
+        (
+            "sqlite3 d.db 'pragma journal_mode=wal; create table t(x); insert into t "
+            "values(1),(2); "
+            "select sum(x) from t'"
+        ),
+    ),
+    "node": (
+        ("node",),
+        (
+            "node -e \"const fs=require('fs'); fs.mkdirSync('a/b',{recursive:true}); "
+            "fs.writeFileSync('a/b/c','x'); "
+            "fs.promises.writeFile('d','y').then(()=>fs.promises.copyFile('d','e')).then(()=>console.log(fs.readdirSync('.')))\""
+        ),
+    ),
+    "node-child": (
+        ("node",),
+        "node -e \"require('child_process').execSync('echo x > made')\" && test -s made",
+    ),
+    "npm": (
+        ("npm",),
+        "npm_config_cache=$PWD/cache npm init -y > /dev/null && test -s package.json",
+    ),
+    "virtual-environment": (
+        (),
+        f"{sys.executable} -m venv --without-pip v && v/bin/python -c 'print(1)'",
+    ),
+    "compiled-python": (
+        (),
+        (
+            f"mkdir p && echo 'x=1' > p/m.py && {sys.executable} -m compileall -q p && ls "
+            "p/__pycache__"
+        ),
+    ),
+    "key": (
+        ("openssl",),
+        (
+            "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -subj "
+            "/CN=test "
+            "-days 1 2>/dev/null && openssl x509 -in cert.pem -noout"
+        ),
+    ),
+    "shell-files": (
+        (),
+        (
+            "cat > here <<END\nx\nEND\nexec 4<>rw; echo x >&4; set -C; echo y > here; test "
+            "$? = 1 && "
+            "echo ok > /dev/null && echo e > /dev/stderr"
+        ),
+    ),
+    "background": (
+        (),
+        (
+            "for i in 1 2 3 4 5 6 7 8; do (for j in 1 2 3 4 5 6 7 8 9; do echo $i > f$i$j; done) & "
+            "done; wait; test $(ls | wc -l) = 72"
+        ),
+    ),
+    "pipe": (
+        (),
+        (
+            "mkfifo f && (cat f > got &) && sleep 0 && echo through > f && while ! grep -q through "
+            "got; do :; done"
+        ),
+    ),
+    "pipe-both-wait": (
+        (),
+        (
+            "mkfifo f g && (echo one > f; cat g > h) & cd . && while ! test -p g; do :; "
+            "done; read x "
+            "< f; echo $x > g; wait; grep one h"
+        ),
+    ),
+    "rust": (
+        ("cargo",),
+        "cargo init --vcs none --name x . -q && cargo build -q --offline && ./target/debug/x",
+    ),
+    "go": (
+        ("go",),
+        (
+            "printf 'package main\\nfunc main(){println(1)}' > m.go && GOCACHE=$PWD/c "
+            "GOFLAGS=-mod=mod go build -o m m.go && ./m"
+        ),
+    ),
+}
 
 
 @pytest.mark.proves("sandbox.creation.ordinary-programs")

@@ -1,4 +1,6 @@
-"""The mediator is not noticed: file operations give the same results and the same files with it and without it."""
+"""The mediator is not noticed: file operations give the same results and the same files with it and
+without it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,15 @@ class Twin:
         record = json.dumps({"roots": [str(root)], "mediate": mediate})
         worker = [sys.executable, "-I", "-S", str(HERE / "file_worker.py")]
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(HERE / "mediated.py"), str(root) + ".report", record, *worker],
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                str(HERE / "mediated.py"),
+                str(root) + ".report",
+                record,
+                *worker,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -71,9 +81,30 @@ def twins() -> Iterator[tuple[Twin, Twin]]:
 NAMES = ["a", "b", "c", "d"]
 COMPONENTS = st.sampled_from([*NAMES, *NAMES, *NAMES, *NAMES, "..", ".", "", "n" * 255, "n" * 256])
 # Without a slash at its start: `/a` would be made on the machine itself, by one twin for the other.
-RELATIVE = st.lists(COMPONENTS, min_size=1, max_size=3).map("/".join).map(lambda path: path.lstrip("/"))
-ODD = ["", "/", "..", ".", "a/", "b//", "a/.", "b/..", "/proc/self/cwd/a", "/dev/null", "/dev/null/a", "/proc/self/cwd/b/c",
-       "x/" * 2040 + "abcdefghijklmno", "x" * 5000, "./" * 2046 + "a", "/../../..", "/proc/thread-self/cwd/a", "/proc/nothing", "/proc/self/cwd" + "/." * 1500 + "/a"]  # fmt: skip
+RELATIVE = (
+    st.lists(COMPONENTS, min_size=1, max_size=3).map("/".join).map(lambda path: path.lstrip("/"))
+)
+ODD = [
+    "",
+    "/",
+    "..",
+    ".",
+    "a/",
+    "b//",
+    "a/.",
+    "b/..",
+    "/proc/self/cwd/a",
+    "/dev/null",
+    "/dev/null/a",
+    "/proc/self/cwd/b/c",
+    "x/" * 2040 + "abcdefghijklmno",
+    "x" * 5000,
+    "./" * 2046 + "a",
+    "/../../..",
+    "/proc/thread-self/cwd/a",
+    "/proc/nothing",
+    "/proc/self/cwd" + "/." * 1500 + "/a",
+]
 PATHS = st.one_of(
     st.sampled_from(NAMES),
     RELATIVE,
@@ -88,10 +119,24 @@ INSIDE = st.one_of(
 BASES = st.one_of(st.none(), st.none(), INSIDE)
 MODES = st.sampled_from([0o666, 0o777, 0o600, 0o444, 0o4755, 0o2770, 0o1777, 0, 0o200])
 FLAGS = st.lists(
-    st.sampled_from([os.O_EXCL, os.O_TRUNC, os.O_APPEND, os.O_NOFOLLOW, os.O_CLOEXEC, os.O_NONBLOCK, os.O_DIRECTORY,
-                     os.O_PATH, os.O_SYNC, os.O_NOCTTY, os.O_DIRECT, 0o20000000]),
+    st.sampled_from(
+        [
+            os.O_EXCL,
+            os.O_TRUNC,
+            os.O_APPEND,
+            os.O_NOFOLLOW,
+            os.O_CLOEXEC,
+            os.O_NONBLOCK,
+            os.O_DIRECTORY,
+            os.O_PATH,
+            os.O_SYNC,
+            os.O_NOCTTY,
+            os.O_DIRECT,
+            0o20000000,
+        ]
+    ),
     max_size=3,
-).map(lambda flags: sum(set(flags)))  # fmt: skip
+).map(lambda flags: sum(set(flags)))
 ACCESS = st.sampled_from([os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_WRONLY, 3])
 OPENS = st.tuples(
     st.just("open"),
@@ -114,11 +159,15 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("link"), BASES, INSIDE, PATHS, st.sampled_from([0, 0, 0x400, 0x1000, 0x1])),
     st.tuples(st.just("rename"), PATHS, st.none(), PATHS, st.sampled_from([0, 0, 0, 1, 2, 3, 8])),
     st.tuples(st.just("rename"), INSIDE, BASES, INSIDE, st.sampled_from([0, 0, 0, 1, 2])),
-    st.tuples(st.just("temporary"), st.sampled_from([".", "a", "b", "@"]), MODES, PATHS, st.booleans()),
+    st.tuples(
+        st.just("temporary"), st.sampled_from([".", "a", "b", "@"]), MODES, PATHS, st.booleans()
+    ),
     st.tuples(st.just("creat"), PATHS, MODES),
     st.tuples(st.just("unlink"), INSIDE),
     st.tuples(st.just("rmdir"), INSIDE),
-    st.tuples(st.just("chmod"), INSIDE, st.sampled_from([0o755, 0o000, 0o500, 0o300, 0o644, 0o1755])),
+    st.tuples(
+        st.just("chmod"), INSIDE, st.sampled_from([0o755, 0o000, 0o500, 0o300, 0o644, 0o1755])
+    ),
     st.tuples(st.just("chdir"), st.one_of(INSIDE, st.just("@"))),
     st.tuples(st.just("umask"), st.sampled_from([0, 0o022, 0o077, 0o777])),
     st.tuples(st.just("bad_pointer"), st.sampled_from([0, 1, 0x7FFF_FFFF_F000, -1])),
@@ -137,6 +186,8 @@ def test_operations_give_the_same_results_and_files_with_a_mediator_and_without(
     twins: tuple[Twin, Twin], operations: list[list[object]]
 ) -> None:
     free, held = (twin.ask(operations) for twin in twins)
-    for operation, expected, found in zip(operations, free["results"], held["results"], strict=True):
+    for operation, expected, found in zip(
+        operations, free["results"], held["results"], strict=True
+    ):
         assert found == expected, operation
     assert held["tree"] == free["tree"]

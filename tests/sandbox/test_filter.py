@@ -1,4 +1,6 @@
-"""The filter: judged by running its program here for every call on both machines, and by the kernel on this one."""
+"""The filter: judged by running its program here for every call on both machines, and by the kernel
+on this one.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ SETTINGS = list(itertools.product((True, False), repeat=3))
 
 
 def judge(program: bytes, architecture: int, number: int, arguments: tuple[int, ...] = ()) -> int:
-    """What the kernel would answer: a classic BPF machine for the few operations that seccomp programs use here."""
+    """What the kernel would answer: a classic BPF machine for the few operations that seccomp
+    programs use here.
+    """
     words = (*arguments, *(0,) * (6 - len(arguments)))
     data = struct.pack(
         "<IIQ6Q", number & 0xFFFFFFFF, architecture, 0, *(word & (1 << 64) - 1 for word in words)
@@ -108,11 +112,17 @@ def test_a_call_that_came_later_does_not_exist(number: int) -> None:
         assert Filter(machine)(number) == ENOSYS
 
 
-FALL_BACK = "clone3 openat2 io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen fsmount mount_setattr"
+FALL_BACK = (
+    "clone3 openat2 io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen "
+    "fsmount mount_setattr"
+)
 NEVER = (
-    "mount umount2 pivot_root chroot setns ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp bpf userfaultfd "
-    "perf_event_open keyctl add_key request_key kexec_load kexec_file_load init_module finit_module delete_module "
-    "swapon swapoff reboot settimeofday clock_settime quotactl acct open_by_handle_at fanotify_init sethostname syslog"
+    "mount umount2 pivot_root chroot setns ptrace process_vm_readv process_vm_writev "
+    "pidfd_getfd kcmp bpf userfaultfd "
+    "perf_event_open keyctl add_key request_key kexec_load kexec_file_load init_module "
+    "finit_module delete_module "
+    "swapon swapoff reboot settimeofday clock_settime quotactl acct open_by_handle_at "
+    "fanotify_init sethostname syslog"
 )
 
 
@@ -133,7 +143,9 @@ NAMESPACES = (0x20000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x2000000
 def test_no_namespace_is_made_while_threads_and_processes_are(machine: str) -> None:
     held = Filter(machine)
     for bit in NAMESPACES:
-        assert held("clone", bit | 17) == held("unshare", bit) == held("unshare", bit | 0x200) == EPERM
+        assert (
+            held("clone", bit | 17) == held("unshare", bit) == held("unshare", bit | 0x200) == EPERM
+        )
         assert held("clone", bit | (0xFFFF << 32)) == EPERM
     assert held("unshare", 0x80) == EPERM  # time
     thread, fork, vfork = 0x3D0F00, 0x01200011, 0x4111
@@ -145,13 +157,23 @@ def test_no_namespace_is_made_while_threads_and_processes_are(machine: str) -> N
 def test_only_local_families_of_sockets_can_be_had(machine: str) -> None:
     inside, alone = Filter(machine, unix_only=False), Filter(machine, unix_only=True)
     assert [inside("socket", family, 1) for family in (1, 2, 10, 16)] == ["allow"] * 4
-    assert [alone("socket", family, 1) for family in (1, 2, 10, 16)] == ["allow", EACCES, EACCES, EACCES]
-    # Other questions of netlink than about routes; packets, the hypervisor, the kernel's ciphers, Bluetooth.
+    assert [alone("socket", family, 1) for family in (1, 2, 10, 16)] == [
+        "allow",
+        EACCES,
+        EACCES,
+        EACCES,
+    ]
+    # Other questions of netlink than about routes; packets, the hypervisor, the kernel's ciphers,
+    # Bluetooth.
     assert inside("socket", 16, 3, 15) == inside("socket", 16, 3, 9) == EAFNOSUPPORT
-    assert {inside("socket", family, 1) for family in (*range(3, 10), *range(11, 16), *range(17, 50))} == {
-        EAFNOSUPPORT
-    }
-    assert [inside("socketpair", family, 1) for family in (1, 2, 30)] == ["allow", EAFNOSUPPORT, EAFNOSUPPORT]
+    assert {
+        inside("socket", family, 1) for family in (*range(3, 10), *range(11, 16), *range(17, 50))
+    } == {EAFNOSUPPORT}
+    assert [inside("socketpair", family, 1) for family in (1, 2, 30)] == [
+        "allow",
+        EAFNOSUPPORT,
+        EAFNOSUPPORT,
+    ]
 
 
 @pytest.mark.proves("sandbox.filter.no-connect")
@@ -159,7 +181,12 @@ def test_without_connections_a_socket_reaches_nothing_by_name(machine: str) -> N
     held = Filter(machine, unix_only=True, mediate=False, connect=False)
     close_on_exec = 0o2000000
     assert held("connect", 3, 1, 16) == EACCES
-    assert held("socket", 1, 2) == held("socket", 1, 2 | close_on_exec) == held("socketpair", 1, 2) == EACCES
+    assert (
+        held("socket", 1, 2)
+        == held("socket", 1, 2 | close_on_exec)
+        == held("socketpair", 1, 2)
+        == EACCES
+    )
     assert (
         held("socketpair", 1, 1 | close_on_exec)
         == held("socket", 1, 1)
@@ -173,7 +200,9 @@ def test_nothing_is_typed_into_a_terminal_and_no_volume_is_made_by_control(machi
     held = Filter(machine)
     for control in (0x5412, 0x541C, 0x5000940E, 0x50009418):
         assert held("ioctl", 0, control) == held("ioctl", 0, control | 1 << 32) == EPERM
-    assert [held("ioctl", 0, control) for control in (0x5401, 0x5413, 0x5421, 0x40049409)] == ["allow"] * 4
+    assert [held("ioctl", 0, control) for control in (0x5401, 0x5413, 0x5421, 0x40049409)] == [
+        "allow"
+    ] * 4
 
 
 def test_personality_may_be_asked_and_addresses_fixed(machine: str) -> None:
@@ -184,7 +213,9 @@ def test_personality_may_be_asked_and_addresses_fixed(machine: str) -> None:
 
 def test_limits_of_other_processes_may_be_read_and_not_set(machine: str) -> None:
     held = Filter(machine)
-    assert held("prlimit64", 0, 7, 0x7FFF_0000_1000, 0) == held("prlimit64", 1, 7, 0, 4096) == "allow"
+    assert (
+        held("prlimit64", 0, 7, 0x7FFF_0000_1000, 0) == held("prlimit64", 1, 7, 0, 4096) == "allow"
+    )
     assert held("prlimit64", 1, 7, 0x7FFF_0000_1000, 0) == EPERM
     # The address in either half of the word.
     assert held("prlimit64", 1, 7, 0x1 << 32, 0) == held("prlimit64", 1, 7, 1, 0) == EPERM
@@ -194,7 +225,9 @@ def test_the_numbers_are_those_of_this_machine() -> None:
     header = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
     if not header.exists():
         pytest.skip("no kernel headers here")
-    pairs = (line.split() for line in header.read_text().splitlines() if line.startswith("#define __NR_"))
+    pairs = (
+        line.split() for line in header.read_text().splitlines() if line.startswith("#define __NR_")
+    )
     known = {words[1].removeprefix("__NR_"): int(words[2]) for words in pairs}
     ours = {name: number for number, name in system_calls.named("x86_64").items()}
     # Headers may be older than the table.
@@ -233,7 +266,10 @@ def test_the_kernel_answers_as_the_program_says(tmp_path: Path) -> None:
     folder = Path(seccomp.__file__).parents[2]
     outcome = python(root, f"import sys; sys.argv = ['', {str(folder)!r}]\n{PROBE}")
     assert outcome.output.splitlines() == [
-        *(f"{name} {EPERM}" for name in ("unshare", "mount", "ptrace", "setns", "bpf", "keyctl", "chroot")),
+        *(
+            f"{name} {EPERM}"
+            for name in ("unshare", "mount", "ptrace", "setns", "bpf", "keyctl", "chroot")
+        ),
         *(f"{name} {ENOSYS}" for name in ("io_uring_setup", "openat2", "clone3")),
         f"personality {EPERM}",
         "personality 0",

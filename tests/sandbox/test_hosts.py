@@ -1,4 +1,6 @@
-"""Which hosts may be reached: only what was named, however it is spelled, and wherever DNS says it is."""
+"""Which hosts may be reached: only what was named, however it is spelled, and wherever DNS says it
+is.
+"""
 
 from __future__ import annotations
 
@@ -12,38 +14,115 @@ from ferrule.core.errors import ConfigError
 from ferrule.sandbox.network.allowed_hosts import Hosts, Unreadable, canonical
 from ferrule.sandbox.network.ip_addresses import is_open
 
-NAMED = Hosts.parse((
-    "example.com", "files.example.org:8443", "*.cdn.example.net", "192.0.2.7", "[2001:db8::7]:8080", "bücher.example",
-    "localhost:5432", "10.1.2.3:443", "intranet.example:443",
-))  # fmt: skip
+NAMED = Hosts.parse(
+    (
+        "example.com",
+        "files.example.org:8443",
+        "*.cdn.example.net",
+        "192.0.2.7",
+        "[2001:db8::7]:8080",
+        "bücher.example",
+        "localhost:5432",
+        "10.1.2.3:443",
+        "intranet.example:443",
+    )
+)
 
 ALLOWED = [
-    ("example.com", 443), ("example.com", 80), ("EXAMPLE.Com", 443), ("example.com.", 443),
-    ("files.example.org", 8443), ("a.cdn.example.net", 443), ("a.b.cdn.example.net", 80),
-    ("192.0.2.7", 80), ("192.0.2.7.", 80), ("[::ffff:192.0.2.7]", 443), ("2001:db8::7", 8080), ("[2001:DB8:0::0007]", 8080),
-    ("xn--bcher-kva.example", 443), ("localhost", 5432), ("LOCALHOST.", 5432),
-]  # fmt: skip
+    ("example.com", 443),
+    ("example.com", 80),
+    ("EXAMPLE.Com", 443),
+    ("example.com.", 443),
+    ("files.example.org", 8443),
+    ("a.cdn.example.net", 443),
+    ("a.b.cdn.example.net", 80),
+    ("192.0.2.7", 80),
+    ("192.0.2.7.", 80),
+    ("[::ffff:192.0.2.7]", 443),
+    ("2001:db8::7", 8080),
+    ("[2001:DB8:0::0007]", 8080),
+    ("xn--bcher-kva.example", 443),
+    ("localhost", 5432),
+    ("LOCALHOST.", 5432),
+]
 
 REFUSED = [
     # other ports
-    ("example.com", 22), ("example.com", 8080), ("files.example.org", 443), ("localhost", 80), ("2001:db8::7", 443),
+    ("example.com", 22),
+    ("example.com", 8080),
+    ("files.example.org", 443),
+    ("localhost", 80),
+    ("2001:db8::7", 443),
     # names that only look alike
-    ("example.com.evil.test", 443), ("evilexample.com", 443), ("example.co", 443), ("www.example.com", 443), ("com", 443),
-    ("cdn.example.net", 443), ("xcdn.example.net", 443), (".cdn.example.net", 443), ("a..cdn.example.net", 443), ("example.com..", 443),
-    ("еxample.com", 443), ("example。com", 443), ("ｅxample.com", 443), ("example.com\u200b", 443), ("bücher.example", 443),
+    ("example.com.evil.test", 443),
+    ("evilexample.com", 443),
+    ("example.co", 443),
+    ("www.example.com", 443),
+    ("com", 443),
+    ("cdn.example.net", 443),
+    ("xcdn.example.net", 443),
+    (".cdn.example.net", 443),
+    ("a..cdn.example.net", 443),
+    ("example.com..", 443),
+    ("еxample.com", 443),
+    ("example。com", 443),
+    ("ｅxample.com", 443),
+    ("example.com\u200b", 443),
+    ("bücher.example", 443),
     ("xn--bucher-kva.example", 443),
     # texts that somebody else could read as a named host
-    ("%65xample.com", 443), ("example.com%00.evil.test", 443), ("example.com%2eevil.test", 443), ("example.com\0.evil.test", 443),
-    ("user@example.com", 443), ("example.com@evil.test", 443), ("example.com:443@evil.test", 443), ("evil.test#example.com", 443),
-    ("evil.test\\example.com", 443), ("evil.test/example.com", 443), ("example.com ", 443), (" example.com", 443), ("example.com\t", 443),
-    ("example.com\r\nX: y", 443), ("", 443), (".", 443), ("*", 443), ("*.cdn.example.net", 443), ("[example.com]", 443),
+    ("%65xample.com", 443),
+    ("example.com%00.evil.test", 443),
+    ("example.com%2eevil.test", 443),
+    ("example.com\0.evil.test", 443),
+    ("user@example.com", 443),
+    ("example.com@evil.test", 443),
+    ("example.com:443@evil.test", 443),
+    ("evil.test#example.com", 443),
+    ("evil.test\\example.com", 443),
+    ("evil.test/example.com", 443),
+    ("example.com ", 443),
+    (" example.com", 443),
+    ("example.com\t", 443),
+    ("example.com\r\nX: y", 443),
+    ("", 443),
+    (".", 443),
+    ("*", 443),
+    ("*.cdn.example.net", 443),
+    ("[example.com]", 443),
     # this machine and its neighbours, in every spelling
-    ("127.0.0.1", 5432), ("127.1", 5432), ("0x7f.1", 5432), ("0x7f000001", 5432), ("2130706433", 5432), ("0177.0.0.1", 5432), ("017700000001", 5432),
-    ("127.0.0.1.", 5432), ("127.000.000.001", 5432), ("[::1]", 5432), ("[::ffff:127.0.0.1]", 5432), ("[::ffff:7f00:1]", 5432), ("[0:0:0:0:0:0:0:1]", 5432),
-    ("[::]", 5432), ("0.0.0.0", 5432), ("0", 5432), ("[fe80::1%eth0]", 443), ("[2001:db8::7%25eth0]", 8080), ("[2001:db8::7%1]", 8080), ("169.254.169.254", 80),
-    ("0xa9fea9fe", 80), ("metadata.google.internal", 80), ("app.localhost", 5432), ("192.0.2.07", 80), ("192.0.519", 80), ("192.0.2.8", 80),
-    ("0xc0.0.2.7", 80), ("3221225991", 80), ("192.0.2.7.example.com", 80), ("10.1.2.3", 80), ("１９２.0.2.7", 80),
-]  # fmt: skip
+    ("127.0.0.1", 5432),
+    ("127.1", 5432),
+    ("0x7f.1", 5432),
+    ("0x7f000001", 5432),
+    ("2130706433", 5432),
+    ("0177.0.0.1", 5432),
+    ("017700000001", 5432),
+    ("127.0.0.1.", 5432),
+    ("127.000.000.001", 5432),
+    ("[::1]", 5432),
+    ("[::ffff:127.0.0.1]", 5432),
+    ("[::ffff:7f00:1]", 5432),
+    ("[0:0:0:0:0:0:0:1]", 5432),
+    ("[::]", 5432),
+    ("0.0.0.0", 5432),
+    ("0", 5432),
+    ("[fe80::1%eth0]", 443),
+    ("[2001:db8::7%25eth0]", 8080),
+    ("[2001:db8::7%1]", 8080),
+    ("169.254.169.254", 80),
+    ("0xa9fea9fe", 80),
+    ("metadata.google.internal", 80),
+    ("app.localhost", 5432),
+    ("192.0.2.07", 80),
+    ("192.0.519", 80),
+    ("192.0.2.8", 80),
+    ("0xc0.0.2.7", 80),
+    ("3221225991", 80),
+    ("192.0.2.7.example.com", 80),
+    ("10.1.2.3", 80),
+    ("１９２.0.2.7", 80),
+]
 
 
 @pytest.mark.proves("sandbox.network.only-named")
@@ -63,7 +142,10 @@ def test_a_refusal_says_what_was_named() -> None:
         NAMED.refusal("example.com", 22)
         == "the `network` setting names `example.com` for port 80, 443, not 22"
     )
-    assert NAMED.refusal("Evil.test", 443) == "`evil.test` is not one of the hosts in the `network` setting"
+    assert (
+        NAMED.refusal("Evil.test", 443)
+        == "`evil.test` is not one of the hosts in the `network` setting"
+    )
 
 
 @pytest.mark.proves("sandbox.network.only-named")
@@ -73,17 +155,61 @@ def test_without_entries_nothing_is_allowed() -> None:
 
 
 NONSENSE = [
-    "", " ", "*", "*.", "*.com", "*.*.example.com", "a.*.example.com", "ex*mple.com", "*.192.0.2.1", "https://example.com", "example.com/path", "//example.com",
-    "example.com:", "example.com:0", "example.com:65536", "example.com:http", "example.com:1-9", "example.com:+80", ":443",
-    "user@example.com", "example..com", ".example.com", "-example.com", "exa mple.com", "example.com,example.org", "a" * 64 + ".com",
-    "::1", "::1:8080", "2001:db8::1", "[::1", "::1]", "[::1]8080", "[fe80::1%eth0]", "[example.com]:80", "127.1", "0x7f000001", "2130706433", "010.0.0.1",
-    "10.0.0.0/8", "0.0.0.0", "[::]:80", "224.0.0.1", "[ff02::1]", "255.255.255.255", "straße.example", "exam%70le.com", "exa\u200dmple.com",
-]  # fmt: skip
+    "",
+    " ",
+    "*",
+    "*.",
+    "*.com",
+    "*.*.example.com",
+    "a.*.example.com",
+    "ex*mple.com",
+    "*.192.0.2.1",
+    "https://example.com",
+    "example.com/path",
+    "//example.com",
+    "example.com:",
+    "example.com:0",
+    "example.com:65536",
+    "example.com:http",
+    "example.com:1-9",
+    "example.com:+80",
+    ":443",
+    "user@example.com",
+    "example..com",
+    ".example.com",
+    "-example.com",
+    "exa mple.com",
+    "example.com,example.org",
+    "a" * 64 + ".com",
+    "::1",
+    "::1:8080",
+    "2001:db8::1",
+    "[::1",
+    "::1]",
+    "[::1]8080",
+    "[fe80::1%eth0]",
+    "[example.com]:80",
+    "127.1",
+    "0x7f000001",
+    "2130706433",
+    "010.0.0.1",
+    "10.0.0.0/8",
+    "0.0.0.0",
+    "[::]:80",
+    "224.0.0.1",
+    "[ff02::1]",
+    "255.255.255.255",
+    "straße.example",
+    "exam%70le.com",
+    "exa\u200dmple.com",
+]
 
 
 @pytest.mark.proves("sandbox.network.entries")
 @pytest.mark.parametrize("entry", NONSENSE)
-def test_an_entry_that_does_not_say_exactly_what_it_opens_is_an_error_with_a_next_step(entry: str) -> None:
+def test_an_entry_that_does_not_say_exactly_what_it_opens_is_an_error_with_a_next_step(
+    entry: str,
+) -> None:
     with pytest.raises(ConfigError) as problem:
         Hosts.parse(("example.com", entry))
     assert problem.value.code == "network"
@@ -92,10 +218,40 @@ def test_an_entry_that_does_not_say_exactly_what_it_opens_is_an_error_with_a_nex
 
 
 LEADS_INSIDE = [
-    "127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "10.0.0.5", "172.16.0.1", "192.168.1.1", "169.254.169.254", "::ffff:169.254.169.254",
-    "100.64.0.1", "100.100.100.200", "168.63.129.16", "192.0.0.192", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "fe80::1", "fe80::1%eth0", "fd00:ec2::254",
-    "fc00::1", "ff02::1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "2002:7f00:1::1", "2001::1", "2001:db8::1", "::7f00:1", "nonsense", "",
-]  # fmt: skip
+    "127.0.0.1",
+    "127.8.8.8",
+    "::1",
+    "::ffff:127.0.0.1",
+    "0.0.0.0",
+    "::",
+    "10.0.0.5",
+    "172.16.0.1",
+    "192.168.1.1",
+    "169.254.169.254",
+    "::ffff:169.254.169.254",
+    "100.64.0.1",
+    "100.100.100.200",
+    "168.63.129.16",
+    "192.0.0.192",
+    "198.18.0.1",
+    "224.0.0.1",
+    "240.0.0.1",
+    "255.255.255.255",
+    "fe80::1",
+    "fe80::1%eth0",
+    "fd00:ec2::254",
+    "fc00::1",
+    "ff02::1",
+    "64:ff9b::7f00:1",
+    "64:ff9b::a9fe:a9fe",
+    "64:ff9b:1::1",
+    "2002:7f00:1::1",
+    "2001::1",
+    "2001:db8::1",
+    "::7f00:1",
+    "nonsense",
+    "",
+]
 
 
 @pytest.mark.proves("sandbox.network.inside-addresses")
@@ -107,7 +263,14 @@ def test_a_name_does_not_open_an_address_that_is_not_the_open_internet(address: 
 @pytest.mark.proves("sandbox.network.inside-addresses")
 @pytest.mark.parametrize(
     "address",
-    ["93.184.215.14", "1.1.1.1", "2606:4700::1111", "64:ff9b::101:101", "172.32.0.1", "100.128.0.1"],
+    [
+        "93.184.215.14",
+        "1.1.1.1",
+        "2606:4700::1111",
+        "64:ff9b::101:101",
+        "172.32.0.1",
+        "100.128.0.1",
+    ],
 )
 def test_a_name_opens_addresses_of_the_open_internet(address: str) -> None:
     assert NAMED.closed("example.com", 443, address) is None
@@ -161,6 +324,10 @@ def test_a_host_has_one_spelling_and_it_stays(text: str) -> None:
 
 
 @given(st.ip_addresses())
-def test_an_address_that_is_open_is_global_for_python_too(address: IPv4Address | IPv6Address) -> None:
-    if is_open(address) and not (address.version == 6 and address.exploded.startswith("0064:ff9b:")):
+def test_an_address_that_is_open_is_global_for_python_too(
+    address: IPv4Address | IPv6Address,
+) -> None:
+    if is_open(address) and not (
+        address.version == 6 and address.exploded.startswith("0064:ff9b:")
+    ):
         assert address.is_global

@@ -1,4 +1,6 @@
-"""Who a commit of a command is by: the person's name and address reach the session's home, and nothing else of their settings."""
+"""Who a commit of a command is by: the person's name and address reach the session's home, and
+nothing else of their settings.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def test_name_and_address_are_taken_and_nothing_else(home: Path, places: Places)
 
 
 @pytest.mark.proves("sandbox.identity")
-def test_settings_in_the_xdg_folder_count_and_those_of_the_home_win(home: Path, places: Places) -> None:
+def test_settings_in_the_xdg_folder_count_and_those_of_the_home_win(
+    home: Path, places: Places
+) -> None:
     (home / "xdg/git").mkdir(parents=True)
     (home / "xdg/git/config").write_text("[user]\n\tname = Xdg\n\temail = xdg@example.org\n")
     (home / ".gitconfig").write_text("[user]\n\temail = home@example.org\n")
@@ -95,16 +99,22 @@ def test_settings_in_the_folder_we_happen_to_be_in_are_not_the_persons(
 
 
 @pytest.mark.proves("sandbox.identity")
-def test_what_a_command_put_in_its_place_is_neither_followed_nor_replaced(home: Path, places: Places) -> None:
+def test_what_a_command_put_in_its_place_is_neither_followed_nor_replaced(
+    home: Path, places: Places
+) -> None:
     elsewhere = home / "elsewhere"
     for target in (elsewhere, home / "more"):
         Path(places.home, ".gitconfig").symlink_to(target)
         introduce({}, str(home), places)
-        assert not elsewhere.exists() and (home / "more").read_text() == "[user]\n\tname = Included\n"
+        assert (
+            not elsewhere.exists() and (home / "more").read_text() == "[user]\n\tname = Included\n"
+        )
         Path(places.home, ".gitconfig").unlink()
 
 
-def test_a_pipe_in_place_of_the_settings_does_not_stop_a_session(home: Path, places: Places) -> None:
+def test_a_pipe_in_place_of_the_settings_does_not_stop_a_session(
+    home: Path, places: Places
+) -> None:
     (home / ".gitconfig").unlink()
     os.mkfifo(home / ".gitconfig")
     introduce({}, str(home), places)
@@ -133,7 +143,10 @@ async def test_a_commit_of_a_command_is_the_persons_unless_the_repository_says_o
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     sandbox = Sandbox(Policy(root))
     try:
-        commit = "git commit -q --allow-empty -m x && git log -1 --format='%an <%ae> %cn'; cat ~/.gitconfig"
+        commit = (
+            "git commit -q --allow-empty -m x && git log -1 --format='%an <%ae> %cn'; cat "
+            "~/.gitconfig"
+        )
         _, text = await says(sandbox, commit, root)
         assert "Person Example <person@example.org> Person Example" in text
         assert "hunter2" not in text and "evil" not in text

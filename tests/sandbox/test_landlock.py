@@ -1,4 +1,6 @@
-"""Landlock: the bits of each version, and what the kernel refuses to a real shell that holds them."""
+"""Landlock: the bits of each version, and what the kernel refuses to a real shell that holds
+them.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,14 @@ on_landlock = pytest.mark.skipif(ABI < 1, reason="this kernel has no Landlock")
 
 
 def since(version: int) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(version > ABI, reason=f"this kernel's Landlock is older than version {version}")
+    return pytest.mark.skipif(
+        version > ABI, reason=f"this kernel's Landlock is older than version {version}"
+    )
 
 
-SYSTEM = tuple((path, landlock.LOOK) for path in (*landlock_rules.SYSTEM, os.path.realpath(sys.base_prefix)))
+SYSTEM = tuple(
+    (path, landlock.LOOK) for path in (*landlock_rules.SYSTEM, os.path.realpath(sys.base_prefix))
+)
 
 
 def run(granted: object, *command: str, **settings: object) -> subprocess.CompletedProcess[str]:
@@ -43,7 +49,9 @@ def shell(granted: object, script: str, **settings: object) -> subprocess.Comple
     ("version", "highest", "size"),
     [(1, 12, 8), (2, 13, 8), (3, 14, 8), (4, 14, 16), (5, 15, 16), (6, 15, 24), (7, 15, 24)],
 )
-def test_each_version_is_asked_only_for_what_it_knows(version: int, highest: int, size: int) -> None:
+def test_each_version_is_asked_only_for_what_it_knows(
+    version: int, highest: int, size: int
+) -> None:
     assert landlock.handled(version) == (1 << highest + 1) - 1
     attributes = landlock.ruleset(landlock.Spec(()), version)
     assert len(attributes) == size
@@ -71,7 +79,9 @@ def test_what_is_allowed_beside_files_is_left_out_of_what_is_handled() -> None:
 @on_landlock
 @pytest.mark.proves("sandbox.landlock.files")
 @pytest.mark.parametrize("version", range(1, 8))
-def test_only_what_is_granted_is_read_and_written_in_every_version(tmp_path: Path, version: int) -> None:
+def test_only_what_is_granted_is_read_and_written_in_every_version(
+    tmp_path: Path, version: int
+) -> None:
     if version > ABI:
         pytest.skip("newer than this kernel")
     inside, outside = tmp_path / "inside", tmp_path / "outside"
@@ -143,7 +153,9 @@ print(child.wait())
 """
         words = [sys.executable, "-I", "-S", "-c", script]
         assert run([], *words).stdout == "refused\nrefused\n-15\n"
-        assert run([], *words, signals=True, abstract_sockets=True).stdout == "reached\nreached\n-15\n"
+        assert (
+            run([], *words, signals=True, abstract_sockets=True).stdout == "reached\nreached\n-15\n"
+        )
         assert run([], *words, abi=5).stdout == "reached\nreached\n-15\n"
 
 
@@ -176,10 +188,18 @@ def test_where_there_is_no_landlock_it_says_so(tmp_path: Path) -> None:
 
 
 TREE = {
-    "/w": {".env": "file", ".git": "folder", "src": "folder", "sub": "folder", "a.py": "file", "link": "other", "ci.yml": "file"},
+    "/w": {
+        ".env": "file",
+        ".git": "folder",
+        "src": "folder",
+        "sub": "folder",
+        "a.py": "file",
+        "link": "other",
+        "ci.yml": "file",
+    },
     "/w/sub": {"k.pem": "file", "b.py": "file", "deep": "folder"},
     "/w/.git": {"config": "file", "HEAD": "file", "objects": "folder"},
-}  # fmt: skip
+}
 MASKED = ("/w/.env", "/w/sub/k.pem", "/w/.git/config")
 
 
@@ -207,7 +227,9 @@ def test_a_workspace_without_masked_names_is_one_grant() -> None:
 
 def test_what_is_readable_is_granted_around_its_masked_names_too() -> None:
     etc = {"/etc": {"passwd": "file", "shadow": "file", "ssl": "folder"}}
-    found = landlock_rules.grants("/w", ["/etc/shadow"], {**TREE, **etc}.__getitem__, readable=["/etc"])
+    found = landlock_rules.grants(
+        "/w", ["/etc/shadow"], {**TREE, **etc}.__getitem__, readable=["/etc"]
+    )
     assert found == (
         ("/etc", ("list",)),
         ("/etc/passwd", ("read", "execute")),

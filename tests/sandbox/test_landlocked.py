@@ -1,4 +1,6 @@
-"""Commands that Landlock and a filter hold, on a machine with no namespaces: what is kept, and what ordinary work can do."""
+"""Commands that Landlock and a filter hold, on a machine with no namespaces: what is kept, and what
+ordinary work can do.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def root(tmp_path: Path) -> Path:
     ):
         (made / name).parent.mkdir(parents=True, exist_ok=True)
         (made / name).write_text(f"<{name}>")
-    (made / ".git/config").write_text('[remote "a"]\n\turl = https://hidden@x\n[core]\n\tbare = false\n')
+    (made / ".git/config").write_text(
+        '[remote "a"]\n\turl = https://hidden@x\n[core]\n\tbare = false\n'
+    )
     os.link(made / ".env", made / "same.txt")
     (tmp_path / "outside.txt").write_text("outside")
     return made
@@ -69,7 +73,10 @@ async def said(landlocked: Opens, root: Path, script: str) -> str:
 async def test_files_beside_a_secret_are_made_read_back_changed_and_removed(
     landlocked: Opens, root: Path
 ) -> None:
-    script = "echo one > new; echo two >> new; cat new; mkdir -p a/b; mv new a/b/; cp a/b/new .; chmod 640 new; ls -l new | cut -c1-10; rm -r a new; ls"
+    script = (
+        "echo one > new; echo two >> new; cat new; mkdir -p a/b; mv new a/b/; cp a/b/new .; "
+        "chmod 640 new; ls -l new | cut -c1-10; rm -r a new; ls"
+    )
     assert (await said(landlocked, root, script)).split() == [
         "one",
         "two",
@@ -85,14 +92,39 @@ async def test_files_beside_a_secret_are_made_read_back_changed_and_removed(
 @pytest.mark.parametrize(
     "script",
     [
-        "cat .env", "cat deep/.env", "cat same.txt", "cat .ferrule/settings", "cd .ferrule && cat settings", "ls .ferrule | grep settings",
-        "cat .git/config | grep hidden", "ln .env x; cat x", "ln same.txt x; cat x", "ln -s .env x; cat x", "mv .env x; cat x", "mv same.txt x; cat x",
-        "mv deep d; cat d/.env", "cp -r .ferrule x; cat x/settings", "cat /proc/self/cwd/.env", "cat < .env", "exec 9< .env; cat <&9", "tar cf - .env",
-        "{python} -c 'import os; d=os.open(\".ferrule\", os.O_PATH); print(os.listdir(f\"/proc/self/fd/{{d}}\")); print(open(f\"/proc/self/fd/{{d}}/settings\").read())'",
-        "{python} -c 'import os; d=os.open(\".env\", os.O_PATH); print(open(f\"/proc/self/fd/{{d}}\").read())'",
-        "{python} -c 'import os; d=os.open(\".ferrule\", os.O_PATH|os.O_DIRECTORY); print(os.read(os.open(\"settings\", os.O_RDONLY, dir_fd=d), 99))'",
+        "cat .env",
+        "cat deep/.env",
+        "cat same.txt",
+        "cat .ferrule/settings",
+        "cd .ferrule && cat settings",
+        "ls .ferrule | grep settings",
+        "cat .git/config | grep hidden",
+        "ln .env x; cat x",
+        "ln same.txt x; cat x",
+        "ln -s .env x; cat x",
+        "mv .env x; cat x",
+        "mv same.txt x; cat x",
+        "mv deep d; cat d/.env",
+        "cp -r .ferrule x; cat x/settings",
+        "cat /proc/self/cwd/.env",
+        "cat < .env",
+        "exec 9< .env; cat <&9",
+        "tar cf - .env",
+        (
+            '{python} -c \'import os; d=os.open(".ferrule", os.O_PATH); '
+            'print(os.listdir(f"/proc/self/fd/{{d}}")); '
+            'print(open(f"/proc/self/fd/{{d}}/settings").read())\''
+        ),
+        (
+            '{python} -c \'import os; d=os.open(".env", os.O_PATH); '
+            'print(open(f"/proc/self/fd/{{d}}").read())\''
+        ),
+        (
+            '{python} -c \'import os; d=os.open(".ferrule", os.O_PATH|os.O_DIRECTORY); '
+            'print(os.read(os.open("settings", os.O_RDONLY, dir_fd=d), 99))\''
+        ),
     ],
-)  # fmt: skip
+)
 async def test_what_is_masked_elsewhere_is_not_read_by_any_name(
     landlocked: Opens, root: Path, script: str
 ) -> None:
@@ -106,14 +138,34 @@ async def test_what_is_masked_elsewhere_is_not_read_by_any_name(
 @pytest.mark.parametrize(
     "script",
     [
-        "echo x > .env", "rm .env", "rm -rf .ferrule", "mv note.txt .env", "truncate -s 0 .env", "chmod 777 .env", "touch -d 2001-01-01 .env",
-        "echo x > .vscode/tasks.json", "rm .vscode/tasks.json", "mv .vscode x", "rm -r .vscode", "echo x >> .git/config", "rm .git/config", "ln -sf note.txt .env",
-        "{python} -c 'import os; os.truncate(\".env\", 0)'", "{python} -c 'import os; os.setxattr(\".env\", \"user.x\", b\"\")'",
-        "{python} -c 'import os; d=os.open(\".vscode/tasks.json\", os.O_PATH); open(f\"/proc/self/fd/{{d}}\", \"w\")'",
+        "echo x > .env",
+        "rm .env",
+        "rm -rf .ferrule",
+        "mv note.txt .env",
+        "truncate -s 0 .env",
+        "chmod 777 .env",
+        "touch -d 2001-01-01 .env",
+        "echo x > .vscode/tasks.json",
+        "rm .vscode/tasks.json",
+        "mv .vscode x",
+        "rm -r .vscode",
+        "echo x >> .git/config",
+        "rm .git/config",
+        "ln -sf note.txt .env",
+        "{python} -c 'import os; os.truncate(\".env\", 0)'",
+        '{python} -c \'import os; os.setxattr(".env", "user.x", b"")\'',
+        (
+            '{python} -c \'import os; d=os.open(".vscode/tasks.json", os.O_PATH); '
+            'open(f"/proc/self/fd/{{d}}", "w")\''
+        ),
         "{python} -c 'import os; os.chmod(os.open(\".vscode/tasks.json\", os.O_RDONLY), 0o777)'",
-        "mkdir .harness", "ln -s sub agents", "mv sub agents", "echo x > sub/.git", "echo x > .bashrc",
+        "mkdir .harness",
+        "ln -s sub agents",
+        "mv sub agents",
+        "echo x > sub/.git",
+        "echo x > .bashrc",
     ],
-)  # fmt: skip
+)
 async def test_protected_names_are_neither_changed_removed_nor_made(
     landlocked: Opens, root: Path, script: str
 ) -> None:
@@ -134,12 +186,26 @@ async def test_protected_names_are_neither_changed_removed_nor_made(
 @pytest.mark.parametrize(
     "script",
     [
-        "cat ../outside.txt", "echo x > ../outside.txt", "chmod 600 ../outside.txt", "touch -d 2001-01-01 ../outside.txt", "rm ../outside.txt", "ls ..",
-        "mv note.txt ../x", "ln ../outside.txt x; cat x", "truncate -s 0 ../outside.txt", "{python} -c 'import os; os.truncate(\"../outside.txt\", 0)'",
-        "{python} -c 'import os; os.open(\"../outside.txt\", os.O_TRUNC)'", "{python} -c 'import os; os.setxattr(\"../outside.txt\", \"user.x\", b\"1\")'",
-        "{python} -c 'import os; os.chmod(os.open(\"/etc/passwd\", 0), 0o600)'", "cat /etc/shadow", "ls /tmp", "ls ~root/.ssh", "ls /dev/shm", "echo x > /dev/shm/ferrule-x && cat /dev/shm/../shm/ferrule-x",
+        "cat ../outside.txt",
+        "echo x > ../outside.txt",
+        "chmod 600 ../outside.txt",
+        "touch -d 2001-01-01 ../outside.txt",
+        "rm ../outside.txt",
+        "ls ..",
+        "mv note.txt ../x",
+        "ln ../outside.txt x; cat x",
+        "truncate -s 0 ../outside.txt",
+        "{python} -c 'import os; os.truncate(\"../outside.txt\", 0)'",
+        "{python} -c 'import os; os.open(\"../outside.txt\", os.O_TRUNC)'",
+        '{python} -c \'import os; os.setxattr("../outside.txt", "user.x", b"1")\'',
+        "{python} -c 'import os; os.chmod(os.open(\"/etc/passwd\", 0), 0o600)'",
+        "cat /etc/shadow",
+        "ls /tmp",
+        "ls ~root/.ssh",
+        "ls /dev/shm",
+        "echo x > /dev/shm/ferrule-x && cat /dev/shm/../shm/ferrule-x",
     ],
-)  # fmt: skip
+)
 async def test_what_lies_outside_is_neither_read_nor_changed(
     landlocked: Opens, root: Path, script: str
 ) -> None:
@@ -147,7 +213,10 @@ async def test_what_lies_outside_is_neither_read_nor_changed(
     before = outside.stat(), Path("/etc/passwd").stat()
     ended, shown = await says(landlocked(), script.format(python=PYTHON), root)
     assert ended.exit_code != 0 and "outside\n" not in shown and "root:" not in shown
-    assert (outside.stat(), Path("/etc/passwd").stat()) == before and outside.read_text() == "outside"
+    assert (
+        outside.stat(),
+        Path("/etc/passwd").stat(),
+    ) == before and outside.read_text() == "outside"
 
 
 @pytest.mark.proves("sandbox.rung.landlock")
@@ -182,9 +251,14 @@ for call, words in (("shmget", (0, 4096, 0o1600)), ("msgget", (0, 0o1600)), ("se
 
 
 @pytest.mark.proves("sandbox.rung.landlock")
-async def test_other_processes_are_neither_read_nor_signalled(landlocked: Opens, root: Path) -> None:
+async def test_other_processes_are_neither_read_nor_signalled(
+    landlocked: Opens, root: Path
+) -> None:
     own = os.getpid()
-    script = f"cat /proc/{own}/cmdline; cat /proc/{own}/environ; ls /proc/{own}/fd; kill -0 {own} && echo reached; cat /proc/net/unix; head -c 4 /proc/self/stat > /dev/null && echo own"
+    script = (
+        f"cat /proc/{own}/cmdline; cat /proc/{own}/environ; ls /proc/{own}/fd; kill -0 {own} && "
+        "echo reached; cat /proc/net/unix; head -c 4 /proc/self/stat > /dev/null && echo own"
+    )
     ended, shown = await says(landlocked(), f"({script}) 2> /dev/null", root)
     assert shown == "own\n" if probe().landlock_abi >= 6 else "own\n" in shown
     assert ended.left == ()
@@ -195,7 +269,9 @@ async def test_its_supervisor_cannot_be_ended_and_nothing_outlives_the_command(
     landlocked: Opens, root: Path
 ) -> None:
     sandbox = landlocked()
-    script = "kill -9 $PPID 2> /dev/null; setsid sleep 1000 > /dev/null 2>&1 & mkdir .harness; exit 3"
+    script = (
+        "kill -9 $PPID 2> /dev/null; setsid sleep 1000 > /dev/null 2>&1 & mkdir .harness; exit 3"
+    )
     ended, _ = await says(sandbox, script, root)
     if probe().landlock_abi >= 6:
         assert (ended.exit_code, ended.refused, ended.alive) == (3, (".harness",), ())
@@ -204,8 +280,14 @@ async def test_its_supervisor_cannot_be_ended_and_nothing_outlives_the_command(
 
 
 @pytest.mark.proves("sandbox.rung.landlock")
-async def test_pipes_with_names_terminals_and_odd_names_work_as_ever(landlocked: Opens, root: Path) -> None:
-    script = "mkfifo p; (echo through > p) & cat p; rm p; echo x > /dev/null; cat /dev/stdin < note.txt; echo; cat sub/; cat note.txt/; ls / ; cat sub/../note.txt; cd sub/ && cat ./a.py"
+async def test_pipes_with_names_terminals_and_odd_names_work_as_ever(
+    landlocked: Opens, root: Path
+) -> None:
+    script = (
+        "mkfifo p; (echo through > p) & cat p; rm p; echo x > /dev/null; cat /dev/stdin < "
+        "note.txt; echo; cat sub/; cat note.txt/; ls / ; cat sub/../note.txt; cd sub/ && cat "
+        "./a.py"
+    )
     shown = await said(landlocked, root, script)
     for part in (
         "through\n",
@@ -218,7 +300,9 @@ async def test_pipes_with_names_terminals_and_odd_names_work_as_ever(landlocked:
 
 
 @pytest.mark.proves("sandbox.rung.landlock")
-async def test_a_nameless_file_gets_a_name_only_where_one_may_be_made(landlocked: Opens, root: Path) -> None:
+async def test_a_nameless_file_gets_a_name_only_where_one_may_be_made(
+    landlocked: Opens, root: Path
+) -> None:
     script = """
 import os
 for folder, name in ((".", "ordinary"), (".", ".bashrc"), (".ferrule", "x")):
@@ -234,10 +318,14 @@ for folder, name in ((".", "ordinary"), (".", ".bashrc"), (".ferrule", "x")):
 
 
 @pytest.mark.proves("sandbox.rung.landlock")
-async def test_home_and_temporary_folder_are_the_sessions_own(landlocked: Opens, root: Path) -> None:
+async def test_home_and_temporary_folder_are_the_sessions_own(
+    landlocked: Opens, root: Path
+) -> None:
     sandbox = landlocked()
     _, shown = await says(
-        sandbox, 'echo x > "$TMPDIR/t"; echo y > "$HOME/h"; cat "$TMPDIR/t" "$HOME/h"; echo "$TMPDIR"', root
+        sandbox,
+        'echo x > "$TMPDIR/t"; echo y > "$HOME/h"; cat "$TMPDIR/t" "$HOME/h"; echo "$TMPDIR"',
+        root,
     )
     place, seen = sandbox.scratch or (Path(), "")
     assert shown.split() == ["x", "y", seen] and str(place) == seen and (place / "t").exists()
@@ -276,7 +364,8 @@ def test_where_no_namespace_can_be_made_a_policy_that_requires_less_runs_and_the
     if not probe().landlock_abi:
         pytest.skip("this kernel has no Landlock")
     ran = without_user_namespaces(
-        [sys.executable, "-c", _SCRIPT, str(root)], env={"PATH": os.environ["PATH"], "HOME": str(root.parent)}
+        [sys.executable, "-c", _SCRIPT, str(root)],
+        env={"PATH": os.environ["PATH"], "HOME": str(root.parent)},
     )
     assert "refused: landlock file_reads names signals" in ran.stdout, ran.stderr
     assert "landlock 1 <note.txt>" in ran.stdout and "('.harness',)" in ran.stdout
@@ -284,7 +373,9 @@ def test_where_no_namespace_can_be_made_a_policy_that_requires_less_runs_and_the
 
 
 @pytest.mark.proves("sandbox.rung.landlock")
-async def test_memory_that_processes_share_by_name_is_the_sessions_own(landlocked: Opens, root: Path) -> None:
+async def test_memory_that_processes_share_by_name_is_the_sessions_own(
+    landlocked: Opens, root: Path
+) -> None:
     script = """
 from multiprocessing import Lock, shared_memory
 with Lock():
@@ -294,5 +385,7 @@ other = shared_memory.SharedMemory(name="ferrule-test")
 print(other.buf[0])
 other.close(); made.close(); made.unlink()
 """
-    ended, shown = await says(landlocked(), f"{PYTHON} - <<'END'\n{script}\nEND\nls -A ~/.shared", root)
+    ended, shown = await says(
+        landlocked(), f"{PYTHON} - <<'END'\n{script}\nEND\nls -A ~/.shared", root
+    )
     assert (ended.exit_code, shown) == (0, "7\n") and not Path("/dev/shm/ferrule-test").exists()

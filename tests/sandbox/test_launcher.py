@@ -1,4 +1,6 @@
-"""The fork server: commands end with their sandbox, whoever dies first, and leave nothing behind."""
+"""The fork server: commands end with their sandbox, whoever dies first, and leave nothing
+behind.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +20,33 @@ from ferrule.core.errors import ToolFailed
 from ferrule.sandbox.command import Command
 from ferrule.sandbox.sandbox import Sandbox, plain
 
-DAEMON = """sh -c 'sh -c "trap : TERM HUP; echo \\$\\$; exec 0<&-; while :; do sleep 1000; done" &' """
+DAEMON = (
+    """sh -c 'sh -c "trap : TERM HUP; echo \\$\\$; exec 0<&-; while :; do sleep 1000; done" &' """
+)
 """Forks twice, so that its parent is gone, holds our pipes and is deaf to SIGTERM. Says its id."""
 
 
 async def test_fifty_at_once_are_told_apart(plain_sandbox: Sandbox) -> None:
     async with asyncio.timeout(60):
         results = await asyncio.gather(
-            *(says(plain_sandbox, f"echo {i}; exit {i}") for i in range(50)), return_exceptions=False
+            *(says(plain_sandbox, f"echo {i}; exit {i}") for i in range(50)),
+            return_exceptions=False,
         )
-    assert [(ended.exit_code, text) for ended, text in results] == [(i, f"{i}\n") for i in range(50)]
+    assert [(ended.exit_code, text) for ended, text in results] == [
+        (i, f"{i}\n") for i in range(50)
+    ]
 
 
 @pytest.mark.proves("sandbox.leaves-nothing")
-async def test_two_hundred_commands_leave_no_descriptor_and_no_process(plain_sandbox: Sandbox) -> None:
+async def test_two_hundred_commands_leave_no_descriptor_and_no_process(
+    plain_sandbox: Sandbox,
+) -> None:
     await says(plain_sandbox, "true")
     before = descriptors()
     for _ in range(10):
-        await asyncio.gather(*(says(plain_sandbox, "sleep 1000 & exit 3", grace=0.0) for _ in range(20)))
+        await asyncio.gather(
+            *(says(plain_sandbox, "sleep 1000 & exit 3", grace=0.0) for _ in range(20))
+        )
     assert descriptors() == before
     server = plain_sandbox.server
     assert server is not None
@@ -53,7 +64,9 @@ async def test_a_daemon_that_holds_the_pipes_ends_with_its_command(plain_sandbox
     assert watch.ended()
 
 
-async def test_a_started_command_is_ended_once_and_for_everybody_who_asks(plain_sandbox: Sandbox) -> None:
+async def test_a_started_command_is_ended_once_and_for_everybody_who_asks(
+    plain_sandbox: Sandbox,
+) -> None:
     with opened("/") as folder:
         running = await plain_sandbox.start(shell("sleep 1000", folder))
     waiting = [asyncio.create_task(running.wait()) for _ in range(3)]
@@ -74,7 +87,9 @@ async def test_ending_what_is_over_does_not_say_it_was_killed(plain_sandbox: San
     assert (ended.exit_code, ended.killed) == (5, False)
 
 
-async def test_the_id_of_a_started_command_is_its_own_and_leads_its_group(plain_sandbox: Sandbox) -> None:
+async def test_the_id_of_a_started_command_is_its_own_and_leads_its_group(
+    plain_sandbox: Sandbox,
+) -> None:
     seen = asyncio.Event()
     watch = Watch(seen.set)
     with opened("/") as folder:
@@ -125,7 +140,9 @@ async def test_what_runs_goes_on_when_the_server_is_killed_and_can_still_be_ende
     assert has_ended(running.pid)
 
 
-async def test_what_a_killed_supervisor_leaves_is_ended_by_the_server(plain_sandbox: Sandbox) -> None:
+async def test_what_a_killed_supervisor_leaves_is_ended_by_the_server(
+    plain_sandbox: Sandbox,
+) -> None:
     watch = Watch()
     script = f"{DAEMON}; sleep 0.3; kill -9 $PPID; sleep 1000"
     with opened("/") as folder:
@@ -173,7 +190,9 @@ def test_a_command_nobody_waits_for_ends_with_the_event_loop() -> None:
         seen = asyncio.Event()
         watch.then(seen.set)
         with opened("/") as folder:
-            await plain().start(shell("echo $$; exec sleep 1000", folder, output=watch, timeout=None))
+            await plain().start(
+                shell("echo $$; exec sleep 1000", folder, output=watch, timeout=None)
+            )
         await asyncio.wait_for(seen.wait(), 30)
 
     asyncio.run(scenario())
@@ -208,7 +227,8 @@ def test_everything_ends_when_our_process_dies_although_a_fork_of_it_lives(tmp_p
         "async def main():\n"
         "    folder, sandbox = os.open('/', os.O_RDONLY), Sandbox()\n"
         "    say = lambda data: bool(os.write(1, data))\n"
-        "    command = Command(('sh', '-c', 'echo $$; exec sleep 1000'), '/bin/sh', folder, dict(os.environ), say)\n"
+        "    command = Command(('sh', '-c', 'echo $$; exec sleep 1000'), '/bin/sh', folder, "
+        "dict(os.environ), say)\n"
         "    running = await sandbox.start(command)\n"
         "    if os.fork() == 0:\n"
         "        os.close(1); os.read(0, 1); os._exit(0)\n"
@@ -230,7 +250,10 @@ async def test_a_program_that_cannot_start_leaves_nothing(plain_sandbox: Sandbox
     await says(plain_sandbox, "true")
     before = descriptors()
     with opened("/") as folder:
-        for program, said in (("/no/such", "no such program"), ("/etc/passwd", "not an executable")):
+        for program, said in (
+            ("/no/such", "no such program"),
+            ("/etc/passwd", "not an executable"),
+        ):
             command = Command((program,), program, folder, {}, lambda data: True)
             with pytest.raises(ToolFailed, match=said):
                 await plain_sandbox.start(command)
@@ -240,7 +263,9 @@ async def test_a_program_that_cannot_start_leaves_nothing(plain_sandbox: Sandbox
 @pytest.fixture
 def ignored_here() -> Iterator[None]:
     """Signals that this process ignores, as it does when it was started in the background."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGQUIT, signal.SIGTSTP)}
+    before = {
+        number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGQUIT, signal.SIGTSTP)
+    }
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -249,7 +274,9 @@ def ignored_here() -> Iterator[None]:
 async def test_a_command_gets_no_descriptor_and_no_signal_setting_of_ours(
     ignored_here: None, plain_sandbox: Sandbox
 ) -> None:
-    _, text = await says(plain_sandbox, "ls -l /proc/self/fd; grep -E 'Sig(Blk|Ign)' /proc/self/status")
+    _, text = await says(
+        plain_sandbox, "ls -l /proc/self/fd; grep -E 'Sig(Blk|Ign)' /proc/self/status"
+    )
     lines = text.splitlines()
     links = [line.split()[-1] for line in lines if "->" in line]
     assert len(links) == 4, "three standard ones, and the folder that `ls` reads"

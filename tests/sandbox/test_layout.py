@@ -72,10 +72,14 @@ def test_nothing_is_writable_but_what_the_policy_opens_and_the_session_owns(poli
 def test_what_is_opened_comes_after_what_is_above_it(policy: Policy) -> None:
     """Otherwise the folder above would hide it."""
     places = [place for action, place, _ in layout(policy, FOUND) if action in ("read", "write")]
-    outer = [place for place in places if place not in ("/tmp", HELD) and not place.startswith(HELD)]
+    outer = [
+        place for place in places if place not in ("/tmp", HELD) and not place.startswith(HELD)
+    ]
     for index, place in enumerate(outer):
         later = outer[index + 1 :]
-        assert not any(PurePosixPath(place).is_relative_to(other) and place != other for other in later)
+        assert not any(
+            PurePosixPath(place).is_relative_to(other) and place != other for other in later
+        )
 
 
 @given(policies)
@@ -86,7 +90,9 @@ def test_the_root_is_closed_last(policy: Policy) -> None:
 def test_the_home_is_the_sessions_own_with_toolchains_read_only() -> None:
     steps = layout(POLICY, FOUND)
     assert at(steps, "/home/me") == [("write", "/home/me", "/tmp/ferrule-1/home")]
-    assert at(steps, "/home/me/.cargo/bin") == [("read", "/home/me/.cargo/bin", "/home/me/.cargo/bin")]
+    assert at(steps, "/home/me/.cargo/bin") == [
+        ("read", "/home/me/.cargo/bin", "/home/me/.cargo/bin")
+    ]
     assert at(steps, "/home/me/.cargo/bin/credentials")[0][0] == "cover"
 
 
@@ -96,7 +102,9 @@ def test_a_workspace_that_is_the_home_is_not_replaced_by_an_empty_one() -> None:
 
 
 def test_a_file_is_covered_by_a_file_and_a_folder_by_a_folder() -> None:
-    covered = {place: source for action, place, source in layout(POLICY, FOUND) if action == "cover"}
+    covered = {
+        place: source for action, place, source in layout(POLICY, FOUND) if action == "cover"
+    }
     assert covered["/etc/shadow"] == "/tmp/ferrule-1/held/closed"
     assert covered["/etc/ssl/private"] == "/tmp/ferrule-1/held/empty"
 
@@ -158,4 +166,8 @@ def test_the_second_wall_lets_write_only_where_the_view_does(policy: Policy) -> 
 def test_what_a_control_group_bounds_is_not_bounded_for_each_process_as_well() -> None:
     policy = Policy(Path("/w"), bounds=Bounds(memory=1, processes=2, file_size=3))
     assert limits(policy, frozenset()) == {"FSIZE": 3, "DATA": 1, "NPROC": 2}
-    assert limits(policy, frozenset({"memory", "processes"})) == {"FSIZE": 3, "DATA": None, "NPROC": None}
+    assert limits(policy, frozenset({"memory", "processes"})) == {
+        "FSIZE": 3,
+        "DATA": None,
+        "NPROC": None,
+    }

@@ -1,4 +1,6 @@
-"""Names that commands make and that others may not see: whose they are, and how many there may be."""
+"""Names that commands make and that others may not see: whose they are, and how many there may
+be.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ REMADE = "for i in $(seq 60); do echo x > .env.$i; stat -c %i .env.$i; done; rm 
 
 
 @pytest.mark.proves("sandbox.made.not-by-number")
-async def test_a_persons_file_is_not_a_commands_because_its_number_was(opens: Opens, root: Path) -> None:
+async def test_a_persons_file_is_not_a_commands_because_its_number_was(
+    opens: Opens, root: Path
+) -> None:
     sandbox = opens(root)
     _, said = await says(sandbox, REMADE, root)
     numbers = set(map(int, said.split()))

@@ -107,9 +107,16 @@ def test_the_persons_own_names_and_deny_rules_are_covered_too(root: Path, make: 
 @pytest.mark.proves("sandbox.mask.protected")
 def test_protected_names_are_read_only_at_the_root_and_only_there(root: Path, make: Make) -> None:
     for name in (
-        ".vscode/tasks.json", ".github/workflows/ci.yml", ".github/CODEOWNERS", "Jenkinsfile", ".bashrc", "tools/Jenkinsfile",
-        "sub/.vscode/tasks.json", ".venv/lib/site-packages/a.pth", "site-packages/b.pth",
-    ):  # fmt: skip
+        ".vscode/tasks.json",
+        ".github/workflows/ci.yml",
+        ".github/CODEOWNERS",
+        "Jenkinsfile",
+        ".bashrc",
+        "tools/Jenkinsfile",
+        "sub/.vscode/tasks.json",
+        ".venv/lib/site-packages/a.pth",
+        "site-packages/b.pth",
+    ):
         make(name)
     assert scanned(root) == {
         ".vscode": Kind.READ_ONLY,
@@ -168,9 +175,11 @@ def test_git_works_on_a_configuration_without_secrets(root: Path, make: Make) ->
         "vendor/lib/.git/config": Kind.TEXT,
     }
     assert found.items[0].text == (
-        "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectformat = sha256\n"
+        "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectformat "
+        "= sha256\n"
         '[remote "origin"]\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n'
-        '[branch "main"]\n\tremote = origin\n\tmerge = refs/heads/main\n[user]\n\temail = "ann@example.org"\n'
+        '[branch "main"]\n\tremote = origin\n\tmerge = refs/heads/main\n[user]\n\temail = '
+        '"ann@example.org"\n'
         "[core]\n\tcheckStat = minimal\n\ttrustctime = false\n"
     )
 
@@ -243,7 +252,8 @@ PRIVATE_DER = bytes([0x30, 10, 2, 1, 0, 0x30, 0, 4, 3, 1, 2, 3])
         (".env.pem", PUBLIC, True),
         (
             "curl.pem",
-            "## SHA256: 0f5b5a4c0f5b5a4c0f5b5a4c0f5b5a4c0f5b5a4c0f5b5a4c0f5b5a4c0f5b5a4c\n" + PUBLIC,
+            "## SHA256: 0f5b5a4c0f5b5a4c0f5b5a4c0f5b5a4c0f5b5a4c0f5b5a4c0f5b5a4c0f5b5a4c\n"
+            + PUBLIC,
             False,
         ),
     ],
@@ -273,7 +283,9 @@ def test_a_name_that_the_person_added_is_hidden_whatever_is_in_it(root: Path, ma
 
 
 @pytest.mark.proves("sandbox.mask.certificates")
-def test_a_bundle_that_becomes_a_key_is_hidden_at_the_next_scan(root: Path, make: Make, quiet: None) -> None:
+def test_a_bundle_that_becomes_a_key_is_hidden_at_the_next_scan(
+    root: Path, make: Make, quiet: None
+) -> None:
     file = make("lib/root.pem", PUBLIC)
     scanner = Scanner(root, DEFAULT)
     assert scanner.scan().items == ()
@@ -296,7 +308,9 @@ def test_what_commands_made_is_theirs_but_never_a_reserved_name(root: Path, make
 
 
 @pytest.mark.proves("sandbox.mask.own")
-def test_an_environment_named_like_a_secret_that_commands_made_can_be_used(root: Path, make: Make) -> None:
+def test_an_environment_named_like_a_secret_that_commands_made_can_be_used(
+    root: Path, make: Make
+) -> None:
     make(".env/bin/python")
     make(".env/lib/.ferrule/x")
     make(".env/lib/token.key")
@@ -371,7 +385,10 @@ def test_a_link_between_a_known_folder_and_a_new_one_is_understood(
     os.link(first, root / "b/two.txt")
     assert scanner.scan().items == ()
     os.link(make("a/.env"), root / "b/three.txt")
-    assert kinds(root, scanner.scan()) == {"a/.env": Kind.UNREADABLE, "b/three.txt": Kind.UNREADABLE}
+    assert kinds(root, scanner.scan()) == {
+        "a/.env": Kind.UNREADABLE,
+        "b/three.txt": Kind.UNREADABLE,
+    }
 
 
 # ---- again, and bounded
@@ -440,10 +457,41 @@ def test_more_masks_than_a_command_can_have_are_an_error(
 # ---- the rules against the lists
 
 PARTS = st.sampled_from(
-    (".env", "x.pem", ".git", "config", "hooks", "agents", ".ferrule", "src", "a.py", ".docker", "config.json", ".config",
-     "gcloud", "ID_RSA", ".Env~", "data.bak", ".ssh", "git~1", "site-packages", "x.pth", ".github", "workflows",
-     "Jenkinsfile", ".cargo", "credentials.toml", "k.key::$DATA", "ｅｎｖ", "ordinary name", "part.", "aws", ".hg", "hgrc")
-)  # fmt: skip
+    (
+        ".env",
+        "x.pem",
+        ".git",
+        "config",
+        "hooks",
+        "agents",
+        ".ferrule",
+        "src",
+        "a.py",
+        ".docker",
+        "config.json",
+        ".config",
+        "gcloud",
+        "ID_RSA",
+        ".Env~",
+        "data.bak",
+        ".ssh",
+        "git~1",
+        "site-packages",
+        "x.pth",
+        ".github",
+        "workflows",
+        "Jenkinsfile",
+        ".cargo",
+        "credentials.toml",
+        "k.key::$DATA",
+        "ｅｎｖ",
+        "ordinary name",
+        "part.",
+        "aws",
+        ".hg",
+        "hgrc",
+    )
+)
 NAMES = st.lists(PARTS, min_size=1, max_size=5).map("/".join)
 
 

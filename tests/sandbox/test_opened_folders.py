@@ -28,7 +28,9 @@ SECRET = (
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    """A workspace `work`, folders `library` and `shared` beside it, all with the same names in them."""
+    """A workspace `work`, folders `library` and `shared` beside it, all with the same names in
+    them.
+    """
     for folder in ("work", "library", "shared"):
         for name in (*SECRET, "src/plain.py", ".bashrc"):
             path = tmp_path / folder / name
@@ -57,7 +59,9 @@ def test_opened_folders_get_the_masks_of_a_workspace(base: Path) -> None:
     assert alone[".env"] is Kind.UNREADABLE and alone[".git/config"] is Kind.TEXT
     assert kinds(found, base / "work") == kinds(found, base / "shared") == alone
     # Where nothing is written, what may only be read needs no mask.
-    assert kinds(found, base / "library") == {n: k for n, k in alone.items() if k is not Kind.READ_ONLY}
+    assert kinds(found, base / "library") == {
+        n: k for n, k in alone.items() if k is not Kind.READ_ONLY
+    }
     assert all("token" not in mask.text for mask in found.items)
     paths = [mask.path.split("/") for mask in found.items]
     assert paths == sorted(paths)
@@ -123,7 +127,9 @@ def test_a_single_file_that_was_opened_is_left_as_it_is(base: Path) -> None:
     assert kinds(scan(base, readable=("shared/.env", "gone")), base / "shared") == {}
 
 
-def test_the_masks_of_all_folders_together_are_bounded(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_masks_of_all_folders_together_are_bounded(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(opened_folders, "MOST", 8)
     with pytest.raises(ConfigError, match="at most 8"):
         scan(base, writable=("shared",))

@@ -1,4 +1,6 @@
-"""From inside a network namespace of its own to a named host, and to nothing else: with the real kernel and real clients."""
+"""From inside a network namespace of its own to a named host, and to nothing else: with the real
+kernel and real clients.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,29 @@ control.recv(1)
 os.set_inheritable(control.fileno(), False)
 os.execvp(sys.argv[2], sys.argv[2:])
 """
-"""A first process: makes the namespace, hands the ports out, and becomes the command once they are served."""
+"""A first process: makes the namespace, hands the ports out, and becomes the command once they are
+served.
+"""
 
 
 @asynccontextmanager
-async def enclosed(proxied: Proxied, *argv: str, **more: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def enclosed(
+    proxied: Proxied, *argv: str, **more: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """A program in a network namespace whose port 31280 is served by the proxy."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = {**os.environ, **proxy_environment(PORT), **more}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", ENTER, str(theirs.fileno()), *argv,
-        env=environment, pass_fds=[theirs.fileno()], stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
+        sys.executable,
+        "-c",
+        ENTER,
+        str(theirs.fileno()),
+        *argv,
+        env=environment,
+        pass_fds=[theirs.fileno()],
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
     theirs.close()
     with ours:
         message, descriptors, *_ = await asyncio.to_thread(socket.recv_fds, ours, 16, 4)
@@ -50,7 +63,9 @@ async def enclosed(proxied: Proxied, *argv: str, **more: str) -> AsyncIterator[a
             if process.returncode == 77:
                 pytest.skip("no network namespaces here")
             raise AssertionError(out.decode())
-        listening = [proxied.proxy.serve_listener(socket.socket(fileno=one), WHO) for one in descriptors]
+        listening = [
+            proxied.proxy.serve_listener(socket.socket(fileno=one), WHO) for one in descriptors
+        ]
         ours.send(b"!")
         try:
             yield process
@@ -73,7 +88,9 @@ def hello(request: Request) -> Reply:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 @pytest.mark.proves("sandbox.network.namespace")
-async def test_a_command_in_its_own_network_reaches_a_named_host_by_the_proxy_and_nothing_else() -> None:
+async def test_a_command_in_its_own_network_reaches_a_named_host_by_the_proxy_and_nothing_else() -> (
+    None
+):
     script = """
 curl -sS http://site.example:$SITE/
 echo; curl -sS -o /dev/null -w '%{http_code}\\n' http://evil.test/

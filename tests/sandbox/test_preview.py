@@ -20,7 +20,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 OVERLAY = (
-    'mount -t overlay overlay -o "lowerdir=$1,upperdir=$2,workdir=$3,userxattr" "$4" || exit 77; cd "$4"; '
+    'mount -t overlay overlay -o "lowerdir=$1,upperdir=$2,workdir=$3,userxattr" "$4" || exit 77; '
+    'cd "$4"; '
 )
 
 
@@ -78,9 +79,21 @@ class Overlay:
 
     def run(self, script: str) -> str:
         ran = subprocess.run(
-            ["unshare", "-Urm", "sh", "-ec", OVERLAY + script, "sh", self.root, self.upper, *self._others],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [
+                "unshare",
+                "-Urm",
+                "sh",
+                "-ec",
+                OVERLAY + script,
+                "sh",
+                self.root,
+                self.upper,
+                *self._others,
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if ran.returncode == 77 or "unshare" in ran.stderr:
             pytest.skip(f"no overlay in a user namespace here: {ran.stderr.strip()}")
         assert ran.returncode == 0, ran.stderr
@@ -97,7 +110,9 @@ def overlay(root: Path, tmp_path: Path) -> Overlay:
 
 
 def snapshot(root: Path) -> dict[str, bytes | str]:
-    """All files below a folder with their content, links with their targets, empty folders as such."""
+    """All files below a folder with their content, links with their targets, empty folders as
+    such.
+    """
     found: dict[str, bytes | str] = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
@@ -114,7 +129,8 @@ def snapshot(root: Path) -> dict[str, bytes | str]:
 def test_created_changed_and_deleted_files_are_listed_by_name(overlay: Overlay) -> None:
     before = snapshot(overlay.root)
     overlay.run(
-        "echo more >> src/a.py; rm docs/x.md; echo new > src/new.py; mkdir -p made/empty; ln -sf docs link; mkfifo pipe"
+        "echo more >> src/a.py; rm docs/x.md; echo new > src/new.py; mkdir -p made/empty; ln "
+        "-sf docs link; mkfifo pipe"
     )
     assert preview(overlay.upper, overlay.root) == Preview((
         Change("docs/x.md", "deleted"),
@@ -142,7 +158,10 @@ def test_a_file_that_is_what_it_was_is_no_change(overlay: Overlay) -> None:
 
 @pytest.mark.proves("sandbox.preview.changes")
 def test_rights_are_a_change(overlay: Overlay) -> None:
-    assert overlay.changes("chmod +x run.sh; chmod 700 docs") == [("docs/", "changed"), ("run.sh", "changed")]
+    assert overlay.changes("chmod +x run.sh; chmod 700 docs") == [
+        ("docs/", "changed"),
+        ("run.sh", "changed"),
+    ]
 
 
 @pytest.mark.proves("sandbox.preview.changes")
@@ -157,7 +176,8 @@ def test_a_renamed_file_or_folder_is_deleted_and_created(overlay: Overlay) -> No
 @pytest.mark.proves("sandbox.preview.changes")
 def test_a_folder_that_is_made_again_hides_what_was_in_it(overlay: Overlay) -> None:
     script = (
-        "rm -r src; mkdir -p src/deep; printf 'this is src/a.py\\n' > src/a.py; echo other > src/deep/d.py"
+        "rm -r src; mkdir -p src/deep; printf 'this is src/a.py\\n' > src/a.py; echo other > "
+        "src/deep/d.py"
     )
     assert overlay.changes(script) == [
         ("src/b.py", "deleted"),
@@ -168,10 +188,19 @@ def test_a_folder_that_is_made_again_hides_what_was_in_it(overlay: Overlay) -> N
 
 @pytest.mark.proves("sandbox.preview.changes")
 def test_files_and_folders_that_take_each_others_place(overlay: Overlay) -> None:
-    assert overlay.changes("rm README; mkdir README; echo x > README/in; rm -r docs; echo x > docs; rmdir empty; rm link; mkdir link") == [
-        ("README", "deleted"), ("README/in", "created"), ("docs", "created"), ("docs/x.md", "deleted"), ("docs/y.md", "deleted"),
-        ("empty/", "deleted"), ("link", "deleted"), ("link/", "created"),
-    ]  # fmt: skip
+    assert overlay.changes(
+        "rm README; mkdir README; echo x > README/in; rm -r docs; echo x > docs; rmdir empty; rm "
+        "link; mkdir link"
+    ) == [
+        ("README", "deleted"),
+        ("README/in", "created"),
+        ("docs", "created"),
+        ("docs/x.md", "deleted"),
+        ("docs/y.md", "deleted"),
+        ("empty/", "deleted"),
+        ("link", "deleted"),
+        ("link/", "created"),
+    ]
 
 
 ACTIONS = st.one_of(
@@ -189,7 +218,9 @@ ACTIONS = st.one_of(
 @settings(max_examples=25, deadline=None)
 @given(st.lists(ACTIONS, max_size=8))
 def test_what_is_listed_is_what_a_copy_of_the_workspace_would_show(actions: list[str]) -> None:
-    """The same script on a plain copy: files that differ before and after are those that are listed."""
+    """The same script on a plain copy: files that differ before and after are those that are
+    listed.
+    """
     script = "".join(f"{action} 2>/dev/null || true\n" for action in actions)
     with tempfile.TemporaryDirectory() as folder:
         root, copy = Path(folder, "root"), Path(folder, "copy")
@@ -201,7 +232,9 @@ def test_what_is_listed_is_what_a_copy_of_the_workspace_would_show(actions: list
         after = snapshot(copy)
     expected = dict.fromkeys(before.keys() - after.keys(), "deleted")
     expected |= dict.fromkeys(after.keys() - before.keys(), "created")
-    expected |= {name: "changed" for name in before.keys() & after.keys() if before[name] != after[name]}
+    expected |= {
+        name: "changed" for name in before.keys() & after.keys() if before[name] != after[name]
+    }
     # An empty folder that was filled, or emptied, is told by its files.
     assert {name: kind for name, kind in listed.items() if name[-1] != "/"} == {
         name: kind for name, kind in expected.items() if name[-1] != "/"
@@ -212,7 +245,8 @@ def test_what_is_listed_is_what_a_copy_of_the_workspace_would_show(actions: list
 @pytest.mark.proves("sandbox.preview.secret-names")
 def test_of_a_name_that_no_tool_may_read_neither_size_nor_content_is_told(overlay: Overlay) -> None:
     overlay.run(
-        "echo longer-than-before > secret/.env; echo k > server.key; mkdir -p agents; echo x > agents/a"
+        "echo longer-than-before > secret/.env; echo k > server.key; mkdir -p agents; echo x "
+        "> agents/a"
     )
     assert preview(overlay.upper, overlay.root).changes == (
         Change("agents/a", "created"),
@@ -237,9 +271,13 @@ def test_a_long_list_is_cut_and_says_so(overlay: Overlay) -> None:
 
 
 @pytest.mark.proves("sandbox.preview.bounded")
-def test_no_more_is_compared_than_was_agreed_and_the_rest_counts_as_changed(overlay: Overlay) -> None:
+def test_no_more_is_compared_than_was_agreed_and_the_rest_counts_as_changed(
+    overlay: Overlay,
+) -> None:
     overlay.run("touch README src/a.py")
-    assert preview(overlay.upper, overlay.root, compared=20).changes == (Change("src/a.py", "changed", 17),)
+    assert preview(overlay.upper, overlay.root, compared=20).changes == (
+        Change("src/a.py", "changed", 17),
+    )
 
 
 @pytest.mark.proves("sandbox.preview.bounded")
@@ -256,8 +294,11 @@ def test_links_out_of_the_workspace_are_not_followed(overlay: Overlay, tmp_path:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "f").write_text("x")
     assert overlay.changes(f"rm -r docs; ln -s {tmp_path}/outside docs; ln -s / everything") == [
-        ("docs", "created"), ("docs/x.md", "deleted"), ("docs/y.md", "deleted"), ("everything", "created"),
-    ]  # fmt: skip
+        ("docs", "created"),
+        ("docs/x.md", "deleted"),
+        ("docs/y.md", "deleted"),
+        ("everything", "created"),
+    ]
 
 
 def test_names_that_are_no_text_are_listed_as_text(overlay: Overlay) -> None:
@@ -268,13 +309,15 @@ def test_names_that_are_no_text_are_listed_as_text(overlay: Overlay) -> None:
 
 @pytest.mark.proves("sandbox.preview.only-changes")
 def test_attributes_that_a_command_sets_itself_hide_nothing(overlay: Overlay) -> None:
-    """`trusted.` is what an overlay without `userxattr` goes by: ours does not look at the other kind."""
+    """`trusted.` is what an overlay without `userxattr` goes by: ours does not look at the other
+    kind.
+    """
     overlay.run("echo more >> src/a.py")
     try:
         os.setxattr(overlay.upper / "src", "user.overlay.opaque", b"y")
     except OSError as problem:
         pytest.skip(f"no attributes here: {problem}")
     assert len(preview(overlay.upper, overlay.root).changes) == 3
-    assert [change.name for change in preview(overlay.upper, overlay.root, attributes="trusted").changes] == [
-        "src/a.py"
-    ]
+    assert [
+        change.name for change in preview(overlay.upper, overlay.root, attributes="trusted").changes
+    ] == ["src/a.py"]

@@ -27,11 +27,14 @@ PROBE = [sys.executable, "-I", "-S", kernel_probe.__file__]
 def test_the_probe_leaves_nothing_behind_and_answers_the_same_twice() -> None:
     before = sorted(os.listdir("/tmp"))
     answers = [
-        json.loads(subprocess.run(PROBE, capture_output=True, check=True, env={}).stdout) for _ in range(2)
+        json.loads(subprocess.run(PROBE, capture_output=True, check=True, env={}).stdout)
+        for _ in range(2)
     ]
     assert answers[0] == answers[1]
     assert [
-        name for name in sorted(os.listdir("/tmp")) if name not in before and name in ("lower", "upper")
+        name
+        for name in sorted(os.listdir("/tmp"))
+        if name not in before and name in ("lower", "upper")
     ] == []
     assert not list(Path("/sys/fs/cgroup").glob("*/ferrule-probe-*"))
 
@@ -46,7 +49,16 @@ def test_what_is_said_to_be_there_is_there() -> None:
     if found.bwrap:
         assert subprocess.run(bwrap_trial(found.bwrap), check=False).returncode == 0
     if found.user_namespaces and found.namespaces:
-        command = ["unshare", "--user", "--map-root-user", "--mount", "--net", "--pid", "--fork", "true"]
+        command = [
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "--net",
+            "--pid",
+            "--fork",
+            "true",
+        ]
         assert subprocess.run(command, check=False).returncode == 0
 
 
@@ -106,7 +118,10 @@ def test_a_link_of_the_table_opens_nothing_but_programs(tmp_path: Path) -> None:
     (home / ".local").mkdir()
     os.symlink(home / ".ssh", home / ".local/bin")
     os.symlink(home / ".pyenv/versions", home / "bin")
-    assert {os.path.relpath(bind.path, home) for bind in toolchains(home)} == {".pyenv/versions", "bin"}
+    assert {os.path.relpath(bind.path, home) for bind in toolchains(home)} == {
+        ".pyenv/versions",
+        "bin",
+    }
 
 
 @pytest.mark.proves("sandbox.rung.toolchains")

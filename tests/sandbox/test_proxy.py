@@ -1,4 +1,6 @@
-"""The sandbox's proxy: named hosts and nothing else, on every request, at every address, and bounded."""
+"""The sandbox's proxy: named hosts and nothing else, on every request, at every address, and
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ HERE = [["127.0.0.1"]]
 
 def echo(request: Request) -> Reply:
     return Reply(
-        json={"target": request.target, "host": request.headers.get("host"), "body": request.body.decode()}
+        json={
+            "target": request.target,
+            "host": request.headers.get("host"),
+            "body": request.body.decode(),
+        }
     )
 
 
@@ -44,7 +50,10 @@ def opened(port: int, name: str = "site.example") -> tuple[str, str]:
 
 
 async def test_a_request_reaches_a_named_host_and_is_recorded_for_the_run() -> None:
-    async with HttpDouble(echo) as site, Proxied(*opened(site.port), names={"site.example": HERE}) as proxied:
+    async with (
+        HttpDouble(echo) as site,
+        Proxied(*opened(site.port), names={"site.example": HERE}) as proxied,
+    ):
         url = f"http://Site.Example:{site.port}/a?b=c".encode()
         answer = await proxied.ask(
             b"GET " + url + b" HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n"
@@ -61,7 +70,10 @@ async def test_a_request_reaches_a_named_host_and_is_recorded_for_the_run() -> N
 
 @pytest.mark.proves("sandbox.network.tunnel")
 async def test_a_tunnel_carries_bytes_both_ways_and_each_end_by_itself() -> None:
-    async with Talker(echoing) as site, Proxied(*opened(site.port), names={"site.example": HERE}) as proxied:
+    async with (
+        Talker(echoing) as site,
+        Proxied(*opened(site.port), names={"site.example": HERE}) as proxied,
+    ):
         reader, writer = await proxied.open()
         writer.write(f"CONNECT site.example:{site.port} HTTP/1.1\r\nHost: x\r\n\r\nearly".encode())
         assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
@@ -83,18 +95,29 @@ async def test_bodies_with_a_length_and_in_chunks_arrive_whole() -> None:
         end = b"0\r\n\r\n" if b"chunked" in heard[-1] else b"hello world"
         heard.append(await reader.readuntil(end))
         writer.write(
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;ext=1\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: x\r\n\r\n"
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: "
+            b"chunked\r\n\r\n3;ext=1\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: x\r\n\r\n"
         )
 
-    async with Talker(talk) as site, Proxied(*opened(site.port), names={"site.example": HERE}) as proxied:
+    async with (
+        Talker(talk) as site,
+        Proxied(*opened(site.port), names={"site.example": HERE}) as proxied,
+    ):
         url = f"http://site.example:{site.port}/"
         first = await proxied.ask(
-            f"POST {url} HTTP/1.1\r\nConnection: close\r\nContent-Length: 11\r\n\r\nhello world".encode()
+            (
+                f"POST {url} HTTP/1.1\r\nConnection: close\r\nContent-Length: 11\r\n\r\nhello world"
+            ).encode()
         )
         second = await proxied.ask(
-            f"POST {url} HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n6\r\n world\r\n0\r\nX: y\r\n\r\n".encode()
+            (
+                f"POST {url} HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: "
+                "chunked\r\n\r\n5;a=b\r\nhello\r\n6\r\n world\r\n0\r\nX: y\r\n\r\n"
+            ).encode()
         )
-        old = await proxied.ask(f"POST {url} HTTP/1.0\r\nContent-Length: 11\r\n\r\nhello world".encode())
+        old = await proxied.ask(
+            f"POST {url} HTTP/1.0\r\nContent-Length: 11\r\n\r\nhello world".encode()
+        )
     assert heard[1] == b"hello world"
     assert heard[3] == b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n"
     assert first.endswith(b"\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
@@ -109,10 +132,16 @@ async def test_an_answer_before_the_answer_is_passed_on() -> None:
         body = await reader.readexactly(4)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n" + body)
 
-    async with Talker(talk) as site, Proxied(*opened(site.port), names={"site.example": HERE}) as proxied:
+    async with (
+        Talker(talk) as site,
+        Proxied(*opened(site.port), names={"site.example": HERE}) as proxied,
+    ):
         reader, writer = await proxied.open()
         writer.write(
-            f"PUT http://site.example:{site.port}/ HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n".encode()
+            (
+                f"PUT http://site.example:{site.port}/ HTTP/1.1\r\nExpect: "
+                "100-continue\r\nContent-Length: 4\r\n\r\n"
+            ).encode()
         )
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"body")
@@ -126,11 +155,16 @@ async def test_an_answer_before_the_answer_is_passed_on() -> None:
 @pytest.mark.proves("sandbox.network.refused-says-why")
 async def test_a_host_that_was_not_named_is_refused_with_its_name_and_the_setting() -> None:
     async with Proxied("site.example") as proxied:
-        answer = await proxied.ask(b"GET http://evil.test/?secret HTTP/1.1\r\nConnection: close\r\n\r\n")
+        answer = await proxied.ask(
+            b"GET http://evil.test/?secret HTTP/1.1\r\nConnection: close\r\n\r\n"
+        )
         tunnel = await proxied.ask(b"CONNECT evil.test:443 HTTP/1.1\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 403 `evil.test` is not one of the hosts in the `network` setting\r\n")
+    assert answer.startswith(
+        b"HTTP/1.1 403 `evil.test` is not one of the hosts in the `network` setting\r\n"
+    )
     assert text(answer) == (
-        "Ferrule's sandbox did not pass on `evil.test:80`: `evil.test` is not one of the hosts in the `network` setting.\n"
+        "Ferrule's sandbox did not pass on `evil.test:80`: `evil.test` is not one of the "
+        "hosts in the `network` setting.\n"
         "hint: commands reach only what a person lists in the `network` setting\n"
     )
     assert "`evil.test:443`" in text(tunnel)
@@ -149,15 +183,41 @@ async def test_another_port_of_a_named_host_is_refused() -> None:
             "site.example:443", f"127.0.0.1:{site.port}", names={"site.example": HERE}
         ) as proxied:
             for port in (22, site.port):
-                assert b" 403 " in await proxied.ask(f"CONNECT site.example:{port} HTTP/1.1\r\n\r\n".encode())
+                assert b" 403 " in await proxied.ask(
+                    f"CONNECT site.example:{port} HTTP/1.1\r\n\r\n".encode()
+                )
         assert site.connections == 0
 
 
 SPELLINGS = [
-    "127.0.0.1", "127.1", "0x7f.1", "0x7f000001", "2130706433", "0177.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "0", "0.0.0.0",
-    "127.0.0.1.", "localhost", "localhost.", "LOCALHOST", "[::1%25lo]", "[::1%1]", "[::]", "[0:0:0:0:0:0:0:1]", "%31%32%37.0.0.1", "site.example@127.0.0.1",
-    "127.0.0.1%00.site.example", "127.0.0.1#.site.example", "127.0.0.1\\.site.example", "127。0。0。1", "app.localhost", "127.0.0.1:80@site.example",
-]  # fmt: skip
+    "127.0.0.1",
+    "127.1",
+    "0x7f.1",
+    "0x7f000001",
+    "2130706433",
+    "0177.0.0.1",
+    "[::1]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
+    "0",
+    "0.0.0.0",
+    "127.0.0.1.",
+    "localhost",
+    "localhost.",
+    "LOCALHOST",
+    "[::1%25lo]",
+    "[::1%1]",
+    "[::]",
+    "[0:0:0:0:0:0:0:1]",
+    "%31%32%37.0.0.1",
+    "site.example@127.0.0.1",
+    "127.0.0.1%00.site.example",
+    "127.0.0.1#.site.example",
+    "127.0.0.1\\.site.example",
+    "127。0。0。1",
+    "app.localhost",
+    "127.0.0.1:80@site.example",
+]
 
 
 @pytest.mark.proves("sandbox.network.only-named")
@@ -180,7 +240,15 @@ async def test_this_machine_is_not_reached_by_any_spelling(host: str) -> None:
 @pytest.mark.proves("sandbox.network.inside-addresses")
 @pytest.mark.parametrize(
     "address",
-    ["127.0.0.1", "::1", "::ffff:127.0.0.1", "169.254.169.254", "10.0.0.1", "64:ff9b::7f00:1", "fe80::1%lo"],
+    [
+        "127.0.0.1",
+        "::1",
+        "::ffff:127.0.0.1",
+        "169.254.169.254",
+        "10.0.0.1",
+        "64:ff9b::7f00:1",
+        "fe80::1%lo",
+    ],
 )
 async def test_a_named_host_that_leads_inside_is_refused(address: str) -> None:
     async with Proxied("site.example", names={"site.example": [[address]]}) as proxied:
@@ -198,13 +266,13 @@ async def test_a_name_that_changes_its_answer_is_checked_each_time_and_connected
         answers = [["127.0.0.2"], ["127.0.0.1"], ["127.0.0.1", "127.0.0.2"]]
         entries = (f"site.example:{outside.port}", f"127.0.0.2:{outside.port}")
         async with Proxied(*entries, names={"site.example": answers}) as proxied:
-            request = (
-                f"GET http://site.example:{outside.port}/ HTTP/1.1\r\nConnection: close\r\n\r\n".encode()
-            )
+            request = f"GET http://site.example:{outside.port}/ HTTP/1.1\r\nConnection: close\r\n\r\n".encode()
             first, second, third = [await proxied.ask(request) for _ in range(3)]
             assert text(first) == "outside"
             assert len(proxied.looked_up) == 3
-            assert second.startswith(b"HTTP/1.1 403 ") and "leads to 127.0.0.1, this machine" in text(second)
+            assert second.startswith(
+                b"HTTP/1.1 403 "
+            ) and "leads to 127.0.0.1, this machine" in text(second)
             assert text(third) == "outside"  # Of several addresses only the good one is used.
             assert [contact.address for contact in await proxied.contacted(3)] == [
                 "127.0.0.2",
@@ -215,7 +283,10 @@ async def test_a_name_that_changes_its_answer_is_checked_each_time_and_connected
 
 @pytest.mark.proves("sandbox.network.each-request")
 async def test_each_request_of_a_kept_connection_is_checked_by_itself() -> None:
-    async with HttpDouble(echo) as site, Proxied(*opened(site.port), names={"site.example": HERE}) as proxied:
+    async with (
+        HttpDouble(echo) as site,
+        Proxied(*opened(site.port), names={"site.example": HERE}) as proxied,
+    ):
         good = f"GET http://site.example:{site.port}/%d HTTP/1.1\r\n\r\n"
         last = good.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")
         answer = await proxied.ask(
@@ -234,8 +305,14 @@ async def test_each_request_of_a_kept_connection_is_checked_by_itself() -> None:
 @pytest.mark.proves("sandbox.network.no-smuggling")
 async def test_a_request_hidden_in_a_body_stays_a_body() -> None:
     hidden = b"GET http://evil.test/ HTTP/1.1\r\n\r\n"
-    async with HttpDouble(echo) as site, Proxied(*opened(site.port), names={"site.example": HERE}) as proxied:
-        head = f"POST http://site.example:{site.port}/ HTTP/1.1\r\nConnection: close\r\nContent-Length: {len(hidden)}\r\n\r\n"
+    async with (
+        HttpDouble(echo) as site,
+        Proxied(*opened(site.port), names={"site.example": HERE}) as proxied,
+    ):
+        head = (
+            f"POST http://site.example:{site.port}/ HTTP/1.1\r\nConnection: "
+            f"close\r\nContent-Length: {len(hidden)}\r\n\r\n"
+        )
         await proxied.ask(head.encode() + hidden + b"GET http://evil.test/2 HTTP/1.1\r\n\r\n")
         contacts = await proxied.contacted(1)
     assert [request.body for request in site.requests] == [hidden]
@@ -264,7 +341,9 @@ async def test_nothing_beyond_a_body_reaches_its_server() -> None:
         Proxied(*opened(site.port), names={"site.example": HERE}) as proxied,
     ):
         reader, writer = await proxied.open()
-        writer.write(f"POST http://site.example:{site.port}/ HTTP/1.1\r\nContent-Length: 4\r\n\r\n".encode())
+        writer.write(
+            f"POST http://site.example:{site.port}/ HTTP/1.1\r\nContent-Length: 4\r\n\r\n".encode()
+        )
         await asyncio.wait_for(came.wait(), LONG)
         writer.write(b"bodyGET http://evil.test/ HTTP/1.1\r\nConnection: close\r\n\r\n")
         answers = await asyncio.wait_for(reader.read(), LONG)
@@ -278,7 +357,10 @@ async def test_nothing_beyond_a_body_reaches_its_server() -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        b"POST http://site.example/ HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        (
+            b"POST http://site.example/ HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: "
+            b"chunked\r\n\r\n0\r\n\r\n"
+        ),
         b"POST http://site.example/ HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
         b"GET http://site.example/ HTTP/1.1\nHost: a\n\n",
         b"GET http://site.example/ HTTP/1.1\r\nX: a\n\r\n\r\n",
@@ -290,7 +372,9 @@ async def test_nothing_beyond_a_body_reaches_its_server() -> None:
         b"\x05\x01\x00\n",
     ],
 )
-async def test_a_head_with_two_readings_ends_the_connection_and_nothing_is_looked_up(head: bytes) -> None:
+async def test_a_head_with_two_readings_ends_the_connection_and_nothing_is_looked_up(
+    head: bytes,
+) -> None:
     async with Proxied("site.example", names={"site.example": HERE}) as proxied:
         answer = await proxied.ask(head)
     assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1 400") == 1
@@ -305,9 +389,21 @@ async def test_a_body_in_broken_chunks_is_not_finished_for_the_server() -> None:
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard.append(await reader.read())
 
-    async with Talker(listen) as site, Proxied(*opened(site.port), names={"site.example": HERE}) as proxied:
-        head = f"POST http://site.example:{site.port}/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-        broken = (b"3\r\nabcXY", b"zz\r\n", b"3\nabc\r\n", b"-1\r\n", b"3\r\nabc\r\n0;\n\r\n", b"1" * 5000)
+    async with (
+        Talker(listen) as site,
+        Proxied(*opened(site.port), names={"site.example": HERE}) as proxied,
+    ):
+        head = (
+            f"POST http://site.example:{site.port}/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        broken = (
+            b"3\r\nabcXY",
+            b"zz\r\n",
+            b"3\nabc\r\n",
+            b"-1\r\n",
+            b"3\r\nabc\r\n0;\n\r\n",
+            b"1" * 5000,
+        )
         for body in broken:
             answer = await proxied.ask(head.encode() + body)
             assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 431 "))
@@ -321,7 +417,11 @@ async def test_a_body_in_broken_chunks_is_not_finished_for_the_server() -> None:
 @pytest.mark.proves("sandbox.network.bounded")
 async def test_a_huge_head_is_refused_before_it_has_arrived() -> None:
     async with Proxied("site.example") as proxied:
-        for filler in (b"X: " + b"a" * 3 * HEAD_LIMIT, b"X: y\r\n" * HEAD_LIMIT, b"X: y\r\n" * 300 + b"\r\n"):
+        for filler in (
+            b"X: " + b"a" * 3 * HEAD_LIMIT,
+            b"X: y\r\n" * HEAD_LIMIT,
+            b"X: y\r\n" * 300 + b"\r\n",
+        ):
             answer = await proxied.ask(b"GET http://site.example/ HTTP/1.1\r\n" + filler)
             assert answer.startswith(b"HTTP/1.1 431 ")
     assert proxied.looked_up == []
@@ -343,9 +443,13 @@ async def test_a_silent_client_and_a_silent_tunnel_are_closed() -> None:
         names = {"site.example": HERE}
         async with Proxied(*opened(site.port), names=names, patience=Patience(idle=0.3)) as proxied:
             assert await proxied.ask(b"") == b""
-            answer = await proxied.ask(f"CONNECT site.example:{site.port} HTTP/1.1\r\n\r\n".encode())
+            answer = await proxied.ask(
+                f"CONNECT site.example:{site.port} HTTP/1.1\r\n\r\n".encode()
+            )
             assert answer == b"HTTP/1.1 200 Connection established\r\n\r\n"
-            late = await proxied.ask(f"GET http://site.example:{site.port}/ HTTP/1.1\r\n\r\n".encode())
+            late = await proxied.ask(
+                f"GET http://site.example:{site.port}/ HTTP/1.1\r\n\r\n".encode()
+            )
             assert late.startswith(b"HTTP/1.1 504 ")
 
 
@@ -363,7 +467,9 @@ async def test_only_so_many_connections_are_served_at_once_and_the_others_wait()
             *opened(site.port), names={"site.example": HERE}, patience=Patience(per_command=2)
         ) as proxied,
     ):
-        request = f"GET http://site.example:{site.port}/ HTTP/1.1\r\nConnection: close\r\n\r\n".encode()
+        request = (
+            f"GET http://site.example:{site.port}/ HTTP/1.1\r\nConnection: close\r\n\r\n".encode()
+        )
         asking = [asyncio.create_task(proxied.ask(request)) for _ in range(5)]
         while site.connections < 2:
             await asyncio.sleep(0)
@@ -406,11 +512,16 @@ async def test_no_more_is_read_than_the_other_side_takes() -> None:
         while await reader.read(65_536):
             pass
 
-    async with Talker(slow) as site, Proxied(*opened(site.port), names={"site.example": HERE}) as proxied:
+    async with (
+        Talker(slow) as site,
+        Proxied(*opened(site.port), names={"site.example": HERE}) as proxied,
+    ):
         loop = asyncio.get_running_loop()
         with socket.create_connection(("127.0.0.1", proxied.port)) as client:
             client.setblocking(False)
-            await loop.sock_sendall(client, f"CONNECT site.example:{site.port} HTTP/1.1\r\n\r\n".encode())
+            await loop.sock_sendall(
+                client, f"CONNECT site.example:{site.port} HTTP/1.1\r\n\r\n".encode()
+            )
             await loop.sock_recv(client, 1000)
             sent, stuck = 0, 0
             # Until the queues of the kernel are full: the proxy itself keeps next to nothing.
@@ -459,7 +570,9 @@ async def test_a_single_connection_can_be_served_and_cancelled() -> None:
             ours.setblocking(False)
             loop = asyncio.get_running_loop()
             serving = asyncio.create_task(proxy.serve_connection(theirs, WHO))
-            await loop.sock_sendall(ours, f"CONNECT 127.0.0.1:{site.port} HTTP/1.1\r\n\r\n".encode())
+            await loop.sock_sendall(
+                ours, f"CONNECT 127.0.0.1:{site.port} HTTP/1.1\r\n\r\n".encode()
+            )
             assert b" 200 " in await loop.sock_recv(ours, 1000)
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
@@ -476,10 +589,15 @@ async def test_an_answer_that_is_cut_off_is_not_taken_for_a_whole_one() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n" + framing + b"\r\n\r\n32\r\nabc")
         await writer.drain()
 
-    async with Talker(cut) as site, Proxied(*opened(site.port), names={"site.example": HERE}) as proxied:
+    async with (
+        Talker(cut) as site,
+        Proxied(*opened(site.port), names={"site.example": HERE}) as proxied,
+    ):
         for path in ("length", "chunked"):
             with pytest.raises(ConnectionError):
-                await proxied.ask(f"GET http://site.example:{site.port}/{path} HTTP/1.0\r\n\r\n".encode())
+                await proxied.ask(
+                    f"GET http://site.example:{site.port}/{path} HTTP/1.0\r\n\r\n".encode()
+                )
 
 
 @pytest.mark.parametrize(
@@ -497,7 +615,10 @@ async def test_a_server_that_does_not_answer_in_http_is_a_bad_gateway(answer: by
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
 
-    async with Talker(talk) as site, Proxied(*opened(site.port), names={"site.example": HERE}) as proxied:
+    async with (
+        Talker(talk) as site,
+        Proxied(*opened(site.port), names={"site.example": HERE}) as proxied,
+    ):
         got = await proxied.ask(f"GET http://site.example:{site.port}/ HTTP/1.1\r\n\r\n".encode())
     assert got.startswith(b"HTTP/1.1 502 ")
     assert proxied.contacts[0].allowed and proxied.contacts[0].reason
@@ -506,8 +627,12 @@ async def test_a_server_that_does_not_answer_in_http_is_a_bad_gateway(answer: by
 async def test_a_host_that_cannot_be_resolved_or_reached_is_said() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    async with Proxied("site.example", *opened(port, "off.example"), names={"off.example": HERE}) as proxied:
-        missing = await proxied.ask(b"GET http://site.example/ HTTP/1.1\r\nConnection: close\r\n\r\n")
+    async with Proxied(
+        "site.example", *opened(port, "off.example"), names={"off.example": HERE}
+    ) as proxied:
+        missing = await proxied.ask(
+            b"GET http://site.example/ HTTP/1.1\r\nConnection: close\r\n\r\n"
+        )
         refused = await proxied.ask(f"CONNECT off.example:{port} HTTP/1.1\r\n\r\n".encode())
     assert "could not be resolved: no such name" in text(missing)
     assert f"(127.0.0.1), port {port}" in text(refused)
@@ -525,8 +650,11 @@ async def test_named_hosts_are_reached_through_the_environments_proxy_and_others
         entries = (*opened(site.port), *opened(tunnelled.port))
         async with (
             Proxied(*entries, names={"site.example": HERE}) as outer,
-            Proxied(*(f"site.example:{p}" for p in (site.port, tunnelled.port)), upstream=lambda s, h, p: ("127.0.0.1", outer.port, "Basic abc")) as inner,
-        ):  # fmt: skip
+            Proxied(
+                *(f"site.example:{p}" for p in (site.port, tunnelled.port)),
+                upstream=lambda s, h, p: ("127.0.0.1", outer.port, "Basic abc"),
+            ) as inner,
+        ):
             answer = await inner.ask(
                 f"GET http://site.example:{site.port}/x HTTP/1.1\r\nConnection: close\r\n\r\n".encode()
             )
@@ -537,7 +665,9 @@ async def test_named_hosts_are_reached_through_the_environments_proxy_and_others
             assert (await asyncio.wait_for(reader.read(), LONG)).endswith(b"\r\n\r\nabc|3")
             writer.close()
             for host in ("evil.test", "127.0.0.1"):
-                assert b" 403 " in await inner.ask(f"CONNECT {host}:{site.port} HTTP/1.1\r\n\r\n".encode())
+                assert b" 403 " in await inner.ask(
+                    f"CONNECT {host}:{site.port} HTTP/1.1\r\n\r\n".encode()
+                )
             assert [contact.address for contact in inner.contacts[:2]] == [
                 f"proxy 127.0.0.1:{outer.port}"
             ] * 2

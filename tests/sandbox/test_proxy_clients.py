@@ -1,4 +1,6 @@
-"""Programs that people use, through the sandbox's proxy: they need no settings but their environment."""
+"""Programs that people use, through the sandbox's proxy: they need no settings but their
+environment.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def wheel() -> bytes:
     with zipfile.ZipFile(data, "w") as file:
         file.writestr("tiny_thing.py", "VALUE = 42\n")
         file.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.0\n")
-        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         file.writestr(f"{info}/RECORD", "tiny_thing.py,,\n")
     return data.getvalue()
 
@@ -94,13 +98,34 @@ async def test_curl_follows_a_redirect_only_to_a_named_host() -> None:
 @needs("curl")
 @needs("openssl")
 @pytest.mark.proves("sandbox.network.clients")
-async def test_curl_speaks_tls_through_a_tunnel_and_says_why_another_was_refused(tmp_path: Path) -> None:
+async def test_curl_speaks_tls_through_a_tunnel_and_says_why_another_was_refused(
+    tmp_path: Path,
+) -> None:
     key, certificate = tmp_path / "server-key", tmp_path / "server-cert"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", "/CN=site.example", "-addext", "subjectAltName=DNS:site.example", "-keyout", str(key), "-out", str(certificate)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=site.example",
+            "-addext",
+            "subjectAltName=DNS:site.example",
+            "-keyout",
+            str(key),
+            "-out",
+            str(certificate),
+        ],
+        check=True,
+        capture_output=True,
+    )
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
     async with HttpDouble(lambda request: raw(b"secretly", "text/plain"), tls=tls) as site:
@@ -157,19 +182,38 @@ async def test_pip_installs_a_package_from_a_named_index(tmp_path: Path) -> None
             link = f'<a href="http://files.example:{site.port}/{name}#sha256={digest}">{name}</a>'
             return raw(f"<!DOCTYPE html><html><body>{link}</body></html>".encode(), "text/html")
         return (
-            raw(package, "application/zip") if request.target == f"/{name}" else Reply(404, framing="length")
+            raw(package, "application/zip")
+            if request.target == f"/{name}"
+            else Reply(404, framing="length")
         )
 
     async with HttpDouble(answer) as site:
-        entries = (f"index.example:{site.port}", f"files.example:{site.port}", f"127.0.0.1:{site.port}")
+        entries = (
+            f"index.example:{site.port}",
+            f"files.example:{site.port}",
+            f"127.0.0.1:{site.port}",
+        )
         names = {"index.example": HERE, "files.example": HERE}
         async with Proxied(*entries, names=names) as proxied:
             code, out = await proxied.run(
-                sys.executable, "-m", "pip", "install", "--isolated", "--no-cache-dir", "--disable-pip-version-check",
-                "--target", str(tmp_path / "into"), "--trusted-host", "index.example", "--trusted-host", "files.example",
-                "--index-url", f"http://index.example:{site.port}/simple", "tiny-thing",
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--isolated",
+                "--no-cache-dir",
+                "--disable-pip-version-check",
+                "--target",
+                str(tmp_path / "into"),
+                "--trusted-host",
+                "index.example",
+                "--trusted-host",
+                "files.example",
+                "--index-url",
+                f"http://index.example:{site.port}/simple",
+                "tiny-thing",
                 PIP_CONFIG_FILE="/dev/null",
-            )  # fmt: skip
+            )
     assert code == 0, out
     assert (tmp_path / "into" / "tiny_thing.py").read_text() == "VALUE = 42\n"
     assert {contact.host for contact in proxied.contacts} == {"index.example", "files.example"}
@@ -184,12 +228,23 @@ async def test_npm_installs_a_package_from_a_named_registry(tmp_path: Path) -> N
 
     def answer(request: Request) -> Reply:
         if request.target == "/tiny-thing":
-            dist = {"tarball": f"http://registry.example:{site.port}/tiny.tgz", "integrity": integrity}
+            dist = {
+                "tarball": f"http://registry.example:{site.port}/tiny.tgz",
+                "integrity": integrity,
+            }
             version = {"name": "tiny-thing", "version": "1.0.0", "dist": dist}
             return Reply(
-                json={"name": "tiny-thing", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}
+                json={
+                    "name": "tiny-thing",
+                    "dist-tags": {"latest": "1.0.0"},
+                    "versions": {"1.0.0": version},
+                }
             )
-        return raw(package, "application/gzip") if request.target == "/tiny.tgz" else Reply(404, json={})
+        return (
+            raw(package, "application/gzip")
+            if request.target == "/tiny.tgz"
+            else Reply(404, json={})
+        )
 
     async with HttpDouble(answer) as site:
         entries = (f"registry.example:{site.port}", f"127.0.0.1:{site.port}")
@@ -199,14 +254,18 @@ async def test_npm_installs_a_package_from_a_named_registry(tmp_path: Path) -> N
                 "--registry", f"http://registry.example:{site.port}/", folder=str(tmp_path),
             )  # fmt: skip
     assert code == 0, out
-    assert (tmp_path / "node_modules" / "tiny-thing" / "index.js").read_text() == "module.exports = 42"
+    assert (
+        tmp_path / "node_modules" / "tiny-thing" / "index.js"
+    ).read_text() == "module.exports = 42"
     assert {contact.host for contact in proxied.contacts if contact.allowed} == {"registry.example"}
 
 
 @needs("git")
 @pytest.mark.proves("sandbox.network.clients")
 async def test_git_asks_through_the_proxy_and_is_refused_elsewhere() -> None:
-    packet = b"001e# service=git-upload-pack\n0000" + b"003d" + b"1" * 40 + b" refs/heads/main\n0000"
+    packet = (
+        b"001e# service=git-upload-pack\n0000" + b"003d" + b"1" * 40 + b" refs/heads/main\n0000"
+    )
 
     def answer(request: Request) -> Reply:
         return raw(packet, "application/x-git-upload-pack-advertisement")
@@ -223,7 +282,9 @@ async def test_git_asks_through_the_proxy_and_is_refused_elsewhere() -> None:
 @needs("curl")
 @pytest.mark.proves("sandbox.network.bounded")
 async def test_many_clients_at_once_are_all_answered() -> None:
-    async with HttpDouble(lambda request: raw(request.target.encode() * 5000, "text/plain")) as site:
+    async with HttpDouble(
+        lambda request: raw(request.target.encode() * 5000, "text/plain")
+    ) as site:
         entries = (f"site.example:{site.port}", f"127.0.0.1:{site.port}")
         async with Proxied(*entries, names={"site.example": HERE}) as proxied:
             urls = f"http://site.example:{site.port}/[1-200]"
@@ -249,9 +310,13 @@ async def test_many_clients_at_once_are_all_answered() -> None:
 def test_the_clients_environment_excepts_the_loopback_of_the_command_itself() -> None:
     values = proxy_environment(31280)
     assert (
-        values["no_proxy"] == values["NO_PROXY"] == values["npm_config_noproxy"] == "localhost,127.0.0.1,::1"
+        values["no_proxy"]
+        == values["NO_PROXY"]
+        == values["npm_config_noproxy"]
+        == "localhost,127.0.0.1,::1"
     )
     assert {
-        values[name] for name in ("HTTP_PROXY", "https_proxy", "ALL_PROXY", "npm_config_https_proxy")
+        values[name]
+        for name in ("HTTP_PROXY", "https_proxy", "ALL_PROXY", "npm_config_https_proxy")
     } == {"http://127.0.0.1:31280"}
     assert proxy_environment(1, loopback_outside=True)["NO_PROXY"] == ""

@@ -1,4 +1,6 @@
-"""Heads of requests and answers: what can be read in two ways is not passed on, and what passes is written anew."""
+"""Heads of requests and answers: what can be read in two ways is not passed on, and what passes is
+written anew.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.sandbox.network.allowed_hosts import Unreadable
-from ferrule.sandbox.network.http_heads import FIELDS_LIMIT, Ends, Malformed, parse_answer, parse_request
+from ferrule.sandbox.network.http_heads import (
+    FIELDS_LIMIT,
+    Ends,
+    Malformed,
+    parse_answer,
+    parse_request,
+)
 
 GET = b"GET http://example.com/a?b=c HTTP/1.1"
 
@@ -17,15 +25,27 @@ def lines(first: bytes, *fields: bytes) -> list[bytes]:
 
 
 def test_a_request_is_written_anew_for_its_server() -> None:
-    asked = parse_request(lines(
-        b"POST http://EXAMPLE.com:8080/a?b=c#d HTTP/1.1",
-        b"Host: elsewhere.test", b"Accept: a", b"accept: b", b"Proxy-Authorization: Basic secret", b"Proxy-Connection: keep-alive",
-        b"Connection: keep-alive, X-Mine", b"X-Mine: 1", b"Keep-Alive: timeout=5", b"TE: trailers", b"Upgrade: h2c", b"Content-Length: 3",
-        b"Via: 1.0 before",
-    ))  # fmt: skip
+    asked = parse_request(
+        lines(
+            b"POST http://EXAMPLE.com:8080/a?b=c#d HTTP/1.1",
+            b"Host: elsewhere.test",
+            b"Accept: a",
+            b"accept: b",
+            b"Proxy-Authorization: Basic secret",
+            b"Proxy-Connection: keep-alive",
+            b"Connection: keep-alive, X-Mine",
+            b"X-Mine: 1",
+            b"Keep-Alive: timeout=5",
+            b"TE: trailers",
+            b"Upgrade: h2c",
+            b"Content-Length: 3",
+            b"Via: 1.0 before",
+        )
+    )
     assert (asked.host, asked.port, asked.framing) == ("example.com", 8080, 3)
     assert asked.head() == (
-        b"POST /a?b=c HTTP/1.1\r\nHost: example.com:8080\r\nAccept: a\r\naccept: b\r\nVia: 1.0 before\r\n"
+        b"POST /a?b=c HTTP/1.1\r\nHost: example.com:8080\r\nAccept: a\r\naccept: b\r\nVia: "
+        b"1.0 before\r\n"
         b"Content-Length: 3\r\nConnection: close\r\n\r\n"
     )
 
@@ -33,7 +53,8 @@ def test_a_request_is_written_anew_for_its_server() -> None:
 def test_for_another_proxy_the_target_stays_absolute() -> None:
     asked = parse_request(lines(GET, b"Host: x"))
     assert asked.head("Basic abc") == (
-        b"GET http://example.com/a?b=c HTTP/1.1\r\nHost: example.com\r\nProxy-Authorization: Basic abc\r\nConnection: close\r\n\r\n"
+        b"GET http://example.com/a?b=c HTTP/1.1\r\nHost: example.com\r\nProxy-Authorization: "
+        b"Basic abc\r\nConnection: close\r\n\r\n"
     )
 
 
@@ -125,7 +146,9 @@ def test_a_request_that_can_be_read_in_two_ways_is_not_passed_on(head: list[byte
         (b"HTTP/1.1 204 No Content", [], "GET", 0),
     ],
 )
-def test_where_an_answer_ends(first: bytes, fields: list[bytes], method: str, framing: int | Ends) -> None:
+def test_where_an_answer_ends(
+    first: bytes, fields: list[bytes], method: str, framing: int | Ends
+) -> None:
     assert parse_answer([first, *fields], method).framing == framing
 
 
@@ -159,7 +182,8 @@ def test_an_answer_keeps_its_fields_in_order_and_its_repeated_ones_apart() -> No
         "GET",
     )
     assert answer.head(chunks=True, keep=True) == (
-        b"HTTP/1.1 200 Fine\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"HTTP/1.1 200 Fine\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nTransfer-Encoding: "
+        b"chunked\r\n\r\n"
     )
     assert answer.head(chunks=False, keep=False).endswith(b"b=2\r\nConnection: close\r\n\r\n")
 
@@ -174,6 +198,9 @@ def test_whatever_comes_is_passed_on_as_one_head_or_refused(head: list[bytes]) -
     assert written.count(b"\r\n\r\n") == 1 and written.endswith(b"\r\n\r\n")
     assert written.lower().count(b"\r\nhost:") == 1
     again = parse_request(
-        [written.split(b"\r\n")[0].replace(b" /", b" http://example.com/"), *written.split(b"\r\n")[1:-2]]
+        [
+            written.split(b"\r\n")[0].replace(b" /", b" http://example.com/"),
+            *written.split(b"\r\n")[1:-2],
+        ]
     )
     assert again.framing == asked.framing

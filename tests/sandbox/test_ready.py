@@ -1,4 +1,6 @@
-"""What is made ahead of a command: it waits behind all walls, and if it is lost, the command is not."""
+"""What is made ahead of a command: it waits behind all walls, and if it is lost, the command is
+not.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from ferrule.sandbox.policy import Policy
 from ferrule.sandbox.sandbox import Sandbox
 
 pytestmark = pytest.mark.skipif(
-    not probe().namespaces, reason=f"no namespaces here: {probe().why.get('namespaces', 'not Linux')}"
+    not probe().namespaces,
+    reason=f"no namespaces here: {probe().why.get('namespaces', 'not Linux')}",
 )
 
 
@@ -45,7 +48,9 @@ def _status(pid: int) -> dict[str, str]:
 
 
 def waiting(sandbox: Sandbox) -> list[int]:
-    """Supervisor, pid 1 and the process that becomes the next command, once that one can gain nothing. Bounded."""
+    """Supervisor, pid 1 and the process that becomes the next command, once that one can gain
+    nothing. Bounded.
+    """
     assert sandbox.server is not None
     for _ in range(3000):
         chain = [sandbox.server]
@@ -63,7 +68,8 @@ async def test_the_process_of_the_next_command_waits_inside_and_gives_up_the_res
 ) -> None:
     supervisor, first, command = waiting(sandbox)
     status = _status(command)
-    # It enters its view with the last rights that it has, which are those of a namespace in the one that made the mounts.
+    # It enters its view with the last rights that it has, which are those of a namespace in the one
+    # that made the mounts.
     assert {status[name] for name in ("CapBnd", "CapInh", "CapAmb")} == {"0" * 16}
     assert os.readlink(f"/proc/{command}/ns/user") != os.readlink(f"/proc/{supervisor}/ns/user")
     for name in ("user", "mnt", "pid", "net", "ipc", "uts"):
@@ -96,6 +102,8 @@ async def test_a_command_that_ends_at_once_is_told_from_its_beginning_to_its_end
     """Its end is told by one process and its beginning by another, in any order."""
     async with asyncio.timeout(120):
         for _ in range(20):
-            results = await asyncio.gather(*(says(sandbox, f"exit {code}", tmp_path) for code in range(3)))
+            results = await asyncio.gather(
+                *(says(sandbox, f"exit {code}", tmp_path) for code in range(3))
+            )
             assert [ended.exit_code for ended, _ in results] == [0, 1, 2]
             assert all(ended.alive == () and ended.left == () for ended, _ in results)

@@ -1,4 +1,6 @@
-"""What a program in the sandbox is started with, and what it cannot give to files: rights that are not its own."""
+"""What a program in the sandbox is started with, and what it cannot give to files: rights that are
+not its own.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def numbers(said: str) -> set[str]:
 
 
 @pytest.mark.proves("sandbox.descriptors")
-async def test_a_command_inherits_its_standard_streams_and_nothing_else(opens: Opens, root: Path) -> None:
+async def test_a_command_inherits_its_standard_streams_and_nothing_else(
+    opens: Opens, root: Path
+) -> None:
     _, said = await says(opens(root), LIST, root)
     assert numbers(said) == {"0", "1", "2"}, said
 
@@ -60,10 +64,13 @@ WAYS = {
     "proc": "chmod 4755 /proc/self/cwd/a",
     "open": python("os.open('b', os.O_CREAT | os.O_WRONLY, 0o4755)"),
     "create": python("call(85, b'b', 0o4755)"),
-    "openat": python("os.open('b', os.O_CREAT | os.O_WRONLY, 0o2755, dir_fd=os.open('.', os.O_PATH))"),
+    "openat": python(
+        "os.open('b', os.O_CREAT | os.O_WRONLY, 0o2755, dir_fd=os.open('.', os.O_PATH))"
+    ),
     "nameless": python(
         "d = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o4755);"
-        "os.link(f'/proc/self/fd/{d}', 'b', dst_dir_fd=os.open('.', os.O_PATH), follow_symlinks=True)"
+        "os.link(f'/proc/self/fd/{d}', 'b', dst_dir_fd=os.open('.', os.O_PATH), "
+        "follow_symlinks=True)"
     ),
     "node": python("os.mknod('b', stat.S_IFREG | 0o6755)"),
     "copied": "cp /bin/ls b && chmod 4755 b",
@@ -84,12 +91,16 @@ async def test_no_file_is_made_to_run_as_its_owner(opens: Opens, root: Path) -> 
                 assert not mode & (stat.S_ISUID | stat.S_ISGID), (way, name, oct(mode))
     scratch = sandbox.scratch
     assert scratch is not None
-    assert not [one for one in scratch[0].rglob("*") if one.is_file() and one.stat().st_mode & 0o6000]
+    assert not [
+        one for one in scratch[0].rglob("*") if one.is_file() and one.stat().st_mode & 0o6000
+    ]
 
 
 @pytest.mark.proves("sandbox.no-set-user-id")
 async def test_modes_that_give_nobody_rights_are_set_as_ever(opens: Opens, root: Path) -> None:
-    script = "mkdir d; chmod 2775 d; chmod g+s d; echo x > a; chmod 751 a; chmod +t d; stat -c %a a d"
+    script = (
+        "mkdir d; chmod 2775 d; chmod g+s d; echo x > a; chmod 751 a; chmod +t d; stat -c %a a d"
+    )
     ended, said = await says(opens(root), script, root)
     assert (ended.exit_code, said.split()) == (0, ["751", "3775"]), said
 
@@ -138,7 +149,9 @@ async def test_no_name_is_made_or_changed_that_leads_elsewhere_or_starts_a_progr
 ) -> None:
     (root / ".git/rebase-apply").mkdir(parents=True)
     (root / ".git/commondir").write_text("..\n")
-    script = "; ".join(f"mkdir -p $(dirname {name}); echo x > {name}" for name in (*LEADING, *AT_ROOT))
+    script = "; ".join(
+        f"mkdir -p $(dirname {name}); echo x > {name}" for name in (*LEADING, *AT_ROOT)
+    )
     await says(opens(root), f"{script}; echo x > .git/commondir", root)
     assert [name for name in (*LEADING, *AT_ROOT) if os.path.lexists(root / name)] == []
     assert (root / ".git/commondir").read_text() == "..\n"

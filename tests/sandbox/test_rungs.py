@@ -20,14 +20,24 @@ from ferrule.sandbox.backends.selection import SandboxGap, choose, ladder
 from ferrule.sandbox.policy import ALL, MUST, Aspect, Bounds, Holds, Policy
 
 FULL = Probes(
-    user_namespaces=True, mount=True, network=True, pid=True, overlay=True, landlock_abi=7, no_new_privileges=True,
-    seccomp_notify=True, callers=True, cgroup="v2",
-)  # fmt: skip
+    user_namespaces=True,
+    mount=True,
+    network=True,
+    pid=True,
+    overlay=True,
+    landlock_abi=7,
+    no_new_privileges=True,
+    seccomp_notify=True,
+    callers=True,
+    cgroup="v2",
+)
 POLICY = Policy(Path("/work"))
 EVERY = {"namespaces", "bubblewrap", "landlock", "seatbelt", "none"}
 ME = Identity("local", "me", "s1", "r1")
 
-NO_NAMESPACES = replace(FULL, user_namespaces=False, mount=False, network=False, pid=False, overlay=False)
+NO_NAMESPACES = replace(
+    FULL, user_namespaces=False, mount=False, network=False, pid=False, overlay=False
+)
 NOTHING = replace(NO_NAMESPACES, landlock_abi=0)
 
 
@@ -50,7 +60,10 @@ def test_the_best_rung_comes_first_and_none_is_always_last() -> None:
 
 @pytest.mark.proves("sandbox.rung.order")
 def test_root_without_user_namespaces_has_namespaces_all_the_same() -> None:
-    assert choose(POLICY, replace(FULL, user_namespaces=False, as_root=True, root=True)).name == "namespaces"
+    assert (
+        choose(POLICY, replace(FULL, user_namespaces=False, as_root=True, root=True)).name
+        == "namespaces"
+    )
 
 
 @pytest.mark.proves("sandbox.rung.truth")
@@ -66,10 +79,16 @@ def test_with_namespaces_all_aspects_hold() -> None:
         (replace(FULL, cgroup=""), Aspect.MEMORY, Holds.PARTLY),
         (replace(FULL, cgroup=""), Aspect.PROCESSES, Holds.YES),
         (replace(FULL, cgroup="", root=True), Aspect.PROCESSES, Holds.PARTLY),
-        (replace(FULL, cgroup="", as_root=True, user_namespaces=False), Aspect.PROCESSES, Holds.PARTLY),
+        (
+            replace(FULL, cgroup="", as_root=True, user_namespaces=False),
+            Aspect.PROCESSES,
+            Holds.PARTLY,
+        ),
     ],
 )
-def test_what_the_machine_lacks_is_said_of_namespaces(probes: Probes, aspect: Aspect, how_far: Holds) -> None:
+def test_what_the_machine_lacks_is_said_of_namespaces(
+    probes: Probes, aspect: Aspect, how_far: Holds
+) -> None:
     assert holds(probes, "namespaces")[aspect] is how_far
 
 
@@ -80,11 +99,15 @@ def test_a_bound_that_the_policy_does_not_set_is_not_claimed() -> None:
     assert (found[Aspect.MEMORY], found[Aspect.PROCESSES]) == (Holds.NO, Holds.PARTLY)
 
 
-BWRAP = replace(NO_NAMESPACES, bwrap="/usr/bin/bwrap", bwrap_notify=True, python="/usr/bin/python3.11")
+BWRAP = replace(
+    NO_NAMESPACES, bwrap="/usr/bin/bwrap", bwrap_notify=True, python="/usr/bin/python3.11"
+)
 
 
 @pytest.mark.proves("sandbox.rung.bubblewrap-default")
-def test_where_only_bubblewrap_may_make_namespaces_all_that_is_required_by_default_is_held() -> None:
+def test_where_only_bubblewrap_may_make_namespaces_all_that_is_required_by_default_is_held() -> (
+    None
+):
     rung = choose(POLICY, BWRAP)
     assert rung.name == "bubblewrap" and rung.applied.missing(MUST) == ()
     assert set(rung.applied.holds.values()) == {Holds.YES}
@@ -96,7 +119,10 @@ def test_where_only_bubblewrap_may_make_namespaces_all_that_is_required_by_defau
 @pytest.mark.parametrize(
     ("probes", "why"),
     [
-        (replace(BWRAP, bwrap_notify=False, why={"bwrap_notify": "seccomp(listener): EPERM"}), "EPERM"),
+        (
+            replace(BWRAP, bwrap_notify=False, why={"bwrap_notify": "seccomp(listener): EPERM"}),
+            "EPERM",
+        ),
         (replace(BWRAP, python="/work/.venv/bin/python3.11"), "/work/.venv/bin/python3.11"),
     ],
 )
@@ -118,10 +144,13 @@ def test_a_bubblewrap_that_commands_could_replace_is_not_used() -> None:
 
 @pytest.mark.proves("sandbox.rung.truth")
 @pytest.mark.parametrize(
-    ("abi", "scoped"), [(1, False), (2, False), (3, False), (4, False), (5, False), (6, True), (7, True)]
+    ("abi", "scoped"),
+    [(1, False), (2, False), (3, False), (4, False), (5, False), (6, True), (7, True)],
 )
 def test_an_older_landlock_claims_less(abi: int, scoped: bool) -> None:
-    rung = next(r for r in ladder(POLICY, replace(NO_NAMESPACES, landlock_abi=abi)) if r.name == "landlock")
+    rung = next(
+        r for r in ladder(POLICY, replace(NO_NAMESPACES, landlock_abi=abi)) if r.name == "landlock"
+    )
     found, how = rung.applied.holds, rung.applied.how
     assert ("can be signalled" in how[Aspect.SIGNALS]) is not scoped
     assert {found[a] for a in (Aspect.NAMES, Aspect.SIGNALS, Aspect.FILE_READS)} == {Holds.PARTLY}
@@ -203,13 +232,24 @@ def test_a_gap_names_what_is_missing_why_and_the_next_step(why: str, step: str) 
     probes=st.builds(
         Probes,
         platform=st.sampled_from(["linux", "darwin", "win32"]),
-        root=st.booleans(), user_namespaces=st.booleans(), as_root=st.booleans(), mount=st.booleans(),
-        network=st.booleans(), pid=st.booleans(), overlay=st.booleans(), landlock_abi=st.integers(0, 9),
-        no_new_privileges=st.booleans(), seccomp_notify=st.booleans(), callers=st.booleans(), bwrap_notify=st.booleans(), cgroup=st.sampled_from(["", "v1", "v2"]),
-        bwrap=st.sampled_from(["", "/usr/bin/bwrap"]), seatbelt=st.booleans(),
+        root=st.booleans(),
+        user_namespaces=st.booleans(),
+        as_root=st.booleans(),
+        mount=st.booleans(),
+        network=st.booleans(),
+        pid=st.booleans(),
+        overlay=st.booleans(),
+        landlock_abi=st.integers(0, 9),
+        no_new_privileges=st.booleans(),
+        seccomp_notify=st.booleans(),
+        callers=st.booleans(),
+        bwrap_notify=st.booleans(),
+        cgroup=st.sampled_from(["", "v1", "v2"]),
+        bwrap=st.sampled_from(["", "/usr/bin/bwrap"]),
+        seatbelt=st.booleans(),
     ),
     required=st.frozensets(st.sampled_from(sorted(ALL))),
-)  # fmt: skip
+)
 def test_what_is_chosen_holds_all_that_is_required_on_any_machine(
     probes: Probes, required: frozenset[Aspect]
 ) -> None:
@@ -283,7 +323,9 @@ async def test_a_wider_gap_is_another_question() -> None:
 
 @pytest.mark.proves("sandbox.rung.question")
 @pytest.mark.parametrize("approver", [NobodyToAsk(), AllowThese(["*"])])
-async def test_where_nobody_sits_a_gap_is_an_error_also_with_yes_to_everything(approver: Any) -> None:
+async def test_where_nobody_sits_a_gap_is_an_error_also_with_yes_to_everything(
+    approver: Any,
+) -> None:
     with pytest.raises(SandboxGap, match="no one was available"):
         await settle(POLICY, a_gap(), "ask", Consent(approver, ME))
 

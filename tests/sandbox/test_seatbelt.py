@@ -13,7 +13,9 @@ from ferrule.sandbox.backends.seatbelt import profile, quoted
 from ferrule.sandbox.policy import Policy
 from ferrule.sandbox.view.masks import Kind, Mask
 
-POLICY = Policy(Path("/Users/ann/my work"), readable=("/Users/ann/data",), writable=("/Users/ann/out",))
+POLICY = Policy(
+    Path("/Users/ann/my work"), readable=("/Users/ann/data",), writable=("/Users/ann/out",)
+)
 MASKS = (
     Mask("/Users/ann/my work/.env", Kind.UNREADABLE),
     Mask("/Users/ann/my work/.ferrule", Kind.EMPTY_FOLDER),

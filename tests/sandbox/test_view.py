@@ -24,7 +24,8 @@ from ferrule.sandbox.policy import Bounds, Policy
 from ferrule.sandbox.sandbox import Sandbox
 
 pytestmark = pytest.mark.skipif(
-    not probe().namespaces, reason=f"no namespaces here: {probe().why.get('namespaces', 'not Linux')}"
+    not probe().namespaces,
+    reason=f"no namespaces here: {probe().why.get('namespaces', 'not Linux')}",
 )
 
 
@@ -51,7 +52,10 @@ async def sandbox(root: Path) -> AsyncIterator[Sandbox]:
 
 @pytest.mark.proves("sandbox.outside-invisible")
 async def test_only_the_workspace_and_the_system_are_there(sandbox: Sandbox, root: Path) -> None:
-    script = f"cat src/a.txt; ls {root.parent}; cat {root.parent}/other/file; ls /var /mnt /srv /media; ls -A /tmp /run"
+    script = (
+        f"cat src/a.txt; ls {root.parent}; cat {root.parent}/other/file; ls /var /mnt /srv "
+        "/media; ls -A /tmp /run"
+    )
     _, text = await says(sandbox, script, root)
     assert "ordinary" in text
     assert "another project" not in text
@@ -109,7 +113,10 @@ async def test_the_system_cannot_be_written(sandbox: Sandbox, root: Path, place:
 
 
 async def test_the_workspace_the_home_and_tmp_can_be_written(sandbox: Sandbox, root: Path) -> None:
-    script = "mkdir -p new/deep && echo 1 > new/deep/f && echo 2 > ~/g && echo 3 > /tmp/h && echo 4 > /dev/shm/i && echo $TMPDIR $HOME"
+    script = (
+        "mkdir -p new/deep && echo 1 > new/deep/f && echo 2 > ~/g && echo 3 > /tmp/h && echo 4 > "
+        "/dev/shm/i && echo $TMPDIR $HOME"
+    )
     ended, text = await says(sandbox, script, root)
     assert (ended.exit_code, text) == (0, f"/tmp {Path.home()}\n")
     assert (root / "new/deep/f").read_text() == "1\n"
@@ -121,7 +128,9 @@ async def test_the_workspace_the_home_and_tmp_can_be_written(sandbox: Sandbox, r
 async def test_its_folder_is_gone_when_the_session_is_closed(root: Path) -> None:
     sandbox = Sandbox(Policy(root))
     _, text = await says(
-        sandbox, "mkdir -p /tmp/a/b; chmod 0 /tmp/a/b /tmp/a; grep ' /tmp ' /proc/self/mountinfo", root
+        sandbox,
+        "mkdir -p /tmp/a/b; chmod 0 /tmp/a/b /tmp/a; grep ' /tmp ' /proc/self/mountinfo",
+        root,
     )
     outside = Path(text.split()[3])
     assert outside.parent.exists()
@@ -131,7 +140,10 @@ async def test_its_folder_is_gone_when_the_session_is_closed(root: Path) -> None
 
 @pytest.mark.proves("sandbox.own-processes")
 async def test_it_sees_and_signals_its_own_processes_only(sandbox: Sandbox, root: Path) -> None:
-    script = f"ls /proc | grep -E '^[0-9]+$' | wc -l; kill -9 {os.getpid()}; kill -9 1; kill -0 1 && echo one lives; cat /proc/1/environ; ls /proc/1/root/"
+    script = (
+        f"ls /proc | grep -E '^[0-9]+$' | wc -l; kill -9 {os.getpid()}; kill -9 1; kill -0 1 && "
+        "echo one lives; cat /proc/1/environ; ls /proc/1/root/"
+    )
     _, text = await says(sandbox, script, root)
     assert int(text.split()[0]) <= 6
     assert "No such process" in text
@@ -140,7 +152,10 @@ async def test_it_sees_and_signals_its_own_processes_only(sandbox: Sandbox, root
 
 
 async def test_it_holds_no_capability_and_gains_none(sandbox: Sandbox, root: Path) -> None:
-    script = "grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status; mount -t tmpfs x /tmp; unshare -r true; chroot / true"
+    script = (
+        "grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status; mount -t tmpfs x /tmp; unshare "
+        "-r true; chroot / true"
+    )
     _, text = await says(sandbox, script, root)
     lines = dict(line.split(":\t") for line in text.splitlines() if ":\t" in line)
     assert {lines[name] for name in lines if name.startswith("Cap")} == {"0" * 16}
@@ -164,10 +179,15 @@ END"""
     assert text == "Network is unreachable\nloopback\n"
 
 
-async def test_a_server_in_the_background_is_there_for_the_next_command(sandbox: Sandbox, root: Path) -> None:
+async def test_a_server_in_the_background_is_there_for_the_next_command(
+    sandbox: Sandbox, root: Path
+) -> None:
     ready = asyncio.Event()
     environment = {"PATH": os.environ["PATH"]}
-    server = "import socket\ns = socket.create_server(('127.0.0.1', 8000))\nprint(1, flush=True)\ns.accept()[0].send(b'hello')"
+    server = (
+        "import socket\ns = socket.create_server(('127.0.0.1', 8000))\nprint(1, "
+        "flush=True)\ns.accept()[0].send(b'hello')"
+    )
     with opened(root) as folder:
         running = await sandbox.start(
             shell(
@@ -179,7 +199,9 @@ async def test_a_server_in_the_background_is_there_for_the_next_command(sandbox:
         )
     await asyncio.wait_for(ready.wait(), 30)
     client = "import socket; print(socket.create_connection(('127.0.0.1', 8000)).recv(9))"
-    _, text = await says(sandbox, f'python3 -c "{client}"; ps -e | wc -l', root, environment=environment)
+    _, text = await says(
+        sandbox, f'python3 -c "{client}"; ps -e | wc -l', root, environment=environment
+    )
     assert text.split()[0] == "b'hello'"
     assert int(text.split()[1]) <= 6, "the server's process is out of sight"
     await running.end()
@@ -189,7 +211,10 @@ async def test_a_server_in_the_background_is_there_for_the_next_command(sandbox:
 async def test_reserved_and_secret_names_cannot_be_seen_changed_or_created(
     sandbox: Sandbox, root: Path
 ) -> None:
-    script = "cat .env; ls -A .ferrule; echo x > .env; rm -rf .ferrule .env; mv .env b; mkdir agents; mkdir -p a/.harness; ln -s /x .git"
+    script = (
+        "cat .env; ls -A .ferrule; echo x > .env; rm -rf .ferrule .env; mv .env b; mkdir agents; "
+        "mkdir -p a/.harness; ln -s /x .git"
+    )
     ended, text = await says(sandbox, script, root)
     assert "secret" not in text
     assert "rules" not in text
@@ -199,11 +224,14 @@ async def test_reserved_and_secret_names_cannot_be_seen_changed_or_created(
     assert set(ended.refused) >= {"agents", "a/.harness", ".git"}
 
 
-async def test_a_folder_that_holds_a_masked_name_stays_where_it_is(sandbox: Sandbox, root: Path) -> None:
+async def test_a_folder_that_holds_a_masked_name_stays_where_it_is(
+    sandbox: Sandbox, root: Path
+) -> None:
     (root / "deploy/deep").mkdir(parents=True)
     (root / "deploy/deep/server.key").write_text("secret")
     script = (
-        "mv deploy elsewhere; mv deploy/deep x; mv src deploy/src && mv deploy/src src && echo others move"
+        "mv deploy elsewhere; mv deploy/deep x; mv src deploy/src && mv deploy/src src && echo "
+        "others move"
     )
     _, text = await says(sandbox, script, root)
     assert text.count("busy") == 2
@@ -224,7 +252,9 @@ async def test_names_of_the_settings_are_reserved_too(root: Path) -> None:
     assert (ended.exit_code, ended.refused) == (1, ("plans",))
 
 
-async def test_further_folders_are_there_as_the_policy_opens_them(root: Path, tmp_path: Path) -> None:
+async def test_further_folders_are_there_as_the_policy_opens_them(
+    root: Path, tmp_path: Path
+) -> None:
     (tmp_path / "data").mkdir()
     policy = Policy(root, readable=(str(tmp_path / "other"),), writable=(str(tmp_path / "data"),))
     sandbox = Sandbox(policy)
@@ -243,7 +273,9 @@ async def test_a_file_given_as_standard_input_cannot_be_opened_for_writing(
         pytest.skip("no Landlock here: what a descriptor leads to can be opened anew")
     outside = root.parent / "other/file"
     with open(outside, "rb") as file:
-        _, text = await says(sandbox, "cat; echo changed > /proc/self/fd/0", root, stdin=file.fileno())
+        _, text = await says(
+            sandbox, "cat; echo changed > /proc/self/fd/0", root, stdin=file.fileno()
+        )
     assert text.startswith("another project")
     assert outside.read_text() == "another project"
 
@@ -258,13 +290,17 @@ async def test_the_scratch_folder_is_theirs_and_ours(sandbox: Sandbox, root: Pat
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes namespaces without a user namespace")
-async def test_root_is_held_without_a_user_namespace_too(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_root_is_held_without_a_user_namespace_too(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     without = replace(probe(), user_namespaces=False)
     monkeypatch.setattr(namespaces, "probe", lambda: without)
     sandbox = Sandbox(Policy(root))
     script = (
-        "readlink /proc/self/ns/user; grep CapEff /proc/self/status; mount -t tmpfs x /tmp; cat .env; mkdir agents; "
-        "mknod /tmp/sda b 8 0; echo x > /proc/sys/kernel/core_pattern; ls /proc | grep -cE '^[0-9]+$'"
+        "readlink /proc/self/ns/user; grep CapEff /proc/self/status; mount -t tmpfs x /tmp; "
+        "cat .env; mkdir agents; "
+        "mknod /tmp/sda b 8 0; echo x > /proc/sys/kernel/core_pattern; ls /proc | grep -cE "
+        "'^[0-9]+$'"
     )
     _, text = await says(sandbox, script, root)
     await sandbox.close()
@@ -279,7 +315,9 @@ async def test_root_is_held_without_a_user_namespace_too(root: Path, monkeypatch
 
 
 @pytest.mark.proves("sandbox.tree-ends")
-async def test_a_daemon_in_a_session_of_its_own_ends_with_the_command(sandbox: Sandbox, root: Path) -> None:
+async def test_a_daemon_in_a_session_of_its_own_ends_with_the_command(
+    sandbox: Sandbox, root: Path
+) -> None:
     text = Text()
     script = "setsid sh -c 'trap \"\" TERM HUP; sleep 1000' & sleep 0.2; exit 3"
     with opened(root) as folder:
@@ -292,7 +330,9 @@ async def test_a_daemon_in_a_session_of_its_own_ends_with_the_command(sandbox: S
 @pytest.mark.parametrize(
     "script", ["sleep 1000", "trap '' TERM; while :; do sleep 1000; done", "kill -STOP $$"]
 )
-async def test_a_command_is_ended_whatever_it_ignores(sandbox: Sandbox, root: Path, script: str) -> None:
+async def test_a_command_is_ended_whatever_it_ignores(
+    sandbox: Sandbox, root: Path, script: str
+) -> None:
     with opened(root) as folder:
         running = await sandbox.start(shell(script, folder))
     ended = await asyncio.wait_for(running.end(), 30)
@@ -316,14 +356,17 @@ def test_all_of_it_ends_when_our_process_is_killed(root: Path, tmp_path: Path) -
         "from ferrule.sandbox.policy import Policy\n"
         "from ferrule.sandbox.sandbox import Sandbox\n"
         "async def main():\n"
-        "    sandbox, folder = Sandbox(Policy(Path(sys.argv[1]))), os.open(sys.argv[1], os.O_RDONLY)\n"
+        "    sandbox, folder = Sandbox(Policy(Path(sys.argv[1]))), os.open(sys.argv[1], "
+        "os.O_RDONLY)\n"
         "    command = Command(('sleep', '1000'), '/bin/sleep', folder, {}, lambda data: True)\n"
         "    running = await sandbox.start(command)\n"
         "    print(running.pid, sandbox.server, flush=True)\n"
         "    await running.wait()\n"
         "asyncio.run(main())\n"
     )
-    with subprocess.Popen([sys.executable, str(script), str(root)], stdout=subprocess.PIPE) as owner:
+    with subprocess.Popen(
+        [sys.executable, str(script), str(root)], stdout=subprocess.PIPE
+    ) as owner:
         assert owner.stdout is not None
         pids = [int(word) for word in owner.stdout.readline().split()]
         owner.send_signal(signal.SIGKILL)
@@ -332,15 +375,22 @@ def test_all_of_it_ends_when_our_process_is_killed(root: Path, tmp_path: Path) -
 
 
 @pytest.mark.proves("sandbox.leaves-nothing")
-async def test_many_commands_leave_no_descriptor_process_or_group(sandbox: Sandbox, root: Path) -> None:
+async def test_many_commands_leave_no_descriptor_process_or_group(
+    sandbox: Sandbox, root: Path
+) -> None:
     await says(sandbox, "true", root)
     before = descriptors()
     async with asyncio.timeout(120):
         for _ in range(4):
             results = await asyncio.gather(
-                *(says(sandbox, f"sleep 1000 & echo {i}; exit {i}", root, grace=0.0) for i in range(10))
+                *(
+                    says(sandbox, f"sleep 1000 & echo {i}; exit {i}", root, grace=0.0)
+                    for i in range(10)
+                )
             )
-            assert [(ended.exit_code, text) for ended, text in results] == [(i, f"{i}\n") for i in range(10)]
+            assert [(ended.exit_code, text) for ended, text in results] == [
+                (i, f"{i}\n") for i in range(10)
+            ]
     assert descriptors() == before
     server = sandbox.server
     assert server is not None
@@ -348,7 +398,9 @@ async def test_many_commands_leave_no_descriptor_process_or_group(sandbox: Sandb
     assert len(os.listdir(f"/proc/{server}/fd")) < 20
 
 
-async def test_the_id_of_a_command_is_its_own_as_seen_from_outside(sandbox: Sandbox, root: Path) -> None:
+async def test_the_id_of_a_command_is_its_own_as_seen_from_outside(
+    sandbox: Sandbox, root: Path
+) -> None:
     with opened(root) as folder:
         running = await sandbox.start(shell("sleep 1000; true", folder))
     assert Path(f"/proc/{running.pid}/comm").read_text() == "sh\n"
@@ -356,7 +408,9 @@ async def test_the_id_of_a_command_is_its_own_as_seen_from_outside(sandbox: Sand
     await running.end()
 
 
-async def test_the_workspace_may_be_replaced_between_two_commands(sandbox: Sandbox, root: Path) -> None:
+async def test_the_workspace_may_be_replaced_between_two_commands(
+    sandbox: Sandbox, root: Path
+) -> None:
     await says(sandbox, "true", root)
     root.rename(root.with_name("moved"))
     root.mkdir()
@@ -380,7 +434,9 @@ async def test_a_program_out_of_sight_is_told_from_one_that_is_not_there(
         with pytest.raises(ToolFailed, match="out of sight"):
             await sandbox.run(Command(("program",), str(program), folder, {}, lambda data: True))
         with pytest.raises(ToolFailed, match="no such program"):
-            await sandbox.run(Command(("program",), "/usr/bin/no-such", folder, {}, lambda data: True))
+            await sandbox.run(
+                Command(("program",), "/usr/bin/no-such", folder, {}, lambda data: True)
+            )
 
 
 # ---- bounds
@@ -395,7 +451,9 @@ async def test_memory_processes_and_file_sizes_are_bounded(root: Path) -> None:
     greedy, _ = await says(
         sandbox, 'exec python3 -c "bytearray(400 * 1024 * 1024)"', root, environment=environment
     )
-    forks, text = await says(sandbox, "for i in $(seq 40); do sleep 1000 & done; echo all", root, grace=0.0)
+    forks, text = await says(
+        sandbox, "for i in $(seq 40); do sleep 1000 & done; echo all", root, grace=0.0
+    )
     core, limit = await says(sandbox, "ulimit -c", root)
     await sandbox.close()
     assert (root / "big").stat().st_size == 1024 * 1024

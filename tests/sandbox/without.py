@@ -23,15 +23,20 @@ write("/proc/self/gid_map", f"1000 {group} 1")
 write("/proc/sys/user/max_user_namespaces", "0")
 os.execv(sys.argv[1], sys.argv[1:])
 """
-# As an ordinary user: what is executed by a number other than 0 has no capabilities left, not even of its own namespace.
+# As an ordinary user: what is executed by a number other than 0 has no capabilities left, not even
+# of its own namespace.
 
 
 def without_user_namespaces(
     command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program where no namespace can be made, neither as a user nor as root. Skips where that cannot be set up."""
+    """Run a program where no namespace can be made, neither as a user nor as root. Skips where that
+    cannot be set up.
+    """
     words = [sys.executable, "-I", "-c", _PROGRAM, *command]
-    ran = subprocess.run(words, capture_output=True, text=True, check=False, env=env, cwd=cwd, timeout=60)
+    ran = subprocess.run(
+        words, capture_output=True, text=True, check=False, env=env, cwd=cwd, timeout=60
+    )
     if ran.returncode == 99:
         pytest.skip("no user namespaces here: this machine is the situation itself")
     return ran

@@ -1,9 +1,10 @@
 """Asks bash what programs do and compares it with what was said of them: `make fuzz`.
 
-    python -m shell_fuzz --programs 200000 --seed 1 --workers 2 --seconds 3600 --state build/fuzz.json
+    python -m shell_fuzz --programs 200000 --seed 1 --workers 2 --seconds 3600 --state
+    build/fuzz.json
 
-Each block of programs has its number as seed: a run that ends early goes on where it stopped, and a finding names what
-draws it again. Ends with 1 if there was a finding.
+Each block of programs has its number as seed: a run that ends early goes on where it stopped, and a
+finding names what draws it again. Ends with 1 if there was a finding.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def main() -> int:
     blocks = [block for block in range(-(-options.programs // BLOCK)) if block not in done]
     end = time.monotonic() + options.seconds
     with multiprocessing.Pool(options.workers, _start) as pool:
-        for block, found, counted in pool.imap_unordered(_work, [(options.seed, block) for block in blocks]):
+        for block, found, counted in pool.imap_unordered(
+            _work, [(options.seed, block) for block in blocks]
+        ):
             counts.update(counted)
             findings += found
             done.add(block)
@@ -71,9 +74,12 @@ def _shown(counts: Counter[str], findings: list[dict[str, object]]) -> str:
         return f"{counts[name]} ({100 * counts[name] / total:.1f} %)"
 
     return (
-        f"{counts['programs']} programs, {len(findings)} findings; bash did something in {share('did')}, started a program"
-        f" in {share('started')}, no error in {share('fine')}; the reading was clear in {share('clear')}, doubtful in"
-        f" {share('doubt')}, none in {share('problem')}, none of those that bash ran without error in {share('fine problem')}"
+        f"{counts['programs']} programs, {len(findings)} findings; bash did something in "
+        f"{share('did')}, started a program"
+        f" in {share('started')}, no error in {share('fine')}; the reading was clear in "
+        f"{share('clear')}, doubtful in"
+        f" {share('doubt')}, none in {share('problem')}, none of those that bash ran without "
+        f"error in {share('fine problem')}"
     )
 
 
@@ -108,7 +114,9 @@ def _write_state(
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".new")
     draft.write_text(
-        json.dumps({"seed": seed, "counts": dict(counts), "findings": findings, "done": sorted(done)})
+        json.dumps(
+            {"seed": seed, "counts": dict(counts), "findings": findings, "done": sorted(done)}
+        )
     )
     draft.replace(path)
 

@@ -43,7 +43,9 @@ _TRUSTING = _gate(allow=[f"Bash({program}:*)" for program in HARMLESS])
 _REFUSING = _gate(deny=["Bash(touch:*)"])
 
 
-def compare_block(bash: Bash, seed: int, block: int) -> tuple[list[dict[str, object]], Counter[str]]:
+def compare_block(
+    bash: Bash, seed: int, block: int
+) -> tuple[list[dict[str, object]], Counter[str]]:
     """Findings and counts of the programs that this seed and this number draw."""
     grammar = Grammar(random.Random(f"{seed}/{block}"))
     programs = [grammar.program() for _ in range(BLOCK)]
@@ -52,13 +54,16 @@ def compare_block(bash: Bash, seed: int, block: int) -> tuple[list[dict[str, obj
     for program, (status, events) in zip(programs, bash.run(programs), strict=True):
         verdict = judge(analyse(program, root=ROOT, home=HOME), events)
         why = [*describe(verdict.unsaid)]
-        # What is not clear is asked about: that the gate does so is seen often enough in one block of ten.
+        # What is not clear is asked about: that the gate does so is seen often enough in one block
+        # of ten.
         if verdict.said == "clear" or block % 10 == 0:
             why += slipped(program, events)
         if why:
             findings.append({"seed": f"{seed}/{block}", "program": program, "events": why[:6]})
         _count(counts, status, events, verdict)
-    counts.update({f"rule {rule}": count for rule, count in grammar.used.items() if rule != "<lambda>"})
+    counts.update(
+        {f"rule {rule}": count for rule, count in grammar.used.items() if rule != "<lambda>"}
+    )
     return findings, counts
 
 
@@ -70,7 +75,10 @@ def slipped(program: str, events: Sequence[Event]) -> Iterator[str]:
     others = [path for path in started if path not in allowed] + written
     if others and _TRUSTING.decide(_RUN, {"command": program}).verdict == "allow":
         yield f"allowed, and did {others[0]}"
-    if STUBS + "touch" in started and _REFUSING.decide(_RUN, {"command": program}).verdict == "allow":
+    if (
+        STUBS + "touch" in started
+        and _REFUSING.decide(_RUN, {"command": program}).verdict == "allow"
+    ):
         yield "touch is denied, and ran"
 
 

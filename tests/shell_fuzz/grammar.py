@@ -2,8 +2,9 @@
 
     Grammar(random.Random(7)).program()     the same number, the same program
 
-A program is drawn from the rules below, each a method; one in three is then damaged in a few places, since text that
-almost is what it seems is what two readers take differently. `used` counts the rules that were drawn.
+A program is drawn from the rules below, each a method; one in three is then damaged in a few
+places, since text that almost is what it seems is what two readers take differently. `used` counts
+the rules that were drawn.
 """
 
 from __future__ import annotations
@@ -86,9 +87,19 @@ class Grammar:
 
     def comment_piece(self) -> str:
         return self.draw(
-            self.leaf, lambda: "\\", lambda: "'", lambda: '"', lambda: "`", lambda: "$(", lambda: "<<E",
-            lambda: "\\\n" + self.leaf(), lambda: " x", lambda: "}", lambda: ")", self.word,
-        )  # fmt: skip
+            self.leaf,
+            lambda: "\\",
+            lambda: "'",
+            lambda: '"',
+            lambda: "`",
+            lambda: "$(",
+            lambda: "<<E",
+            lambda: "\\\n" + self.leaf(),
+            lambda: " x",
+            lambda: "}",
+            lambda: ")",
+            self.word,
+        )
 
     # ---- commands
 
@@ -107,7 +118,18 @@ class Grammar:
 
     def separator(self) -> str:
         drawn = self.pick(
-            "; ", ";", " && ", "||", " || ", "&&", " & ", "\n", "&& \n", ";\\\n", " &&\\\n", "|| # x\n"
+            "; ",
+            ";",
+            " && ",
+            "||",
+            " || ",
+            "&&",
+            " & ",
+            "\n",
+            "&& \n",
+            ";\\\n",
+            " &&\\\n",
+            "|| # x\n",
         )
         if "\n" not in drawn or drawn.endswith("\\\n"):
             return drawn
@@ -123,9 +145,22 @@ class Grammar:
 
     def command(self) -> str:
         return self.draw(
-            self.simple, self.simple, self.simple, self.simple, self.simple, self.simple, self.compound,
-            self.builtin, self.builtin, self.moved, self.wrapped, self.assigned, self.redirected, self.here, self.conditional,
-        )  # fmt: skip
+            self.simple,
+            self.simple,
+            self.simple,
+            self.simple,
+            self.simple,
+            self.simple,
+            self.compound,
+            self.builtin,
+            self.builtin,
+            self.moved,
+            self.wrapped,
+            self.assigned,
+            self.redirected,
+            self.here,
+            self.conditional,
+        )
 
     def simple(self) -> str:
         text = self.leaf()
@@ -139,18 +174,51 @@ class Grammar:
         at = self.rng.randrange(1, len(name)) if len(name) > 1 else 1
         first, last = name[:at], name[at:]
         spelled = self.pick(
-            f"\\{name}", f"'{first}'{last}", f'"{name}"', f"{first}\\\n{last}", f"$'{name}'", f"{first}''{last}",
-            f"{{{name},}}", f"$'\\x{ord(name[0]):02x}'{name[1:]}", f'{first}"{last}"', f"${{E-{name}}}", f"$(echo {name})",
-            f"{first}$E{last}", f'$"{name}"', f"{first}\\{last}", f"${{E:={name}}}",
-        )  # fmt: skip
+            f"\\{name}",
+            f"'{first}'{last}",
+            f'"{name}"',
+            f"{first}\\\n{last}",
+            f"$'{name}'",
+            f"{first}''{last}",
+            f"{{{name},}}",
+            f"$'\\x{ord(name[0]):02x}'{name[1:]}",
+            f'{first}"{last}"',
+            f"${{E-{name}}}",
+            f"$(echo {name})",
+            f"{first}$E{last}",
+            f'$"{name}"',
+            f"{first}\\{last}",
+            f"${{E:={name}}}",
+        )
         return f"{spelled} {rest}"
 
     def wrapped(self) -> str:
         return self.pick(
-            "nice ", "nice -n 3 ", "nohup ", "timeout 5 ", "command ", "builtin ", "env ", "env A=1 ", "xargs ", "exec ",
-            "command -p ", "exec -a x ", "xargs -n1 ", "setsid ", "env -i ", "timeout -s KILL 5 ", "echo x | xargs ",
-            "command -- ", "exec -- ", "nice -- ", "nice timeout 5 ", "env -S ", "exec -c ", "time command ",
-        ) + self.draw(self.leaf, self.word, self.simple, lambda: f"bash -c {self.quoted_program()}")  # fmt: skip
+            "nice ",
+            "nice -n 3 ",
+            "nohup ",
+            "timeout 5 ",
+            "command ",
+            "builtin ",
+            "env ",
+            "env A=1 ",
+            "xargs ",
+            "exec ",
+            "command -p ",
+            "exec -a x ",
+            "xargs -n1 ",
+            "setsid ",
+            "env -i ",
+            "timeout -s KILL 5 ",
+            "echo x | xargs ",
+            "command -- ",
+            "exec -- ",
+            "nice -- ",
+            "nice timeout 5 ",
+            "env -S ",
+            "exec -c ",
+            "time command ",
+        ) + self.draw(self.leaf, self.word, self.simple, lambda: f"bash -c {self.quoted_program()}")
 
     def quoted_program(self) -> str:
         """A program as one word, for `bash -c`, `eval` and the like."""
@@ -170,7 +238,10 @@ class Grammar:
         if self.chance(3):
             return (
                 '"'
-                + text.replace("\\", "\\\\").replace('"', '\\"').replace("`", "\\`").replace("$", "\\$")
+                + text.replace("\\", "\\\\")
+                .replace('"', '\\"')
+                .replace("`", "\\`")
+                .replace("$", "\\$")
                 + '"'
             )
         if self.chance(4):
@@ -180,7 +251,9 @@ class Grammar:
     def assigned(self) -> str:
         name = self.pick("A", "B", "a", "PATH", "PS4", "IFS", "BASH_ENV", "LANG", "x")
         operator = self.pick("=", "=", "=", "+=")
-        value = self.draw(lambda: "1", self.word, self.array, lambda: "", lambda: "~/x:~", lambda: "evil")
+        value = self.draw(
+            lambda: "1", self.word, self.array, lambda: "", lambda: "~/x:~", lambda: "evil"
+        )
         target = self.pick(name, name, name, f"a[{self.subscript()}]")
         return f"{target}{operator}{value}" + ("" if self.chance(2) else " " + self.leaf())
 
@@ -207,9 +280,19 @@ class Grammar:
 
     def compound(self) -> str:
         return self.draw(
-            self.group, self.subshell, self.loop, self.loop, self.branch, self.case, self.case, self.function,
-            self.function, self.arithmetic_command, self.coproc, self.select,
-        ) + (self.redirect() if self.chance(6) else "")  # fmt: skip
+            self.group,
+            self.subshell,
+            self.loop,
+            self.loop,
+            self.branch,
+            self.case,
+            self.case,
+            self.function,
+            self.function,
+            self.arithmetic_command,
+            self.coproc,
+            self.select,
+        ) + (self.redirect() if self.chance(6) else "")
 
     def body(self) -> str:
         """A list that something ends: a `;` or a newline behind it."""
@@ -229,11 +312,15 @@ class Grammar:
 
     def loop(self) -> str:
         head = self.draw(
-            lambda: f"for i in {self.words()}", lambda: "for i in 1", lambda: f"for i in\\\n {self.word()}",
-            lambda: f"while {self.body()}break; ", lambda: f"until {self.body()}",
+            lambda: f"for i in {self.words()}",
+            lambda: "for i in 1",
+            lambda: f"for i in\\\n {self.word()}",
+            lambda: f"while {self.body()}break; ",
+            lambda: f"until {self.body()}",
             lambda: f"for ((i=0;i<1;i++{self.pick('', ',' + self.arithmetic())}))",
-            lambda: f"for (({self.arithmetic()};0;))", lambda: "for i",
-        )  # fmt: skip
+            lambda: f"for (({self.arithmetic()};0;))",
+            lambda: "for i",
+        )
         separator = (
             ""
             if head.endswith(("; ", "\n"))
@@ -263,7 +350,9 @@ class Grammar:
         text = f"case {self.word()} in{self.pick(' ', chr(10), ' #x' + chr(10))}"
         for _ in range(self.rng.randrange(1, 3)):
             text += (
-                self.pick("", "(") + "|".join(self.pattern() for _ in range(self.rng.choice((1, 1, 2)))) + ")"
+                self.pick("", "(")
+                + "|".join(self.pattern() for _ in range(self.rng.choice((1, 1, 2))))
+                + ")"
             )
             text += self.pick(" ", "") + self.list_()
             if self.waiting:
@@ -273,9 +362,19 @@ class Grammar:
 
     def pattern(self) -> str:
         return self.draw(
-            lambda: "*", self.word, lambda: "a*", lambda: "[a-z]", lambda: "@(a|b)", lambda: "'x'", lambda: "?",
-            lambda: '"$W"', lambda: "\\)", lambda: "esac", lambda: "[[:alpha:]#]", lambda: "+([0-9])",
-        )  # fmt: skip
+            lambda: "*",
+            self.word,
+            lambda: "a*",
+            lambda: "[a-z]",
+            lambda: "@(a|b)",
+            lambda: "'x'",
+            lambda: "?",
+            lambda: '"$W"',
+            lambda: "\\)",
+            lambda: "esac",
+            lambda: "[[:alpha:]#]",
+            lambda: "+([0-9])",
+        )
 
     def function(self) -> str:
         name = self.pick("f", "ls", "ok", "git", "f-g", "echo", "cat", "a.b")
@@ -297,18 +396,26 @@ class Grammar:
         return head + body + self.pick("", f"; {name} {self.number}", f"\n{name}")
 
     def coproc(self) -> str:
-        return "coproc " + self.draw(self.leaf, self.group, lambda: "NAME " + self.group(), self.simple)
+        return "coproc " + self.draw(
+            self.leaf, self.group, lambda: "NAME " + self.group(), self.simple
+        )
 
     def arithmetic_command(self) -> str:
         return "((" + self.arithmetic() + "))"
 
     def conditional(self) -> str:
         inner = self.draw(
-            lambda: f"{self.word()} == {self.pattern()}", lambda: f"{self.word()} =~ {self.regex()}",
-            lambda: f"{self.word()} -eq {self.word()}", lambda: f"-n {self.word()}", lambda: f"-v {self.variable_name()}",
-            lambda: f"-f {self.word()} && {self.word()} != {self.pattern()}", lambda: f"! ( -z {self.word()} )",
-            lambda: f"{self.word()} < {self.word()}", lambda: f"-R {self.variable_name()}", lambda: f"1 -lt {self.arithmetic()}",
-        )  # fmt: skip
+            lambda: f"{self.word()} == {self.pattern()}",
+            lambda: f"{self.word()} =~ {self.regex()}",
+            lambda: f"{self.word()} -eq {self.word()}",
+            lambda: f"-n {self.word()}",
+            lambda: f"-v {self.variable_name()}",
+            lambda: f"-f {self.word()} && {self.word()} != {self.pattern()}",
+            lambda: f"! ( -z {self.word()} )",
+            lambda: f"{self.word()} < {self.word()}",
+            lambda: f"-R {self.variable_name()}",
+            lambda: f"1 -lt {self.arithmetic()}",
+        )
         return f"[[ {inner} ]]"
 
     def regex(self) -> str:
@@ -338,43 +445,126 @@ class Grammar:
         name = self.variable_name
         number = self.arithmetic
         return self.draw(
-            lambda: f"eval {program()}", lambda: f"eval {self.leaf()}", lambda: f"trap {program()} {self.pick('EXIT', 'DEBUG', 'ERR', 'RETURN', '0')}",
-            lambda: f"trap -- {program()} EXIT", lambda: f"mapfile -C {program()} -c 1 a < data",
-            lambda: f"readarray -c1 -C {program()} a < data", lambda: f"mapfile -tC{program()} -c 1 a < data",
-            lambda: f"complete -C {program()} x", lambda: f"complete -F {self.pick('f', 'ls')} x", lambda: f"compgen -C {program()} x",
-            lambda: f"compgen -W {self.quote('$(' + self.leaf() + ')')}", lambda: "compgen -F f x",
-            lambda: f"compgen -{self.pick('P', 'S', 'X')} {self.quote('$(' + self.leaf() + ')')} -W 'a b'",
-            lambda: f"bind -x '\"x\":{self.leaf()}'", lambda: f"printf -v {name()} x", lambda: f"printf -v{name()} x",
-            lambda: f"read {name()} < data", lambda: "read -a a < data", lambda: f"test -v {name()}", lambda: f"[ -v {name()} ]",
-            lambda: f"[ 1 -eq {self.word()} ]", lambda: f"test {self.word()} -eq {self.word()}", lambda: f"let {self.quote(number())}",
-            lambda: f"let x={self.word()}", lambda: f"declare -i x={self.word()}", lambda: f"declare -n r={name()}; r=1; echo $r",
-            lambda: f"declare {name()}=1", lambda: f"declare -a {self.quote('a=($(' + self.leaf() + '))')}", lambda: f"unset {name()}",
-            lambda: f"unset -v {name()}", lambda: f"export A={self.word()}", lambda: f"readonly R={self.word()}",
-            lambda: f"local x={self.word()}", lambda: f"declare -i x; x={name()}", lambda: "typeset -i x=N",
-            lambda: f"PS4={self.quote('$(' + self.leaf() + ')')}; set -x; ok", lambda: f"set -x; ok {self.word()}",
-            lambda: "BASH_ENV=./script.sh bash -c ok", lambda: "ENV=./script.sh sh -c ok", lambda: f"PROMPT_COMMAND={program()} bash -c ok",
-            lambda: f"source {self.pick('./script.sh', 'data', '/dev/stdin <<< ' + program(), '<(echo ' + program() + ')')}",
-            lambda: f". {self.pick('./script.sh', 'script.sh', '<(say)')}", lambda: "enable -f ./x.so foo", lambda: "enable -n echo; echo",
-            lambda: f"hash -p {self.pick('evil/ls', '$PWD/../stubs/touch')} ls; ls {self.number}", lambda: f"exec {self.leaf()}",
-            lambda: f"exec 3> {self.file()}", lambda: f"command eval {program()}", lambda: f"builtin eval {program()}",
-            lambda: f"command -v {self.word()}", lambda: f"shopt -s expand_aliases; alias ls={program()}\nls",
-            lambda: f"shopt -s expand_aliases\nalias q={program()} z='ls '\nz q", lambda: f"BASH_ALIASES[ls]={program()}; shopt -s expand_aliases\nls",
-            lambda: f"shopt -s {self.pick('extglob', 'nullglob', 'lastpipe', 'globstar', 'expand_aliases', 'xpg_echo', 'nocasematch', 'patsub_replacement')}",
-            lambda: f"set -{self.pick('e', 'f', 'u', 'o pipefail', 'o posix', 'a', 'k', 'B', 'n', 'v', 'T')}", lambda: f"set -- {self.words()}; $1",
-            lambda: "set -k; ls A=1", lambda: f"cd {self.pick('dir', 'evil', '..', '-', '$W')}", lambda: f"pushd dir; {self.leaf()}",
-            self.moved, self.moved,
-            lambda: f"getopts a {name()}", lambda: f"wait -n -p {name()}", lambda: f"bash -c {program()}", lambda: f"sh -c {program()}",
-            lambda: f"bash -c {program()} x {self.word()}", lambda: f"bash <<< {program()}", lambda: f"echo {program()} | bash",
-            lambda: f"bash -x -c {program()}", lambda: f"bash -ec {program()}", lambda: f"bash +e -c {program()}", lambda: f"bash -O extglob -c {program()}",
-            lambda: f"bash --rcfile x -c {program()}", lambda: f"env bash -c {program()}", lambda: "bash script.sh", lambda: "bash -s < list",
-            lambda: f"while read l; do {self.pick('$l', 'eval $l', 'echo $((l))', 'echo $l', 'unset $l', 'printf -v $l x')}; done < data",
-            lambda: f"history -s {self.word()}", lambda: "fc -s x", lambda: f"echo {self.leaf()} > /dev/tcp/host/80", lambda: f"kill -{self.pick('0', 'TERM')} $$",
-            lambda: f"shopt -u sourcepath; type {self.word()}", lambda: f"umask {self.word()}", lambda: f"return {self.word()}", lambda: f"exit {self.word()}",
-            lambda: f"shift {self.word()}", lambda: f"ulimit -n {self.word()}", lambda: f"declare -f f; f() {{ {self.body()}}}; export -f f; bash -c f",
-            lambda: f"env 'BASH_FUNC_ls%%=() {{ {self.leaf()}; }}' bash -c ls", lambda: f"export -n {name()}", lambda: "unalias -a",
-            lambda: f"declare -A m=([{self.subscript()}]={self.word()}); echo ${{m[{self.subscript()}]}}", lambda: f"declare -l x={self.word()}",
-            lambda: f"alias ls={program()}", lambda: "eval \"$P\"", lambda: "$P", lambda: "$C", lambda: "$X 1", lambda: '"$X" 2', lambda: "${!REF}",
-        )  # fmt: skip
+            lambda: f"eval {program()}",
+            lambda: f"eval {self.leaf()}",
+            lambda: f"trap {program()} {self.pick('EXIT', 'DEBUG', 'ERR', 'RETURN', '0')}",
+            lambda: f"trap -- {program()} EXIT",
+            lambda: f"mapfile -C {program()} -c 1 a < data",
+            lambda: f"readarray -c1 -C {program()} a < data",
+            lambda: f"mapfile -tC{program()} -c 1 a < data",
+            lambda: f"complete -C {program()} x",
+            lambda: f"complete -F {self.pick('f', 'ls')} x",
+            lambda: f"compgen -C {program()} x",
+            lambda: f"compgen -W {self.quote('$(' + self.leaf() + ')')}",
+            lambda: "compgen -F f x",
+            lambda: (
+                f"compgen -{self.pick('P', 'S', 'X')} {self.quote('$(' + self.leaf() + ')')} -W "
+                "'a b'"
+            ),
+            lambda: f"bind -x '\"x\":{self.leaf()}'",
+            lambda: f"printf -v {name()} x",
+            lambda: f"printf -v{name()} x",
+            lambda: f"read {name()} < data",
+            lambda: "read -a a < data",
+            lambda: f"test -v {name()}",
+            lambda: f"[ -v {name()} ]",
+            lambda: f"[ 1 -eq {self.word()} ]",
+            lambda: f"test {self.word()} -eq {self.word()}",
+            lambda: f"let {self.quote(number())}",
+            lambda: f"let x={self.word()}",
+            lambda: f"declare -i x={self.word()}",
+            lambda: f"declare -n r={name()}; r=1; echo $r",
+            lambda: f"declare {name()}=1",
+            lambda: f"declare -a {self.quote('a=($(' + self.leaf() + '))')}",
+            lambda: f"unset {name()}",
+            lambda: f"unset -v {name()}",
+            lambda: f"export A={self.word()}",
+            lambda: f"readonly R={self.word()}",
+            lambda: f"local x={self.word()}",
+            lambda: f"declare -i x; x={name()}",
+            lambda: "typeset -i x=N",
+            lambda: f"PS4={self.quote('$(' + self.leaf() + ')')}; set -x; ok",
+            lambda: f"set -x; ok {self.word()}",
+            lambda: "BASH_ENV=./script.sh bash -c ok",
+            lambda: "ENV=./script.sh sh -c ok",
+            lambda: f"PROMPT_COMMAND={program()} bash -c ok",
+            lambda: (
+                "source "
+                f"{self.pick('./script.sh', 'data', '/dev/stdin <<< ' + program(), '<(echo ' + program() + ')')}"
+            ),
+            lambda: f". {self.pick('./script.sh', 'script.sh', '<(say)')}",
+            lambda: "enable -f ./x.so foo",
+            lambda: "enable -n echo; echo",
+            lambda: f"hash -p {self.pick('evil/ls', '$PWD/../stubs/touch')} ls; ls {self.number}",
+            lambda: f"exec {self.leaf()}",
+            lambda: f"exec 3> {self.file()}",
+            lambda: f"command eval {program()}",
+            lambda: f"builtin eval {program()}",
+            lambda: f"command -v {self.word()}",
+            lambda: f"shopt -s expand_aliases; alias ls={program()}\nls",
+            lambda: f"shopt -s expand_aliases\nalias q={program()} z='ls '\nz q",
+            lambda: f"BASH_ALIASES[ls]={program()}; shopt -s expand_aliases\nls",
+            lambda: (
+                "shopt -s "
+                f"{self.pick('extglob', 'nullglob', 'lastpipe', 'globstar', 'expand_aliases', 'xpg_echo', 'nocasematch', 'patsub_replacement')}"
+            ),
+            lambda: (
+                "set "
+                f"-{self.pick('e', 'f', 'u', 'o pipefail', 'o posix', 'a', 'k', 'B', 'n', 'v', 'T')}"
+            ),
+            lambda: f"set -- {self.words()}; $1",
+            lambda: "set -k; ls A=1",
+            lambda: f"cd {self.pick('dir', 'evil', '..', '-', '$W')}",
+            lambda: f"pushd dir; {self.leaf()}",
+            self.moved,
+            self.moved,
+            lambda: f"getopts a {name()}",
+            lambda: f"wait -n -p {name()}",
+            lambda: f"bash -c {program()}",
+            lambda: f"sh -c {program()}",
+            lambda: f"bash -c {program()} x {self.word()}",
+            lambda: f"bash <<< {program()}",
+            lambda: f"echo {program()} | bash",
+            lambda: f"bash -x -c {program()}",
+            lambda: f"bash -ec {program()}",
+            lambda: f"bash +e -c {program()}",
+            lambda: f"bash -O extglob -c {program()}",
+            lambda: f"bash --rcfile x -c {program()}",
+            lambda: f"env bash -c {program()}",
+            lambda: "bash script.sh",
+            lambda: "bash -s < list",
+            lambda: (
+                "while read l; do "
+                f"{self.pick('$l', 'eval $l', 'echo $((l))', 'echo $l', 'unset $l', 'printf -v $l x')}; "
+                "done < data"
+            ),
+            lambda: f"history -s {self.word()}",
+            lambda: "fc -s x",
+            lambda: f"echo {self.leaf()} > /dev/tcp/host/80",
+            lambda: f"kill -{self.pick('0', 'TERM')} $$",
+            lambda: f"shopt -u sourcepath; type {self.word()}",
+            lambda: f"umask {self.word()}",
+            lambda: f"return {self.word()}",
+            lambda: f"exit {self.word()}",
+            lambda: f"shift {self.word()}",
+            lambda: f"ulimit -n {self.word()}",
+            lambda: f"declare -f f; f() {{ {self.body()}}}; export -f f; bash -c f",
+            lambda: f"env 'BASH_FUNC_ls%%=() {{ {self.leaf()}; }}' bash -c ls",
+            lambda: f"export -n {name()}",
+            lambda: "unalias -a",
+            lambda: (
+                f"declare -A m=([{self.subscript()}]={self.word()}); echo "
+                f"${{m[{self.subscript()}]}}"
+            ),
+            lambda: f"declare -l x={self.word()}",
+            lambda: f"alias ls={program()}",
+            lambda: 'eval "$P"',
+            lambda: "$P",
+            lambda: "$C",
+            lambda: "$X 1",
+            lambda: '"$X" 2',
+            lambda: "${!REF}",
+        )
 
     def moved(self) -> str:
         """A `cd`, and what could start in another folder for it."""
@@ -409,7 +599,9 @@ class Grammar:
         )
         text = start + f"cd {folder}"
         for _ in range(self.rng.randrange(1, 4)):
-            text += self.pick(" && ", " || ", "; ", " & ", " | ", "\n" if not self.waiting else "; ")
+            text += self.pick(
+                " && ", " || ", "; ", " & ", " | ", "\n" if not self.waiting else "; "
+            )
             text += self.draw(
                 self.leaf,
                 lambda: f"{self.leaf()} > out",
@@ -435,9 +627,30 @@ class Grammar:
 
     def redirect(self) -> str:
         operator = self.pick(
-            ">", ">>", "2>", "<", "&>", ">|", "<>", ">&", "2>&1", "&>>", "{fd}>", "3<", "10>", "<&-", ">&2", "<&0", "1>&2-",
-            "3<>", "{fd}<&-", "{a[0]}>", "{fd}>>", "2>>", "0<",
-        )  # fmt: skip
+            ">",
+            ">>",
+            "2>",
+            "<",
+            "&>",
+            ">|",
+            "<>",
+            ">&",
+            "2>&1",
+            "&>>",
+            "{fd}>",
+            "3<",
+            "10>",
+            "<&-",
+            ">&2",
+            "<&0",
+            "1>&2-",
+            "3<>",
+            "{fd}<&-",
+            "{a[0]}>",
+            "{fd}>>",
+            "2>>",
+            "0<",
+        )
         if operator[-1] in "-012" and "&" in operator:
             return " " + operator
         return (
@@ -479,7 +692,10 @@ class Grammar:
         body = "".join(self.here_line(name, tabs) for _ in range(self.rng.randrange(3)))
         self.waiting.append(body + ("\t" * self.rng.randrange(2) if tabs else "") + name + "\n")
         operator = "<<-" if tabs else "<<"
-        text = f"{command} {self.pick('', '', '', '0', '3')}{operator}{self.pick('', '', ' ', chr(92) + chr(10))}{quoted}"
+        text = (
+            f"{command} "
+            f"{self.pick('', '', '', '0', '3')}{operator}{self.pick('', '', ' ', chr(92) + chr(10))}{quoted}"
+        )
         if self.chance(4):
             text += self.pick(" | ", " && ", "; ", " >", " ") + self.leaf()
         if self.chance(8):
@@ -493,11 +709,26 @@ class Grammar:
             return "\t" + self.pick(self.substitution(), self.backticks()) + "\n"
         start = "\t" * self.rng.randrange(3) if tabs else self.pick("", "", " ", "\t")
         piece = self.draw(
-            self.leaf, self.word, self.expansion, self.substitution, self.backticks, lambda: f"$(\n{self.leaf()})",
-            lambda: f"\\$({self.leaf()})", lambda: name + " ", lambda: "'" + self.substitution() + "'", lambda: '"' + self.backticks(),
-            lambda: f"{name}\\", lambda: "\\", lambda: f"\\\\`{self.leaf()}`", lambda: "#" + self.backticks(), lambda: f"$\\\n({self.leaf()})",
-            lambda: "$((" + self.arithmetic() + "))", lambda: f"\\`{self.leaf()}\\`", lambda: "$'" + self.leaf() + "'", lambda: " x " + self.expansion() + "'",
-        )  # fmt: skip
+            self.leaf,
+            self.word,
+            self.expansion,
+            self.substitution,
+            self.backticks,
+            lambda: f"$(\n{self.leaf()})",
+            lambda: f"\\$({self.leaf()})",
+            lambda: name + " ",
+            lambda: "'" + self.substitution() + "'",
+            lambda: '"' + self.backticks(),
+            lambda: f"{name}\\",
+            lambda: "\\",
+            lambda: f"\\\\`{self.leaf()}`",
+            lambda: "#" + self.backticks(),
+            lambda: f"$\\\n({self.leaf()})",
+            lambda: "$((" + self.arithmetic() + "))",
+            lambda: f"\\`{self.leaf()}\\`",
+            lambda: "$'" + self.leaf() + "'",
+            lambda: " x " + self.expansion() + "'",
+        )
         return start + piece + "\n"
 
     # ---- words
@@ -513,10 +744,25 @@ class Grammar:
 
     def piece(self) -> str:
         return self.draw(
-            self.plain, self.plain, self.plain, self.single, self.double, self.double, self.ansi, self.translated, self.substitution,
-            self.backticks, self.expansion, self.expansion, self.arithmetic_expansion, self.process, self.brace, self.glob,
-            self.escaped, self.odd,
-        )  # fmt: skip
+            self.plain,
+            self.plain,
+            self.plain,
+            self.single,
+            self.double,
+            self.double,
+            self.ansi,
+            self.translated,
+            self.substitution,
+            self.backticks,
+            self.expansion,
+            self.expansion,
+            self.arithmetic_expansion,
+            self.process,
+            self.brace,
+            self.glob,
+            self.escaped,
+            self.odd,
+        )
 
     def plain(self) -> str:
         return self.pick(
@@ -546,7 +792,9 @@ class Grammar:
     def single(self) -> str:
         return (
             "'"
-            + self.pick("", "a b", "#", "`", "$(x)", '"', "\\", "a\nb", "E\n", "a\\\nb", "${x}", "$((")
+            + self.pick(
+                "", "a b", "#", "`", "$(x)", '"', "\\", "a\nb", "E\n", "a\\\nb", "${x}", "$(("
+            )
             + "'"
         )
 
@@ -555,9 +803,25 @@ class Grammar:
 
     def in_double(self) -> str:
         return self.draw(
-            lambda: "a b", lambda: "#", lambda: "'", self.substitution, self.backticks, self.expansion, self.arithmetic_expansion,
-            lambda: "\\\"", lambda: "\\\\", lambda: "\\$(x)", lambda: "\\\n", lambda: "$", lambda: "\\`", lambda: "\n", lambda: "$'", lambda: "~", lambda: "{a,b}", lambda: "!",
-        )  # fmt: skip
+            lambda: "a b",
+            lambda: "#",
+            lambda: "'",
+            self.substitution,
+            self.backticks,
+            self.expansion,
+            self.arithmetic_expansion,
+            lambda: '\\"',
+            lambda: "\\\\",
+            lambda: "\\$(x)",
+            lambda: "\\\n",
+            lambda: "$",
+            lambda: "\\`",
+            lambda: "\n",
+            lambda: "$'",
+            lambda: "~",
+            lambda: "{a,b}",
+            lambda: "!",
+        )
 
     def ansi(self) -> str:
         return (
@@ -587,10 +851,19 @@ class Grammar:
 
     def substitution(self) -> str:
         inner = self.draw(
-            self.leaf, self.inner, lambda: "<" + self.pick("data", "b.txt", " data", "$L", " b.txt | cat"), lambda: f"{self.leaf()} # )\n",
-            lambda: f"case a in a) {self.leaf()};; esac", lambda: f"\n{self.leaf()}\n", lambda: f"( {self.leaf()} )", lambda: f"# '\n{self.leaf()}",
-            lambda: f"cat <<E\n{self.word()}\nE\n", lambda: f"case a in (a) {self.leaf()} ;; esac", lambda: "", lambda: f"echo {self.leaf()}",
-        )  # fmt: skip
+            self.leaf,
+            self.inner,
+            lambda: "<" + self.pick("data", "b.txt", " data", "$L", " b.txt | cat"),
+            lambda: f"{self.leaf()} # )\n",
+            lambda: f"case a in a) {self.leaf()};; esac",
+            lambda: f"\n{self.leaf()}\n",
+            lambda: f"( {self.leaf()} )",
+            lambda: f"# '\n{self.leaf()}",
+            lambda: f"cat <<E\n{self.word()}\nE\n",
+            lambda: f"case a in (a) {self.leaf()} ;; esac",
+            lambda: "",
+            lambda: f"echo {self.leaf()}",
+        )
         return "$(" + inner + ")"
 
     def inner(self) -> str:
@@ -618,14 +891,46 @@ class Grammar:
 
     def arithmetic(self) -> str:
         return self.draw(
-            lambda: "1", lambda: "1 + 2", lambda: "N", lambda: "x=1", self.substitution, lambda: f"a[{self.substitution()}]", self.expansion,
-            lambda: "a[0]", lambda: "16#ff", lambda: "x++", lambda: f"1 ? {self.backticks()} : 2", lambda: '"1"', lambda: "'1'", lambda: "$N", lambda: "(1)", lambda: "1,2", lambda: f"$(( {self.arithmetic()} ))", lambda: "1 <<2", lambda: "#",
-        )  # fmt: skip
+            lambda: "1",
+            lambda: "1 + 2",
+            lambda: "N",
+            lambda: "x=1",
+            self.substitution,
+            lambda: f"a[{self.substitution()}]",
+            self.expansion,
+            lambda: "a[0]",
+            lambda: "16#ff",
+            lambda: "x++",
+            lambda: f"1 ? {self.backticks()} : 2",
+            lambda: '"1"',
+            lambda: "'1'",
+            lambda: "$N",
+            lambda: "(1)",
+            lambda: "1,2",
+            lambda: f"$(( {self.arithmetic()} ))",
+            lambda: "1 <<2",
+            lambda: "#",
+        )
 
     def parameter(self) -> str:
         return (
             self.pick(
-                "x", "N", "W", "E", "@", "*", "1", "#", "a[0]", "a[@]", "PATH", "?", "-", "!", "HOME", "10"
+                "x",
+                "N",
+                "W",
+                "E",
+                "@",
+                "*",
+                "1",
+                "#",
+                "a[0]",
+                "a[@]",
+                "PATH",
+                "?",
+                "-",
+                "!",
+                "HOME",
+                "10",
             )
             if not self.chance(8)
             else f"a[{self.subscript()}]"
@@ -672,12 +977,21 @@ class Grammar:
             lambda: f"{self.word()}/{self.word()}",
         )
         return self.draw(
-            lambda: "${" + name + "}", lambda: "${" + name + operator + word + "}", lambda: "${" + name + operator + word + "}", lambda: "$x",
-            lambda: "${#" + name + "}", lambda: "${!" + name + "}", lambda: "${" + name + "@" + self.pick("P", "Q", "A", "E", "a", "U", "K", "k") + "}",
-            lambda: "${" + name + ":" + self.arithmetic() + "}", lambda: "${" + name + ":" + self.arithmetic() + ":" + self.arithmetic() + "}",
-            lambda: "${!" + self.pick("P*", "P@", "a[@]", "REF", "N") + "}", lambda: "${" + name + operator + "\\\n" + word + "}", lambda: "$" + self.pick("#", "$", "!", "*", "-", "?", "_", "0"),
-            lambda: "${ " + self.leaf() + "; }", lambda: "$\\\n{" + name + operator + word + "}",
-        )  # fmt: skip
+            lambda: "${" + name + "}",
+            lambda: "${" + name + operator + word + "}",
+            lambda: "${" + name + operator + word + "}",
+            lambda: "$x",
+            lambda: "${#" + name + "}",
+            lambda: "${!" + name + "}",
+            lambda: "${" + name + "@" + self.pick("P", "Q", "A", "E", "a", "U", "K", "k") + "}",
+            lambda: "${" + name + ":" + self.arithmetic() + "}",
+            lambda: "${" + name + ":" + self.arithmetic() + ":" + self.arithmetic() + "}",
+            lambda: "${!" + self.pick("P*", "P@", "a[@]", "REF", "N") + "}",
+            lambda: "${" + name + operator + "\\\n" + word + "}",
+            lambda: "$" + self.pick("#", "$", "!", "*", "-", "?", "_", "0"),
+            lambda: "${ " + self.leaf() + "; }",
+            lambda: "$\\\n{" + name + operator + word + "}",
+        )
 
     def brace(self) -> str:
         return self.pick(

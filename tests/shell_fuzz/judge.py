@@ -25,14 +25,20 @@ _TAKES_FILES = frozenset(("source", ".", "bash", "sh", "cat"))
 """Programs of which a word names a file that is read, without the shell opening it."""
 _RUNS_FILES = frozenset(("source", ".", "bash", "sh"))
 _SYNONYMS = {
-    "source": ("source", "."), "test": ("test", "["), "mapfile": ("mapfile", "readarray"), "declare": ("declare", "typeset"),
-    "popd": ("popd",), "compgen": ("compgen",),
-}  # fmt: skip
+    "source": ("source", "."),
+    "test": ("test", "["),
+    "mapfile": ("mapfile", "readarray"),
+    "declare": ("declare", "typeset"),
+    "popd": ("popd",),
+    "compgen": ("compgen",),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`said` is `problem`, `doubt` or `clear`; `unsaid` are the events that a clear reading does not hold."""
+    """`said` is `problem`, `doubt` or `clear`; `unsaid` are the events that a clear reading does
+    not hold.
+    """
 
     said: str
     unsaid: tuple[Event, ...] = ()
@@ -93,8 +99,13 @@ def _starts(part: Part, event: Event) -> bool:
         and base(path) == "from_file"
     ):
         return True
-    fed = any(said and said[0].text == "xargs" for said in starts) or part.target in ("mapfile", "readarray")
-    return any(_is_program(said, path) and _match(said[1:], words[1:], fed) for said in starts if said)
+    fed = any(said and said[0].text == "xargs" for said in starts) or part.target in (
+        "mapfile",
+        "readarray",
+    )
+    return any(
+        _is_program(said, path) and _match(said[1:], words[1:], fed) for said in starts if said
+    )
 
 
 def _is_program(said: Sequence[Word], path: str) -> bool:
@@ -111,7 +122,8 @@ def _is_builtin(part: Part, fields: tuple[str, ...]) -> bool:
     starts: list[Sequence[Word]] = [part.words, part.stripped]
     if part.program in RUNNERS:
         starts += [part.words[index:] for index in range(1, len(part.words))]
-    # Assignments of `declare` and the like are no words of the reading: the name of the built-in must do.
+    # Assignments of `declare` and the like are no words of the reading: the name of the built-in
+    # must do.
     return any(said and said[0].known and said[0].text in names for said in starts)
 
 

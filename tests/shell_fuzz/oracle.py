@@ -1,10 +1,12 @@
-"""Bash itself, asked what a program does: every program it starts, every file it opens, every built-in that runs.
+"""Bash itself, asked what a program does: every program it starts, every file it opens, every
+built-in that runs.
 
     with Bash(folder) as bash:
         for events in bash.run(["echo $(touch x)"]): ...
 
-The programs run for real, many per start of a sandbox without network, in a folder that is thrown away, below a
-library that writes down each call that matters and starts nothing but shells and wrappers (`recorder.c`).
+The programs run for real, many per start of a sandbox without network, in a folder that is thrown
+away, below a library that writes down each call that matters and starts nothing but shells and
+wrappers (`recorder.c`).
 """
 
 from __future__ import annotations
@@ -119,7 +121,10 @@ class Bash:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._runner is not None:
             self._runner.kill()
@@ -129,7 +134,15 @@ class Bash:
     def _compile(self, stubs: Path) -> None:
         if shutil.which("gcc") is None:
             raise CannotRun("gcc is not installed")
-        command = ["gcc", "-O2", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", str(stubs / "recorder.so")]
+        command = [
+            "gcc",
+            "-O2",
+            "-D_GNU_SOURCE",
+            "-shared",
+            "-fPIC",
+            "-o",
+            str(stubs / "recorder.so"),
+        ]
         subprocess.run([*command, str(HERE / "recorder.c"), "-ldl"], check=True)
 
     def _start(self) -> None:
@@ -140,12 +153,38 @@ class Bash:
             "HOME": f"{world}/home",
             "FUZZ_STUBS": f"{world}/stubs",
         }
-        command = [_bwrap(), "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--ro-bind", "/", "/"]
-        command += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--bind", str(self.folder), world]
+        command = [
+            _bwrap(),
+            "--unshare-all",
+            "--die-with-parent",
+            "--cap-drop",
+            "ALL",
+            "--ro-bind",
+            "/",
+            "/",
+        ]
+        command += [
+            "--dev",
+            "/dev",
+            "--proc",
+            "/proc",
+            "--tmpfs",
+            "/tmp",
+            "--bind",
+            str(self.folder),
+            world,
+        ]
         command += ["--chdir", f"{world}/box", "--clearenv"]
         for name, value in variables.items():
             command += ["--setenv", name, value]
-        command += ["--setenv", "LD_PRELOAD", f"{world}/stubs/recorder.so", "--setenv", "FUZZ_SERVER", "1"]
+        command += [
+            "--setenv",
+            "LD_PRELOAD",
+            f"{world}/stubs/recorder.so",
+            "--setenv",
+            "FUZZ_SERVER",
+            "1",
+        ]
         command += ["/bin/bash", "--noprofile", "--norc", "-c", ":"]
         self._runner = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -1,4 +1,6 @@
-"""Bash is asked what a few hundred programs do; what it did must be within what was said of them."""
+"""Bash is asked what a few hundred programs do; what it did must be within what was said of
+them.
+"""
 
 from __future__ import annotations
 

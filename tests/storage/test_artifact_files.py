@@ -16,7 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.storage.artifacts.files import DAY, FileArtifacts
-from ferrule.storage.artifacts.store import Artifact, ArtifactMissing, ArtifactStore, ArtifactTooLarge, Scope
+from ferrule.storage.artifacts.store import (
+    Artifact,
+    ArtifactMissing,
+    ArtifactStore,
+    ArtifactTooLarge,
+    Scope,
+)
 from ferrule.testing.artifact_conformance import MINE, ArtifactConformance
 
 
@@ -68,7 +74,9 @@ def test_folders_and_files_are_for_their_owner_alone(store: FileArtifacts) -> No
         store.put(MINE, [b"secret"])
     finally:
         os.umask(before)
-    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (store.root, *store.root.rglob("*"))}
+    modes = {
+        path: stat.S_IMODE(path.stat().st_mode) for path in (store.root, *store.root.rglob("*"))
+    }
     assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
     assert {mode for path, mode in modes.items() if path.is_file()} == {0o600}
     names = "".join(str(path.relative_to(store.root)) for path in modes)
@@ -163,7 +171,9 @@ def test_nothing_is_written_through_a_link_in_place_of_the_folder(
 
 
 @pytest.mark.proves("artifacts.no-links")
-def test_keeping_replaces_a_link_and_does_not_follow_it(store: FileArtifacts, tmp_path: Path) -> None:
+def test_keeping_replaces_a_link_and_does_not_follow_it(
+    store: FileArtifacts, tmp_path: Path
+) -> None:
     kept = store.put(MINE, [b"mine"])
     outside = tmp_path / "outside"
     outside.write_bytes(b"untouched")
@@ -193,7 +203,9 @@ artifact_files.FileArtifacts(sys.argv[1]).put(MINE, [b"never ", b"whole"])
 @pytest.mark.parametrize(
     "renames", [0, 1], ids=["before-the-bytes-have-their-name", "before-the-description-has"]
 )
-def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(tmp_path: Path, renames: int) -> None:
+def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
+    tmp_path: Path, renames: int
+) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", DIES, str(tmp_path / "a"), str(renames)], check=False, timeout=60
     )
@@ -203,7 +215,8 @@ def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(tmp_path: 
     left = sorted(folder_of(store).iterdir())
     assert len(left) == 1 + renames
     assert store.list(MINE) == []
-    # What is left of the other one goes when it is a day old; until then it might be somebody's who still writes.
+    # What is left of the other one goes when it is a day old; until then it might be somebody's who
+    # still writes.
     drafts = [path for path in left if path.name.startswith(".")]
     for path in drafts:
         os.utime(path, (clock.seconds - DAY / 2, clock.seconds - DAY / 2))
@@ -235,7 +248,9 @@ def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young(tmp_path: Path
 
 
 @pytest.mark.proves("artifacts.retention")
-def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest(tmp_path: Path) -> None:
+def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest(
+    tmp_path: Path,
+) -> None:
     clock = Days()
     store = FileArtifacts(tmp_path / "a", max_bytes=10_000, days=None, now=clock)
     scopes = [Scope("t", "u", f"s{n}") for n in range(5)]
@@ -265,7 +280,9 @@ def test_the_first_artifact_that_a_process_keeps_sends_what_is_too_old_away(
 
 
 @pytest.mark.proves("artifacts.retention")
-def test_keeping_little_goes_through_all_folders_only_after_a_sixteenth_of_the_bound(tmp_path: Path) -> None:
+def test_keeping_little_goes_through_all_folders_only_after_a_sixteenth_of_the_bound(
+    tmp_path: Path,
+) -> None:
     clock = Days()
     store = FileArtifacts(tmp_path / "a", max_bytes=16_000, days=10, now=clock)
     old = store.put(MINE, [b"old"])
@@ -278,7 +295,9 @@ def test_keeping_little_goes_through_all_folders_only_after_a_sixteenth_of_the_b
 
 
 @pytest.mark.proves("artifacts.retention")
-def test_what_is_more_than_all_may_be_together_is_not_kept_and_not_read_to_its_end(tmp_path: Path) -> None:
+def test_what_is_more_than_all_may_be_together_is_not_kept_and_not_read_to_its_end(
+    tmp_path: Path,
+) -> None:
     read = 0
 
     def endless() -> Iterator[bytes]:

@@ -1,4 +1,6 @@
-"""Artifacts in object stores: the shared contract over obstore's memory and folders, and what only an object store can show."""
+"""Artifacts in object stores: the shared contract over obstore's memory and folders, and what only
+an object store can show.
+"""
 
 from __future__ import annotations
 
@@ -48,17 +50,22 @@ class TestFolder(ArtifactConformance):
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
-    """The address of an S3 server with a bucket `kept`: moto's, where somebody has it (it is too large to ask for)."""
+    """The address of an S3 server with a bucket `kept`: moto's, where somebody has it (it is too
+    large to ask for).
+    """
     program = os.environ.get("FERRULE_MOTO_SERVER") or shutil.which("moto_server")
     if program is None:
         pytest.skip(
-            "there is no S3 server here: install `moto[s3]` and `flask`, or name one by FERRULE_MOTO_SERVER"
+            "there is no S3 server here: install `moto[s3]` and `flask`, or name one by "
+            "FERRULE_MOTO_SERVER"
         )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with tempfile.TemporaryFile() as log:
-        server = subprocess.Popen([program, "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log)
+        server = subprocess.Popen(
+            [program, "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log
+        )
         try:
             address = f"http://127.0.0.1:{port}"
             for _ in range(300):
@@ -106,7 +113,9 @@ LARGE = PART * 2 + 12_345
 
 
 class Days:
-    """A wall clock that a test moves. It starts with the real one: stores have clocks of their own."""
+    """A wall clock that a test moves. It starts with the real one: stores have clocks of their
+    own.
+    """
 
     def __init__(self) -> None:
         self.seconds = time.time()
@@ -194,7 +203,9 @@ Dying(sys.argv[1]).put(MINE, parts())
 
 @pytest.mark.proves("artifacts.crash")
 @pytest.mark.parametrize("when", ["upload", "before-the-description"])
-def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(tmp_path: Path, when: str) -> None:
+def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
+    tmp_path: Path, when: str
+) -> None:
     url = f"file://{tmp_path}/objects"
     ran = subprocess.run([sys.executable, "-c", DIES, url, when], check=False, timeout=60)
     assert ran.returncode == -signal.SIGKILL
@@ -208,7 +219,8 @@ def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(tmp_path: 
     assert artifacts.sweep() == 0
     assert [one.sha256 for one in artifacts.list(MINE)] == [kept.sha256]
     left = {path.name for path in (tmp_path / "objects").rglob("*") if path.is_file()}
-    # What obstore had not finished in a folder has a number after its name, and is none of its objects.
+    # What obstore had not finished in a folder has a number after its name, and is none of its
+    # objects.
     assert {name for name in left if "#" not in name} == {kept.sha256, f"{kept.sha256}.json"}
 
 
@@ -293,7 +305,9 @@ def test_a_store_that_cannot_be_reached_is_an_error_that_says_nothing_of_an_arti
         ("az://container/path", "Account"),
     ],
 )
-def test_an_address_that_is_none_is_refused_by_name_and_without_its_secret(url: str, why: str) -> None:
+def test_an_address_that_is_none_is_refused_by_name_and_without_its_secret(
+    url: str, why: str
+) -> None:
     with pytest.raises(ConfigError, match=why) as refused:
         ObjectArtifacts(url)
     assert "s3cret" not in str(refused.value)

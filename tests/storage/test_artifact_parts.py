@@ -82,7 +82,9 @@ def test_the_end_is_read_from_the_end() -> None:
 def test_matching_lines_are_those_that_python_finds(found: list[str], size: int) -> None:
     data = "\n".join(found).encode()
     read = matching(cut(data, size), "a.?b", 1, most(100))
-    assert read.found == [(n, text) for n, text in enumerate(found, 1) if any(p in text for p in _ab(text))]
+    assert read.found == [
+        (n, text) for n, text in enumerate(found, 1) if any(p in text for p in _ab(text))
+    ]
 
 
 def _ab(text: str) -> list[str]:
@@ -112,7 +114,14 @@ def test_a_broken_pattern_is_said() -> None:
         matching([b"x\n"], "(", 1, most(1))
 
 
-DOCUMENT = {"foo": ["bar", "baz"], "": 0, "a/b": 1, "m~n": 8, "01": "leading", "deep": {"er": [{"x": None}]}}
+DOCUMENT = {
+    "foo": ["bar", "baz"],
+    "": 0,
+    "a/b": 1,
+    "m~n": 8,
+    "01": "leading",
+    "deep": {"er": [{"x": None}]},
+}
 
 
 @pytest.mark.proves("artifacts.pointer")
@@ -170,13 +179,16 @@ def test_json_that_is_none_too_deep_or_too_large_is_said_before_memory_is_spent(
 
 
 tables = st.lists(
-    st.lists(st.text(st.sampled_from('ab,"\n \u00e9'), max_size=5), min_size=2, max_size=2), max_size=8
+    st.lists(st.text(st.sampled_from('ab,"\n \u00e9'), max_size=5), min_size=2, max_size=2),
+    max_size=8,
 )
 
 
 @pytest.mark.proves("artifacts.rows")
 @given(tables, st.integers(1, 9), st.integers(1, 9), st.integers(1, 9))
-def test_rows_are_those_that_were_written(table: list[list[str]], first: int, count: int, size: int) -> None:
+def test_rows_are_those_that_were_written(
+    table: list[list[str]], first: int, count: int, size: int
+) -> None:
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([["name", "n"], *table])
     read = rows(cut(out.getvalue().encode(), size), first, most(count))

@@ -70,12 +70,16 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     Result | None: st.none() | RESULTS,
     Limits: LIMITS,
     Usage: st.builds(Usage, *[NUMBERS] * 5),
-    Access: st.builds(Access, st.lists(TEXT, max_size=2).map(tuple), st.lists(TEXT, max_size=2).map(tuple)),
+    Access: st.builds(
+        Access, st.lists(TEXT, max_size=2).map(tuple), st.lists(TEXT, max_size=2).map(tuple)
+    ),
     tuple[str, ...]: st.lists(TEXT, max_size=3).map(tuple),
     tuple[int, ...]: st.lists(NUMBERS, max_size=3).map(tuple),
     dict[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
     tuple[Call, ...]: st.lists(CALLS, max_size=2).map(tuple),
-    tuple[ProviderToolCall, ...]: st.lists(st.builds(ProviderToolCall, *[TEXT] * 8), max_size=2).map(tuple),
+    tuple[ProviderToolCall, ...]: st.lists(
+        st.builds(ProviderToolCall, *[TEXT] * 8), max_size=2
+    ).map(tuple),
 }
 
 
@@ -87,7 +91,9 @@ def any_of(kind: Any) -> st.SearchStrategy[Event]:
 UNKNOWN = st.builds(
     Unknown, st.from_regex(r"x\.[a-z]+", fullmatch=True), st.dictionaries(TEXT, JSON, max_size=3)
 )
-EVENTS = st.one_of(UNKNOWN, *(any_of(kind) for kind in typing.get_args(Event) if kind is not Unknown))
+EVENTS = st.one_of(
+    UNKNOWN, *(any_of(kind) for kind in typing.get_args(Event) if kind is not Unknown)
+)
 
 
 @pytest.mark.proves("events.round-trip")
@@ -110,7 +116,9 @@ def test_a_journal_gives_back_what_it_was_given_and_verifies(batches: list[list[
         ]
         if not written:
             return
-        assert [record.event for record in written] == [event for batch in batches for event in batch]
+        assert [record.event for record in written] == [
+            event for batch in batches for event in batch
+        ]
         assert list(journal.records("s1")) == written
         journal.verify("s1")
         assert list(read_jsonl(jsonl(written))) == written
@@ -131,7 +139,9 @@ def test_cutting_is_on_a_character_and_cutting_twice_is_cutting_once(text: str, 
 @pytest.mark.proves("journal.result-cap")
 @pytest.mark.parametrize("character", ["x", "\u20ac"])
 @pytest.mark.parametrize("part", ["data", "error_message"])
-def test_what_a_journal_records_of_a_result_is_cut_at_64_kib_and_says_so(character: str, part: str) -> None:
+def test_what_a_journal_records_of_a_result_is_cut_at_64_kib_and_says_so(
+    character: str, part: str
+) -> None:
     size = len(character.encode())
     text = character * (70_000 // size)
     result = replace(Result("c", "t", part == "data"), **{part: text})
@@ -158,7 +168,9 @@ async def test_a_recording_holds_what_the_conversation_held() -> None:
         ran = await ours.run("go")
         recorded = [record.event for record in journal.records(ran.session)]
         (answered,) = [event.result for event in recorded if isinstance(event, ToolAnswered)]
-        (told,) = [message for message in ours.wire.histories[-1] if isinstance(message, ToolMessage)]  # type: ignore[attr-defined]
+        (told,) = [
+            message for message in ours.wire.histories[-1] if isinstance(message, ToolMessage)
+        ]  # type: ignore[attr-defined]
     assert answered.data == "\u20ac" * 21_845 and answered.partial
     assert told.text.startswith(answered.data) and len(told.text) - len(answered.data) < 200
 

@@ -38,14 +38,19 @@ STORY: tuple[Event, ...] = (
     RunStarted("What is in a.txt?\n\nPlease be brief."),
     ModelAnswered(
         "I will look.",
-        (Call("c1", "read_file", '{"path":"a.txt"}'), Call("c2", "run_command", '{"command":"rm -rf /"}')),
+        (
+            Call("c1", "read_file", '{"path":"a.txt"}'),
+            Call("c2", "run_command", '{"command":"rm -rf /"}'),
+        ),
     ),
     CallEvaluated("c1", "allow", rule="Read(*.txt)", effect="read"),
     CallEvaluated("c2", "ask"),
     CallStarted("c1"),
     ToolAnswered(Result("c1", "read_file", True, "first line\nsecond line\n", size=23)),
     PersonAnswered("c2", "deny", by="ann"),
-    ToolAnswered(Result("c2", "run_command", False, None, ErrorType.PERMISSION_DENIED, "denied by a person")),
+    ToolAnswered(
+        Result("c2", "run_command", False, None, ErrorType.PERMISSION_DENIED, "denied by a person")
+    ),
     Noticed("fallback", "native calls failed; using text"),
     ModelAnswered("It holds two lines.\n\nDone."),
     RunFinished("done", "It holds two lines.", usage=Usage(120, 30)),
@@ -242,7 +247,10 @@ def test_other_events_are_told_too() -> None:
 
 def test_a_refusal_before_the_gate_is_told_with_its_reason() -> None:
     refused = Result("c1", "nope", False, None, ErrorType.NOT_FOUND, "no tool `nope`")
-    events = (ModelAnswered("", (Call("c1", "nope", "{}"),)), CallEvaluated("c1", "refuse", result=refused))
+    events = (
+        ModelAnswered("", (Call("c1", "nope", "{}"),)),
+        CallEvaluated("c1", "refuse", result=refused),
+    )
     assert "".join(transcript(records(events))) == "* nope {}: error not_found: no tool `nope`\n"
 
 

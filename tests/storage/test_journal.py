@@ -126,7 +126,9 @@ def test_every_acknowledged_event_survives_kill_9(path: Path, wait_for: int) -> 
         if acknowledged == wait_for:
             break
     process.send_signal(signal.SIGKILL)
-    acknowledged = max([acknowledged, *(int(line) for line in process.stdout if line.endswith("\n"))])
+    acknowledged = max(
+        [acknowledged, *(int(line) for line in process.stdout if line.endswith("\n"))]
+    )
     process.stdout.close()
     assert process.wait(timeout=30) == -signal.SIGKILL
     with SqliteJournal(path) as journal:
@@ -149,7 +151,9 @@ def test_two_processes_write_two_sessions_of_one_journal(path: Path) -> None:
 
 
 @pytest.mark.proves("journal.one-writer")
-def test_a_session_held_by_another_process_is_refused_until_that_process_is_gone(path: Path) -> None:
+def test_a_session_held_by_another_process_is_refused_until_that_process_is_gone(
+    path: Path,
+) -> None:
     process = writer(path, "s1", 1_000_000)
     assert process.stdout is not None
     process.stdout.readline()
@@ -175,7 +179,9 @@ def test_threads_may_share_a_journal(path: Path) -> None:
 
         def work(name: str) -> None:
             for number in range(100):
-                journal.append(name, "r1", [Noticed("n", str(number)), Noticed("n", "")], identity=ME)
+                journal.append(
+                    name, "r1", [Noticed("n", str(number)), Noticed("n", "")], identity=ME
+                )
                 assert sum(1 for _ in journal.records(name)) == 2 * number + 2
 
         threads = [threading.Thread(target=work, args=(f"s{number}",)) for number in range(4)]
@@ -250,7 +256,10 @@ def edited(path: Path, *statements: str) -> None:
 
 BASE = 1 << 32
 TAMPERED = {
-    "changed text": (f"UPDATE records SET body = replace(body, 'a.txt', 'b.txt') WHERE id = {BASE + 3}", 3),
+    "changed text": (
+        f"UPDATE records SET body = replace(body, 'a.txt', 'b.txt') WHERE id = {BASE + 3}",
+        3,
+    ),
     "changed time": (f"UPDATE records SET time = time + 1 WHERE id = {BASE + 1}", 1),
     "changed run": (f"UPDATE records SET run = 'r2' WHERE id = {BASE + 4}", 4),
     "changed kind": (f"UPDATE records SET kind = 'notice' WHERE id = {BASE + 5}", 5),
@@ -269,13 +278,19 @@ TAMPERED = {
         5,
     ),
     "tail cut off and a seal made up": (
-        f"UPDATE records SET seal = substr(hash, 1, 16) WHERE id = {BASE + 5}; DELETE FROM records WHERE id >= {BASE + 6}",
+        (
+            f"UPDATE records SET seal = substr(hash, 1, 16) WHERE id = {BASE + 5}; DELETE FROM "
+            f"records WHERE id >= {BASE + 6}"
+        ),
         5,
     ),
     "odd seal": (f"UPDATE records SET seal = 1 WHERE id = {BASE + 3}", 3),
     "no seal": (f"UPDATE records SET seal = zeroblob(16) WHERE id = {BASE + 7}", 8),
     "line break moved between names": (
-        f"UPDATE records SET run = run || char(10) || tenant, tenant = user, user = kind, kind = '2' WHERE id = {BASE + 2}",
+        (
+            "UPDATE records SET run = run || char(10) || tenant, tenant = user, user = kind, "
+            f"kind = '2' WHERE id = {BASE + 2}"
+        ),
         2,
     ),
 }
@@ -301,7 +316,10 @@ def test_two_events_that_changed_places_are_reported(path: Path) -> None:
         f"UPDATE records SET id = {BASE + 3} WHERE id = {BASE + 4}",
         f"UPDATE records SET id = {BASE + 4} WHERE id = {BASE}",
     )
-    with SqliteJournal(path) as journal, pytest.raises(JournalError, match="event 3 was changed, moved"):
+    with (
+        SqliteJournal(path) as journal,
+        pytest.raises(JournalError, match="event 3 was changed, moved"),
+    ):
         journal.verify("s1")
 
 
@@ -315,7 +333,10 @@ def test_a_cut_tail_is_noticed_before_anything_is_added(path: Path) -> None:
 def test_reading_past_a_gap_or_a_broken_body_is_an_error(path: Path) -> None:
     recorded(path)
     edited(path, f"UPDATE records SET body = '{{' WHERE id = {BASE + 6}")
-    with SqliteJournal(path) as journal, pytest.raises(JournalError, match="event 6 cannot be read"):
+    with (
+        SqliteJournal(path) as journal,
+        pytest.raises(JournalError, match="event 6 cannot be read"),
+    ):
         list(journal.records("s1"))
     edited(path, f"DELETE FROM records WHERE id = {BASE + 2}")
     with SqliteJournal(path) as journal, pytest.raises(JournalError, match="event 2 is missing"):
@@ -402,16 +423,24 @@ def test_a_journal_of_a_newer_version_is_left_alone(path: Path) -> None:
     recorded(path)
     edited(path, "PRAGMA user_version = 99")
     before = path.read_bytes()
-    with SqliteJournal(path) as journal, pytest.raises(JournalError, match="newer version") as found:
+    with (
+        SqliteJournal(path) as journal,
+        pytest.raises(JournalError, match="newer version") as found,
+    ):
         journal.append("s1", "r1", STORY, identity=ME)
     assert found.value.code == "journal_newer" and path.read_bytes() == before
 
 
-def test_a_journal_of_an_older_version_is_left_alone_and_its_reader_told_what_to_do(path: Path) -> None:
+def test_a_journal_of_an_older_version_is_left_alone_and_its_reader_told_what_to_do(
+    path: Path,
+) -> None:
     recorded(path)
     edited(path, "PRAGMA user_version = 1")
     before = path.read_bytes()
-    with SqliteJournal(path) as journal, pytest.raises(JournalError, match="older version") as found:
+    with (
+        SqliteJournal(path) as journal,
+        pytest.raises(JournalError, match="older version") as found,
+    ):
         journal.append("s1", "r1", STORY, identity=ME)
     assert found.value.code == "journal_older" and "sessions import" in found.value.hint
     with pytest.raises(JournalError, match="older version"):
@@ -421,7 +450,10 @@ def test_a_journal_of_an_older_version_is_left_alone_and_its_reader_told_what_to
 
 def test_a_database_of_another_program_is_left_alone(path: Path) -> None:
     edited(path, "CREATE TABLE cookies (name)")
-    with SqliteJournal(path) as journal, pytest.raises(JournalError, match="not a journal") as found:
+    with (
+        SqliteJournal(path) as journal,
+        pytest.raises(JournalError, match="not a journal") as found,
+    ):
         journal.append("s1", "r1", STORY, identity=ME)
     assert found.value.code == "journal_foreign"
 
@@ -460,8 +492,12 @@ except JournalError as error:
 
 
 @pytest.mark.proves("journal.no-silent-loss")
-@pytest.mark.parametrize(("how", "code"), [("full", "journal_full"), ("read-only", "journal_unusable")])
-def test_an_event_that_cannot_be_written_is_an_error_and_the_rest_stays(how: str, code: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "code"), [("full", "journal_full"), ("read-only", "journal_unusable")]
+)
+def test_an_event_that_cannot_be_written_is_an_error_and_the_rest_stays(
+    how: str, code: str
+) -> None:
     # Not under pytest's folders: the process that gives up its rights could not enter these.
     import tempfile
 
@@ -487,6 +523,9 @@ def test_an_event_that_cannot_be_written_is_an_error_and_the_rest_stays(how: str
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with SqliteJournal(tmp_path / "file" / "journal.db") as journal, pytest.raises(JournalError) as found:
+    with (
+        SqliteJournal(tmp_path / "file" / "journal.db") as journal,
+        pytest.raises(JournalError) as found,
+    ):
         journal.append("s1", "r1", STORY, identity=ME)
     assert "file" in found.value.detail and found.value.hint

@@ -1,7 +1,9 @@
-"""Several processes, each with several journals on one file: whoever opens and closes, nothing is lost.
+"""Several processes, each with several journals on one file: whoever opens and closes, nothing is
+lost.
 
-SQLite keeps its locks per process. A process that closes a descriptor of the file gives up the locks of all
-its connections, and the next process that closes the journal removes the WAL that they still write to.
+SQLite keeps its locks per process. A process that closes a descriptor of the file gives up the
+locks of all its connections, and the next process that closes the journal removes the WAL that they
+still write to.
 """
 
 from __future__ import annotations
@@ -76,7 +78,9 @@ class Program:
         self.opened: set[int] = set()
         self.watched: set[int] = set()
         command = [sys.executable, "-c", PROGRAM, str(path), name]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def ask(self, name: str, slot: int) -> Any:
         assert self._process.stdin is not None and self._process.stdout is not None

@@ -1,7 +1,8 @@
 """Whatever is taken out of a journal or changed in it is noticed, for journals of any history.
 
-Who does it here may delete rows, change any byte, and put any bytes that are stored somewhere in the journal in the place of others.
-They compute no hash: the hashes have no key, so whoever computes them anew is noticed by checkpoints alone (`test_signing`).
+Who does it here may delete rows, change any byte, and put any bytes that are stored somewhere in
+the journal in the place of others. They compute no hash: the hashes have no key, so whoever
+computes them anew is noticed by checkpoints alone (`test_signing`).
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ from ferrule.storage.journal.sqlite import SqliteJournal
 BITS = 32
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 EVENTS: st.SearchStrategy[Event] = st.one_of(
-    st.builds(Noticed, TEXT, TEXT), st.builds(RunStarted, TEXT), st.builds(RunFinished, st.just("done"), TEXT)
+    st.builds(Noticed, TEXT, TEXT),
+    st.builds(RunStarted, TEXT),
+    st.builds(RunFinished, st.just("done"), TEXT),
 )
 NAMES = ("a", "b", "c")
 HISTORIES = st.lists(
-    st.tuples(st.sampled_from(NAMES), st.lists(EVENTS, min_size=1, max_size=3)), min_size=1, max_size=8
+    st.tuples(st.sampled_from(NAMES), st.lists(EVENTS, min_size=1, max_size=3)),
+    min_size=1,
+    max_size=8,
 )
 """Which session is appended to, and what."""
 Stored = bytes | str | int | None
@@ -67,7 +72,8 @@ class Tampered:
             self.ends = [key for (key,) in db.execute(sealed)]
             self.sessions = [no for (no,) in db.execute("SELECT no FROM sessions ORDER BY no")]
             self.tables = [
-                name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+                name
+                for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             ]
 
     @contextmanager
@@ -106,8 +112,11 @@ def made(history: list[tuple[str, list[Event]]], archived: str) -> Generator[Tam
 
 
 def bounded(number: int) -> settings:
-    # Each example is hundreds of changes: what is smallest says nothing more, and takes minutes to find.
-    return settings(max_examples=number, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+    # Each example is hundreds of changes: what is smallest says nothing more, and takes minutes to
+    # find.
+    return settings(
+        max_examples=number, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate]
+    )
 
 
 @pytest.mark.proves("audit.verify.removal")
@@ -135,7 +144,10 @@ def test_every_set_of_sessions_that_is_taken_out_with_all_its_rows_is_missed(
                 db.execute(f"DELETE FROM sessions WHERE no IN ({numbers})")
                 db.execute(f"DELETE FROM records WHERE id >> {BITS} IN ({numbers})")
                 if counted:
-                    db.execute("UPDATE session_set SET numbers = (SELECT coalesce(max(no), 0) FROM sessions)")
+                    db.execute(
+                        "UPDATE session_set SET numbers = (SELECT coalesce(max(no), 0) FROM "
+                        "sessions)"
+                    )
 
 
 @pytest.mark.proves("audit.verify.removal")
@@ -151,7 +163,9 @@ def test_every_row_of_every_table_that_is_taken_out_is_missed(history: Any, arch
 @pytest.mark.proves("audit.verify.removal")
 @bounded(4)
 @given(HISTORIES)
-def test_no_seal_that_is_stored_or_made_of_stored_bytes_hides_that_a_tail_was_cut_off(history: Any) -> None:
+def test_no_seal_that_is_stored_or_made_of_stored_bytes_hides_that_a_tail_was_cut_off(
+    history: Any,
+) -> None:
     with made(history, "") as journal:
         seals = [f"(SELECT seal FROM records WHERE id = {key})" for key in journal.ends]
         ends = ("hash", "substr(hash, 1, 16)", "substr(hash, 17)", "zeroblob(16)", "1")
@@ -195,9 +209,12 @@ def test_every_value_of_every_table_that_is_changed_is_noticed(
         for table, column, row in journal.columns():
             value = journal.value(table, column, row)
             other = changed(value, draw)
-            with journal.changing(f"{column} of row {row} of {table}: {value!r} to {other!r}") as db:
+            with journal.changing(
+                f"{column} of row {row} of {table}: {value!r} to {other!r}"
+            ) as db:
                 try:
                     db.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (other, row))
                 except sqlite3.Error:
-                    # The table itself refuses it: a number that is no number, a name that is there already.
+                    # The table itself refuses it: a number that is no number, a name that is there
+                    # already.
                     continue

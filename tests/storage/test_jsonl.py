@@ -67,7 +67,9 @@ def test_a_session_that_is_there_is_not_overwritten() -> None:
         assert found.value.code == "journal_exists" and journal.head("s1")[0] == 1
 
 
-def edit(number: int, change: Callable[[dict[str, object]], object]) -> Callable[[list[str]], list[str]]:
+def edit(
+    number: int, change: Callable[[dict[str, object]], object]
+) -> Callable[[list[str]], list[str]]:
     def edited(lines: list[str]) -> list[str]:
         row = json.loads(lines[number - 1])
         change(row)
@@ -89,20 +91,32 @@ BROKEN: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
         lambda lines: [*lines[:3], *lines[4:]],
         "line 4: event 4 of `s1` where event 3 should be",
     ),
-    "swapped lines": (lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]], "line 3: event 3 of `s1`"),
+    "swapped lines": (
+        lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]],
+        "line 3: event 3 of `s1`",
+    ),
     "repeated line": (lambda lines: [*lines[:3], lines[2], *lines[3:]], "line 4: event 2 of `s1`"),
     "cut line": (lambda lines: [*lines[:-1], lines[-1][:50]], "line 10: not JSON"),
     "changed body": (
         edit(3, lambda row: row.update(body={"text": "other"})),
         "line 3: event 2 of `s1` was changed",
     ),
-    "changed time": (edit(4, lambda row: row.update(time=5)), "line 4: event 3 of `s1` was changed"),
-    "changed kind": (edit(4, lambda row: row.update(kind="notice")), "line 4: event 3 of `s1` was changed"),
+    "changed time": (
+        edit(4, lambda row: row.update(time=5)),
+        "line 4: event 3 of `s1` was changed",
+    ),
+    "changed kind": (
+        edit(4, lambda row: row.update(kind="notice")),
+        "line 4: event 3 of `s1` was changed",
+    ),
     "changed owner": (
         edit(4, lambda row: row.update(user="you")),
         "line 4: event 3 of `s1` has another owner",
     ),
-    "wrong type": (edit(4, lambda row: row.update(seq="3")), "line 4: `seq` is missing or of a wrong type"),
+    "wrong type": (
+        edit(4, lambda row: row.update(seq="3")),
+        "line 4: `seq` is missing or of a wrong type",
+    ),
     "no body": (edit(4, lambda row: row.pop("body")), "line 4: `body` is missing"),
     "a list": (lambda lines: [lines[0], "[]\n"], "line 2: not an event"),
 }

@@ -12,7 +12,9 @@ from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.storage import paths
 
 
-def test_the_folders_follow_the_xdg_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folders_follow_the_xdg_variables(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for kind in ("STATE", "CONFIG", "CACHE"):
         monkeypatch.delenv(f"FERRULE_{kind}", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "s"))

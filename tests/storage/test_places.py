@@ -1,4 +1,6 @@
-"""Where journals and artifacts are kept: files by default, addresses where people write them, and never a password in settings."""
+"""Where journals and artifacts are kept: files by default, addresses where people write them, and
+never a password in settings.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,18 @@ def test_without_an_address_everything_is_a_file(own_folders: Path, tmp_path: Pa
     assert isinstance(mine, SqliteJournal) and mine.path == own_folders / "state" / "journal.db"
     assert isinstance(named, SqliteJournal) and named.path == tmp_path / "j.db"
     artifacts = artifacts_at(None)
-    assert isinstance(artifacts, FileArtifacts) and artifacts.root == own_folders / "state" / "artifacts"
+    assert (
+        isinstance(artifacts, FileArtifacts)
+        and artifacts.root == own_folders / "state" / "artifacts"
+    )
     assert isinstance(artifacts_at(str(tmp_path)), FileArtifacts)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.proves("places.addresses")
-def test_an_address_is_another_store_that_is_opened_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_is_another_store_that_is_opened_when_it_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("psycopg")
     pytest.importorskip("obstore")
     from ferrule.storage.artifacts.objects import ObjectArtifacts
@@ -118,8 +125,12 @@ def test_settings_take_an_address_that_names_its_secret(address: str, tmp_path: 
 def test_a_file_stays_a_path_in_settings(tmp_path: Path) -> None:
     own = tmp_path / "ferrule.yaml"
     own.write_text("journal: some/journal.db\n")
-    assert load_settings(user_file=own, environment={}).journal == Path("some/journal.db").absolute()
-    assert not is_address("some/journal.db") and not is_address(None) and not is_address(Path("a:/b"))
+    assert (
+        load_settings(user_file=own, environment={}).journal == Path("some/journal.db").absolute()
+    )
+    assert (
+        not is_address("some/journal.db") and not is_address(None) and not is_address(Path("a:/b"))
+    )
 
 
 def test_an_address_is_shown_without_what_nobody_should_see() -> None:
@@ -141,6 +152,10 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"psycopg", "obs
 @pytest.mark.proves("places.files-by-default")
 def test_a_run_with_files_loads_nothing_of_the_stores_for_many_machines(tmp_path: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", USED, str(tmp_path)], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", USED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
     )
     assert ran.stdout.strip() == "[] []"

@@ -52,7 +52,9 @@ def test_records_that_come_from_no_journal_are_redacted_too() -> None:
 @pytest.mark.proves("redaction.exports")
 def test_what_is_no_secret_stays_as_the_journal_has_it() -> None:
     odd = '{"input": "go",  "model": "openai:x", "of": "a later version"}'
-    (found,) = redacted([Record("s1", 1, 0, "r1", RunStarted("go", "openai:x"), "", body=odd)], Redactor())
+    (found,) = redacted(
+        [Record("s1", 1, 0, "r1", RunStarted("go", "openai:x"), "", body=odd)], Redactor()
+    )
     assert found.body == odd
 
 

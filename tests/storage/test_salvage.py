@@ -81,13 +81,19 @@ def test_names_are_found_again_without_the_table_of_sessions(path: Path) -> None
     edited(path, "DELETE FROM sessions")
     assert salvage(path).kept == {"s1": 100, "s2": 100, "s3": 100}
     with SqliteJournal(path) as journal:
-        assert {info.session for info in journal.sessions(tenant="local", user="me")} == {"s1", "s2", "s3"}
+        assert {info.session for info in journal.sessions(tenant="local", user="me")} == {
+            "s1",
+            "s2",
+            "s3",
+        }
 
 
 def test_a_session_without_its_first_event_is_reported_and_stays_aside(path: Path) -> None:
     edited(path, f"DELETE FROM records WHERE id = {(1 << 32) + 1}")
     salvaged = salvage(path)
-    assert salvaged.kept == {"s2": 100, "s3": 100} and "`s1`: event 1 is missing" in salvaged.lost[0]
+    assert (
+        salvaged.kept == {"s2": 100, "s3": 100} and "`s1`: event 1 is missing" in salvaged.lost[0]
+    )
     with SqliteJournal(path) as journal, pytest.raises(SessionNotFound):
         journal.verify("s1")
     with SqliteJournal(salvaged.aside) as old:
@@ -99,7 +105,9 @@ def test_events_still_in_the_write_ahead_log_are_kept(tmp_path: Path, path: Path
         journal.append("s1", "r1", STORY[1:2], identity=ME)
         other = tmp_path / "crashed.db"
         for suffix in ("", "-wal"):
-            other.with_name(other.name + suffix).write_bytes(path.with_name(path.name + suffix).read_bytes())
+            other.with_name(other.name + suffix).write_bytes(
+                path.with_name(path.name + suffix).read_bytes()
+            )
     assert other.with_name("crashed.db-wal").stat().st_size > 0
     assert salvage(other).kept["s1"] == 101
 

@@ -15,7 +15,13 @@ from ferrule.core.limits import Limits
 from ferrule.storage import paths
 from ferrule.storage.settings.merge import Merged
 from ferrule.storage.settings.settings import PROJECT_FILE, Settings, load_settings
-from ferrule.storage.settings.table import ALIASES, MODEL_SETTINGS, PROVIDER_SETTINGS, SETTINGS, reference
+from ferrule.storage.settings.table import (
+    ALIASES,
+    MODEL_SETTINGS,
+    PROVIDER_SETTINGS,
+    SETTINGS,
+    reference,
+)
 from ferrule.storage.settings.values import read_tree
 from ferrule.storage.settings.yaml_tree import parse_yaml
 from ferrule.storage.trust import Trust
@@ -71,13 +77,21 @@ def test_a_folder_of_a_repository_is_nobodys_own_settings(
         assert "FERRULE_CONFIG" in raised.value.hint
 
 
-def test_without_any_file_the_defaults_hold_and_nothing_is_written(case: Case, own_folders: Path) -> None:
+def test_without_any_file_the_defaults_hold_and_nothing_is_written(
+    case: Case, own_folders: Path
+) -> None:
     settings = case.load()
     assert settings.limits == Limits()
-    assert (settings.model, settings.mode, settings["results"]) == ("local:smollm2", "default", "value")
+    assert (settings.model, settings.mode, settings["results"]) == (
+        "local:smollm2",
+        "default",
+        "value",
+    )
     assert settings["commands.shell"] is False
     assert {key: settings[key] for key in settings.values} == {
-        setting.key: setting.default for setting in SETTINGS if setting.kind not in ("models", "providers")
+        setting.key: setting.default
+        for setting in SETTINGS
+        if setting.kind not in ("models", "providers")
     }
     assert settings.journal == own_folders / "state" / "journal.db"
     assert str(settings.origin("model")) == "default"
@@ -88,14 +102,18 @@ def test_without_any_file_the_defaults_hold_and_nothing_is_written(case: Case, o
 def test_the_stronger_layer_wins_and_says_where_it_stands(case: Case) -> None:
     case.user("model: openai:a\nresults: envelope\ntool_mode: text\nlimits:\n  max_rounds: 9\n")
     case.project("model: openai:b\nresults: value\ntool_mode: native\n")
-    settings = case.load({"model": "openai:d"}, {"FERRULE_MODEL": "openai:c", "FERRULE_TOOL_MODE": "none"})
+    settings = case.load(
+        {"model": "openai:d"}, {"FERRULE_MODEL": "openai:c", "FERRULE_TOOL_MODE": "none"}
+    )
     assert [settings[key] for key in ("model", "tool_mode", "results", "limits.max_rounds")] == [
         "openai:d",
         "none",
         "value",
         9,
     ]
-    origins = [str(settings.origin(key)) for key in ("model", "tool_mode", "results", "limits.max_rounds")]
+    origins = [
+        str(settings.origin(key)) for key in ("model", "tool_mode", "results", "limits.max_rounds")
+    ]
     assert origins == [
         "flags (--model)",
         "environment (FERRULE_TOOL_MODE)",
@@ -121,35 +139,87 @@ def test_lists_that_extend_gather_the_items_of_all_layers(case: Case) -> None:
 
 
 WRONG = {
-    "unknown key": ("limits:\n  max_round: 3\n", "2:3: unknown setting `limits.max_round`", "`limits.max_rounds`"),
+    "unknown key": (
+        "limits:\n  max_round: 3\n",
+        "2:3: unknown setting `limits.max_round`",
+        "`limits.max_rounds`",
+    ),
     "unknown group": ("limit:\n  max_rounds: 3\n", "1:1: unknown setting `limit`", ""),
-    "key in the wrong group": ("max_rounds: 3\n", "1:1: unknown setting `max_rounds`", "`limits.max_rounds`"),
-    "text for a number": ("limits: {max_rounds: many}\n", "1:22: `limits.max_rounds` = `many`: must be a whole number", ""),
-    "quoted number": ('limits: {max_rounds: "3"}\n', "`limits.max_rounds` = `3`: must be a whole number", ""),
+    "key in the wrong group": (
+        "max_rounds: 3\n",
+        "1:1: unknown setting `max_rounds`",
+        "`limits.max_rounds`",
+    ),
+    "text for a number": (
+        "limits: {max_rounds: many}\n",
+        "1:22: `limits.max_rounds` = `many`: must be a whole number",
+        "",
+    ),
+    "quoted number": (
+        'limits: {max_rounds: "3"}\n',
+        "`limits.max_rounds` = `3`: must be a whole number",
+        "",
+    ),
     "true for a number": ("limits: {max_rounds: yes}\n", "= `true`: must be a whole number", ""),
     "fraction": ("limits: {max_rounds: 1.5}\n", "must be a whole number", ""),
     "nothing": ("limits: {max_rounds: }\n", "= `nothing`: must be a whole number", ""),
     "too low": ("limits: {max_rounds: 0}\n", "must be at least 1", ""),
     "too high": ("limits: {max_output_bytes: 70000}\n", "must be at most 65536", ""),
     "no time": ("limits: {max_seconds: 0}\n", "must be more than 0", ""),
-    "odd time": ("limits: {max_seconds: 5 weeks}\n", "must be seconds, or a time like `90s`, `5m`", ""),
+    "odd time": (
+        "limits: {max_seconds: 5 weeks}\n",
+        "must be seconds, or a time like `90s`, `5m`",
+        "",
+    ),
     "number for text": ("model: 5\n", "1:8: `model` = `5`: must be text", ""),
     "blank text": ("model: '  '\n", "must be text", ""),
     "odd choice": ("mode: yolo\n", "must be one of `default`, `acceptEdits`", ""),
-    "text for a list": ("tools: {allowed: read_file}\n", "1:18: `tools.allowed` = `read_file`: must be a list", ""),
-    "number in a list": ("tools:\n  allowed:\n    - a\n    - 5\n", "4:7: `tools.allowed` = `5`: must be text", ""),
+    "text for a list": (
+        "tools: {allowed: read_file}\n",
+        "1:18: `tools.allowed` = `read_file`: must be a list",
+        "",
+    ),
+    "number in a list": (
+        "tools:\n  allowed:\n    - a\n    - 5\n",
+        "4:7: `tools.allowed` = `5`: must be text",
+        "",
+    ),
     "text for a flag": ("tools: {enabled: maybe}\n", "must be true or false", ""),
     "value for a group": ("limits: 5\n", "1:9: `limits` must hold `key: value` lines", ""),
     "a list as file": ("- model\n", "1:1: the file must hold `key: value` lines", ""),
-    "set twice": ("tools: {max_output_bytes: 300}\nlimits: {max_output_bytes: 400}\n", "2:10: `limits.max_output_bytes` is set twice", "1:27"),
-    "rule": ("permissions:\n  allow:\n    - Read(a)\n    - 'Bash(npm'\n", "4:7: rule `Bash(npm`", ""),
-    "unknown model key": ("models: {'ollama:x': {max_round: 3}}\n", "1:23: unknown setting `models.ollama:x.max_round`", "`models.ollama:x.max_rounds`"),
-    "model key of a wrong type": ("models: {'ollama:x': {temperature: hot}}\n", "`models.ollama:x.temperature` = `hot`: must be a number", ""),
+    "set twice": (
+        "tools: {max_output_bytes: 300}\nlimits: {max_output_bytes: 400}\n",
+        "2:10: `limits.max_output_bytes` is set twice",
+        "1:27",
+    ),
+    "rule": (
+        "permissions:\n  allow:\n    - Read(a)\n    - 'Bash(npm'\n",
+        "4:7: rule `Bash(npm`",
+        "",
+    ),
+    "unknown model key": (
+        "models: {'ollama:x': {max_round: 3}}\n",
+        "1:23: unknown setting `models.ollama:x.max_round`",
+        "`models.ollama:x.max_rounds`",
+    ),
+    "model key of a wrong type": (
+        "models: {'ollama:x': {temperature: hot}}\n",
+        "`models.ollama:x.temperature` = `hot`: must be a number",
+        "",
+    ),
     "models as a list": ("models: [a]\n", "`models` = a list: must hold", ""),
-    "a key in a file": ("providers: {openai: {api_key: sk-123}}\n", "1:22: keys are not kept in files", "api_key_env"),
-    "odd action": ("commands: {permissions: {src: [fly]}}\n", "`commands.permissions`: found `fly`", "`read`, `write`"),
+    "a key in a file": (
+        "providers: {openai: {api_key: sk-123}}\n",
+        "1:22: keys are not kept in files",
+        "api_key_env",
+    ),
+    "odd action": (
+        "commands: {permissions: {src: [fly]}}\n",
+        "`commands.permissions`: found `fly`",
+        "`read`, `write`",
+    ),
     "broken YAML": ("model: [a\nb: c", "2:2: not YAML", ""),
-}  # fmt: skip
+}
 
 
 @pytest.mark.proves("settings.errors-name-the-place")
@@ -168,12 +238,20 @@ def test_a_wrong_setting_is_an_error_with_file_line_and_column(
 @pytest.mark.parametrize(
     ("flags", "environment", "message"),
     [
-        ({"limits.max_rounds": "x"}, {}, "--max-rounds: `limits.max_rounds` = `x`: must be a whole number"),
+        (
+            {"limits.max_rounds": "x"},
+            {},
+            "--max-rounds: `limits.max_rounds` = `x`: must be a whole number",
+        ),
         ({"limits.max_rounds": 0}, {}, "--max-rounds: `limits.max_rounds` = 0: must be at least 1"),
         ({"limits.max_round": 1}, {}, "flags: unknown setting `limits.max_round`"),
         ({"mode": ["auto"]}, {}, "--mode: `mode` = a list: must be one of"),
         ({"permissions.allow": "Bash("}, {}, "--allow: rule `Bash(`"),
-        ({}, {"FERRULE_COMMANDS_SHELL": "perhaps"}, "FERRULE_COMMANDS_SHELL: `commands.shell` = `perhaps`"),
+        (
+            {},
+            {"FERRULE_COMMANDS_SHELL": "perhaps"},
+            "FERRULE_COMMANDS_SHELL: `commands.shell` = `perhaps`",
+        ),
         ({}, {"FERRULE_TOOLS_ALLOWED": "[a, 5]"}, "`tools.allowed` = `5`: must be text"),
     ],
 )
@@ -207,7 +285,9 @@ def test_text_of_flags_and_variables_becomes_values(case: Case) -> None:
 
 def test_a_variable_that_is_nearly_a_setting_is_pointed_out(case: Case) -> None:
     notices = case.load(environment={"FERRULE_LIMITS_MAXROUNDS": "3", "FERRULE_BENCH": "1"}).notices
-    assert notices == ("FERRULE_LIMITS_MAXROUNDS is no setting; did you mean FERRULE_LIMITS_MAX_ROUNDS?",)
+    assert notices == (
+        "FERRULE_LIMITS_MAXROUNDS is no setting; did you mean FERRULE_LIMITS_MAX_ROUNDS?",
+    )
 
 
 @pytest.mark.proves("settings.harvey-names")
@@ -238,7 +318,10 @@ security:
     settings = case.load()
     assert (settings.limits.max_rounds, settings.limits.max_output_bytes) == (7, 1024)
     assert settings["tools.allowed"] == ("read_file", "run_command", "search_files")
-    llama, mistral = settings.for_model("ollama:llama3.2:latest"), settings.for_model("ollama:mistral:latest")
+    llama, mistral = (
+        settings.for_model("ollama:llama3.2:latest"),
+        settings.for_model("ollama:mistral:latest"),
+    )
     assert (llama.limits.max_rounds, llama.tools_enabled) == (5, True)
     assert (mistral.limits.max_rounds, mistral.tools_enabled) == (10, False)
     assert settings["commands.safe_mode"] is False and settings["commands.run_timeout"] == 300.0
@@ -253,7 +336,9 @@ models:
   "small": {seed: 7, num_ctx: 4096}
 """)
     settings = case.load()
-    own, bare, other = (settings.for_model(name) for name in ("ollama:small", "lmstudio:small", "ollama:big"))
+    own, bare, other = (
+        settings.for_model(name) for name in ("ollama:small", "lmstudio:small", "ollama:big")
+    )
     assert (own.tool_mode, own.num_ctx, own.temperature, own.thinking, own.timeout, own.seed) == (
         "constrained",
         8192,
@@ -373,8 +458,14 @@ reserved: [infra]
     settings = case.load()
     assert settings.notices == ()
     assert (settings.limits.max_rounds, settings.limits.max_seconds) == (3, 30.0)
-    assert (settings["tools.allowed"], settings["commands.allowed_commands"]) == (("read_file",), ("ls",))
-    assert settings.for_model("a:b").limits.max_rounds == 2 and settings.for_model("a:b").num_ctx == 4096
+    assert (settings["tools.allowed"], settings["commands.allowed_commands"]) == (
+        ("read_file",),
+        ("ls",),
+    )
+    assert (
+        settings.for_model("a:b").limits.max_rounds == 2
+        and settings.for_model("a:b").num_ctx == 4096
+    )
     assert settings["reserved.extend"] == ("infra",)
 
 
@@ -395,12 +486,17 @@ def test_adding_a_repository_never_raises_a_limit(
         layers = Merged()
         layers.add("user", read_tree(parse_yaml(text(user, model), "user.yaml")))
         if with_project:
-            layers.add("project", read_tree(parse_yaml(text(project, project_model), "project.yaml")))
+            layers.add(
+                "project", read_tree(parse_yaml(text(project, project_model), "project.yaml"))
+            )
         return Settings(layers.values, layers.origins)
 
     without, with_it = merged(False), merged(True)
     assert with_it.limits.max_rounds <= without.limits.max_rounds
-    before, after = without.for_model("a:b").limits.max_rounds, with_it.for_model("a:b").limits.max_rounds
+    before, after = (
+        without.for_model("a:b").limits.max_rounds,
+        with_it.for_model("a:b").limits.max_rounds,
+    )
     assert after <= before
 
 
@@ -411,7 +507,9 @@ def test_every_setting_is_in_the_reference_with_its_words() -> None:
     text = reference()
     for setting in (*SETTINGS, *MODEL_SETTINGS, *PROVIDER_SETTINGS):
         assert (
-            f"| `{setting.key}` |" in text and setting.short in text and setting.short.endswith((".", "`."))
+            f"| `{setting.key}` |" in text
+            and setting.short in text
+            and setting.short.endswith((".", "`."))
         )
     assert all(f"| `{old}` | `{new}` |" in text for old, new in ALIASES.items())
 
@@ -439,7 +537,9 @@ def test_an_unknown_key_asked_by_a_program_is_an_error(case: Case) -> None:
         case.load()["limits.max_round"]
 
 
-def test_the_workspace_is_the_one_that_the_strongest_layer_names(case: Case, tmp_path: Path) -> None:
+def test_the_workspace_is_the_one_that_the_strongest_layer_names(
+    case: Case, tmp_path: Path
+) -> None:
     case.user(f"workspace: {tmp_path / 'one'}")
     for name in ("one", "two", "three"):
         (tmp_path / name).mkdir()
@@ -447,7 +547,9 @@ def test_the_workspace_is_the_one_that_the_strongest_layer_names(case: Case, tmp
     environment = {"FERRULE_WORKSPACE": str(tmp_path / "two")}
     assert load_settings(environment=environment).workspace == tmp_path / "two"
     assert (
-        load_settings(environment=environment, flags={"workspace": str(tmp_path / "three")}).workspace
+        load_settings(
+            environment=environment, flags={"workspace": str(tmp_path / "three")}
+        ).workspace
         == tmp_path / "three"
     )
 

@@ -38,8 +38,14 @@ def test_policies_are_read_as_they_were_written(own_folders: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("policy: {retry_on: [often]}", r"ferrule\.yaml:1:\d+: `tools\.policy`: `retry_on`: found `often`"),
-        ("tool_policies: {x: {tries: 3}}", r"ferrule\.yaml:1:\d+: `tool_policies\.x`: unknown key `tries`"),
+        (
+            "policy: {retry_on: [often]}",
+            r"ferrule\.yaml:1:\d+: `tools\.policy`: `retry_on`: found `often`",
+        ),
+        (
+            "tool_policies: {x: {tries: 3}}",
+            r"ferrule\.yaml:1:\d+: `tool_policies\.x`: unknown key `tries`",
+        ),
         ("policy: 3", "must hold `key: value` pairs"),
         ("tool_policies: [x]", "must hold `key: value` pairs"),
     ],

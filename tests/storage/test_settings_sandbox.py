@@ -41,12 +41,17 @@ def test_a_repository_cannot_take_the_sandbox_away_or_open_folders(
 def test_a_repository_can_only_ask_for_more(tmp_path: Path, own_folders: Path) -> None:
     found = with_project(
         tmp_path,
-        "sandbox: {mode: required, require: [memory], network: [evil.example, packages.example], memory: 99999, processes: 7}",
+        (
+            "sandbox: "
+            "{mode: required, require: [memory], network: [evil.example, packages.example], memory: 99999, processes: 7}"
+        ),
         FERRULE_SANDBOX_MODE="required",
     )
     assert found["sandbox.mode"] == "required"
     assert set(found["sandbox.require"]) == {*MUST, "memory"}
-    assert found["sandbox.network"] == () and any("evil.example" in notice for notice in found.notices)
+    assert found["sandbox.network"] == () and any(
+        "evil.example" in notice for notice in found.notices
+    )
     assert (found["sandbox.memory"], found["sandbox.processes"]) == (8192, 7)
 
 
@@ -73,7 +78,9 @@ def test_an_aspect_that_does_not_exist_is_an_error_that_lists_them(
         if how == "file":
             with_project(tmp_path, "sandbox: {require: [networking]}")
         else:
-            load_settings(workspace=tmp_path, environment={"FERRULE_SANDBOX_REQUIRE": "network,networking"})
+            load_settings(
+                workspace=tmp_path, environment={"FERRULE_SANDBOX_REQUIRE": "network,networking"}
+            )
 
 
 def test_the_table_has_the_modes_that_there_are() -> None:

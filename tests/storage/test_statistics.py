@@ -1,4 +1,6 @@
-"""Numbers of tools, models and refusals are those of the journal, whoever's they are, and are made of what is new."""
+"""Numbers of tools, models and refusals are those of the journal, whoever's they are, and are made
+of what is new.
+"""
 
 from __future__ import annotations
 
@@ -63,13 +65,21 @@ def note(text: str) -> str:
     return text
 
 
-def answered(name: str, ms: int, *, tool: str = "look", error: ErrorType = ErrorType.NONE) -> list[Event]:
+def answered(
+    name: str, ms: int, *, tool: str = "look", error: ErrorType = ErrorType.NONE
+) -> list[Event]:
     """A model's question for a tool, and how it went."""
     call = Call(name, tool, "{}")
     good = error is ErrorType.NONE
-    result = Result(name, tool, good, "x" if good else None, error, None if good else "broke", ms, 10)
+    result = Result(
+        name, tool, good, "x" if good else None, error, None if good else "broke", ms, 10
+    )
     judged = CallEvaluated(name, "allow", "fits", "", "d", "read", "low", Access())
-    return [ModelAnswered("", (call,), usage=Usage(100, 10, 60), stop="calls"), judged, ToolAnswered(result)]
+    return [
+        ModelAnswered("", (call,), usage=Usage(100, 10, 60), stop="calls"),
+        judged,
+        ToolAnswered(result),
+    ]
 
 
 def write(
@@ -99,7 +109,10 @@ async def test_calls_failures_and_latency_of_a_tool_are_those_that_happened() ->
     assert reading.whole
     assert tools["double"].outcomes == Counter(success=1, internal_error=1)
     assert (tools["double"].calls, tools["double"].failures) == (2, 1)
-    assert tools["note"].outcomes == Counter(permission_denied=1) and tools["note"].latency(0.5) is None
+    assert (
+        tools["note"].outcomes == Counter(permission_denied=1)
+        and tools["note"].latency(0.5) is None
+    )
     assert [call.outcome for call in tools["double"].recent] == ["internal_error", "success"]
 
 
@@ -154,7 +167,9 @@ def test_numbers_of_one_person_hold_nothing_of_another() -> None:
         write(journal, "his", answered("c", 900, tool="secret"), user="bob")
         numbers = Following(journal)
         numbers.ask(lambda _: None)
-    assert numbers.tools.tools(BOB).keys() == {"secret"} and numbers.tools.tools(ADA).keys() == {"look"}
+    assert numbers.tools.tools(BOB).keys() == {"secret"} and numbers.tools.tools(ADA).keys() == {
+        "look"
+    }
     assert numbers.tools.tool("secret", ADA).calls == 0
     assert numbers.tools.tools().keys() == {"look", "secret"}
     assert sum(one.answers for one in numbers.spending.slots(ADA).values()) == 2
@@ -173,7 +188,12 @@ def test_tokens_are_added_up_by_day_and_model_and_money_only_where_there_is_a_pr
         slots, _ = numbers.ask(lambda numbers: numbers.spending.slots())
     assert list(slots) == [("1970-01-02", "m:one"), ("1970-01-03", "m:two")]
     one, two = totals(slots, "model").values()
-    assert (one.usage.input, one.usage.cached, one.dollars, one.unpriced) == (200, 120, Decimal(2), 0)
+    assert (one.usage.input, one.usage.cached, one.dollars, one.unpriced) == (
+        200,
+        120,
+        Decimal(2),
+        0,
+    )
     assert (two.answers, two.unpriced, two.dollars) == (2, 1, Decimal(5) / 10**9)
     assert totals(slots, "day")["1970-01-03"].answers == 2
 
@@ -244,7 +264,8 @@ def test_a_damaged_session_is_named_and_hides_no_other(tmp_path: Path) -> None:
         write(journal, "bad", answered("b", 1))
         assert journal._db is not None
         journal._db.execute(
-            "UPDATE records SET body = 'no json' WHERE kind = 'call.answered' AND body LIKE '%\"b\"%'"
+            "UPDATE records SET body = 'no json' WHERE kind = 'call.answered' AND body LIKE "
+            "'%\"b\"%'"
         )
         numbers = Following(journal)
         calls, reading = numbers.ask(lambda n: n.tools.tool("look").calls)
@@ -313,18 +334,25 @@ def agree(records: list[Record]) -> None:
             if one is None:
                 assert call.outcome in ("open", "unknown")
             elif one.outcome == "not_run":
-                assert call.outcome in ("limit", "cancelled", "open", "unknown") and call.started is None
+                assert (
+                    call.outcome in ("limit", "cancelled", "open", "unknown")
+                    and call.started is None
+                )
             else:
                 assert (one.outcome, one.tool, one.by) == (call.outcome, call.tool, call.by)
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1), st.floats(0, 1))
-def test_a_percentile_is_a_value_that_enough_values_do_not_exceed(values: list[int], share: float) -> None:
+def test_a_percentile_is_a_value_that_enough_values_do_not_exceed(
+    values: list[int], share: float
+) -> None:
     found = percentile(values, share)
     assert found in values
     assert sum(value <= found for value in values) >= share * len(values)
     assert all(
-        sum(value <= less for value in values) < share * len(values) for less in values if less < found
+        sum(value <= less for value in values) < share * len(values)
+        for less in values
+        if less < found
     )
 
 
@@ -355,7 +383,10 @@ def test_a_timeline_says_who_was_waited_for_and_how_long() -> None:
         identity = Identity("local", "ada", "s1", "r1")
         journal.append("s1", "r1", events, identity=identity, at=[DAY + time for time in times])
         line = timeline(journal.records("s1"))
-    spans = [(span.kind, span.label, span.start - DAY, span.end - DAY, span.outcome) for span in line.spans]
+    spans = [
+        (span.kind, span.label, span.start - DAY, span.end - DAY, span.outcome)
+        for span in line.spans
+    ]
     assert spans == [
         ("model", "model", 0, 1000, "success"),
         ("tool", "look", 1001, 1101, "success"),
@@ -371,7 +402,9 @@ def test_a_timeline_says_who_was_waited_for_and_how_long() -> None:
 def test_a_timeline_is_of_one_run_and_has_a_longest_length() -> None:
     with SqliteJournal(":memory:") as journal:
         many = [event for n in range(MOST) for event in answered(f"c{n}", 1)]
-        journal.append("s1", "r1", [RunStarted("one"), *many], identity=Identity("local", "ada", "s1", "r1"))
+        journal.append(
+            "s1", "r1", [RunStarted("one"), *many], identity=Identity("local", "ada", "s1", "r1")
+        )
         journal.append(
             "s1",
             "r2",

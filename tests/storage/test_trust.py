@@ -67,7 +67,9 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "a settings file at the root": lambda root: (root / "ferrule.yaml").write_text("tools: []\n"),
     "the same with its other ending": lambda root: (root / "ferrule.yml").write_text("tools: []\n"),
     "a removed file": lambda root: (root / ".ferrule/tools/x.md").unlink(),
-    "a renamed file": lambda root: (root / ".ferrule/tools/x.md").rename(root / ".ferrule/tools/z.md"),
+    "a renamed file": lambda root: (root / ".ferrule/tools/x.md").rename(
+        root / ".ferrule/tools/z.md"
+    ),
     "a file made a link": lambda root: (
         (root / ".ferrule/tools/x.md").unlink(),
         (root / ".ferrule/tools/x.md").symlink_to("../../README.md"),
@@ -111,7 +113,10 @@ def test_trust_holds_for_one_folder(work: Path, tmp_path: Path) -> None:
 
 def test_the_difference_is_shown_before_trust_is_given_again(work: Path) -> None:
     trust = Trust()
-    assert [change.name for change in trust.diff(work)] == [".ferrule/ferrule.yaml", ".ferrule/tools/x.md"]
+    assert [change.name for change in trust.diff(work)] == [
+        ".ferrule/ferrule.yaml",
+        ".ferrule/tools/x.md",
+    ]
     assert trust.diff(work)[1].diff.splitlines()[-2:] == ["+one", "+two"]
     trust.trust(work)
     (work / ".ferrule/tools/x.md").write_text("one\nthree\n")
@@ -125,7 +130,10 @@ def test_the_difference_is_shown_before_trust_is_given_again(work: Path) -> None
     assert changed == Change(
         ".ferrule/tools/x.md",
         "changed",
-        "--- trusted/.ferrule/tools/x.md\n+++ .ferrule/tools/x.md\n@@ -1,2 +1,2 @@\n one\n-two\n+three",
+        (
+            "--- trusted/.ferrule/tools/x.md\n+++ .ferrule/tools/x.md\n@@ -1,2 +1,2 @@\n "
+            "one\n-two\n+three"
+        ),
     )
 
 
@@ -154,7 +162,8 @@ def test_what_was_shown_is_what_is_trusted(work: Path) -> None:
         trust.trust(work, digest=shown.digest)
     assert found.value.code == "trust_changed" and trust.state(work) == "untrusted"
     assert (
-        trust.trust(work, digest=trust.look(work).digest).files[".ferrule/ferrule.yaml"] == b"model: evil:x\n"
+        trust.trust(work, digest=trust.look(work).digest).files[".ferrule/ferrule.yaml"]
+        == b"model: evil:x\n"
     )
 
 
@@ -222,9 +231,18 @@ def test_the_trust_file_is_private(work: Path, own_folders: Path) -> None:
 @pytest.mark.proves("trust.fail-closed")
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "{}", '{"version": 1}', '{"version": 1, "workspaces": {"a": {}}}', '{"version": "x", "workspaces": {}}',
-     '{"version": 2, "workspaces": {}}', '{"version": 1, "workspaces": []}'],
-)  # fmt: skip
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"version": 1}',
+        '{"version": 1, "workspaces": {"a": {}}}',
+        '{"version": "x", "workspaces": {}}',
+        '{"version": 2, "workspaces": {}}',
+        '{"version": 1, "workspaces": []}',
+    ],
+)
 def test_a_trust_file_that_cannot_be_understood_trusts_nothing(
     work: Path, own_folders: Path, text: str
 ) -> None:
@@ -265,6 +283,8 @@ names = st.dictionaries(st.text(min_size=1, max_size=5), st.binary(max_size=8), 
 
 @pytest.mark.proves("trust.change-asks-again")
 @given(one=names, other=names)
-def test_different_contents_have_different_digests(one: dict[str, bytes], other: dict[str, bytes]) -> None:
+def test_different_contents_have_different_digests(
+    one: dict[str, bytes], other: dict[str, bytes]
+) -> None:
     digest = module._digest  # pyright: ignore[reportPrivateUsage]
     assert (digest(one, {}) == digest(other, {})) == (one == other)

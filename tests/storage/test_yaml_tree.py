@@ -45,9 +45,24 @@ def test_scalars_have_the_types_that_people_expect() -> None:
     q: "-"
     """
     assert parsed(text) == {
-        "a": 10, "b": 1000, "c": 31, "d": -3, "e": 1.5, "f": 1000.0, "g": True, "h": False, "i": None, "j": None,
-        "k": "10", "l": "2026-11-21", "m": "010", "n": "12:30:45", "o": ".inf", "p": "true", "q": "-",
-    }  # fmt: skip
+        "a": 10,
+        "b": 1000,
+        "c": 31,
+        "d": -3,
+        "e": 1.5,
+        "f": 1000.0,
+        "g": True,
+        "h": False,
+        "i": None,
+        "j": None,
+        "k": "10",
+        "l": "2026-11-21",
+        "m": "010",
+        "n": "12:30:45",
+        "o": ".inf",
+        "p": "true",
+        "q": "-",
+    }
 
 
 def test_keys_are_text_as_they_stand() -> None:
@@ -58,7 +73,10 @@ def test_every_value_knows_its_place() -> None:
     root = parse_yaml(b"a: 1\nb:\n  - x\n  - yy: 2\n", "dir/f.yaml")
     assert root.pairs is not None
     items = root.pairs["b"][1].items
-    assert items is not None and [item.where for item in items] == ["dir/f.yaml:3:5", "dir/f.yaml:4:5"]
+    assert items is not None and [item.where for item in items] == [
+        "dir/f.yaml:3:5",
+        "dir/f.yaml:4:5",
+    ]
 
 
 def test_an_empty_file_is_an_empty_mapping() -> None:
@@ -108,7 +126,10 @@ def test_bytes_that_are_no_text_are_named_by_line() -> None:
 
 @pytest.mark.proves("settings.hostile-yaml")
 def test_brackets_without_end_do_not_end_the_process() -> None:
-    code = "from ferrule.storage.settings.yaml_tree import parse_yaml\ntry:\n parse_yaml(b'['*1000000, 'f')\nexcept Exception as e: print(type(e).__name__)"
+    code = (
+        "from ferrule.storage.settings.yaml_tree import parse_yaml\ntry:\n "
+        "parse_yaml(b'['*1000000, 'f')\nexcept Exception as e: print(type(e).__name__)"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60
     )

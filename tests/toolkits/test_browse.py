@@ -64,7 +64,9 @@ def refused(use: Callable[[], object]) -> ToolFailed:
 
 
 def test_looking_around_reads_and_two_of_three_run_unasked() -> None:
-    assert {name: (t.side_effect, t.risk, dict(t.touches)["path"].kind) for name, t in TOOLS.items()} == {
+    assert {
+        name: (t.side_effect, t.risk, dict(t.touches)["path"].kind) for name, t in TOOLS.items()
+    } == {
         "list_files": (SideEffect.READ, Risk.SAFE, "read"),
         "file_tree": (SideEffect.READ, Risk.SAFE, "read"),
         "file_outline": (SideEffect.READ, Risk.MEDIUM, "read"),
@@ -122,7 +124,9 @@ def test_entries_are_sorted(context: Context, arguments: dict[str, Any], order: 
 
 
 @pytest.mark.proves("list-files.bounds")
-def test_500_entries_are_listed_by_default_and_1000_at_the_most(context: Context, root: Path) -> None:
+def test_500_entries_are_listed_by_default_and_1000_at_the_most(
+    context: Context, root: Path
+) -> None:
     for number in range(1001):
         (root / f"n{number:04}").touch()
     listing = call("list_files", context)
@@ -145,7 +149,9 @@ def test_an_unknown_order_is_refused_by_the_schema() -> None:
 
 
 @pytest.mark.proves("list-files.hidden")
-def test_hidden_names_are_shown_if_asked_for_and_untouchable_ones_never(context: Context, root: Path) -> None:
+def test_hidden_names_are_shown_if_asked_for_and_untouchable_ones_never(
+    context: Context, root: Path
+) -> None:
     for name in (".hidden", ".env", "agents/x", "k.pem"):
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text("x")
@@ -215,8 +221,17 @@ def test_the_tree_is_all_files_by_path(context: Context, root: Path) -> None:
     (root / "empty").mkdir()
     (root / "link").symlink_to("src")
     assert call("file_tree", context) == [
-        "a.txt", "b.bin", "c.txt", "d.py", "e.md", "empty/", "link@", "node_modules/", "src/a.py", "src/b/z.py",
-    ]  # fmt: skip
+        "a.txt",
+        "b.bin",
+        "c.txt",
+        "d.py",
+        "e.md",
+        "empty/",
+        "link@",
+        "node_modules/",
+        "src/a.py",
+        "src/b/z.py",
+    ]
     assert call("file_tree", context, path="src/b") == ["src/b/z.py"]
     assert call("file_tree", context, path="node_modules") == ["node_modules/left-pad/index.js"]
     assert ".hidden/x" in call("file_tree", context, show_hidden=True)
@@ -238,7 +253,8 @@ def test_a_large_tree_is_shown_from_the_top_and_says_what_it_did_not_open(
     *part, note = call("file_tree", context, path="huge")
     assert (len(part), note.startswith("[1 of 1001 entries")) == (1000, True)
     assert (
-        refused(lambda: call("file_tree", context, max_entries=0)).error_type is ErrorType.VALIDATION_FAILED
+        refused(lambda: call("file_tree", context, max_entries=0)).error_type
+        is ErrorType.VALIDATION_FAILED
     )
 
 
@@ -246,40 +262,66 @@ def test_a_large_tree_is_shown_from_the_top_and_says_what_it_did_not_open(
 
 SOURCES = {
     "a.py": (
-        "import os\n\nclass A(Base, metaclass=M):\n    @property\n    async def f(self, x: int = 3) -> str:\n"
+        "import os\n\nclass A(Base, metaclass=M):\n    @property\n    async def f(self, x: "
+        "int = 3) -> str:\n"
         "        def inner(): pass\n\nif os:\n    def g(*a, **k): ...\n",
-        "3: class A(Base, metaclass=M)\n5:   async def f(self, x: int=3) -> str\n6:     def inner()\n9: def g(*a, **k)",
+        (
+            "3: class A(Base, metaclass=M)\n5:   async def f(self, x: int=3) -> str\n6:     def "
+            "inner()\n9: def g(*a, **k)"
+        ),
     ),
     "bad.py": (
         "def f(:\nclass X:\n    def y(self):\n",
-        "1: def f(:\n2: class X:\n3:   def y(self):\n[not valid Python (SyntaxError); found by searching]",
+        (
+            "1: def f(:\n2: class X:\n3:   def y(self):\n[not valid Python (SyntaxError); found "
+            "by searching]"
+        ),
     ),
     "a.ts": (
-        "export default class A extends B {\n  x = 1\n}\nexport const go = async (a: number): Promise<void> => {\n}\n"
+        "export default class A extends B {\n  x = 1\n}\nexport const go = async (a: "
+        "number): Promise<void> => {\n}\n"
         "interface I {}\nlet y = 3\n",
-        "1: export default class A extends B\n4: export const go = async (a: number): Promise<void> =>\n6: interface I {}",
+        (
+            "1: export default class A extends B\n4: export const go = async (a: number): "
+            "Promise<void> =>\n6: interface I {}"
+        ),
     ),
-    "a.go": ("func (s *S) Name() string {\n}\ntype T struct {\n}\n", "1: func (s *S) Name() string\n3: type T struct"),
-    "a.rs": ("impl<T> Foo for Bar {\n    pub(crate) async fn baz() {\n", "1: impl<T> Foo for Bar\n2:   pub(crate) async fn baz()"),
-    "a.zig": ("const S = struct {\n    pub fn init() void {\n", "1: const S = struct\n2:   pub fn init() void"),
-    "a.c": ("int main(int argc, char **argv)\n{\n    if (x) {\n        return f(a);\n", "1: int main(int argc, char **argv)"),
+    "a.go": (
+        "func (s *S) Name() string {\n}\ntype T struct {\n}\n",
+        "1: func (s *S) Name() string\n3: type T struct",
+    ),
+    "a.rs": (
+        "impl<T> Foo for Bar {\n    pub(crate) async fn baz() {\n",
+        "1: impl<T> Foo for Bar\n2:   pub(crate) async fn baz()",
+    ),
+    "a.zig": (
+        "const S = struct {\n    pub fn init() void {\n",
+        "1: const S = struct\n2:   pub fn init() void",
+    ),
+    "a.c": (
+        "int main(int argc, char **argv)\n{\n    if (x) {\n        return f(a);\n",
+        "1: int main(int argc, char **argv)",
+    ),
     "a.md": ("# Title\ntext\n## Part\n#nothing\n", "1: # Title\n3: ## Part"),
     "a.sql": ("CREATE TABLE t (a int);\nselect 1;\n", "1: CREATE TABLE t (a int);"),
     "plain.txt": ("nothing here\n", "[no definitions found in `plain.txt`, 1 line]"),
     "bom.py": ("\ufeffdef f(): pass\n", "1: def f()"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.proves("file-outline.definitions")
 @pytest.mark.parametrize("name", SOURCES)
-def test_an_outline_names_definitions_with_their_lines(context: Context, root: Path, name: str) -> None:
+def test_an_outline_names_definitions_with_their_lines(
+    context: Context, root: Path, name: str
+) -> None:
     source, outline = SOURCES[name]
     (root / name).write_text(source)
     assert call("file_outline", context, path=name) == outline
 
 
 @pytest.mark.parametrize(
-    "source", ["(" * 20_000 + ")" * 20_000, "-" * 50_000 + "1", "const " * 50_000, "a" * 100_000 + "("]
+    "source",
+    ["(" * 20_000 + ")" * 20_000, "-" * 50_000 + "1", "const " * 50_000, "a" * 100_000 + "("],
 )
 @pytest.mark.parametrize("name", ["x.py", "x.c", "x.ts"])
 def test_a_hostile_source_file_is_outlined_without_harm(
@@ -299,9 +341,13 @@ def test_an_outline_reads_what_read_file_may_read(context: Context, root: Path) 
     (root / "k.pem").write_text("class Secret: pass")
     (root / "x.bin").write_bytes(b"\0\1")
     assert (
-        refused(lambda: call("file_outline", context, path="k.pem")).error_type is ErrorType.PERMISSION_DENIED
+        refused(lambda: call("file_outline", context, path="k.pem")).error_type
+        is ErrorType.PERMISSION_DENIED
     )
-    assert refused(lambda: call("file_outline", context, path="x.bin")).error_type is ErrorType.PARSE_ERROR
+    assert (
+        refused(lambda: call("file_outline", context, path="x.bin")).error_type
+        is ErrorType.PARSE_ERROR
+    )
 
 
 @pytest.mark.parametrize(

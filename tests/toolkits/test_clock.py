@@ -47,10 +47,14 @@ def test_asking_for_the_time_again_and_again_is_fine() -> None:
 
 @pytest.mark.proves("clock.working-directory")
 def test_the_working_directory_is_the_workspace(tmp_path: Path) -> None:
-    context = Context(Identity("t", "u", "s", "r"), "call_1", resources={Workspace: Workspace(tmp_path)})
+    context = Context(
+        Identity("t", "u", "s", "r"), "call_1", resources={Workspace: Workspace(tmp_path)}
+    )
     assert asyncio.run(get_working_directory.handler(context=context)) == str(tmp_path)
 
 
 def test_without_a_workspace_it_says_what_is_missing() -> None:
     with pytest.raises(ConfigError, match="workspace"):
-        asyncio.run(get_working_directory.handler(context=Context(Identity("t", "u", "s", "r"), "call_1")))
+        asyncio.run(
+            get_working_directory.handler(context=Context(Identity("t", "u", "s", "r"), "call_1"))
+        )

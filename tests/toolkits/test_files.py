@@ -75,7 +75,11 @@ def previewed(tool: str, context: Context, **arguments: Any) -> str:
 @pytest.mark.proves("files.declared")
 def test_each_tool_says_what_it_does_to_the_world_and_which_paths_it_touches() -> None:
     def facts(tool: Tool) -> tuple[SideEffect, Risk, dict[str, str]]:
-        return tool.side_effect, tool.risk, {name: touch.kind for name, touch in tool.touches.items()}
+        return (
+            tool.side_effect,
+            tool.risk,
+            {name: touch.kind for name, touch in tool.touches.items()},
+        )
 
     read, write = SideEffect.READ, SideEffect.WRITE
     assert {name: facts(tool) for name, tool in TOOLS.items()} == {
@@ -93,7 +97,8 @@ def test_each_tool_says_what_it_does_to_the_world_and_which_paths_it_touches() -
 
 @pytest.mark.proves("files.bad-arguments")
 @pytest.mark.parametrize(
-    "arguments", [{}, {"path": True}, {"path": None}, {"path": ["a.txt"]}, {"path": "a", "file": "b"}]
+    "arguments",
+    [{}, {"path": True}, {"path": None}, {"path": ["a.txt"]}, {"path": "a", "file": "b"}],
 )
 def test_arguments_of_the_wrong_kind_are_named_and_do_not_reach_the_handler(
     arguments: dict[str, Any],
@@ -111,7 +116,8 @@ def test_a_run_without_a_workspace_is_told_to_pass_one() -> None:
 
 @pytest.mark.proves("files.same-refusal")
 @pytest.mark.parametrize(
-    "path", [".env", "src/K.PEM", "agents/harvey.yaml", ".git/config", "../out.txt", "/etc/passwd", "~/x"]
+    "path",
+    [".env", "src/K.PEM", "agents/harvey.yaml", ".git/config", "../out.txt", "/etc/passwd", "~/x"],
 )
 @pytest.mark.parametrize("tool", ARGUMENTS)
 def test_what_the_workspace_refuses_every_tool_refuses(
@@ -136,11 +142,16 @@ def test_what_the_workspace_refuses_every_tool_refuses(
 
 @pytest.mark.proves("files.same-refusal")
 @pytest.mark.parametrize(
-    ("source", "target"), [(".env", "x"), ("a.txt", ".env"), ("a.txt", "../x"), ("a.txt", "agents/x")]
+    ("source", "target"),
+    [(".env", "x"), ("a.txt", ".env"), ("a.txt", "../x"), ("a.txt", "agents/x")],
 )
-def test_moving_cannot_launder_a_name(context: Context, root: Path, source: str, target: str) -> None:
+def test_moving_cannot_launder_a_name(
+    context: Context, root: Path, source: str, target: str
+) -> None:
     (root / ".env").write_text("TOKEN")
-    failure = refused(lambda: call("move_path", context, source=source, target=target, overwrite=True))
+    failure = refused(
+        lambda: call("move_path", context, source=source, target=target, overwrite=True)
+    )
     assert failure.error_type is ErrorType.PERMISSION_DENIED
     assert sorted(os.listdir(root)) == [".env", "a.txt"]
 
@@ -173,12 +184,20 @@ def test_a_range_is_read_and_says_what_it_is_part_of(
 @pytest.mark.proves("files.range-past-end")
 @pytest.mark.parametrize(
     ("first", "last", "words"),
-    [(4, None, "3 lines"), (9, 12, "3 lines"), (3, 2, "before"), (0, 1, "from 1"), (-1, None, "from 1")],
+    [
+        (4, None, "3 lines"),
+        (9, 12, "3 lines"),
+        (3, 2, "before"),
+        (0, 1, "from 1"),
+        (-1, None, "from 1"),
+    ],
 )
 def test_a_range_that_is_not_in_the_file_is_refused_with_the_reason(
     context: Context, first: int, last: int | None, words: str
 ) -> None:
-    failure = refused(lambda: call("read_file", context, path="a.txt", line_start=first, line_end=last))
+    failure = refused(
+        lambda: call("read_file", context, path="a.txt", line_start=first, line_end=last)
+    )
     assert failure.error_type is ErrorType.VALIDATION_FAILED
     assert words in failure.message
 
@@ -197,7 +216,9 @@ def test_a_range_that_is_not_in_the_file_is_refused_with_the_reason(
         ("real \ufffd\n".encode(), "1: real \ufffd"),
     ],
 )
-def test_unusual_files_read_as_expected(context: Context, root: Path, data: bytes, text: str) -> None:
+def test_unusual_files_read_as_expected(
+    context: Context, root: Path, data: bytes, text: str
+) -> None:
     (root / "f").write_bytes(data)
     assert call("read_file", context, path="f") == text
 
@@ -216,10 +237,13 @@ def test_bytes_that_are_not_utf8_are_marked_with_a_note_and_kept_by_edits(
 @pytest.mark.proves("files.binary")
 @pytest.mark.parametrize("tool", ["read_file", "read_file_tail", "edit_file", "replace_lines"])
 @pytest.mark.parametrize("data", [b"\x7fELF\0\0", "text".encode("utf-16")])
-def test_a_binary_file_is_a_parse_error(context: Context, root: Path, tool: str, data: bytes) -> None:
+def test_a_binary_file_is_a_parse_error(
+    context: Context, root: Path, tool: str, data: bytes
+) -> None:
     (root / "f").write_bytes(data)
     assert (
-        refused(lambda: call(tool, context, path="f", **ARGUMENTS[tool])).error_type is ErrorType.PARSE_ERROR
+        refused(lambda: call(tool, context, path="f", **ARGUMENTS[tool])).error_type
+        is ErrorType.PARSE_ERROR
     )
     assert (root / "f").read_bytes() == data
 
@@ -227,19 +251,21 @@ def test_a_binary_file_is_a_parse_error(context: Context, root: Path, tool: str,
 @pytest.mark.proves("files.large")
 def test_of_a_large_file_a_part_can_be_read(context: Context, root: Path) -> None:
     count, dots = 500_000, "." * 86
-    (root / "big.log").write_bytes(b"".join(b"line %07d %s\n" % (n, b"." * 86) for n in range(1, count + 1)))
+    (root / "big.log").write_bytes(
+        b"".join(b"line %07d %s\n" % (n, b"." * 86) for n in range(1, count + 1))
+    )
     assert (root / "big.log").stat().st_size > 49_000_000
     failure = refused(lambda: call("read_file", context, path="big.log"))
     assert failure.error_type is ErrorType.LIMIT
     assert "line_start" in failure.message
-    assert (
-        call("read_file", context, path="big.log", line_start=300_000, line_end=300_001)
-        == f"300000: line 0300000 {dots}\n300001: line 0300001 {dots}\n[lines 300000-300001 of {count}]"
+    assert call("read_file", context, path="big.log", line_start=300_000, line_end=300_001) == (
+        f"300000: line 0300000 {dots}\n300001: line 0300001 {dots}\n[lines 300000-300001 of "
+        f"{count}]"
     )
     tail = call("read_file_tail", context, path="big.log", line_count=2)
-    assert (
-        tail
-        == f"line 0499999 {dots}\nline 0500000 {dots}\n[the last 2 lines of a large file, without numbers]"
+    assert tail == (
+        f"line 0499999 {dots}\nline 0500000 {dots}\n[the last 2 lines of a large file, "
+        "without numbers]"
     )
     edit = {"path": "big.log", "old_string": "line 0000001", "new_string": "x"}
     assert refused(lambda: call("edit_file", context, **edit)).error_type is ErrorType.LIMIT
@@ -272,8 +298,17 @@ def test_the_tail_has_bounds(context: Context, count: int) -> None:
 
 @pytest.mark.proves("files.not-found")
 def test_a_missing_file_is_not_found_and_named(context: Context) -> None:
-    for tool in ("read_file", "read_file_tail", "edit_file", "replace_lines", "insert_lines", "delete_path"):
-        failure = refused(lambda tool=tool: call(tool, context, path="config.txt", **ARGUMENTS[tool]))
+    for tool in (
+        "read_file",
+        "read_file_tail",
+        "edit_file",
+        "replace_lines",
+        "insert_lines",
+        "delete_path",
+    ):
+        failure = refused(
+            lambda tool=tool: call(tool, context, path="config.txt", **ARGUMENTS[tool])
+        )
         assert failure.error_type is ErrorType.NOT_FOUND
         assert "`config.txt`" in failure.message
 
@@ -289,7 +324,8 @@ def test_writing_makes_folders_and_says_how_much(context: Context, root: Path) -
     )
     assert (root / "new/deep/x.txt").read_bytes() == "é\n".encode()
     assert (
-        call("write_file", context, path="a.txt", content="") == "wrote `a.txt`: replaced, 0 bytes, 0 lines"
+        call("write_file", context, path="a.txt", content="")
+        == "wrote `a.txt`: replaced, 0 bytes, 0 lines"
     )
 
 
@@ -304,7 +340,9 @@ def test_what_cannot_be_written_leaves_nothing_behind(context: Context, root: Pa
         ("a.txt/x", "x", ErrorType.VALIDATION_FAILED),
     ):
         failure = refused(
-            lambda path=path, content=content: call("write_file", context, path=path, content=content)
+            lambda path=path, content=content: call(
+                "write_file", context, path=path, content=content
+            )
         )
         assert failure.error_type is kind, failure
     assert sorted(root.rglob("*")) == before
@@ -330,7 +368,9 @@ def test_an_edit_must_match_exactly_once(context: Context, root: Path) -> None:
     assert "lines 1, 2" in failure.message
     assert (root / "f").read_text() == "x = 1\ny = 1\n"
     (root / "blank").write_text("\na\n\na\n")
-    failure = refused(lambda: call("edit_file", context, path="blank", old_string="a", new_string="b"))
+    failure = refused(
+        lambda: call("edit_file", context, path="blank", old_string="a", new_string="b")
+    )
     assert "lines 2, 4" in failure.message
     assert "line 2" in call("edit_file", context, path="f", old_string="y = 1", new_string="y = 2")
     done = call("edit_file", context, path="f", old_string=" = ", new_string=": ", replace_all=True)
@@ -389,13 +429,16 @@ def test_lines_are_inserted_before_a_line_or_appended(
 
 
 @pytest.mark.proves("files.insert-lines")
-@pytest.mark.parametrize(("line", "end", "new"), [(2, 3, "x"), (5, 5, "x"), (0, 0, "x"), (2, 2, "")])
+@pytest.mark.parametrize(
+    ("line", "end", "new"), [(2, 3, "x"), (5, 5, "x"), (0, 0, "x"), (2, 2, "")]
+)
 def test_an_insertion_that_makes_no_sense_is_refused(
     context: Context, root: Path, line: int, end: int, new: str
 ) -> None:
     arguments = {"path": "a.txt", "line_start": line, "line_end": end, "new_content": new}
     assert (
-        refused(lambda: call("insert_lines", context, **arguments)).error_type is ErrorType.VALIDATION_FAILED
+        refused(lambda: call("insert_lines", context, **arguments)).error_type
+        is ErrorType.VALIDATION_FAILED
     )
     assert (root / "a.txt").read_bytes() == b"one\ntwo\nthree\n"
 
@@ -444,7 +487,9 @@ def test_another_session_sees_the_change(context: Context, root: Path) -> None:
     other = session(root)
     call("read_file", other, path="a.txt")
     call("edit_file", context, path="a.txt", old_string="one", new_string="1")
-    failure = refused(lambda: call("edit_file", other, path="a.txt", old_string="two", new_string="2"))
+    failure = refused(
+        lambda: call("edit_file", other, path="a.txt", old_string="two", new_string="2")
+    )
     assert failure.error_type is ErrorType.IO_ERROR
 
 
@@ -488,16 +533,22 @@ def test_parallel_edits_of_one_file_lose_nothing_and_report_honestly(root: Path)
 def test_folders_files_and_moves(context: Context, root: Path) -> None:
     assert call("create_dir", context, path="x/y") == "folder `x/y/` exists"
     assert (
-        call("move_path", context, source="a.txt", target="x/new/b.txt") == "moved `a.txt` to `x/new/b.txt`"
+        call("move_path", context, source="a.txt", target="x/new/b.txt")
+        == "moved `a.txt` to `x/new/b.txt`"
     )
     assert call("move_path", context, source="x", target="z") == "moved `x` to `z`"
     assert (root / "z/new/b.txt").read_bytes() == b"one\ntwo\nthree\n"
-    assert refused(lambda: call("delete_path", context, path="z")).error_type is ErrorType.VALIDATION_FAILED
+    assert (
+        refused(lambda: call("delete_path", context, path="z")).error_type
+        is ErrorType.VALIDATION_FAILED
+    )
     assert call("delete_path", context, path="z", recursive=True) == "deleted `z`"
     assert list(root.iterdir()) == []
 
 
-def test_a_move_that_fails_makes_no_folders_for_a_missing_source(context: Context, root: Path) -> None:
+def test_a_move_that_fails_makes_no_folders_for_a_missing_source(
+    context: Context, root: Path
+) -> None:
     assert (
         refused(lambda: call("move_path", context, source="no", target="x/y")).error_type
         is ErrorType.NOT_FOUND
@@ -518,18 +569,30 @@ def test_a_preview_shows_exactly_the_change_and_makes_none(context: Context, roo
     assert shown == "--- a.txt\n+++ a.txt\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n+2b\n three"
     shown = previewed("insert_lines", context, path="a.txt", line_start=4, new_content="four")
     assert shown == "--- a.txt\n+++ a.txt\n@@ -1,3 +1,4 @@\n one\n two\n three\n+four"
-    shown = previewed("replace_lines", context, path="a.txt", line_start=1, line_end=1, new_content="")
+    shown = previewed(
+        "replace_lines", context, path="a.txt", line_start=1, line_end=1, new_content=""
+    )
     assert shown == "--- a.txt\n+++ a.txt\n@@ -1,3 +1,2 @@\n-one\n two\n three"
     shown = previewed("write_file", context, path="new.txt", content="a\nb")
-    assert shown == "--- /dev/null\n+++ new.txt\n@@ -0,0 +1,2 @@\n+a\n+b\n\\ No newline at end of file"
-    assert previewed("write_file", context, path="a.txt", content="one\ntwo\nthree\n") == "a.txt: no change"
-    assert previewed("move_path", context, source="a.txt", target="b.txt") == "move file `a.txt` to `b.txt`"
+    assert (
+        shown == "--- /dev/null\n+++ new.txt\n@@ -0,0 +1,2 @@\n+a\n+b\n\\ No newline at end of file"
+    )
+    assert (
+        previewed("write_file", context, path="a.txt", content="one\ntwo\nthree\n")
+        == "a.txt: no change"
+    )
+    assert (
+        previewed("move_path", context, source="a.txt", target="b.txt")
+        == "move file `a.txt` to `b.txt`"
+    )
     assert previewed("delete_path", context, path="a.txt") == "delete file `a.txt` (14 bytes)"
     assert {p.name: p.read_bytes() for p in root.iterdir()} == {"a.txt": b"one\ntwo\nthree\n"}
 
 
 @pytest.mark.proves("files.preview")
-def test_a_preview_of_a_call_that_would_fail_says_so_and_does_not_raise(context: Context, root: Path) -> None:
+def test_a_preview_of_a_call_that_would_fail_says_so_and_does_not_raise(
+    context: Context, root: Path
+) -> None:
     for tool in WRITERS:
         if TOOLS[tool].preview is None:
             continue
@@ -538,13 +601,13 @@ def test_a_preview_of_a_call_that_would_fail_says_so_and_does_not_raise(context:
             if not (root / "l").is_symlink():
                 (root / "l").symlink_to("a.txt")
             assert previewed(tool, context, path=path, **ARGUMENTS[tool])
-    assert previewed("edit_file", context, path="a.txt", old_string="zzz", new_string="x").startswith(
-        "[this call would fail"
-    )
+    assert previewed(
+        "edit_file", context, path="a.txt", old_string="zzz", new_string="x"
+    ).startswith("[this call would fail")
     lonely = Context(Identity("t", "u", "s", "r"), "call-1")
-    assert previewed("edit_file", lonely, path="a.txt", old_string="one", new_string="x").startswith(
-        "[no preview"
-    )
+    assert previewed(
+        "edit_file", lonely, path="a.txt", old_string="one", new_string="x"
+    ).startswith("[no preview")
     preview = TOOLS["edit_file"].preview
     assert preview is not None
     assert asyncio.run(preview({}, context)).startswith("[no preview")
@@ -576,7 +639,9 @@ def test_a_preview_of_binary_content_says_that_it_is_replaced(context: Context, 
 @pytest.mark.proves("files.preview-bounded")
 def test_a_long_preview_is_cut_and_says_so(context: Context, root: Path) -> None:
     (root / "f").write_text("".join(f"{n}\n" for n in range(10_000)))
-    shown = previewed("write_file", context, path="f", content="".join(f"{n}!\n" for n in range(10_000)))
+    shown = previewed(
+        "write_file", context, path="f", content="".join(f"{n}!\n" for n in range(10_000))
+    )
     rows = shown.split("\n")
     assert len(rows) == 403
     assert rows[-1] == "[19601 more lines of this diff are not shown]"

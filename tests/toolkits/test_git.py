@@ -53,7 +53,9 @@ def git(root: Path, *arguments: str, stdin: str = "") -> str:
 def call(root: Path, subcommand: str, *arguments: str) -> str:
     checked = git_command.arguments.check({"subcommand": subcommand, "args": list(arguments)})
     assert not checked.problems, checked.problems
-    context = Context(Identity("t", "u", "s", "r"), "call_1", resources={Workspace: Workspace(root)})
+    context = Context(
+        Identity("t", "u", "s", "r"), "call_1", resources={Workspace: Workspace(root)}
+    )
     return asyncio.run(git_command.handler(**checked.values, context=context))
 
 
@@ -91,7 +93,9 @@ def root(tmp_path: Path, template: Path) -> Path:
 
 @pytest.mark.proves("git.all-arguments")
 def test_all_arguments_are_passed(root: Path) -> None:
-    assert [line.split(" ", 1)[1] for line in call(root, "log", "--oneline", "-2").splitlines()] == [
+    assert [
+        line.split(" ", 1)[1] for line in call(root, "log", "--oneline", "-2").splitlines()
+    ] == [
         "commit 3",
         "commit 2",
     ]
@@ -124,7 +128,9 @@ def test_the_five_subcommands_answer(root: Path) -> None:
         (["main@{0}", "--name-status"], "M\ta.txt"),
     ],
 )  # fmt: skip
-def test_differences_are_asked_for_in_many_ways(root: Path, arguments: list[str], expected: str) -> None:
+def test_differences_are_asked_for_in_many_ways(
+    root: Path, arguments: list[str], expected: str
+) -> None:
     assert expected in call(root, "diff", *arguments)
 
 
@@ -150,7 +156,9 @@ def test_unknown_names_are_not_found(root: Path) -> None:
 
 
 @pytest.mark.proves("git.read-only")
-@pytest.mark.parametrize("subcommand", ["push", "commit", "reset", "config", "grep", "status ", "-c", ""])
+@pytest.mark.parametrize(
+    "subcommand", ["push", "commit", "reset", "config", "grep", "status ", "-c", ""]
+)
 def test_other_subcommands_are_refused_before_anything_runs(subcommand: str) -> None:
     if subcommand == "status ":
         return  # repaired by the schema: one of the five
@@ -171,14 +179,22 @@ def test_a_repository_above_the_workspace_is_not_used(root: Path) -> None:
 def test_nothing_is_written_to_the_repository(root: Path) -> None:
     os.utime(root / "b.txt", (1, 1))  # plain git would refresh its index now
     before = _state(root)
-    for subcommand, *arguments in (["status"], ["diff"], ["log", "-p"], ["show"], ["blame", "a.txt"]):
+    for subcommand, *arguments in (
+        ["status"],
+        ["diff"],
+        ["log", "-p"],
+        ["show"],
+        ["blame", "a.txt"],
+    ):
         call(root, subcommand, *arguments)
     assert _state(root) == before
 
 
 def _state(root: Path) -> dict[str, tuple[int, bytes]]:
     return {
-        str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in root.rglob("*") if path.is_file()
+        str(path): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in root.rglob("*")
+        if path.is_file()
     }
 
 
@@ -196,7 +212,13 @@ def _signed(root: Path, fill: Callable[[str], str]) -> None:
     head, _, message = git(root, "cat-file", "commit", "HEAD").partition("\n\n")
     signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n iQ==\n -----END PGP SIGNATURE-----"
     commit = git(
-        root, "hash-object", "-t", "commit", "-w", "--stdin", stdin=f"{head}\n{signature}\n\n{message}\n"
+        root,
+        "hash-object",
+        "-t",
+        "commit",
+        "-w",
+        "--stdin",
+        stdin=f"{head}\n{signature}\n\n{message}\n",
     )
     git(root, "update-ref", "HEAD", commit)
 
@@ -225,7 +247,12 @@ def _lose(root: Path, fill: Callable[[str], str]) -> None:
     (root / "lost.txt").unlink()
 
 
-PREPARE: dict[str, Prepare] = {"touch": _touch, "signed": _signed, "submodule": _submodule, "lose": _lose}
+PREPARE: dict[str, Prepare] = {
+    "touch": _touch,
+    "signed": _signed,
+    "submodule": _submodule,
+    "lose": _lose,
+}
 
 
 class Trap:
@@ -296,15 +323,22 @@ def test_a_dangerous_argument_is_refused_before_git_starts(
 @pytest.mark.parametrize(
     "row", [row for row in (*CONFIGURED, *ARGUMENTS) if row["alive"]], ids=lambda row: row["id"]
 )
-def test_the_attack_is_real(root: Path, row: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_attack_is_real(
+    root: Path, row: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With plain git the marker appears: the tests above could fail."""
     trap = Trap(root, row, monkeypatch)
     environment = {**CLEAN, **trap.environment}
     program = shutil.which("git", path=environment["PATH"])
     assert program is not None
     subprocess.run(
-        [program, row["subcommand"], *trap.arguments], cwd=root, env=environment, capture_output=True, check=False, timeout=60
-    )  # fmt: skip
+        [program, row["subcommand"], *trap.arguments],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
     assert trap.marker.exists()
 
 
@@ -315,7 +349,17 @@ def test_the_table_is_as_long_as_promised() -> None:
 
 @pytest.mark.proves("git.stays-inside")
 @pytest.mark.parametrize(
-    "how", ["file", "link", "commondir", "alternates", "objects-link", "refs-link", "head-link", "index-link"]
+    "how",
+    [
+        "file",
+        "link",
+        "commondir",
+        "alternates",
+        "objects-link",
+        "refs-link",
+        "head-link",
+        "index-link",
+    ],
 )
 def test_a_repository_that_leads_outside_is_refused(root: Path, how: str) -> None:
     other = root.parent / "other"
@@ -336,9 +380,12 @@ def test_a_repository_that_leads_outside_is_refused(root: Path, how: str) -> Non
     elif how == "alternates":
         (real / "objects/info/alternates").write_text(f"{other}/.git/objects\n")
     else:
-        name = {"objects-link": "objects", "refs-link": "refs", "head-link": "HEAD", "index-link": "index"}[
-            how
-        ]
+        name = {
+            "objects-link": "objects",
+            "refs-link": "refs",
+            "head-link": "HEAD",
+            "index-link": "index",
+        }[how]
         (real / name).rename(root.parent / "kept")
         (real / name).symlink_to(other / ".git" / name)
     error = refusal(root, "log", "--all")
@@ -408,7 +455,9 @@ SECRET_FILES = (
 
 @pytest.fixture(scope="module")
 def secret_root(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Secrets in the history, in the index and in the folder, and tags of them. Shared: tests only read."""
+    """Secrets in the history, in the index and in the folder, and tags of them. Shared: tests only
+    read.
+    """
     root = tmp_path_factory.mktemp("secrets") / "work"
     shutil.copytree(template, root)
     for number in (1, 2):
@@ -435,15 +484,51 @@ def secret_root(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 @pytest.mark.parametrize(
     "command",
     [
-        "diff", "diff HEAD", "diff --cached", "diff HEAD~1 HEAD", "diff HEAD~1..HEAD", "diff -R", "diff --cc",
-        "diff --word-diff", "diff -U100 -W", "diff --binary --full-index", "diff HEAD~1 -- .", "diff -- sub", "diff --text",
-        "log -p", "log -p --all", "log -u -m", "log --patch-with-stat --reverse", "log -p -R", "log --oneline -p",
-        "log -p --word-diff=plain", "log --format=%B -p", "log -p -- .", "log -p -- sub .config", "log -S hunter1 -p",
-        "log -G hunter -p", "log -p --cc", "log --binary", "log -U3 -g", "log -p HEAD~1..HEAD",
-        "show", "show HEAD", "show HEAD~1 HEAD", "show release", "show -m HEAD", "show --format= -p", "show HEAD -- .",
-        "show HEAD^{tree}", "show HEAD:", "show HEAD:sub", "status", "status --short -uall", "log --raw", "diff --raw",
+        "diff",
+        "diff HEAD",
+        "diff --cached",
+        "diff HEAD~1 HEAD",
+        "diff HEAD~1..HEAD",
+        "diff -R",
+        "diff --cc",
+        "diff --word-diff",
+        "diff -U100 -W",
+        "diff --binary --full-index",
+        "diff HEAD~1 -- .",
+        "diff -- sub",
+        "diff --text",
+        "log -p",
+        "log -p --all",
+        "log -u -m",
+        "log --patch-with-stat --reverse",
+        "log -p -R",
+        "log --oneline -p",
+        "log -p --word-diff=plain",
+        "log --format=%B -p",
+        "log -p -- .",
+        "log -p -- sub .config",
+        "log -S hunter1 -p",
+        "log -G hunter -p",
+        "log -p --cc",
+        "log --binary",
+        "log -U3 -g",
+        "log -p HEAD~1..HEAD",
+        "show",
+        "show HEAD",
+        "show HEAD~1 HEAD",
+        "show release",
+        "show -m HEAD",
+        "show --format= -p",
+        "show HEAD -- .",
+        "show HEAD^{tree}",
+        "show HEAD:",
+        "show HEAD:sub",
+        "status",
+        "status --short -uall",
+        "log --raw",
+        "diff --raw",
     ],
-)  # fmt: skip
+)
 def test_differences_never_show_a_secret(secret_root: Path, command: str) -> None:
     subcommand, *arguments = command.split()
     assert "hunter" not in call(secret_root, subcommand, *arguments).replace("hunter1 -p", "")
@@ -453,17 +538,54 @@ def test_differences_never_show_a_secret(secret_root: Path, command: str) -> Non
 @pytest.mark.parametrize(
     "command",
     [
-        "show HEAD:.env", "show HEAD:./.env", "show HEAD:sub/../.env", "show HEAD:sub/prod.env", "show :.env", "show :0:.env",
-        "show HEAD:k.pem", "show HEAD:id_rsa.bak", "show HEAD:agents/notes.md", "show HEAD:.config/gcloud/token",
-        "show HEAD^{tree}:.env", "show HEAD^0:.env", "show main@{0}:.env", "show HEAD~1:.env", "show HEAD^{/secrets}:.env",
-        "show HEAD:.ＥＮＶ", "show HEAD:agents", "show light", "show heavy", "show nested", "show heavy^{}", "show {blob}",
-        "show {short}", "show {blob} HEAD", "diff HEAD:.env HEAD:a.txt", "diff HEAD~1:.env HEAD:.env", "diff :.env :a.txt",
-        "diff {blob} HEAD:a.txt", "diff light heavy", "diff HEAD:agents HEAD~1:agents", "diff HEAD:.config HEAD~1:.config",
-        "diff {tree} HEAD~1:agents", "blame .env", "blame -- .env", "blame HEAD .env", "blame HEAD -- k.pem", "diff -- .env",
-        "diff .env", "diff HEAD -- id_rsa.bak", "log -p -- .env", "log -p -- agents", "show HEAD -- .env", "log {blob}..HEAD",
-        "log light", "log -p --graph", "show HEAD:.env..HEAD",
+        "show HEAD:.env",
+        "show HEAD:./.env",
+        "show HEAD:sub/../.env",
+        "show HEAD:sub/prod.env",
+        "show :.env",
+        "show :0:.env",
+        "show HEAD:k.pem",
+        "show HEAD:id_rsa.bak",
+        "show HEAD:agents/notes.md",
+        "show HEAD:.config/gcloud/token",
+        "show HEAD^{tree}:.env",
+        "show HEAD^0:.env",
+        "show main@{0}:.env",
+        "show HEAD~1:.env",
+        "show HEAD^{/secrets}:.env",
+        "show HEAD:.ＥＮＶ",
+        "show HEAD:agents",
+        "show light",
+        "show heavy",
+        "show nested",
+        "show heavy^{}",
+        "show {blob}",
+        "show {short}",
+        "show {blob} HEAD",
+        "diff HEAD:.env HEAD:a.txt",
+        "diff HEAD~1:.env HEAD:.env",
+        "diff :.env :a.txt",
+        "diff {blob} HEAD:a.txt",
+        "diff light heavy",
+        "diff HEAD:agents HEAD~1:agents",
+        "diff HEAD:.config HEAD~1:.config",
+        "diff {tree} HEAD~1:agents",
+        "blame .env",
+        "blame -- .env",
+        "blame HEAD .env",
+        "blame HEAD -- k.pem",
+        "diff -- .env",
+        "diff .env",
+        "diff HEAD -- id_rsa.bak",
+        "log -p -- .env",
+        "log -p -- agents",
+        "show HEAD -- .env",
+        "log {blob}..HEAD",
+        "log light",
+        "log -p --graph",
+        "show HEAD:.env..HEAD",
     ],
-)  # fmt: skip
+)
 def test_naming_a_secret_in_git_is_refused(secret_root: Path, command: str) -> None:
     blob, tree = git(secret_root, "rev-parse", "HEAD:.env", "HEAD:agents").split()
     for word, value in (("{blob}", blob), ("{short}", blob[:10]), ("{tree}", tree)):
@@ -474,7 +596,9 @@ def test_naming_a_secret_in_git_is_refused(secret_root: Path, command: str) -> N
 
 
 @pytest.mark.proves("git.secrets")
-@pytest.mark.parametrize("search", [["-S", "hunter1"], ["-G", "hunter"], ["-Shunter2", "--pickaxe-all"]])
+@pytest.mark.parametrize(
+    "search", [["-S", "hunter1"], ["-G", "hunter"], ["-Shunter2", "--pickaxe-all"]]
+)
 def test_a_search_in_the_history_is_no_oracle_for_secrets(root: Path, search: list[str]) -> None:
     for number in (1, 2):
         (root / ".env").write_text(f"hunter{number}\n")
@@ -494,9 +618,25 @@ def test_what_was_left_out_is_named_and_the_rest_is_shown(secret_root: Path) -> 
 @pytest.mark.proves("git.secrets")
 def test_pathspecs_and_lists_agree_on_plain_names(root: Path) -> None:
     names = [
-        ".env", ".env.local", "x/.env", "a.env", "x/y.pem", "K.KEY", "id_rsa", "x/.ssh/config", "agents/x", "src/agents/x",
-        ".ferrule/x/y", ".config/gcloud/a/b", "src/.config/gcloud/a", "environment.py", "key.py", "pem", ".envoy", "a.txt",
-    ]  # fmt: skip
+        ".env",
+        ".env.local",
+        "x/.env",
+        "a.env",
+        "x/y.pem",
+        "K.KEY",
+        "id_rsa",
+        "x/.ssh/config",
+        "agents/x",
+        "src/agents/x",
+        ".ferrule/x/y",
+        ".config/gcloud/a/b",
+        "src/.config/gcloud/a",
+        "environment.py",
+        "key.py",
+        "pem",
+        ".envoy",
+        "a.txt",
+    ]
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("x")
@@ -510,11 +650,19 @@ def test_pathspecs_and_lists_agree_on_plain_names(root: Path) -> None:
 @pytest.mark.parametrize(
     "header",
     [
-        "diff --git a/.env b/.env", "diff --git a/x b/.env", "diff --git a/.env b/x", "diff --git b/.env a/.env",
-        "diff --cc .env", "diff --combined .env", 'diff --git "a/\\303\\251/.env" "b/\\303\\251/.env"', "diff --git ?",
-        'diff --git "a/\\tk.pem" b/x y', "diff --git a/x b/y b/.env", "diff --git a/.env\r b/.env\r",
+        "diff --git a/.env b/.env",
+        "diff --git a/x b/.env",
+        "diff --git a/.env b/x",
+        "diff --git b/.env a/.env",
+        "diff --cc .env",
+        "diff --combined .env",
+        'diff --git "a/\\303\\251/.env" "b/\\303\\251/.env"',
+        "diff --git ?",
+        'diff --git "a/\\tk.pem" b/x y',
+        "diff --git a/x b/y b/.env",
+        "diff --git a/.env\r b/.env\r",
     ],
-)  # fmt: skip
+)
 def test_a_section_is_dropped_when_any_reading_of_its_header_is_a_secret(header: str) -> None:
     patch = f"commit 1234567\n\n{header}\n+hunter\ndiff --git a/ok b/ok\n+fine\ncommit 89abcde\n"
     text, _ = drop_sections(patch, DEFAULT)

@@ -1,4 +1,6 @@
-"""Nobody is asked about a call whose numbers can never work, whichever of the tools that ship it names."""
+"""Nobody is asked about a call whose numbers can never work, whichever of the tools that ship it
+names.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,11 @@ async def test_a_number_that_a_tool_refuses_is_refused_before_anybody_is_asked(
                 continue
             for value in (-FAR, -1, 0, FAR):
                 tried += 1
-                arguments: dict[str, Any] = {**required, **SAMPLES.get(tool.name, {}), parameter: value}
+                arguments: dict[str, Any] = {
+                    **required,
+                    **SAMPLES.get(tool.name, {}),
+                    parameter: value,
+                }
                 call = Call("c1", tool.full_name, json.dumps(arguments))
                 if dispatcher.evaluate(call).evaluation.verdict == "refuse":
                     continue
@@ -72,7 +78,11 @@ async def test_a_number_that_a_tool_refuses_is_refused_before_anybody_is_asked(
                 said = str(result.error_message)
                 # What lies past a file's end is known once the file was read.
                 outside = "past the end" in said
-                if result.error_type == "validation_failed" and f"`{parameter}`" in said and not outside:
+                if (
+                    result.error_type == "validation_failed"
+                    and f"`{parameter}`" in said
+                    and not outside
+                ):
                     late.append(f"{tool.full_name}({parameter}={value}): {said}")
     await session.close()
     assert tried >= 16
@@ -88,8 +98,14 @@ async def test_a_number_that_a_tool_refuses_is_refused_before_anybody_is_asked(
         ({"command": " "}, "names no program"),
         ({"argv": []}, "names no program"),
         ({"argv": ["", "x"]}, "names no program"),
-        ({"command": "ls", "timeout_ms": -1}, "`timeout_ms` must be a whole number from 1 to 3600000"),
-        ({"command": "ls", "timeout_ms": 3_600_001}, "`timeout_ms` must be a whole number from 1 to 3600000"),
+        (
+            {"command": "ls", "timeout_ms": -1},
+            "`timeout_ms` must be a whole number from 1 to 3600000",
+        ),
+        (
+            {"command": "ls", "timeout_ms": 3_600_001},
+            "`timeout_ms` must be a whole number from 1 to 3600000",
+        ),
         ({"command": "ls", "background_after_ms": -1}, "`background_after_ms`"),
         ({"command": "ls", "capture": {"transport": "pty"}}, "there is no terminal"),
         ({"command": "ls", "env_remove": ["A B"]}, "is not the name of a variable"),

@@ -48,7 +48,9 @@ def joined(rows: list[str], end: str, closed: bool) -> str:
         ("a\x0cb\u2028c\nd\n", 2, 2, "x", "a\x0cb\u2028c\nx\n"),
     ],
 )
-def test_lines_are_replaced_to_the_byte(text: str, first: int, last: int, new: str, result: str) -> None:
+def test_lines_are_replaced_to_the_byte(
+    text: str, first: int, last: int, new: str, result: str
+) -> None:
     assert lines.replaced(text, first, last, new) == result
 
 
@@ -100,7 +102,10 @@ def test_an_edit_written_with_bare_newlines_works_in_a_crlf_file() -> None:
         edit_matching.edited(text, "a\nb", "x\ny\nz", everywhere=False, where="`f`")[0]
         == "x\r\ny\r\nz\r\nc\r\n"
     )
-    assert edit_matching.edited(text, "b", "x\ny", everywhere=False, where="`f`")[0] == "a\r\nx\r\ny\r\nc\r\n"
+    assert (
+        edit_matching.edited(text, "b", "x\ny", everywhere=False, where="`f`")[0]
+        == "a\r\nx\r\ny\r\nc\r\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,13 +135,22 @@ def test_an_edit_that_does_not_fit_says_why(old: str, hint: str | None) -> None:
 @pytest.mark.parametrize(
     "held", ["a\u200bb", "stop = <|im_end|>", "\ufeffimport x", "</s>", "x\u202ey\U000e0041"]
 )
-def test_an_edit_of_what_was_spelled_out_fits_as_it_was_shown_and_is_told_how_else(held: str) -> None:
+def test_an_edit_of_what_was_spelled_out_fits_as_it_was_shown_and_is_told_how_else(
+    held: str,
+) -> None:
     text = f"first\n{held}\nlast\n"
     shown = spell_out(held)
     assert shown != held
     copied = json.loads(f'"{shown}"')
-    assert edit_matching.edited(text, copied, "new", everywhere=False, where="f")[0] == "first\nnew\nlast\n"
-    with pytest.raises(ToolFailed, match=r"at line 2 the file has the characters .* with one backslash"):
+    assert (
+        edit_matching.edited(text, copied, "new", everywhere=False, where="f")[0]
+        == "first\nnew\nlast\n"
+    )
+    with pytest.raises(
+        ToolFailed, match=r"at line 2 the file has the characters .* with one backslash"
+    ):
         edit_matching.edited(text, shown, "new", everywhere=False, where="f")
-    with pytest.raises(ToolFailed, match=r"at line 2 the file has these escapes as text.* backslashes twice"):
+    with pytest.raises(
+        ToolFailed, match=r"at line 2 the file has these escapes as text.* backslashes twice"
+    ):
         edit_matching.edited(f"first\n{shown}\nlast\n", copied, "new", everywhere=False, where="f")

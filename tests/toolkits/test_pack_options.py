@@ -1,4 +1,6 @@
-"""Options of packs, each driven to its effect: descriptions, defaults of commands and searches, readers of output."""
+"""Options of packs, each driven to its effect: descriptions, defaults of commands and searches,
+readers of output.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.gate import Gate
 from ferrule.sandbox.sandbox import Sandbox, plain
 from ferrule.toolkits.commands import Commands
-from ferrule.toolkits.packs import agent_command_tools, agent_edit_tools, agent_host_tools, agent_read_tools
+from ferrule.toolkits.packs import (
+    agent_command_tools,
+    agent_edit_tools,
+    agent_host_tools,
+    agent_read_tools,
+)
 from ferrule.tools import toolset
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
@@ -45,7 +52,9 @@ class Session:
         return Context(identity, "c1", memory=self.memory, resources=resources, tell=self._tell)
 
     async def ask(self, name: str, **arguments: Any) -> Result:
-        dispatcher = Dispatcher(Catalog(self.tools), Gate(mode="bypassPermissions", root=self.root.resolve()))
+        dispatcher = Dispatcher(
+            Catalog(self.tools), Gate(mode="bypassPermissions", root=self.root.resolve())
+        )
         prepared = dispatcher.evaluate(Call("c1", name, json.dumps(arguments)))
         result = await dispatcher.execute(prepared, self._context())
         assert isinstance(result, Result)
@@ -87,21 +96,25 @@ def in_session(root: Path, tools: tuple[Tool, ...], work: Callable[[Session], An
 def test_a_description_is_what_the_model_reads_of_this_tool_alone(make: Any, key: str) -> None:
     usual = {toolset.key_of(tool): tool.description for tool in make()}
     changed = make(descriptions={key: "Only this."}, names={key: "renamed"})
-    assert {toolset.key_of(tool): tool.description for tool in changed if toolset.key_of(tool) == key} == {
-        key: "Only this."
-    }
+    assert {
+        toolset.key_of(tool): tool.description for tool in changed if toolset.key_of(tool) == key
+    } == {key: "Only this."}
     # Others keep theirs, but for the new name where they speak of the tool.
     others = {toolset.key_of(tool): tool.description.replace("renamed", key) for tool in changed}
     assert {name: text for name, text in others.items() if name != key} == {
         name: text for name, text in usual.items() if name != key
     }
     schemas = {toolset.key_of(tool): tool.schema_json() for tool in make()}
-    assert {toolset.key_of(tool): tool.schema_json().replace("renamed", key) for tool in changed} == schemas
+    assert {
+        toolset.key_of(tool): tool.schema_json().replace("renamed", key) for tool in changed
+    } == schemas
 
 
 @pytest.mark.proves("pack.descriptions")
 @pytest.mark.parametrize("descriptions", [{"run_comand": "x"}, {"run_command": " "}, {"*": "x"}])
-def test_a_description_of_nothing_and_one_that_says_nothing_are_refused(descriptions: dict[str, str]) -> None:
+def test_a_description_of_nothing_and_one_that_says_nothing_are_refused(
+    descriptions: dict[str, str],
+) -> None:
     with pytest.raises(ConfigError, match="descriptions"):
         agent_command_tools(descriptions=descriptions)
 
@@ -142,12 +155,20 @@ def test_a_number_of_matches_that_no_call_could_ask_for_is_refused(number: int) 
 
 @pytest.mark.proves("pack.command-behavior")
 @pytest.mark.parametrize("option", ["command_behavior", "run_command_behavior"])
-def test_the_behaviour_of_a_pack_holds_for_calls_that_say_nothing(tmp_path: Path, option: str) -> None:
-    behavior = {"background_after_ms": 200, "progress_interval_ms": 50, "progress_max_inline_bytes": 5}
+def test_the_behaviour_of_a_pack_holds_for_calls_that_say_nothing(
+    tmp_path: Path, option: str
+) -> None:
+    behavior = {
+        "background_after_ms": 200,
+        "progress_interval_ms": 50,
+        "progress_max_inline_bytes": 5,
+    }
     tools = agent_command_tools(output_format="value", lifecycle=True, **{option: behavior})  # pyright: ignore[reportArgumentType]  one of two names
 
     script = tmp_path / "slow.sh"
-    script.write_text("#!/bin/sh\necho 0123456789\nread go < go\necho abcdefghij\nexec sleep 1000\n")
+    script.write_text(
+        "#!/bin/sh\necho 0123456789\nread go < go\necho abcdefghij\nexec sleep 1000\n"
+    )
     script.chmod(0o755)
     os.mkfifo(tmp_path / "go")
 
@@ -216,13 +237,19 @@ def test_the_tail_is_the_last_bytes_by_every_locator_and_stream(tmp_path: Path) 
             "read_command_output_tail", command_id=ran["command_id"], stream="stderr", length=5
         )
         assert errors["content"] == "9000\n"
-        usual = await session.value("read_command_output_tail", command_id=ran["command_id"], stream="stdout")
+        usual = await session.value(
+            "read_command_output_tail", command_id=ran["command_id"], stream="stdout"
+        )
         assert usual["bytes_read"] == 12_000 and usual["content"].endswith("5000\n")
         whole = await session.value(
             "read_command_output_tail", command_id=ran["command_id"], stream="stdout", length=10**9
         )
         assert (whole["offset"], whole["bytes_read"]) == (0, 23893)
-        for wrong in ({}, {"command_id": ran["command_id"], "handle_id": ran["handle_id"]}, {"length": 0}):
+        for wrong in (
+            {},
+            {"command_id": ran["command_id"], "handle_id": ran["handle_id"]},
+            {"length": 0},
+        ):
             assert (
                 await session.ask("read_command_output_tail", **wrong)
             ).error_type is ErrorType.VALIDATION_FAILED

@@ -19,13 +19,25 @@ from ferrule.core.identity import Identity
 from ferrule.engine.dispatcher import Dispatcher, Prepared
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.gate import Gate
-from ferrule.toolkits.packs import agent_command_tools, agent_edit_tools, agent_host_tools, agent_read_tools
+from ferrule.toolkits.packs import (
+    agent_command_tools,
+    agent_edit_tools,
+    agent_host_tools,
+    agent_read_tools,
+)
 from ferrule.tools import toolset
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
-READ = ["read_file", "read_file_tail", "list_directory", "get_file_outline", "search_files", "git_inspect"]
+READ = [
+    "read_file",
+    "read_file_tail",
+    "list_directory",
+    "get_file_outline",
+    "search_files",
+    "git_inspect",
+]
 EDIT = ["write_file", "edit_file", "create_directory", "delete_path"]
 
 
@@ -34,7 +46,9 @@ def root(tmp_path: Path) -> Path:
     """A workspace with a folder `sub`, something beside it and something outside."""
     root = tmp_path / "work"
     (root / "sub/logs").mkdir(parents=True)
-    (root / "sub/a.py").write_text("def alpha():\n    return 1\n\n\ndef beta():\n    return alpha()\n")
+    (root / "sub/a.py").write_text(
+        "def alpha():\n    return 1\n\n\ndef beta():\n    return alpha()\n"
+    )
     (root / "sub/logs/a.py").write_text("alpha in a log\n")
     (root / "sub/gen.py").write_text("alpha made\n")
     (root / "beside.py").write_text("alpha beside\n")
@@ -79,10 +93,14 @@ def test_every_tool_of_the_read_pack_answers(root: Path) -> None:
     tools = agent_read_tools(root)
     subprocess.run(["git", "-c", "init.defaultBranch=main", "init", "-q"], cwd=root, check=True)
     assert "def alpha" in ask(root, tools, "read_file", path="sub/a.py").data
-    assert "return alpha()" in ask(root, tools, "read_file_tail", path="sub/a.py", line_count=1).data
+    assert (
+        "return alpha()" in ask(root, tools, "read_file_tail", path="sub/a.py", line_count=1).data
+    )
     assert "sub/" in ask(root, tools, "list_directory").data
     assert "5: def beta()" in ask(root, tools, "get_file_outline", path="sub/a.py").data
-    assert ask(root, tools, "search_files", pattern="beside").data["matches"][0]["path"] == "beside.py"
+    assert (
+        ask(root, tools, "search_files", pattern="beside").data["matches"][0]["path"] == "beside.py"
+    )
     assert "No commits yet" in ask(root, tools, "git_inspect", subcommand="status").data
 
 
@@ -91,7 +109,9 @@ def test_every_tool_of_the_edit_pack_works(root: Path) -> None:
     tools = agent_edit_tools(root)
     assert ask(root, tools, "create_directory", path="new").success
     assert ask(root, tools, "write_file", path="new/f.txt", content="one\n").success
-    assert ask(root, tools, "edit_file", path="new/f.txt", old_string="one", new_string="two").success
+    assert ask(
+        root, tools, "edit_file", path="new/f.txt", old_string="one", new_string="two"
+    ).success
     assert (root / "new/f.txt").read_text() == "two\n"
     assert ask(root, tools, "delete_path", path="new", recursive=True).success
     assert not (root / "new").exists()
@@ -183,16 +203,24 @@ async def test_a_preview_of_a_call_outside_of_the_root_shows_nothing(root: Path)
 @pytest.mark.proves("pack.root")
 def test_git_looks_at_the_repository_of_the_root(root: Path) -> None:
     for folder in (root, root / "sub"):
-        subprocess.run(["git", "-c", "init.defaultBranch=main", "init", "-q"], cwd=folder, check=True)
-    answer = ask(root, agent_read_tools("sub"), "git_inspect", subcommand="status", args=["--short"]).data
+        subprocess.run(
+            ["git", "-c", "init.defaultBranch=main", "init", "-q"], cwd=folder, check=True
+        )
+    answer = ask(
+        root, agent_read_tools("sub"), "git_inspect", subcommand="status", args=["--short"]
+    ).data
     assert "?? a.py" in answer
     assert "beside" not in answer
 
 
 @pytest.mark.proves("pack.root")
 @pytest.mark.parametrize("where", ["sub", "./sub/", "{root}/sub"])
-def test_every_name_that_a_pack_lists_can_be_given_to_its_other_tools(root: Path, where: str) -> None:
-    subprocess.run(["git", "-c", "init.defaultBranch=main", "init", "-q"], cwd=root / "sub", check=True)
+def test_every_name_that_a_pack_lists_can_be_given_to_its_other_tools(
+    root: Path, where: str
+) -> None:
+    subprocess.run(
+        ["git", "-c", "init.defaultBranch=main", "init", "-q"], cwd=root / "sub", check=True
+    )
     tools = agent_read_tools(where.replace("{root}", str(root)))
     listed = ask(root, tools, "list_directory").data
     status = ask(root, tools, "git_inspect", subcommand="status", args=["--short", "-uall"]).data
@@ -207,7 +235,8 @@ def test_every_name_that_a_pack_lists_can_be_given_to_its_other_tools(root: Path
     for name in sorted(names - {"sub/.env", "sub/link.py"}):
         assert ask(root, tools, "read_file", path=name).success, name
     assert "`sub/a.py`" in str(ask(root, tools, "read_file", path="a.py").error_message)
-    # A folder that the call named is one whose names the model knows how to write; nothing is added there.
+    # A folder that the call named is one whose names the model knows how to write; nothing is added
+    # there.
     assert "NAME" not in ask(root, tools, "list_directory", path="sub").data
     assert "NAME" not in ask(root, agent_read_tools(), "list_directory").data
 
@@ -256,7 +285,9 @@ def test_excluded_globs_of_a_call_are_added_to_those_of_the_pack(root: Path) -> 
     def paths(**arguments: Any) -> set[str]:
         return {
             row["path"]
-            for row in ask(root, tools, "search_files", pattern="alpha", **arguments).data["matches"]
+            for row in ask(root, tools, "search_files", pattern="alpha", **arguments).data[
+                "matches"
+            ]
         }
 
     assert paths() == {"sub/a.py", "sub/gen.py"}
@@ -293,7 +324,10 @@ def test_fixed_strings_case_and_hidden_folders(root: Path) -> None:
 
     assert lines(pattern="a.b", glob="*.txt") == ["x.txt:aXb"]
     assert lines(pattern="a.b", fixed_strings=True, case_insensitive=True) == ["x.txt:A.B"]
-    assert lines(pattern="A.B", fixed_strings=True, include_hidden=True) == [".hidden/x.txt:A.B", "x.txt:A.B"]
+    assert lines(pattern="A.B", fixed_strings=True, include_hidden=True) == [
+        ".hidden/x.txt:A.B",
+        "x.txt:A.B",
+    ]
 
 
 # ---- options
@@ -308,11 +342,16 @@ def test_fixed_strings_case_and_hidden_folders(root: Path) -> None:
         (lambda: agent_read_tools(names={"read_fil": "x"}), "`read_file`"),
         (lambda: agent_read_tools(enabled_tools=["red"]), "`read`"),
         (lambda: agent_read_tools(exclude_globs="*.py"), "['*.py']"),
-        (lambda: agent_read_tools(search_max_matches=3, max_search_matches=4), "`search_max_matches`"),
+        (
+            lambda: agent_read_tools(search_max_matches=3, max_search_matches=4),
+            "`search_max_matches`",
+        ),
         (lambda: agent_read_tools(search_max_matches=0), "1000"),
     ],
-)  # fmt: skip
-def test_a_wrong_option_is_refused_when_the_pack_is_made(make: Callable[[], Any], hint: str) -> None:
+)
+def test_a_wrong_option_is_refused_when_the_pack_is_made(
+    make: Callable[[], Any], hint: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
         make()
     assert hint in raised.value.hint
@@ -381,7 +420,9 @@ def test_a_command_does_not_start_outside_of_the_root(root: Path, where: str) ->
 
 @pytest.mark.proves("pack.commands")
 def test_prefixes_policy_and_the_cap_are_passed_on(root: Path) -> None:
-    tools = agent_command_tools(root, allow_argv_prefixes=[["echo", "a"], "ls"], max_inline_bytes=40)
+    tools = agent_command_tools(
+        root, allow_argv_prefixes=[["echo", "a"], "ls"], max_inline_bytes=40
+    )
     assert ran(root, tools, ["echo", "a", "b"])["stdout"] == "a b\n"
     blocked = ran(root, tools, ["echo", "b"])
     assert (blocked["blocked"], blocked["status"]) == (True, "blocked")
@@ -426,8 +467,11 @@ def test_the_release_example_of_the_requirement_works_as_it_stands(root: Path) -
         command_policy=policy,
     )
     assert named(tools) == [
-        *(f"release::{name}" for name in READ[:-1]), "release::release_run", "release::read_command_output", "release::release_log_tail",
-    ]  # fmt: skip
+        *(f"release::{name}" for name in READ[:-1]),
+        "release::release_run",
+        "release::read_command_output",
+        "release::release_log_tail",
+    ]
     runner = next(tool for tool in tools if toolset.key_of(tool) == "run_command")
     assert runner.description == "Run one bounded release inspection command."
     assert runner.annotations["workflow_phase"] == "release_audit"
@@ -450,4 +494,6 @@ def test_what_a_result_tells_to_read_is_called_what_the_reader_is_called(root: P
         root, names={"read_command_output": "more"}, max_inline_bytes=10, enabled_tools=["command"]
     )
     said = json.dumps(ran(root, tools, ["echo", "x" * 100]))
-    assert "more" in said and "read_command_output" not in said.replace("read_command_output_tail", "")
+    assert "more" in said and "read_command_output" not in said.replace(
+        "read_command_output_tail", ""
+    )

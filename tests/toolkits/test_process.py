@@ -26,12 +26,16 @@ HIDDEN = """setsid setsid sh -c 'trap "" TERM HUP; echo "$$"; exec sleep 1000' &
 
 
 def run(
-    *argv: str, output: Sink | None = None, timeout: float = 60, stdin: bytes = b"", folder: str = "/"
+    *argv: str,
+    output: Sink | None = None,
+    timeout: float = 60,
+    stdin: bytes = b"",
+    folder: str = "/",
 ) -> tuple[Ended, str]:
     capture = Capture(1_000_000, 0)
-    return asyncio.run(start(*argv, output=output or capture, timeout=timeout, stdin=stdin, folder=folder)), (
-        capture.text()
-    )
+    return asyncio.run(
+        start(*argv, output=output or capture, timeout=timeout, stdin=stdin, folder=folder)
+    ), (capture.text())
 
 
 async def start(
@@ -147,8 +151,10 @@ def test_the_tree_ends_when_the_process_that_uses_ferrule_is_killed(tmp_path: Pa
         "import asyncio, os\n"
         "from ferrule.toolkits.process import run_process\n"
         "folder = os.open('/', os.O_RDONLY)\n"
-        "asyncio.run(run_process(['sh', '-c', 'echo $$; exec sleep 1000'], program='/bin/sh', directory=folder,\n"
-        "    environment={'PATH': os.environ['PATH']}, output=lambda data: bool(os.write(1, data)), timeout=600))\n"
+        "asyncio.run(run_process(['sh', '-c', 'echo $$; exec sleep 1000'], "
+        "program='/bin/sh', directory=folder,\n"
+        "    environment={'PATH': os.environ['PATH']}, output=lambda data: bool(os.write(1, "
+        "data)), timeout=600))\n"
     )
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
@@ -179,9 +185,15 @@ def test_neither_descriptors_nor_zombies_are_left() -> None:
 
 @pytest.mark.parametrize(
     ("argv", "code", "name"),
-    [(("true",), 0, ""), (("sh", "-c", "exit 7"), 7, ""), (("sh", "-c", "kill -SEGV $$"), None, "SIGSEGV")],
+    [
+        (("true",), 0, ""),
+        (("sh", "-c", "exit 7"), 7, ""),
+        (("sh", "-c", "kill -SEGV $$"), None, "SIGSEGV"),
+    ],
 )
-def test_the_way_a_program_ended_is_told(argv: tuple[str, ...], code: int | None, name: str) -> None:
+def test_the_way_a_program_ended_is_told(
+    argv: tuple[str, ...], code: int | None, name: str
+) -> None:
     ended, _ = run(*argv)
     assert (ended.exit_code, ended.signal, ended.timed_out, ended.left, ended.alive) == (
         code,
@@ -210,7 +222,12 @@ def test_the_folder_is_the_one_that_was_opened_even_if_it_was_moved(tmp_path: Pa
     capture = Capture(1000, 0)
     asyncio.run(
         run_process(
-            ["pwd"], program="/bin/pwd", directory=directory, environment={}, output=capture, timeout=60
+            ["pwd"],
+            program="/bin/pwd",
+            directory=directory,
+            environment={},
+            output=capture,
+            timeout=60,
         )
     )
     os.close(directory)
@@ -219,7 +236,11 @@ def test_the_folder_is_the_one_that_was_opened_even_if_it_was_moved(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("argv", "said"),
-    [(("no-such-program",), "no such program"), (("/etc/passwd",), "not an executable"), (("a\0b",), "NUL")],
+    [
+        (("no-such-program",), "no such program"),
+        (("/etc/passwd",), "not an executable"),
+        (("a\0b",), "NUL"),
+    ],
 )
 def test_a_program_that_cannot_start_is_told_apart(argv: tuple[str, ...], said: str) -> None:
     with pytest.raises(ToolFailed, match=said):
@@ -229,7 +250,9 @@ def test_a_program_that_cannot_start_is_told_apart(argv: tuple[str, ...], said: 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
-        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=5
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
+        min_size=1,
+        max_size=5,
     )
 )
 def test_every_word_arrives_as_it_is(words: list[str]) -> None:
@@ -245,7 +268,9 @@ def test_huge_output_is_counted_and_not_kept() -> None:
 
 
 @given(st.lists(st.binary(max_size=40)), st.integers(0, 50), st.integers(0, 50))
-def test_a_capture_shows_all_or_says_how_much_is_missing(pieces: list[bytes], head: int, tail: int) -> None:
+def test_a_capture_shows_all_or_says_how_much_is_missing(
+    pieces: list[bytes], head: int, tail: int
+) -> None:
     capture, data = Capture(head, tail), b"".join(pieces)
     for piece in pieces:
         assert capture(piece)

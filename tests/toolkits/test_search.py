@@ -1,4 +1,6 @@
-"""`search_files`: what is found, what is never looked at, and that ripgrep changes nothing but the time."""
+"""`search_files`: what is found, what is never looked at, and that ripgrep changes nothing but the
+time.
+"""
 
 from __future__ import annotations
 
@@ -124,10 +126,28 @@ def tree(tmp_path: Path) -> Path:
     outside = tmp_path / "outside"
     put(outside, "o.txt")
     for name in (
-        "plain.txt", "src/a.py", "src/deep/b.py", "with space.txt", "-dash", "a:b", "ünï.txt", ".hidden-file",
-        ".config/c.txt", ".github/d.yml", "ign.log", "keep.log", "build/out.txt", "sub/keep/x.tmp", "sub/x.tmp",
-        "sub/deep/y.tmp", "node_modules/m.js", ".git/config", ".git/info/n", ".hg/store", "back\\slash",
-    ):  # fmt: skip
+        "plain.txt",
+        "src/a.py",
+        "src/deep/b.py",
+        "with space.txt",
+        "-dash",
+        "a:b",
+        "ünï.txt",
+        ".hidden-file",
+        ".config/c.txt",
+        ".github/d.yml",
+        "ign.log",
+        "keep.log",
+        "build/out.txt",
+        "sub/keep/x.tmp",
+        "sub/x.tmp",
+        "sub/deep/y.tmp",
+        "node_modules/m.js",
+        ".git/config",
+        ".git/info/n",
+        ".hg/store",
+        "back\\slash",
+    ):
         put(root, name)
     put(root, ".gitignore", "*.log\n!keep.log\nbuild/\n/node_modules\n!\n\\\n")
     put(root, "sub/.gitignore", "*.tmp\n!/keep/\n")
@@ -156,10 +176,27 @@ def tree(tmp_path: Path) -> Path:
 
 
 SECRETS = (
-    ".env", ".env.local", "prod.env", "sub/.ENV", "k.pem", "deep/er/k.key", "k.p12", "k.pfx", "id_rsa", "id_rsa.bak",
-    ".ssh/known", "agents/harvey.yaml", "harvey.yaml", ".ferrule/state", ".harness/x", ".aws/credentials", ".npmrc",
-    ".envs/x.txt", ".config/gcloud/token", "src/.git-credentials",
-)  # fmt: skip
+    ".env",
+    ".env.local",
+    "prod.env",
+    "sub/.ENV",
+    "k.pem",
+    "deep/er/k.key",
+    "k.p12",
+    "k.pfx",
+    "id_rsa",
+    "id_rsa.bak",
+    ".ssh/known",
+    "agents/harvey.yaml",
+    "harvey.yaml",
+    ".ferrule/state",
+    ".harness/x",
+    ".aws/credentials",
+    ".npmrc",
+    ".envs/x.txt",
+    ".config/gcloud/token",
+    "src/.git-credentials",
+)
 
 EVERYTHING = {"include_hidden": True, "ignore_gitignore": True, "max_results": 1000}
 
@@ -167,9 +204,23 @@ EVERYTHING = {"include_hidden": True, "ignore_gitignore": True, "max_results": 1
 @pytest.mark.proves("search.scope")
 def test_hidden_folders_and_ignored_files_are_left_out_unless_asked_for(tree: Path) -> None:
     visible = {
-        "-dash", ".hidden-file", "a:b", "bom", "crlf", "esc", "keep.log", "late-nul", "latin", "long", "plain.txt",
-        "src/a.py", "src/deep/b.py", "sub/keep/x.tmp", "with space.txt", "ünï.txt",
-    }  # fmt: skip
+        "-dash",
+        ".hidden-file",
+        "a:b",
+        "bom",
+        "crlf",
+        "esc",
+        "keep.log",
+        "late-nul",
+        "latin",
+        "long",
+        "plain.txt",
+        "src/a.py",
+        "src/deep/b.py",
+        "sub/keep/x.tmp",
+        "with space.txt",
+        "ünï.txt",
+    }
     assert set(files(call(tree, NEEDLE))) == visible
     hidden = call(tree, NEEDLE, include_hidden=True)
     assert "[+hidden]\n" in hidden
@@ -177,14 +228,20 @@ def test_hidden_folders_and_ignored_files_are_left_out_unless_asked_for(tree: Pa
     ignored = call(tree, NEEDLE, ignore_gitignore=True)
     assert "[+gitignored]\n" in ignored
     assert set(files(ignored)) == visible | {
-        "build/out.txt", "ign.log", "node_modules/m.js", "sub/deep/y.tmp", "sub/x.tmp",
-    }  # fmt: skip
+        "build/out.txt",
+        "ign.log",
+        "node_modules/m.js",
+        "sub/deep/y.tmp",
+        "sub/x.tmp",
+    }
 
 
 @pytest.mark.proves("search.secrets")
 @pytest.mark.parametrize("kind", ["regex", "literal", "wildcard"])
 @pytest.mark.parametrize("program", [RIPGREP, None], ids=["ripgrep", "python"])
-def test_no_mode_shows_what_a_secret_file_holds(tree: Path, kind: Kind, program: str | None) -> None:
+def test_no_mode_shows_what_a_secret_file_holds(
+    tree: Path, kind: Kind, program: str | None
+) -> None:
     pattern = read_pattern(NEEDLE, kind, ignore_case=True)
     for scope in (
         Scope(".", hidden=True, ignored=True),
@@ -193,16 +250,36 @@ def test_no_mode_shows_what_a_secret_file_holds(tree: Path, kind: Kind, program:
         Scope(".config", hidden=True),
     ):
         found = asyncio.run(
-            search(Workspace(tree), pattern, scope, max_results=1000, context_lines=5, ripgrep=program)
+            search(
+                Workspace(tree), pattern, scope, max_results=1000, context_lines=5, ripgrep=program
+            )
         )
         assert found.rows
         shown = {row.path for row in found.rows} | set(found.names)
         assert shown.isdisjoint(SECRETS)
-        assert not any(name.startswith((".git/", ".hg/", "link", "loop", "hard", "fifo")) for name in shown)
+        assert not any(
+            name.startswith((".git/", ".hg/", "link", "loop", "hard", "fifo")) for name in shown
+        )
 
 
 @pytest.mark.proves("search.secrets")
-@pytest.mark.parametrize("name", [*SECRETS, ".git/config", ".git/info/n", ".hg/store", ".git", "agents", "link.txt", "linkdir", "hard.txt", "../outside/o.txt", "/etc/passwd", "fifo"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        *SECRETS,
+        ".git/config",
+        ".git/info/n",
+        ".hg/store",
+        ".git",
+        "agents",
+        "link.txt",
+        "linkdir",
+        "hard.txt",
+        "../outside/o.txt",
+        "/etc/passwd",
+        "fifo",
+    ],
+)
 def test_naming_it_directly_does_not_open_it(tree: Path, name: str) -> None:
     try:
         answer = call(tree, NEEDLE, path=name, **EVERYTHING)
@@ -330,10 +407,35 @@ def test_a_row_stays_one_row_whatever_the_line_holds(tree: Path) -> None:
 # ---- ripgrep and Python agree
 
 PATTERNS = [
-    NEEDLE, NEEDLE.upper(), "n33dle$", "^n33dle", r"\bn33dle\b", "n.*e", r"\w+", "[^a-z]3", "caf.", "caf. n", r"\S\s?n",
-    ".n33", "(?i)N33DLE", "(?=n)n3{2}d", r"(3)\1", "x|n33|", "n33dle.", "\ufeff", "é|n", "(?:n|x)3*+d", r"\x1b\[", "",
-    "(?P<a>n)3", r"[\W_]3|dl", "n3{2,9}d", "(n)?(?(1)3|x)", "[[n]", r"n\Z|e\Z",
-]  # fmt: skip
+    NEEDLE,
+    NEEDLE.upper(),
+    "n33dle$",
+    "^n33dle",
+    r"\bn33dle\b",
+    "n.*e",
+    r"\w+",
+    "[^a-z]3",
+    "caf.",
+    "caf. n",
+    r"\S\s?n",
+    ".n33",
+    "(?i)N33DLE",
+    "(?=n)n3{2}d",
+    r"(3)\1",
+    "x|n33|",
+    "n33dle.",
+    "\ufeff",
+    "é|n",
+    "(?:n|x)3*+d",
+    r"\x1b\[",
+    "",
+    "(?P<a>n)3",
+    r"[\W_]3|dl",
+    "n3{2,9}d",
+    "(n)?(?(1)3|x)",
+    "[[n]",
+    r"n\Z|e\Z",
+]
 
 
 @pytest.mark.proves("search.ripgrep-agrees")
@@ -346,20 +448,55 @@ def test_both_ways_give_the_same_answer_over_the_tree(tree: Path, text: str) -> 
     pattern = read_pattern(text, "regex", ignore_case=False)
     for scope in (Scope("."), Scope(".", hidden=True, ignored=True)):
         answers = [
-            report(asyncio.run(search(workspace, pattern, scope, context_lines=1, ripgrep=program)), "")
+            report(
+                asyncio.run(search(workspace, pattern, scope, context_lines=1, ripgrep=program)), ""
+            )
             for program in (RIPGREP, None)
         ]
         assert answers[0] == answers[1]
 
 
-_CHARACTERS = st.sampled_from("aAbBiIkKsS\u0130\u0131\u017f\u212aéßẞǆ1_- \t.\x0b\x1c\u00a0\u2028²½\u0301\x00")
+_CHARACTERS = st.sampled_from(
+    "aAbBiIkKsS\u0130\u0131\u017f\u212aéßẞǆ1_- \t.\x0b\x1c\u00a0\u2028²½\u0301\x00"
+)
 _RAW = st.sampled_from([b"\xff", b"\xe9", b"\xc3", b"\xed\xa0\x80", b"\xf0\x9f\x98\x80", b"\r"])
 _LINE = st.lists(_CHARACTERS.map(str.encode) | _RAW, max_size=8).map(b"".join)
 _ATOM = st.one_of(
     _CHARACTERS.map(re.escape),
-    st.sampled_from([".", r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", "[a-k]", "[^a]", "[^é]", "[ß-\u0180]", r"[\w-]", r"[^\W1]", "[^ik]"]),
-    st.sampled_from(["^", "$", r"\b", r"\B", "(?=a)", "(?!b)", "(?<=i)", "(?<!k)", "(?i:i)", "(?i:s)", "(?a:\\w)"]),
-)  # fmt: skip
+    st.sampled_from(
+        [
+            ".",
+            r"\w",
+            r"\W",
+            r"\d",
+            r"\D",
+            r"\s",
+            r"\S",
+            "[a-k]",
+            "[^a]",
+            "[^é]",
+            "[ß-\u0180]",
+            r"[\w-]",
+            r"[^\W1]",
+            "[^ik]",
+        ]
+    ),
+    st.sampled_from(
+        [
+            "^",
+            "$",
+            r"\b",
+            r"\B",
+            "(?=a)",
+            "(?!b)",
+            "(?<=i)",
+            "(?<!k)",
+            "(?i:i)",
+            "(?i:s)",
+            "(?a:\\w)",
+        ]
+    ),
+)
 _REGEX = st.recursive(
     _ATOM,
     lambda inner: st.one_of(
@@ -376,7 +513,9 @@ _REGEX = st.recursive(
 
 @pytest.mark.proves("search.ripgrep-agrees")
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(_REGEX, st.booleans(), st.lists(_LINE, min_size=1, max_size=12))
 def test_ripgrep_never_misses_a_line_that_python_finds(
@@ -412,7 +551,9 @@ def test_ripgrep_never_misses_a_line_that_python_finds(
         check=False,
     )
     assert shown.returncode in (0, 1), shown.stderr
-    found = {int(row.split(b":")[0]) for row in shown.stdout.split(b"\n") if re.match(rb"\d+:", row)}
+    found = {
+        int(row.split(b":")[0]) for row in shown.stdout.split(b"\n") if re.match(rb"\d+:", row)
+    }
     assert expected <= found
 
 
@@ -443,7 +584,11 @@ def test_both_ways_give_the_same_rows_for_any_content(
 
 def test_every_letter_that_ignores_case_is_known() -> None:
     """What the widening of letters rests on."""
-    other = {chr(code) for code in range(128, 0x110000) if re.fullmatch("[a-z]", chr(code), re.IGNORECASE)}
+    other = {
+        chr(code)
+        for code in range(128, 0x110000)
+        if re.fullmatch("[a-z]", chr(code), re.IGNORECASE)
+    }
     assert other == {"\u0130", "\u0131", "\u017f", "\u212a"}
 
 
@@ -475,7 +620,9 @@ def command_line(pid: int) -> str:
 
 @pytest.mark.proves("search.time-bound")
 def test_a_pattern_that_takes_for_ever_is_ended_and_named(tmp_path: Path) -> None:
-    """Long before the time of the whole search: this one has an hour, and the expression would take longer."""
+    """Long before the time of the whole search: this one has an hour, and the expression would take
+    longer.
+    """
     put(tmp_path, "fine.txt", "aaa\n")
     put(tmp_path, "slow.txt", "a" * 60 + "b\n")
     pattern = read_pattern("(a+)+$", "regex", ignore_case=False)
@@ -490,7 +637,9 @@ def test_a_pattern_that_takes_for_ever_is_ended_and_named(tmp_path: Path) -> Non
 
 
 @pytest.mark.proves("search.cancel")
-def test_a_cancelled_search_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_search_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(tmp_path, "slow.txt", "a" * 60 + "b\n")
     pattern = read_pattern("(a+)+$", "regex", ignore_case=False)
 

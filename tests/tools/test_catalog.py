@@ -37,7 +37,9 @@ def test_the_same_name_in_another_namespace_is_another_tool() -> None:
 @given(st.permutations(["delta", "alpha", "web::x", "charlie", "b.c", "b_c"]))
 @pytest.mark.proves("catalog.sorted")
 def test_the_order_of_registration_changes_nothing_on_the_wire(order: list[str]) -> None:
-    made = [named(n.split("::")[-1], namespace=n.split("::")[0] if "::" in n else "") for n in order]
+    made = [
+        named(n.split("::")[-1], namespace=n.split("::")[0] if "::" in n else "") for n in order
+    ]
     catalog = Catalog(made)
     assert [item.full_name for item in catalog] == sorted(order)
     assert list(catalog.wire_table()) == sorted(order)

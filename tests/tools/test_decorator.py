@@ -174,7 +174,9 @@ GOOD: dict[str, Any] = {
 
 
 @pytest.mark.proves("tools.every-type")
-def test_every_kind_of_type_becomes_a_schema_that_accepts_good_arguments(says_the_schema: Any) -> None:
+def test_every_kind_of_type_becomes_a_schema_that_accepts_good_arguments(
+    says_the_schema: Any,
+) -> None:
     assert says_the_schema(everything, GOOD)
     checked = everything.arguments.check(GOOD)
     assert (checked.problems, checked.repairs) == ([], [])
@@ -257,7 +259,9 @@ def test_an_argument_nobody_declared_is_refused_by_name_with_the_nearest(
 
 @pytest.mark.proves("tools.repairs-reported")
 @pytest.mark.parametrize("made", [simple, dated])
-def test_a_number_and_a_truth_value_sent_as_text_are_read_and_the_repair_is_reported(made: Tool) -> None:
+def test_a_number_and_a_truth_value_sent_as_text_are_read_and_the_repair_is_reported(
+    made: Tool,
+) -> None:
     checked = made.arguments.check({"path": "a", "limit": "5", "deep": "true"})
     assert checked.problems == []
     assert (checked.values["limit"], checked.values["deep"]) == (5, True)
@@ -344,7 +348,10 @@ def test_the_return_type_becomes_the_output_schema() -> None:
     assert plain.output.encode({"a": 1}) == ({"a": 1}, [])
     assert plain.output.encode({"a": "1"})[1] != []
     assert modelled.output is not None and modelled.output.schema["type"] == "array"
-    assert modelled.output.encode([Order(article="nut", amount=1)]) == ([{"article": "nut", "amount": 1}], [])
+    assert modelled.output.encode([Order(article="nut", amount=1)]) == (
+        [{"article": "nut", "amount": 1}],
+        [],
+    )
     assert "amount" in modelled.output.encode([{"article": "nut", "amount": 0}])[1][0]
     assert nothing.output is None
 
@@ -404,7 +411,9 @@ def with_odd_default(path: str, when: object = Opaque()) -> str:
         (with_odd_default, "when"),
     ],
 )
-def test_what_cannot_be_a_schema_fails_with_the_tool_and_the_parameter(function: Any, parameter: str) -> None:
+def test_what_cannot_be_a_schema_fails_with_the_tool_and_the_parameter(
+    function: Any, parameter: str
+) -> None:
     with pytest.raises(ToolDefinitionError) as refused:
         tool(function)
     assert f"`{function.__name__}`" in str(refused.value)
@@ -458,10 +467,15 @@ def test_marks_say_what_a_call_touches() -> None:
 @pytest.mark.proves("tools.touches")
 def test_a_mark_inside_an_optional_or_a_list_is_not_lost() -> None:
     @tool(side_effect="read")
-    def look(path: Annotated[str, READS] | None = None, more: list[Annotated[str, READS]] = []) -> str:  # noqa: B006
+    def look(
+        path: Annotated[str, READS] | None = None,
+        more: list[Annotated[str, READS]] = [],  # noqa: B006  a schema's default, never changed
+    ) -> str:
         return ""
 
-    assert look.subjects({"path": "a", "more": ["b", "c"]}) == tuple(Subject("read", name) for name in "abc")
+    assert look.subjects({"path": "a", "more": ["b", "c"]}) == tuple(
+        Subject("read", name) for name in "abc"
+    )
 
 
 @pytest.mark.proves("tools.touches")
@@ -488,7 +502,13 @@ def test_a_tool_that_declares_nothing_runs_unasked_alone_and_once() -> None:
 @pytest.mark.proves("tools.risk-from-effect")
 @pytest.mark.parametrize(
     ("effect", "risk"),
-    [("none", "safe"), ("read", "safe"), ("write", "medium"), ("external", "medium"), ("execute", "high")],
+    [
+        ("none", "safe"),
+        ("read", "safe"),
+        ("write", "medium"),
+        ("external", "medium"),
+        ("execute", "high"),
+    ],
 )
 def test_the_risk_follows_from_the_side_effect_unless_said(effect: str, risk: str) -> None:
     def act() -> str:
@@ -542,7 +562,11 @@ def test_schemas_are_the_same_bytes_in_every_process(tmp_path: Path) -> None:
     for seed in ("0", "1", "4242"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         ran = subprocess.run(
-            [sys.executable, "-c", PROGRAM], env=environment, cwd=tmp_path, capture_output=True, check=True
+            [sys.executable, "-c", PROGRAM],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            check=True,
         )
         seen.add(ran.stdout)
     assert len(seen) == 1
@@ -554,8 +578,13 @@ def test_a_function_given_with_options_is_the_tool_that_the_decorator_makes_of_i
         """Look."""
         return path
 
-    made, decorated = tool(look, side_effect="read", risk="low"), tool(side_effect="read", risk="low")(look)
-    assert (made.side_effect, made.risk) == (decorated.side_effect, decorated.risk) == ("read", "low")
+    made, decorated = (
+        tool(look, side_effect="read", risk="low"),
+        tool(side_effect="read", risk="low")(look),
+    )
+    assert (
+        (made.side_effect, made.risk) == (decorated.side_effect, decorated.risk) == ("read", "low")
+    )
 
 
 @pytest.mark.proves("tool.method")

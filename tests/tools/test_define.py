@@ -29,7 +29,11 @@ def made(parameters: dict[str, Any] | None = None, **more: Any) -> Any:
 @pytest.mark.proves("define.required-unless-said")
 def test_a_parameter_is_required_unless_it_says_otherwise() -> None:
     tool = made(
-        {"path": {"type": "string"}, "limit": {"type": "integer", "required": False}, "note": "A bare text."}
+        {
+            "path": {"type": "string"},
+            "limit": {"type": "integer", "required": False},
+            "note": "A bare text.",
+        }
     )
     schema = json.loads(tool.schema_json())
     assert schema["required"] == ["path", "note"]
@@ -99,7 +103,10 @@ def test_many_tools_are_declared_at_once_as_a_list_of_functions_and_definitions(
         ({"path": {"type": "strng"}}, "`path`"),
         ({"path": 5}, "`path`"),
         ({"type": "object", "properties": {"a": {"type": 5}}}, "`act`"),
-        ({"type": "object", "properties": {"a": {"$ref": "http://example.com/schema.json"}}}, "fetched"),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "http://example.com/schema.json"}}},
+            "fetched",
+        ),
     ],
 )
 def test_a_schema_that_cannot_be_used_is_refused_with_its_place(
@@ -141,9 +148,14 @@ def test_a_default_is_filled_in_and_a_handler_that_changes_it_changes_nothing() 
 @pytest.mark.proves("tools.touches")
 def test_touches_are_words_and_unknown_ones_are_refused() -> None:
     tool = made(
-        {"path": "Where.", "cmd": "What."}, touches={"path": "write", "cmd": "command"}, side_effect="write"
+        {"path": "Where.", "cmd": "What."},
+        touches={"path": "write", "cmd": "command"},
+        side_effect="write",
     )
-    assert tool.subjects({"path": "a", "cmd": "ls"}) == (Subject("write", "a"), Subject("command", "ls"))
+    assert tool.subjects({"path": "a", "cmd": "ls"}) == (
+        Subject("write", "a"),
+        Subject("command", "ls"),
+    )
     with pytest.raises(ToolDefinitionError, match="`path`"):
         made({"path": "Where."}, touches={"path": "delete"})
 
@@ -160,7 +172,12 @@ def test_a_namespace_that_is_no_name_is_an_error_where_it_is_written(namespace: 
 
 def test_options_are_those_of_the_decorator() -> None:
     tool = made({}, side_effect="read", timeout=5, namespace="n", polls=True)
-    assert (tool.full_name, tool.reliability.timeout, tool.polls, tool.risk) == ("n::act", 5, True, "safe")
+    assert (tool.full_name, tool.reliability.timeout, tool.polls, tool.risk) == (
+        "n::act",
+        5,
+        True,
+        "safe",
+    )
 
 
 async def later(**arguments: Any) -> Any:
@@ -182,7 +199,9 @@ def test_a_wrong_argument_is_refused_with_its_name(wrong: dict[str, Any]) -> Non
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
     max_leaves=5,
 )
 SCHEMAS = st.fixed_dictionaries(
@@ -196,12 +215,16 @@ SCHEMAS = st.fixed_dictionaries(
 def test_a_schema_that_somebody_else_wrote_adds_nothing_to_arguments(
     properties: dict[str, Any], data: st.DataObject
 ) -> None:
-    """With defaults of the right and the wrong type, and nested ones; whether the arguments fit or not."""
+    """With defaults of the right and the wrong type, and nested ones; whether the arguments fit or
+    not.
+    """
     nested = {
         "type": "object",
         "properties": {"in": {"type": "object", "properties": properties}, **properties},
     }
-    given = data.draw(st.dictionaries(st.sampled_from(["in", *properties, "x"]), VALUES, max_size=3))
+    given = data.draw(
+        st.dictionaries(st.sampled_from(["in", *properties, "x"]), VALUES, max_size=3)
+    )
     before = json.dumps(given)
     for arguments in (SchemaArguments("t", nested), arguments_of("t", nested)):
         assert json.dumps(arguments.check(given).values) == before
@@ -210,7 +233,9 @@ def test_a_schema_that_somebody_else_wrote_adds_nothing_to_arguments(
 
 @pytest.mark.proves("define.default-fits")
 @pytest.mark.parametrize("default", ["many", None, [1], 1.5])
-def test_a_default_that_does_not_fit_its_own_schema_is_an_error_where_it_is_written(default: Any) -> None:
+def test_a_default_that_does_not_fit_its_own_schema_is_an_error_where_it_is_written(
+    default: Any,
+) -> None:
     with pytest.raises(ToolDefinitionError, match="the default of `n` does not fit"):
         made({"n": {"type": "integer", "default": default, "required": False}})
 
@@ -247,7 +272,10 @@ def test_many_tools_come_from_a_list_of_dictionaries() -> None:
         {"name": "ping", "description": "Ping.", "handler": lambda: "pong", "side_effect": "none"},
     ]
     script = Scripted([calls(("add", {"a": 1}), ("ping", {})), says("done")])
-    assert [result.data for result in Agent(script, tools=listed).run_sync("go").results] == [2, "pong"]
+    assert [result.data for result in Agent(script, tools=listed).run_sync("go").results] == [
+        2,
+        "pong",
+    ]
     assert [tool.name for tool in Catalog(listed)] == ["add", "ping"]
     catalog = Catalog()
     with pytest.raises(ToolDefinitionError, match="`ping`: the key is `handler`, not `function`"):
@@ -262,7 +290,9 @@ def test_many_tools_come_from_a_list_of_dictionaries() -> None:
 @pytest.mark.proves("define.bad-schema-named")
 @pytest.mark.parametrize("kind", ["array", "string", "null"])
 def test_a_schema_of_something_else_than_an_object_is_no_schema_of_parameters(kind: str) -> None:
-    with pytest.raises(ToolDefinitionError, match=f"describes a {kind}, where arguments are an object"):
+    with pytest.raises(
+        ToolDefinitionError, match=f"describes a {kind}, where arguments are an object"
+    ):
         made({"type": kind, "items": {"type": "string"}})
     named = made({"type": {"type": "string", "description": "What kind."}})
     assert list(json.loads(named.schema_json())["properties"]) == ["type"]

@@ -27,7 +27,9 @@ def test_facts_are_taken_once_by_the_id_of_their_call() -> None:
 
 @pytest.mark.proves("tool.facts")
 @given(st.lists(st.sampled_from("abcdefgh"), max_size=20), st.integers(0, 3 * KEPT))
-def test_the_newest_facts_are_kept_and_their_number_is_bounded(names: list[str], others: int) -> None:
+def test_the_newest_facts_are_kept_and_their_number_is_bounded(
+    names: list[str], others: int
+) -> None:
     context = Context(WHO, "")
     for name in [*names, *map(str, range(others)), "last"]:
         context.call_id = name

@@ -1,8 +1,9 @@
 """The JSON Schema Test Suite (2020-12) through the functions that check the arguments of calls.
 
-The suite (github.com/json-schema-org/JSON-Schema-Test-Suite, MIT, as the `jsonschema` 4.26.0 sdist brings it) lies in
-`json_schema_suite`, one line a file. Each case is checked as one argument's value; a case whose value is an object also as the arguments
-themselves. What is not passed stands here with its reason.
+The suite (github.com/json-schema-org/JSON-Schema-Test-Suite, MIT, as the `jsonschema` 4.26.0 sdist
+brings it) lies in `json_schema_suite`, one line a file. Each case is checked as one argument's
+value; a case whose value is an object also as the arguments themselves. What is not passed stands
+here with its reason.
 """
 
 from __future__ import annotations
@@ -32,11 +33,18 @@ FETCHED = {
     *(("refRemote", group["description"]) for group in SUITE["refRemote"]),
     ("vocabulary", "schema that uses custom metaschema with with no validation vocabulary"),
 }
-"""They refer to documents at other addresses, and a schema does not make this machine fetch anything: the tool is refused."""
+"""They refer to documents at other addresses, and a schema does not make this machine fetch
+anything: the tool is refused.
+"""
 
-NOT_FOLLOWED = {"dynamicRef", "unevaluatedItems with $dynamicRef", "unevaluatedProperties with $dynamicRef"}
-"""Where a `$dynamicRef` leads is known only while a value is checked, so its cost is not bounded beforehand: what a server's schema
-refuses by it is left to the server. (File, or group of cases.)"""
+NOT_FOLLOWED = {
+    "dynamicRef",
+    "unevaluatedItems with $dynamicRef",
+    "unevaluatedProperties with $dynamicRef",
+}
+"""Where a `$dynamicRef` leads is known only while a value is checked, so its cost is not bounded
+beforehand: what a server's schema refuses by it is left to the server. (File, or group of cases.)
+"""
 METASCHEMA = {"validate definition against metaschema", "remote ref, containing refs itself"}
 """The metaschema refers to itself by `$dynamicRef`: the same."""
 
@@ -55,20 +63,29 @@ def cases() -> Iterator[tuple[str, str, dict[str, Any], Any, bool]]:
         for group in groups:
             schema: Any = group["schema"]
             inner: Any = (
-                {"$id": "urn:case", **cast("dict[str, Any]", schema)} if isinstance(schema, dict) else schema
+                {"$id": "urn:case", **cast("dict[str, Any]", schema)}
+                if isinstance(schema, dict)
+                else schema
             )
-            whole: dict[str, Any] = {"type": "object", "properties": {"value": inner}, "required": ["value"]}
+            whole: dict[str, Any] = {
+                "type": "object",
+                "properties": {"value": inner},
+                "required": ["value"],
+            }
             for case in group["tests"]:
                 data, valid = case["data"], case["valid"]
                 yield file, group["description"], whole, {"value": data}, valid
-                # Arguments are an object; a schema that is about something else as well is no schema of arguments.
+                # Arguments are an object; a schema that is about something else as well is no
+                # schema of arguments.
                 if isinstance(schema, dict) and isinstance(data, dict) and "type" not in schema:
                     yield file, group["description"], cast("dict[str, Any]", schema), data, valid
 
 
 @pytest.mark.proves("schema.suite")
 @pytest.mark.parametrize("whose", CHECKS)
-def test_every_case_of_the_suite_is_decided_as_it_says_or_listed_with_its_reason(whose: str) -> None:
+def test_every_case_of_the_suite_is_decided_as_it_says_or_listed_with_its_reason(
+    whose: str,
+) -> None:
     wrong: list[Any] = []
     refused: set[tuple[str, str]] = set()
     outer: set[str] = set()
@@ -90,7 +107,8 @@ def test_every_case_of_the_suite_is_decided_as_it_says_or_listed_with_its_reason
             elif group not in OTHER_METASCHEMA:
                 wrong.append((type(made).__name__, file, group, arguments, valid))
     print(
-        f"{whose}: {checked} checked, {len(refused)} groups refused, {len(outer)} groups checked from the outside"
+        f"{whose}: {checked} checked, {len(refused)} groups refused, {len(outer)} groups "
+        "checked from the outside"
     )
     assert wrong == []
     assert refused == FETCHED
@@ -99,15 +117,39 @@ def test_every_case_of_the_suite_is_decided_as_it_says_or_listed_with_its_reason
 
 
 CLOSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False}, {"x-a": "1"}, ""),
-    ({"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False}, {"y": 1}, "`y` is not an argument"),
-    ({"allOf": [{"properties": {"path": {}}, "additionalProperties": False}]}, {"pth": 1}, "`pth` is not an argument"),
-    ({"$ref": "#/$defs/a", "$defs": {"a": {"additionalProperties": False}}}, {"y": 1}, "`y` is not an argument"),
+    (
+        {"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False},
+        {"x-a": "1"},
+        "",
+    ),
+    (
+        {"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False},
+        {"y": 1},
+        "`y` is not an argument",
+    ),
+    (
+        {"allOf": [{"properties": {"path": {}}, "additionalProperties": False}]},
+        {"pth": 1},
+        "`pth` is not an argument",
+    ),
+    (
+        {"$ref": "#/$defs/a", "$defs": {"a": {"additionalProperties": False}}},
+        {"y": 1},
+        "`y` is not an argument",
+    ),
     ({"if": {}, "then": {"additionalProperties": False}}, {"y": 1}, "`y` is not an argument"),
-    ({"dependentSchemas": {"y": {"additionalProperties": False}}}, {"y": 1}, "`y` is not an argument"),
-    ({"properties": {"a": {}}, "allOf": [{"additionalProperties": False}]}, {"a": 1}, "`arguments`: "),
+    (
+        {"dependentSchemas": {"y": {"additionalProperties": False}}},
+        {"y": 1},
+        "`y` is not an argument",
+    ),
+    (
+        {"properties": {"a": {}}, "allOf": [{"additionalProperties": False}]},
+        {"a": 1},
+        "`arguments`: ",
+    ),
     ({"properties": {"path": {}}, "unevaluatedProperties": False}, {"pth": 1}, "`arguments`: "),
-]  # fmt: skip
+]
 
 
 @pytest.mark.proves("schema.closed")
@@ -123,7 +165,11 @@ def test_what_nobody_declared_is_refused_by_name_wherever_the_schema_says_so(
 
 TREE = {
     "type": "object",
-    "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#/$defs/%6eode"}, "name": {"type": "string"}},
+    "properties": {
+        "left": {"$ref": "#"},
+        "right": {"$ref": "#/$defs/%6eode"},
+        "name": {"type": "string"},
+    },
     "additionalProperties": False,
     "$defs": {"node": {"$ref": "#"}},
 }
@@ -164,7 +210,10 @@ def test_a_schema_that_calls_itself_for_the_same_value_is_looked_at_from_the_out
 
 @pytest.mark.proves("schema.recursive")
 def test_references_that_multiply_at_every_level_cost_no_more_than_the_bound() -> None:
-    schema = {"properties": {"c": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}, "additionalProperties": False}
+    schema = {
+        "properties": {"c": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}},
+        "additionalProperties": False,
+    }
     deep: dict[str, Any] = {"bad": 1}
     for _ in range(24):
         deep = {"c": deep}

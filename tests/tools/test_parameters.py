@@ -1,4 +1,6 @@
-"""What a tool reads of a function is what `inspect` and `typing` say of it, whichever way it was read."""
+"""What a tool reads of a function is what `inspect` and `typing` say of it, whichever way it was
+read.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,25 @@ HERE: dict[str, Any] = {
 
 said = st.sampled_from(
     [
-        "str", "int", "float", "bool", "None", "Any", "Order", "Context", "Missing", "list", "list[int]", "list['Order']",
-        "dict[str, Order]", "str | None", "Literal['a', 'b']", "Annotated[int, 'how many']", "list[Missing] | None",
+        "str",
+        "int",
+        "float",
+        "bool",
+        "None",
+        "Any",
+        "Order",
+        "Context",
+        "Missing",
+        "list",
+        "list[int]",
+        "list['Order']",
+        "dict[str, Order]",
+        "str | None",
+        "Literal['a', 'b']",
+        "Annotated[int, 'how many']",
+        "list[Missing] | None",
     ]
-)  # fmt: skip
+)
 annotated = st.just("") | said.map(": {}".format) | said.map(": {!r}".format)
 results = st.just("") | said.map(" -> {}".format) | said.map(" -> {!r}".format)
 rest = st.sampled_from(["", "rest", "rest: int"])
@@ -70,7 +87,9 @@ def functions(draw: st.DrawFn) -> str:
 
 
 def written(source: str, late: bool) -> Callable[..., Any] | None:
-    """The function, its annotations kept as text where `late`; None for one whose annotations are not there at once."""
+    """The function, its annotations kept as text where `late`; None for one whose annotations are
+    not there at once.
+    """
     scope = dict(HERE)
     try:
         exec(f"{'from __future__ import annotations' if late else ''}\n{source}", scope)
@@ -118,8 +137,12 @@ def test_a_function_is_read_as_inspect_and_typing_read_it(source: str, late: boo
 @settings(max_examples=100, deadline=None)
 @given(functions(), st.booleans())
 @pytest.mark.proves("tools.read-as-python-does")
-def test_whether_a_function_has_attributes_makes_no_difference_to_its_tool(source: str, late: bool) -> None:
-    """An attribute is where `inspect` may find another signature, so such a function is left to it."""
+def test_whether_a_function_has_attributes_makes_no_difference_to_its_tool(
+    source: str, late: bool
+) -> None:
+    """An attribute is where `inspect` may find another signature, so such a function is left to
+    it.
+    """
     plain, marked = written(source, late), written(source, late)
     if plain is None or marked is None:
         return
@@ -173,7 +196,9 @@ def test_a_wrapper_with_parameters_of_its_own_is_read_as_what_it_wraps() -> None
 
 
 @pytest.mark.proves("tools.read-as-python-does")
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="functions have type variables from Python 3.12 on")
+@pytest.mark.skipif(
+    sys.version_info < (3, 12), reason="functions have type variables from Python 3.12 on"
+)
 def test_a_type_variable_wins_over_a_name_of_the_module() -> None:
     scope: dict[str, Any] = {"T": Order}
     exec("from __future__ import annotations\ndef f[T](x: T) -> str: ...", scope)

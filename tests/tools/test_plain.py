@@ -27,7 +27,8 @@ class Size(Enum):
     TWO = 2
 
 
-# Not among them: choices that are numbers. Pydantic takes `true` for a choice of 1; we do not (see below).
+# Not among them: choices that are numbers. Pydantic takes `true` for a choice of 1; we do not (see
+# below).
 leaves: st.SearchStrategy[Any] = st.sampled_from(
     [str, int, float, bool, None, Any, Colour, Literal["a", "B"], Literal["x", None]]
 )
@@ -67,7 +68,8 @@ numbers = st.sampled_from([0, 1, 2, -3, 2**63, 1.0, 1.5, -0.0, 1e300])
 values = st.recursive(
     st.none() | st.booleans() | numbers | texts,
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "1"]), inner, max_size=2)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", "1"]), inner, max_size=2)
     ),
     max_leaves=5,
 )
@@ -97,7 +99,9 @@ def test_both_checkers_take_the_same_values_as_they_are(hint: Any, value: Any) -
 @settings(max_examples=300, deadline=None)
 @given(types, values)
 @pytest.mark.proves("tools.plain-and-modelled-agree", "tools.repairs-reported")
-def test_a_value_is_taken_repaired_and_reported_or_refused_with_its_name(hint: Any, value: Any) -> None:
+def test_a_value_is_taken_repaired_and_reported_or_refused_with_its_name(
+    hint: Any, value: Any
+) -> None:
     checked = PlainArguments("t", [parameter(hint)]).check({"value": value})
     if checked.problems:
         assert all("`value" in problem for problem in checked.problems)
@@ -134,7 +138,9 @@ def test_the_schema_says_what_is_taken_as_it_is(hint: Any, value: Any) -> None:
         (list[int], ["1"], [1]),
     ],
 )
-def test_what_models_often_get_wrong_is_repaired_and_said(hint: Any, given_: Any, taken: Any) -> None:
+def test_what_models_often_get_wrong_is_repaired_and_said(
+    hint: Any, given_: Any, taken: Any
+) -> None:
     checked = PlainArguments("t", [parameter(hint)]).check({"value": given_})
     assert (checked.values["value"], checked.problems, len(checked.repairs)) == (taken, [], 1)
     assert "`value" in checked.repairs[0]
@@ -153,7 +159,9 @@ def test_what_models_often_get_wrong_is_repaired_and_said(hint: Any, given_: Any
         (int, True, "`value` must be an integer, found boolean true"),
     ],
 )
-def test_a_problem_says_where_what_was_expected_and_what_was_found(hint: Any, given_: Any, said: str) -> None:
+def test_a_problem_says_where_what_was_expected_and_what_was_found(
+    hint: Any, given_: Any, said: str
+) -> None:
     assert PlainArguments("t", [parameter(hint)]).check({"value": given_}).problems == [said]
 
 
@@ -169,7 +177,10 @@ def test_equal_choices_of_different_types_are_different() -> None:
 
 
 def test_a_choice_whose_case_is_ambiguous_is_not_repaired() -> None:
-    assert PlainArguments("t", [parameter(Literal["a", "A", "b"])]).check({"value": "B"}).problems != []
+    assert (
+        PlainArguments("t", [parameter(Literal["a", "A", "b"])]).check({"value": "B"}).problems
+        != []
+    )
 
 
 def test_a_truth_value_is_not_a_member_of_an_enumeration_of_numbers() -> None:

@@ -55,7 +55,9 @@ def test_waits_grow_up_to_a_bound_and_vary_by_the_jitter(retry: int, dice: float
 
 
 @pytest.mark.proves("reliability.waits")
-def test_the_first_retry_waits_a_fifth_of_a_second_and_the_next_ones_double_up_to_half_a_minute() -> None:
+def test_the_first_retry_waits_a_fifth_of_a_second_and_the_next_ones_double_up_to_half_a_minute() -> (
+    None
+):
     assert [Reliability().wait(retry, 0) for retry in (1, 2, 3)] == [0.2, 0.4, 0.8]
     assert Reliability().wait(1, 1) == pytest.approx(0.21)
     assert Reliability().wait(9, 1) == Reliability().longest == 30
@@ -65,10 +67,18 @@ def test_the_first_retry_waits_a_fifth_of_a_second_and_the_next_ones_double_up_t
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"timeout": 0}, {"timeout": -1}, {"timeout": math.nan}, {"max_attempts": 0}, {"retry_on": ("always",)},
-        {"backoff": -1}, {"factor": 0.5}, {"factor": math.nan}, {"backoff_max": math.inf}, {"jitter": -0.1},
+        {"timeout": 0},
+        {"timeout": -1},
+        {"timeout": math.nan},
+        {"max_attempts": 0},
+        {"retry_on": ("always",)},
+        {"backoff": -1},
+        {"factor": 0.5},
+        {"factor": math.nan},
+        {"backoff_max": math.inf},
+        {"jitter": -0.1},
     ],
-)  # fmt: skip
+)
 def test_a_senseless_policy_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Reliability(**wrong)  # type: ignore[arg-type]
@@ -116,9 +126,15 @@ def test_a_policy_means_what_was_written(written: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ({"retry_on": ["5xx", "often"]}, "(?s)`retry_on`: found `often`.*transient, timeout, 5xx, permanent"),
+        (
+            {"retry_on": ["5xx", "often"]},
+            "(?s)`retry_on`: found `often`.*transient, timeout, 5xx, permanent",
+        ),
         ({"retry_on": "transient"}, "`retry_on` must be a list"),
-        ({"max_retries": 3}, "(?s)unknown key `max_retries`.*known: max_attempts, timeout_ms, retry_on, backoff"),
+        (
+            {"max_retries": 3},
+            "(?s)unknown key `max_retries`.*known: max_attempts, timeout_ms, retry_on, backoff",
+        ),
         ({"max_attempts": 0}, "(?s)`max_attempts` = 0.*counts all attempts"),
         ({"max_attempts": True}, "`max_attempts` = True"),
         ({"max_attempts": 10**400}, "`max_attempts` = 1000"),
@@ -131,7 +147,7 @@ def test_a_policy_means_what_was_written(written: dict[str, Any]) -> None:
         ({"backoff_max_ms": 10**12}, "`backoff_max_ms`"),
         (["max_attempts"], "must hold `key: value` pairs"),
     ],
-)  # fmt: skip
+)
 def test_what_a_policy_cannot_mean_is_an_error_that_names_it_and_what_is_accepted(
     written: Any, said: str
 ) -> None:
@@ -157,7 +173,9 @@ def test_what_a_tool_says_of_itself_lies_between_its_entry_and_the_policy_of_its
     def plain() -> str:
         return ""
 
-    given = policies({"timeout_ms": 5_000, "max_attempts": 2}, {"plain": {"max_attempts": 7}}, "settings")
+    given = policies(
+        {"timeout_ms": 5_000, "max_attempts": 2}, {"plain": {"max_attempts": 7}}, "settings"
+    )
     made = {one.name: one.reliability for one in governed([slow, plain], given)}
     assert made == {
         "slow": Reliability(timeout=60, max_attempts=2),

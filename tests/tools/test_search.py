@@ -1,4 +1,6 @@
-"""Finding tools: the strategies with their exact numbers, and what the ranking of our own does better."""
+"""Finding tools: the strategies with their exact numbers, and what the ranking of our own does
+better.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,25 @@ def names(index: Index, query: str, strategy: Any = "default") -> list[str]:
 
 
 COMMANDS = Index(
-    [made("run_command", "Execute a shell process"), made("read_command_output", "Read process output")]
+    [
+        made("run_command", "Execute a shell process"),
+        made("read_command_output", "Read process output"),
+    ]
 )
 MANY = Index(
     [
         made("email_dispatch", "Dispatch an electronic message.", recipient="Who gets it."),
         made("sendInvoice", "Send an invoice to a customer.", customer="The customer's id."),
         made("getHTTPStatus", "Tell the status code of a web page.", url="Address of the page."),
-        made("convert_units", "Convert a value between units of length.", unit="metre, foot or inch"),
-        made("weather.forecast", "Forecast for a city.", city="Name of the city.", days="How many days."),
+        made(
+            "convert_units", "Convert a value between units of length.", unit="metre, foot or inch"
+        ),
+        made(
+            "weather.forecast",
+            "Forecast for a city.",
+            city="Name of the city.",
+            days="How many days.",
+        ),
         made("delete_file", "Remove a file for ever.", path="Path of the file."),
         made("list_files", "List the files of a folder.", path="Path of the folder."),
     ]
@@ -58,7 +70,9 @@ def test_the_numbers_of_the_worked_example_come_out_exactly() -> None:
 
 @pytest.mark.proves("search.bm25")
 def test_bm25_knows_words_as_they_are_written_and_drops_what_has_none() -> None:
-    index = Index([made("open_file", "Open something"), made("close_file", "Close it"), made("now", "Time")])
+    index = Index(
+        [made("open_file", "Open something"), made("close_file", "Close it"), made("now", "Time")]
+    )
     assert names(index, "open file", "bm25") == ["open_file", "close_file"]
     assert names(index, "openFile", "bm25") == []
     assert names(index, "", "bm25") == []
@@ -104,7 +118,9 @@ def test_requests_in_other_words_find_the_tool(query: str, first: str) -> None:
 
 @pytest.mark.proves("search.default-ranking")
 def test_what_a_value_looks_like_says_what_the_tool_must_take() -> None:
-    index = Index([made("inspect", "Look at it.", item="An email to look at."), made("probe", "Look at it.")])
+    index = Index(
+        [made("inspect", "Look at it.", item="An email to look at."), made("probe", "Look at it.")]
+    )
     assert names(index, "ada@example.org") == ["inspect"]
     assert kinds("from 2026-11-22 at 5pm, see notes.txt") == ["dat", "tim", "fil"]
 
@@ -156,7 +172,8 @@ def test_a_search_gives_the_same_whatever_the_order_of_the_tools(query: str, str
 
 
 @given(
-    st.lists(st.lists(st.sampled_from("abcdef"), max_size=8), max_size=8), st.lists(st.sampled_from("abcdef"))
+    st.lists(st.lists(st.sampled_from("abcdef"), max_size=8), max_size=8),
+    st.lists(st.sampled_from("abcdef")),
 )
 def test_a_document_without_a_word_of_the_query_has_no_score(
     documents: list[list[str]], query: list[str]

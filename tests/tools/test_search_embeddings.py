@@ -29,7 +29,9 @@ MEANINGS = {
 
 
 class Meanings:
-    """An encoder whose vectors say how often a text speaks of each matter; it remembers what it was asked for."""
+    """An encoder whose vectors say how often a text speaks of each matter; it remembers what it was
+    asked for.
+    """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -59,7 +61,10 @@ def test_a_tool_without_a_common_word_is_found_by_its_meaning() -> None:
 
 @pytest.mark.proves("search.embeddings")
 def test_a_name_that_is_said_counts_more_than_a_meaning() -> None:
-    assert Embeddings(Meanings())("send_invoice umbrella", TOOLS)[:2] == ["send_invoice", "get_forecast"]
+    assert Embeddings(Meanings())("send_invoice umbrella", TOOLS)[:2] == [
+        "send_invoice",
+        "get_forecast",
+    ]
 
 
 @pytest.mark.proves("search.embeddings")
@@ -94,7 +99,11 @@ def test_a_vector_of_zeros_is_near_to_nothing() -> None:
 async def test_a_run_finds_its_deferred_tools_by_meaning() -> None:
     deferred = [made(one.name, one.description, defer_loading=True) for one in TOOLS]
     model = Scripted(
-        [calls(("tool_search", {"query": "umbrella", "limit": 1})), calls(("get_forecast", {})), says("dry")]
+        [
+            calls(("tool_search", {"query": "umbrella", "limit": 1})),
+            calls(("get_forecast", {})),
+            says("dry"),
+        ]
     )
     search = {"mode": "client", "strategy": Embeddings(Meanings(), own=0)}
     agent = Agent(model, [made("look", "Look."), *deferred], tool_search=search, journal=":memory:")
@@ -104,8 +113,13 @@ async def test_a_run_finds_its_deferred_tools_by_meaning() -> None:
 
 @pytest.mark.proves("search.embeddings-offline")
 def test_nothing_is_loaded_before_a_model_is_wanted() -> None:
-    code = "import sys, ferrule.tools.search.embeddings as e; print(any(m in sys.modules for m in ('model2vec', 'numpy')))"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    code = (
+        "import sys, ferrule.tools.search.embeddings as e; print(any(m in sys.modules for m in "
+        "('model2vec', 'numpy')))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert ran.stdout.strip() == "False"
 
 
@@ -122,9 +136,14 @@ def test_a_static_model_in_a_folder_is_used(tmp_path: Path) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     words = ["[UNK]", *MEANINGS]
-    tokenizer = Tokenizer(models.WordLevel({word: at for at, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: at for at, word in enumerate(words)}, unk_token="[UNK]")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    rows = [[0.0, 0.0, 0.0], *([float(matter == at) for at in range(3)] for matter in MEANINGS.values())]
+    rows = [
+        [0.0, 0.0, 0.0],
+        *([float(matter == at) for at in range(3)] for matter in MEANINGS.values()),
+    ]
     model = model2vec.StaticModel(numpy.array(rows, dtype="float32"), tokenizer)
     model.save_pretrained(tmp_path / "model")
     search = Embeddings(static_model(tmp_path / "model"), own=0)

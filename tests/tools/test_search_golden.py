@@ -1,8 +1,10 @@
 """Rankings that must stay as they are: frozen tools, frozen requests, and who was found for them.
 
-`search_golden.json` holds tools of Ferrule's own as they were on one day, requests that people make of them, and the best three
-for each by strategy. `bm25` and `hybrid` are fixed by their formulas. `default` may change, but not by accident: to change it,
-run `python tests/tools/test_search_golden.py`, look at the difference, and at `benchmarks/search.py` for what it is worth.
+`search_golden.json` holds tools of Ferrule's own as they were on one day, requests that people make
+of them, and the best three for each by strategy. `bm25` and `hybrid` are fixed by their formulas.
+`default` may change, but not by accident: to change it, run `python
+tests/tools/test_search_golden.py`, look at the difference, and at `benchmarks/search.py` for what
+it is worth.
 """
 
 from __future__ import annotations
@@ -34,7 +36,11 @@ def tools_of(rows: Sequence[dict[str, Any]]) -> list[Tool]:
     made: list[Tool] = []
     for row in rows:
         namespace, _, name = row["name"].rpartition("::")
-        fields = {"parameters": row["parameters"], "namespace": namespace, "handler": lambda **_: None}
+        fields = {
+            "parameters": row["parameters"],
+            "namespace": namespace,
+            "handler": lambda **_: None,
+        }
         made.append(define_tool(name, row["description"], **fields))
     return made
 
@@ -63,7 +69,9 @@ def test_tools_that_join_are_found_as_if_they_had_always_been_there(strategy: st
         grown.add(tool)
     whole = Index(TOOLS)
     assert grown.tools == whole.tools
-    for request in frozen()["requests"][::10] if strategy != "regex" else ["file|folder", "git.*branch"]:
+    for request in (
+        frozen()["requests"][::10] if strategy != "regex" else ["file|folder", "git.*branch"]
+    ):
         assert grown.search(request, strategy) == whole.search(request, strategy)
 
 
@@ -74,7 +82,9 @@ def test_it_does_not_matter_when_a_tool_joined(order: list[int], first: int) -> 
     index = Index([TOOLS[number] for number in order[:first]])
     index.search("show the lines of a file")
     index.add(*(TOOLS[number] for number in order[first:]))
-    assert index.search("show the lines of a file") == Index(TOOLS[:12]).search("show the lines of a file")
+    assert index.search("show the lines of a file") == Index(TOOLS[:12]).search(
+        "show the lines of a file"
+    )
 
 
 @pytest.mark.proves("search.index-grows")
@@ -121,7 +131,8 @@ def frozen_by(index: type[Any], strategies: Sequence[str]) -> None:
     for strategy in strategies:
         golden[strategy] = found(made, golden["requests"], strategy)
     lines = [
-        f'"{key}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "]" for key, rows in golden.items()
+        f'"{key}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "]"
+        for key, rows in golden.items()
     ]
     GOLDEN.write_text("{" + ",\n".join(lines) + "}\n", encoding="utf-8")
 

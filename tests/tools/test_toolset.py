@@ -1,4 +1,6 @@
-"""Toolsets: small functions over sequences of tools that select, rename, annotate, configure and format."""
+"""Toolsets: small functions over sequences of tools that select, rename, annotate, configure and
+format.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from ferrule.tools.result_formatting import formatted
 
 @tool(side_effect="execute")
 def run_command(argv: list[str]) -> dict[str, Any]:
-    """Run a program. Its whole output is read with `read_output` or read_output_tail; then run_command again."""
+    """Run a program. Its whole output is read with `read_output` or read_output_tail; then
+    run_command again.
+    """
     return {"status": "completed", "argv": argv}
 
 
@@ -111,7 +115,9 @@ def test_a_renamed_tool_is_still_selected_by_its_logical_key_and_by_its_name() -
         (lambda t: shaped(t, {"names": {"zzz": "x"}}), "there are: `read_output`"),
     ],
 )  # fmt: skip
-def test_a_word_that_names_nothing_is_refused_with_the_nearest(act: Callable[[Any], Any], hint: str) -> None:
+def test_a_word_that_names_nothing_is_refused_with_the_nearest(
+    act: Callable[[Any], Any], hint: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
         act(pack())
     assert hint in raised.value.hint
@@ -149,11 +155,15 @@ def test_what_cannot_be_meant_is_a_config_error(act: Callable[[Any], Any]) -> No
 
 @pytest.mark.proves("toolset.rename-links")
 def test_what_mentions_a_renamed_tool_follows() -> None:
-    tools = toolset.renamed(pack(), {"read_output_tail": "release_log_tail", "run_command": "release_run"})
+    tools = toolset.renamed(
+        pack(), {"read_output_tail": "release_log_tail", "run_command": "release_run"}
+    )
     runner = by_key(tools, "run_command")
     assert runner.name == "release_run"
     assert runner.annotations["result_readers"] == ["read_output", "release_log_tail"]
-    assert "read with `read_output` or release_log_tail; then release_run again" in runner.description
+    assert (
+        "read with `read_output` or release_log_tail; then release_run again" in runner.description
+    )
     reader = by_key(tools, "read_output")
     assert reader.description == "Read the output of a release_run."
     said = reader.arguments.schema["properties"]["command_id"]["description"]
@@ -163,8 +173,13 @@ def test_what_mentions_a_renamed_tool_follows() -> None:
 
 @pytest.mark.proves("toolset.rename-links")
 def test_two_tools_may_swap_their_names() -> None:
-    tools = toolset.renamed(pack(), {"read_output": "read_output_tail", "read_output_tail": "read_output"})
-    assert by_key(tools, "run_command").annotations["result_readers"] == ["read_output_tail", "read_output"]
+    tools = toolset.renamed(
+        pack(), {"read_output": "read_output_tail", "read_output_tail": "read_output"}
+    )
+    assert by_key(tools, "run_command").annotations["result_readers"] == [
+        "read_output_tail",
+        "read_output",
+    ]
     assert "with `read_output_tail` or read_output;" in by_key(tools, "run_command").description
 
 
@@ -192,7 +207,10 @@ def test_a_namespace_is_part_of_the_full_name_and_of_every_mention() -> None:
     tools = toolset.namespaced(pack(), "release")
     runner = by_key(tools, "run_command")
     assert runner.full_name == "release::run_command"
-    assert runner.annotations["result_readers"] == ["release::read_output", "release::read_output_tail"]
+    assert runner.annotations["result_readers"] == [
+        "release::read_output",
+        "release::read_output_tail",
+    ]
     assert "`release__read_output`" in runner.description
     catalog = Catalog(tools)
     assert catalog.wire_name(by_key(tools, "read_output")) == "release__read_output"
@@ -234,7 +252,9 @@ def test_the_tools_that_were_given_are_not_changed() -> None:
             "output_format": "json",
         },
     )
-    assert [(one.name, one.description, dict(one.annotations), one.risk) for one in before] == snapshot
+    assert [
+        (one.name, one.description, dict(one.annotations), one.risk) for one in before
+    ] == snapshot
 
 
 # ---- what is known of them
@@ -243,7 +263,8 @@ def test_the_tools_that_were_given_are_not_changed() -> None:
 @pytest.mark.proves("toolset.annotate")
 def test_annotations_are_merged_the_shared_ones_under_a_tools_own() -> None:
     tools = toolset.annotated(
-        pack(), {"*": {"phase": "audit", "x": 1}, "run_command": {"phase": "release", "kind": "execute"}}
+        pack(),
+        {"*": {"phase": "audit", "x": 1}, "run_command": {"phase": "release", "kind": "execute"}},
     )
     runner, finder = by_key(tools, "run_command"), by_key(tools, "search")
     assert (runner.annotations["phase"], runner.annotations["x"]) == ("release", 1)
@@ -258,7 +279,12 @@ def test_raw_overrides_hold_for_all_or_for_one() -> None:
         pack(),
         {
             "*": {"risk": "low", "timeout": 7},
-            "search": {"risk": "high", "side_effect": "external", "max_attempts": 2, "defer_loading": True},
+            "search": {
+                "risk": "high",
+                "side_effect": "external",
+                "max_attempts": 2,
+                "defer_loading": True,
+            },
             "read_output": {"annotations": {"a": 1}, "cost": "cheap", "scopes": ["x"]},
         },
     )
@@ -273,7 +299,9 @@ def test_raw_overrides_hold_for_all_or_for_one() -> None:
 
 @pytest.mark.proves("toolset.deferred")
 def test_deferring_marks_all_tools_or_a_group() -> None:
-    marks = [one.annotations.get("defer_loading", False) for one in toolset.deferred(pack(), ["command"])]
+    marks = [
+        one.annotations.get("defer_loading", False) for one in toolset.deferred(pack(), ["command"])
+    ]
     assert marks == [True, True, True, False]
     assert all(one.annotations["defer_loading"] for one in toolset.deferred(pack()))
 

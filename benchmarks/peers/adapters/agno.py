@@ -11,7 +11,9 @@ ENV = {"AGNO_TELEMETRY": "false"}
 class Session:
     def __init__(self, base_url, tools):
         self.agent = Agent(
-            model=OpenAIChat(id="gpt-4o", base_url=base_url, api_key="none"), tools=tools, telemetry=False
+            model=OpenAIChat(id="gpt-4o", base_url=base_url, api_key="none"),
+            tools=tools,
+            telemetry=False,
         )
 
     async def arun(self, prompt):

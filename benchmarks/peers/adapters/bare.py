@@ -12,7 +12,11 @@ class Session:
     def __init__(self, base_url, tools):
         import bench_loop as bare
 
-        self.bare, self.table, self.schemas = bare, {f.__name__: f for f in tools}, bare.schemas(tools)
+        self.bare, self.table, self.schemas = (
+            bare,
+            {f.__name__: f for f in tools},
+            bare.schemas(tools),
+        )
         self.http = httpx.AsyncClient(timeout=60)  # default limits: 100 connections, 20 kept alive
         self.url = base_url + "/chat/completions"
 
@@ -35,7 +39,9 @@ class Session:
         while True:
             merge = self.bare.Merge()
             merge.seen = seen
-            async with self.http.stream("POST", self.url, json=self.body(messages, stream=True)) as r:
+            async with self.http.stream(
+                "POST", self.url, json=self.body(messages, stream=True)
+            ) as r:
                 async for line in r.aiter_lines():
                     if line.startswith("data: ") and line != "data: [DONE]":
                         for c in json.loads(line[6:])["choices"]:

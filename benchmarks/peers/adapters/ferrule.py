@@ -1,4 +1,6 @@
-"""Ferrule: Agent over OpenAIChat, as its guide shows it. The gate, the journal (in a file) and the audit chain are on."""
+"""Ferrule: Agent over OpenAIChat, as its guide shows it. The gate, the journal (in a file) and the
+audit chain are on.
+"""
 
 from ferrule import Agent, Limits, OpenAIChat, TextDelta, tool
 

@@ -14,7 +14,9 @@ ENV = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 class Session:
     def __init__(self, base_url, tools):
         agent = LlmAgent(
-            name="bench", model=LiteLlm("openai/gpt-4o", api_base=base_url, api_key="none"), tools=tools
+            name="bench",
+            model=LiteLlm("openai/gpt-4o", api_base=base_url, api_key="none"),
+            tools=tools,
         )
         self.runner = InMemoryRunner(agent, app_name="bench")
 

@@ -11,7 +11,9 @@ CONFIG = {"recursion_limit": 100_000}
 
 class Session:
     def __init__(self, base_url, tools):
-        self.agent = create_agent(ChatOpenAI(model="gpt-4o", base_url=base_url, api_key="none"), tools=tools)
+        self.agent = create_agent(
+            ChatOpenAI(model="gpt-4o", base_url=base_url, api_key="none"), tools=tools
+        )
 
     async def arun(self, prompt):
         r = await self.agent.ainvoke({"messages": [{"role": "user", "content": prompt}]}, CONFIG)

@@ -4,15 +4,23 @@ import litellm
 
 REQUIRES = ["litellm[mcp]"]  # a plain litellm fails on any call with tools: "No module named 'mcp'"
 VERSION_OF = "litellm"
-ENV = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}  # else it fetches its price list from the network at import
+ENV = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True"
+}  # else it fetches its price list from the network at import
 
 
 class Session:
     def __init__(self, base_url, tools):
         import bench_loop as bare
 
-        self.bare, self.table, self.schemas = bare, {f.__name__: f for f in tools}, bare.schemas(tools)
-        self.kw = dict(model="openai/" + bare.MODEL, api_base=base_url, api_key="none", tools=self.schemas)
+        self.bare, self.table, self.schemas = (
+            bare,
+            {f.__name__: f for f in tools},
+            bare.schemas(tools),
+        )
+        self.kw = dict(
+            model="openai/" + bare.MODEL, api_base=base_url, api_key="none", tools=self.schemas
+        )
 
     async def arun(self, prompt):
         messages = [{"role": "user", "content": prompt}]
@@ -38,7 +46,10 @@ class Session:
                                 {
                                     "index": t.index,
                                     "id": t.id,
-                                    "function": {"name": t.function.name, "arguments": t.function.arguments},
+                                    "function": {
+                                        "name": t.function.name,
+                                        "arguments": t.function.arguments,
+                                    },
                                 }
                                 for t in d.tool_calls or ()
                             ],

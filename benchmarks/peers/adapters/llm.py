@@ -1,4 +1,6 @@
-"""llm (simonw): AsyncChat.chain(), not streaming unless asked. The library, without its SQLite log."""
+"""llm (simonw): AsyncChat.chain(), not streaming unless asked. The library, without its SQLite
+log.
+"""
 
 import llm
 from llm.default_plugins.openai_models import AsyncChat

@@ -10,7 +10,11 @@ class Session:
     def __init__(self, base_url, tools):
         import bench_loop as bare
 
-        self.bare, self.table, self.schemas = bare, {f.__name__: f for f in tools}, bare.schemas(tools)
+        self.bare, self.table, self.schemas = (
+            bare,
+            {f.__name__: f for f in tools},
+            bare.schemas(tools),
+        )
         self.ai = AsyncOpenAI(base_url=base_url, api_key="none")
 
     async def arun(self, prompt):
@@ -42,7 +46,10 @@ class Session:
                                 {
                                     "index": t.index,
                                     "id": t.id,
-                                    "function": {"name": t.function.name, "arguments": t.function.arguments},
+                                    "function": {
+                                        "name": t.function.name,
+                                        "arguments": t.function.arguments,
+                                    },
                                 }
                                 for t in d.tool_calls or ()
                             ],

@@ -12,7 +12,8 @@ LIMITS = UsageLimits(request_limit=None)  # default 50 requests
 class Session:
     def __init__(self, base_url, tools):
         self.agent = Agent(
-            OpenAIChatModel("gpt-4o", provider=OpenAIProvider(base_url=base_url, api_key="none")), tools=tools
+            OpenAIChatModel("gpt-4o", provider=OpenAIProvider(base_url=base_url, api_key="none")),
+            tools=tools,
         )
 
     async def arun(self, prompt):

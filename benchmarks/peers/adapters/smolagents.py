@@ -1,4 +1,6 @@
-"""smolagents ToolCallingAgent over OpenAIServerModel. Sync only; an agent holds one run's memory, so one per run."""
+"""smolagents ToolCallingAgent over OpenAIServerModel. Sync only; an agent holds one run's memory,
+so one per run.
+"""
 
 from smolagents import LogLevel, OpenAIServerModel, ToolCallingAgent, tool
 from smolagents.models import ChatMessageStreamDelta
@@ -16,7 +18,9 @@ class Session:
         self.tools = [tool(f) for f in tools]
 
     def agent(self, **kw):
-        return ToolCallingAgent(self.tools, self.model, max_steps=10_000, verbosity_level=LogLevel.OFF, **kw)
+        return ToolCallingAgent(
+            self.tools, self.model, max_steps=10_000, verbosity_level=LogLevel.OFF, **kw
+        )
 
     def run(self, prompt):
         return self.agent().run(prompt)

@@ -1,4 +1,6 @@
-"""The theoretical floor: the same loop over bare sockets (blocking; asyncio only for many runs at once)."""
+"""The theoretical floor: the same loop over bare sockets (blocking; asyncio only for many runs at
+once).
+"""
 
 import json
 import socket
@@ -8,7 +10,8 @@ REQUIRES = []
 
 def request(host, body):
     return (
-        b"POST /v1/chat/completions HTTP/1.1\r\nhost: %s\r\ncontent-length: %d\r\n\r\n" % (host, len(body))
+        b"POST /v1/chat/completions HTTP/1.1\r\nhost: %s\r\ncontent-length: %d\r\n\r\n"
+        % (host, len(body))
         + body
     )
 
@@ -17,7 +20,11 @@ class Session:
     def __init__(self, base_url, tools):
         import bench_loop as bare
 
-        self.bare, self.table, self.schemas = bare, {f.__name__: f for f in tools}, bare.schemas(tools)
+        self.bare, self.table, self.schemas = (
+            bare,
+            {f.__name__: f for f in tools},
+            bare.schemas(tools),
+        )
         self.host, self.port = base_url.split("//")[1].split("/")[0].split(":")
         self.hb = f"{self.host}:{self.port}".encode()
         self.sock = socket.create_connection((self.host, int(self.port)))

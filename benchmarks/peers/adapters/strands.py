@@ -1,6 +1,7 @@
 """strands-agents: Agent over OpenAIModel. An agent is one conversation, so one per run.
 
-NullConversationManager: the default keeps a sliding window of 40 messages, so histories would not compare.
+NullConversationManager: the default keeps a sliding window of 40 messages, so histories would not
+    compare.
 """
 
 from strands import Agent, tool
@@ -14,7 +15,9 @@ NOTE = "streams by default, so its plain runs parse SSE too"
 
 class Session:
     def __init__(self, base_url, tools):
-        self.model = OpenAIModel(client_args={"base_url": base_url, "api_key": "none"}, model_id="gpt-4o")
+        self.model = OpenAIModel(
+            client_args={"base_url": base_url, "api_key": "none"}, model_id="gpt-4o"
+        )
         self.tools = [tool(f) for f in tools]
 
     def agent(self):

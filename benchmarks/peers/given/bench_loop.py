@@ -1,4 +1,6 @@
-"""What the hand-written loops share: schemas as one would write them, tool dispatch, delta merging."""
+"""What the hand-written loops share: schemas as one would write them, tool dispatch, delta
+merging.
+"""
 
 import asyncio
 import inspect
@@ -12,7 +14,9 @@ def schemas(tools):
     out = []
     for f in tools:
         doc, _, args = f.__doc__.partition("Args:")
-        about = dict(line.strip().split(": ", 1) for line in args.strip().splitlines() if ": " in line)
+        about = dict(
+            line.strip().split(": ", 1) for line in args.strip().splitlines() if ": " in line
+        )
         ps = inspect.signature(f).parameters.values()
         out.append(
             {
@@ -23,7 +27,8 @@ def schemas(tools):
                     "parameters": {
                         "type": "object",
                         "properties": {
-                            p.name: {"type": TYPES[p.annotation], "description": about[p.name]} for p in ps
+                            p.name: {"type": TYPES[p.annotation], "description": about[p.name]}
+                            for p in ps
                         },
                         "required": [p.name for p in ps if p.default is p.empty],
                     },

@@ -1,4 +1,6 @@
-"""`ferrule a2a`: which agents there are, what they say they can do, and whether they may be asked."""
+"""`ferrule a2a`: which agents there are, what they say they can do, and whether they may be
+asked.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ def a2a() -> None:
 
 
 _workspace = click.option(
-    "-C", "--workspace", type=click.Path(file_okay=False), help="Folder to look in (default: this one)."
+    "-C",
+    "--workspace",
+    type=click.Path(file_okay=False),
+    help="Folder to look in (default: this one).",
 )
 
 
@@ -42,7 +47,9 @@ def list_peers(workspace: str | None, as_json: bool) -> None:
     for row in rows:
         _say(f"{row['name']:{width}}  {row['state']:8}  {row['url']}")
     if not rows:
-        click.echo("there are no agents\nhint: docs/a2a.md says how `a2a_peers` names them", err=True)
+        click.echo(
+            "there are no agents\nhint: docs/a2a.md says how `a2a_peers` names them", err=True
+        )
 
 
 @a2a.command()
@@ -69,7 +76,8 @@ def show(name: str, workspace: str | None) -> None:
 def approve(name: str, workspace: str | None, yes: bool) -> int:
     """Read an agent's card, look at it, and let models ask that agent.
 
-    What was approved before is compared with what is there now. Any later change holds back what changed.
+    What was approved before is compared with what is there now. Any later change holds back what
+    changed.
     """
     from ferrule.connectors.a2a import Approvals
 
@@ -103,14 +111,17 @@ def revoke(name: str, workspace: str | None) -> None:
 @click.argument("name")
 @_workspace
 def test(name: str, workspace: str | None) -> int:
-    """Read an approved agent's card and say what it offers, and whether that is what was approved. It is given nothing to do."""
+    """Read an approved agent's card and say what it offers, and whether that is what was approved.
+    It is given nothing to do.
+    """
     from ferrule.connectors.a2a import Approvals
 
     peer = _find(_peers(workspace), name)
     seen = Approvals().look(peer)
     if seen.card is None:
         click.echo(
-            f"`{name}` was not asked: it is not approved\nhint: `ferrule a2a approve {name}`", err=True
+            f"`{name}` was not asked: it is not approved\nhint: `ferrule a2a approve {name}`",
+            err=True,
         )
         return 4
     card = _card(peer)
@@ -119,12 +130,16 @@ def test(name: str, workspace: str | None) -> int:
     for one in card.skills:
         _say(f"  {one.id}  {one.description.splitlines()[0][:100]}")
     if not any(peer.admits(url) for url in card.addresses):
-        _say(f"! none of its addresses may be asked: {', '.join(card.addresses) or 'it has none'}", err=True)
+        _say(
+            f"! none of its addresses may be asked: {', '.join(card.addresses) or 'it has none'}",
+            err=True,
+        )
         return 1
     if card.digest() != seen.card.digest():
         Approvals().pend(peer, card)
         click.echo(
-            f"it is not what you approved\nhint: `ferrule a2a approve {name}` shows the change", err=True
+            f"it is not what you approved\nhint: `ferrule a2a approve {name}` shows the change",
+            err=True,
         )
         return 1
     return 0

@@ -12,7 +12,9 @@ def agreed(question: str, yes: bool) -> int:
     if yes:
         return 0
     if not sys.stdin.isatty():
-        click.echo("not approved: this wants a person's yes\nhint: look at it, then say --yes", err=True)
+        click.echo(
+            "not approved: this wants a person's yes\nhint: look at it, then say --yes", err=True
+        )
         return 7
     if click.confirm(question, err=True):
         return 0

@@ -28,16 +28,23 @@ _database = click.option(
 
 @click.command()
 @_database
-@click.option("--concurrency", type=click.IntRange(1), default=16, show_default=True, help="Jobs at once.")
-@click.option("--per-tenant", type=click.IntRange(1), help="Jobs of one tenant at once, over all workers.")
 @click.option(
-    "--agent", "factory", metavar="MODULE:FUNCTION", help="Makes the agent of a job, from `(job, journal)`."
+    "--concurrency", type=click.IntRange(1), default=16, show_default=True, help="Jobs at once."
+)
+@click.option(
+    "--per-tenant", type=click.IntRange(1), help="Jobs of one tenant at once, over all workers."
+)
+@click.option(
+    "--agent",
+    "factory",
+    metavar="MODULE:FUNCTION",
+    help="Makes the agent of a job, from `(job, journal)`.",
 )
 def worker(database: str, concurrency: int, per_tenant: int | None, factory: str | None) -> int:
     """Work jobs of the queue until it is stopped; take over those of workers that are gone.
 
-    Without --agent a job is worked by the agent that `ferrule run` would make in the job's workspace on this machine. Nobody is there
-    to ask: what the rules leave open is a no.
+    Without --agent a job is worked by the agent that `ferrule run` would make in the job's
+    workspace on this machine. Nobody is there to ask: what the rules leave open is a no.
     """
     from ferrule.engine.distributed.worker import Worker
 
@@ -49,7 +56,9 @@ def worker(database: str, concurrency: int, per_tenant: int | None, factory: str
 
 
 def _factory(name: str) -> Make:
-    """The function of a module, which may lie in the current folder. What the module itself raises is shown as it is."""
+    """The function of a module, which may lie in the current folder. What the module itself raises
+    is shown as it is.
+    """
     module, _, attribute = name.partition(":")
     if not (module and attribute):
         raise click.UsageError(f"--agent {name}: use MODULE:FUNCTION, as `shop.agents:make`")
@@ -62,14 +71,18 @@ def _factory(name: str) -> Make:
     except (ImportError, AttributeError) as error:
         raise click.UsageError(f"--agent {name}: {error}") from error
     if not callable(found):
-        raise click.UsageError(f"--agent {name}: is {type(found).__name__}, not a function of (job, journal)")
+        raise click.UsageError(
+            f"--agent {name}: is {type(found).__name__}, not a function of (job, journal)"
+        )
     return cast("Make", found)
 
 
 def assembled(job: Job, journal: Journal) -> Agent:
-    """The agent of this machine's settings in the job's workspace, for the job's owner, with the shared journal.
+    """The agent of this machine's settings in the job's workspace, for the job's owner, with the
+    shared journal.
 
-    Nobody is asked, also where the worker runs in a terminal: who sits there is not whose job it is.
+    Nobody is asked, also where the worker runs in a terminal: who sits there is not whose job it
+    is.
     """
     from ferrule.runtime.assemble import assemble
 
@@ -87,13 +100,20 @@ def assembled(job: Job, journal: Journal) -> Agent:
 @_database
 @click.option("--tenant", default="local", show_default=True, help="Whose job it is.")
 @click.option("--user", help="Whose job it is (default: you).")
-@click.option("--session", default="", help="A session to go on with, by its whole id (default: a new one).")
+@click.option(
+    "--session", default="", help="A session to go on with, by its whole id (default: a new one)."
+)
 @click.option("--key", default="", help="An id for the job: handing it in twice gives one run.")
 @click.option(
-    "--priority", type=click.IntRange(0), default=0, help="1 goes first; 0, the default, before all others."
+    "--priority",
+    type=click.IntRange(0),
+    default=0,
+    help="1 goes first; 0, the default, before all others.",
 )
 @click.option("--delay", type=click.FloatRange(0), default=0, help="Seconds until it may begin.")
-@click.option("--cron", metavar="NAME=EXPRESSION", help="Hand it in again and again: `nightly=0 3 * * *`.")
+@click.option(
+    "--cron", metavar="NAME=EXPRESSION", help="Hand it in again and again: `nightly=0 3 * * *`."
+)
 @click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
 @click.option("--list", "listing", is_flag=True, help="Only list the newest jobs.")
 @click.option("--cancel", metavar="RUN", help="Only cancel a job.")
@@ -103,9 +123,13 @@ def submit(prompt: tuple[str, ...], database: str, **given: Any) -> int:
     from ferrule.engine.distributed.jobs import Jobs
 
     if not (prompt or given["listing"] or given["cancel"]):
-        raise click.UsageError("there is no prompt: say what is to be done, or use --list or --cancel")
+        raise click.UsageError(
+            "there is no prompt: say what is to be done, or use --list or --cancel"
+        )
     if given["cron"] and (given["wait"] or given["delay"] or given["key"]):
-        raise click.UsageError("--cron hands a job in at its own times: leave --wait, --delay and --key out")
+        raise click.UsageError(
+            "--cron hands a job in at its own times: leave --wait, --delay and --key out"
+        )
     settings = _options(given)
     jobs = Jobs(database)
     try:
@@ -124,7 +148,9 @@ def _listed(jobs: Jobs) -> int:
 
     for one in jobs.recent():
         text = " ".join(one.text.split())[:60]
-        click.echo(visible(f"{one.run:32}  {one.state:9}  {one.tenant:12}  {one.worker:28}  {text}"))
+        click.echo(
+            visible(f"{one.run:32}  {one.state:9}  {one.tenant:12}  {one.worker:28}  {text}")
+        )
     return 0
 
 

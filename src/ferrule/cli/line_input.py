@@ -16,7 +16,8 @@ def forget_typed() -> None:
 
 
 async def read_line(text: str) -> str:
-    """A line from the terminal on standard input, after `text` on standard error. EOFError at the end of input.
+    """A line from the terminal on standard input, after `text` on standard error. EOFError at the
+    end of input.
 
     No thread waits for the line: one would keep the process from ending after Ctrl-C.
     """

@@ -28,8 +28,9 @@ _LINE = 200
 class Show:
     """Turns live events into talk.
 
-    `live`: the model's words go to standard output as they come, those between calls too (a person is looking).
-    Otherwise only talk is drawn, and whoever runs the run prints its answer. `answered` counts results.
+    `live`: the model's words go to standard output as they come, those between calls too (a person
+    is looking). Otherwise only talk is drawn, and whoever runs the run prints its answer.
+    `answered` counts results.
     """
 
     def __init__(
@@ -126,13 +127,21 @@ class Show:
                 f"  ✗ {result.error_type}: {_gutter(result.error_message or '')}", style="red"
             )
             return
-        text = result.data if isinstance(result.data, str) else json.dumps(result.data, ensure_ascii=False)
+        text = (
+            result.data
+            if isinstance(result.data, str)
+            else json.dumps(result.data, ensure_ascii=False)
+        )
         lines = text.splitlines()
         for line in lines[:PREVIEW_LINES]:
-            self._terminal.talk(f"  │ {line[:_LINE]}{'…' if len(line) > _LINE else ''}", style="dim")
+            self._terminal.talk(
+                f"  │ {line[:_LINE]}{'…' if len(line) > _LINE else ''}", style="dim"
+            )
         more = f", {len(lines) - PREVIEW_LINES} more lines" if len(lines) > PREVIEW_LINES else ""
         cut = ", cut" if result.partial else ""
-        self._terminal.talk(f"  ✓ {result.size} bytes{more}{cut}, {result.duration_ms} ms", style="green")
+        self._terminal.talk(
+            f"  ✓ {result.size} bytes{more}{cut}, {result.duration_ms} ms", style="green"
+        )
 
     def _progress(self, item: Progress) -> None:
         self._terminal.talk(f"  … {_gutter(item.text)}", style="dim")
@@ -150,7 +159,9 @@ def _gutter(text: str) -> str:
 
 
 def arguments_of(call: Call) -> str:
-    """Arguments in a line: `path="a.txt" line_start=3`, or the text itself where it is no object."""
+    """Arguments in a line: `path="a.txt" line_start=3`, or the text itself where it is no
+    object.
+    """
     try:
         values: object = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):

@@ -26,7 +26,10 @@ def mcp() -> None:
 
 
 _workspace = click.option(
-    "-C", "--workspace", type=click.Path(file_okay=False), help="Folder to look in (default: this one)."
+    "-C",
+    "--workspace",
+    type=click.Path(file_okay=False),
+    help="Folder to look in (default: this one).",
 )
 
 
@@ -34,7 +37,9 @@ _workspace = click.option(
 @_workspace
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_servers(workspace: str | None, as_json: bool) -> None:
-    """One line per server: name, whose it is, whether it is approved, how it is reached. Nothing is started."""
+    """One line per server: name, whose it is, whether it is approved, how it is reached. Nothing is
+    started.
+    """
     from ferrule.connectors.mcp import Approvals
     from ferrule.runtime.mcp_servers import load
 
@@ -79,7 +84,8 @@ def show(name: str, workspace: str | None) -> None:
 def approve(name: str, workspace: str | None, yes: bool) -> int:
     """Look at a server's command, start it, look at its tools, and let them be used.
 
-    What was approved before is compared with what is there now. Any later change holds back what changed.
+    What was approved before is compared with what is there now. Any later change holds back what
+    changed.
     """
     from ferrule.connectors.mcp import Approvals
 
@@ -127,7 +133,8 @@ def test(name: str, workspace: str | None) -> int:
     state = Approvals().look(server).state
     if state in ("unknown", "moved"):
         click.echo(
-            f"`{name}` was not started: it is not approved\nhint: `ferrule mcp approve {name}`", err=True
+            f"`{name}` was not started: it is not approved\nhint: `ferrule mcp approve {name}`",
+            err=True,
         )
         return 4
     manifest = _run(_listed(settings, server))
@@ -141,8 +148,12 @@ def test(name: str, workspace: str | None) -> int:
 @click.argument("name")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--url", default="", help="The address of a server that is reached over HTTP.")
-@click.option("--env", multiple=True, help="NAME=value for its environment; the value may be `${VARIABLE}`.")
-@click.option("--header", multiple=True, help="Name=value for its requests; the value may be `${VARIABLE}`.")
+@click.option(
+    "--env", multiple=True, help="NAME=value for its environment; the value may be `${VARIABLE}`."
+)
+@click.option(
+    "--header", multiple=True, help="Name=value for its requests; the value may be `${VARIABLE}`."
+)
 @click.option("--network", multiple=True, help="A host that a started server may reach.")
 @click.option("--readable", multiple=True, help="A folder that a started server may read.")
 def add(
@@ -154,7 +165,9 @@ def add(
     network: tuple[str, ...],
     readable: tuple[str, ...],
 ) -> None:
-    """Write a server into your own `mcp.json`: `ferrule mcp add git -- mcp-server-git --repository .`"""
+    """Write a server into your own `mcp.json`: `ferrule mcp add git -- mcp-server-git --repository
+    .`
+    """
     from ferrule.connectors.mcp.configuration import OWN_FILE, read_server
     from ferrule.core.errors import ConfigError
     from ferrule.storage import paths
@@ -179,7 +192,10 @@ def add(
         )
     content["mcpServers"][name] = entry
     paths.write_private(file, json.dumps(content, indent=2) + "\n")
-    click.echo(f"wrote `{name}` into {file}\nhint: `ferrule mcp approve {name}` lets models use it", err=True)
+    click.echo(
+        f"wrote `{name}` into {file}\nhint: `ferrule mcp approve {name}` lets models use it",
+        err=True,
+    )
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -201,7 +217,9 @@ def login(name: str, workspace: str | None, out: bool) -> int:
     server = _find(_settings(workspace), name)
     filled = fill(server)
     if server.oauth is None:
-        click.echo(f'`{name}` does not sign in\nhint: write `"oauth": true` into its entry', err=True)
+        click.echo(
+            f'`{name}` does not sign in\nhint: write `"oauth": true` into its entry', err=True
+        )
         return 2
     if out:
         done = FileTokens(server, filled.url).forget()
@@ -270,4 +288,6 @@ def _warn(problems: tuple[str, ...], some: bool) -> None:
     for one in problems:
         _say(f"! {one}", err=True)
     if not some:
-        click.echo("there are no servers\nhint: docs/mcp.md says where they are looked for", err=True)
+        click.echo(
+            "there are no servers\nhint: docs/mcp.md says where they are looked for", err=True
+        )

@@ -1,4 +1,6 @@
-"""`ferrule models`: which models can be used here, what one can do, and getting the embedded one."""
+"""`ferrule models`: which models can be used here, what one can do, and getting the embedded
+one.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Writes the files of a new project or tool: all of them or none, below one folder, through no link, over nothing unasked.
+"""Writes the files of a new project or tool: all of them or none, below one folder, through no
+link, over nothing unasked.
 
-Others may have filled the folder (a clone): a link in it could lead anywhere, so each folder on the way is opened by
-descriptor and none is followed. Not protected: a file that appears between the look and the write ends the writing with an
-error, and what was written before it stays.
+Others may have filled the folder (a clone): a link in it could lead anywhere, so each folder on the
+way is opened by descriptor and none is followed. Not protected: a file that appears between the
+look and the write ends the writing with an error, and what was written before it stays.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def there(root: Path, names: Iterable[str]) -> list[str]:
-    """Which of these files are there already, links that lead nowhere included. Raises ConfigError for a link on the way to one."""
+    """Which of these files are there already, links that lead nowhere included. Raises ConfigError
+    for a link on the way to one.
+    """
     names = list(names)
     for name in names:
         for part in list(Path(name).parents)[:-1]:
@@ -28,10 +31,14 @@ def there(root: Path, names: Iterable[str]) -> list[str]:
     return [name for name in names if os.path.lexists(root / name)]
 
 
-def write_new(root: Path, files: Mapping[str, str], *, replace: bool = False, hint: str = "") -> list[str]:
-    """Write these texts (by their names below `root`, which is made); the names of those that were replaced.
+def write_new(
+    root: Path, files: Mapping[str, str], *, replace: bool = False, hint: str = ""
+) -> list[str]:
+    """Write these texts (by their names below `root`, which is made); the names of those that were
+    replaced.
 
-    Without `replace` nothing is written if one is there. Raises ConfigError naming all that are, or what could not be written.
+    Without `replace` nothing is written if one is there. Raises ConfigError naming all that are, or
+    what could not be written.
     """
     taken = there(root, files)
     if taken and not replace:
@@ -51,7 +58,9 @@ def write_new(root: Path, files: Mapping[str, str], *, replace: bool = False, hi
         finally:
             os.close(base)
     except OSError as error:
-        raise ConfigError(f"cannot write below `{root}`: {error.strerror}: `{error.filename}`") from error
+        raise ConfigError(
+            f"cannot write below `{root}`: {error.strerror}: `{error.filename}`"
+        ) from error
     return taken
 
 

@@ -5,9 +5,9 @@
     3 remember  saved in the person's own settings; shows the grant
     4 deny      anything else that is typed is a reason that the model reads
 
-Only grants that would have satisfied the gate are offered, in its order (`2`, then `2b`, `2c`), and what is
-granted is what was shown. End of input is a no. The frame around it is drawn by nothing else (`terminal.visible`),
-and keys typed before the question stood do not answer it.
+Only grants that would have satisfied the gate are offered, in its order (`2`, then `2b`, `2c`), and
+what is granted is what was shown. End of input is a no. The frame around it is drawn by nothing
+else (`terminal.visible`), and keys typed before the question stood do not answer it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Key:
 
 
 def keys(request: ApprovalRequest) -> list[Key]:
-    """One per offer, in their order; the first of a choice also answers to its word and first letter."""
+    """One per offer, in their order; the first of a choice also answers to its word and first
+    letter.
+    """
     found: list[Key] = []
     for choice, number in _NUMBERS.items():
         rules = [offer.rule for offer in request.offers if offer.choice == choice]
@@ -83,7 +85,9 @@ class TerminalApprover:
                     return answer
                 else:
                     choices = ", ".join(key.typed for key in offered)
-                    self._terminal.frame(SIDE, [(f"hint: type {choices}, 4, or a reason to deny", "dim")])
+                    self._terminal.frame(
+                        SIDE, [(f"hint: type {choices}, 4, or a reason to deny", "dim")]
+                    )
 
     def _meant(self, typed: str, offered: list[Key]) -> Answer | None:
         """What the typed text answers; None if that is not clear."""
@@ -118,7 +122,9 @@ def _body(request: ApprovalRequest, *, full: bool) -> Iterator[tuple[str, str]]:
     yield "", ""
     lines = request.preview.rstrip("\n").split("\n")
     kept = lines if full else lines[:PREVIEW_LINES]
-    yield from ((f"  {line}", {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")) for line in kept)
+    yield from (
+        (f"  {line}", {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")) for line in kept
+    )
     if len(kept) < len(lines):
         yield f"… {len(lines) - len(kept)} more lines of what would happen; `v` shows all", "bold"
 

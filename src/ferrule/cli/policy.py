@@ -1,4 +1,6 @@
-"""`ferrule policy`: why a call would be allowed, asked or refused, and whether the rules make sense."""
+"""`ferrule policy`: why a call would be allowed, asked or refused, and whether the rules make
+sense.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ def explain(name: str, arguments: tuple[str, ...], as_json: str | None, **option
 def test(file: Any, **options: Any) -> int:
     """Check expectations against the rules in force.
 
-    FILE has a line per case: `allow|ask|deny TOOL KEY=VALUE...` (quoted as a shell would); `#` begins a comment.
+    FILE has a line per case: `allow|ask|deny TOOL KEY=VALUE...` (quoted as a shell would); `#`
+    begins a comment.
     """
     from .terminal_agent import seat
 

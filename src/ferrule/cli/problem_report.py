@@ -1,4 +1,5 @@
-"""How problems of files are shown: a line each for people, one object for programs, and the exit code that both mean.
+"""How problems of files are shown: a line each for people, one object for programs, and the exit
+code that both mean.
 
 Exit code 0: nothing is wrong (warnings are shown and count only with `--strict`); 1: something is.
 """
@@ -22,7 +23,11 @@ _PROBLEM = {
         "level": {"enum": ["error", "warning"]},
         "file": {"type": "string", "description": "Relative to the workspace."},
         "line": {"type": "integer", "minimum": 0, "description": "From 1; 0: no line is known."},
-        "column": {"type": "integer", "minimum": 0, "description": "From 1; 0: no column is known."},
+        "column": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "From 1; 0: no column is known.",
+        },
         "message": {"type": "string"},
         "hint": {"type": "string"},
     },
@@ -38,7 +43,11 @@ _OUTCOME = {
         "name": {"type": "string"},
         "passed": {"type": "boolean"},
         "said": {"type": "string", "description": "What was wrong; empty if nothing was."},
-        "asked": {"type": "array", "items": {"type": "string"}, "description": "Built-ins that ran."},
+        "asked": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Built-ins that ran.",
+        },
     },
     "required": ["tool", "kind", "where", "name", "passed", "said", "asked"],
     "additionalProperties": False,
@@ -94,7 +103,9 @@ def _for_people(files: Sequence[str], problems: list[Problem], outcomes: list[Ou
         click.echo(visible(str(one)))
     for one in outcomes:
         ran = f" (ran {', '.join(one.asked)})" if one.asked else ""
-        click.echo(visible(f"{'ok  ' if one.passed else 'FAIL'} {one.tool}: {one.kind} {one.name}{ran}"))
+        click.echo(
+            visible(f"{'ok  ' if one.passed else 'FAIL'} {one.tool}: {one.kind} {one.name}{ran}")
+        )
         if one.said:
             click.echo(visible(f"     {one.where}: {one.said}"))
     errors = sum(one.level == "error" for one in problems)

@@ -1,7 +1,8 @@
 """The command table and the way from an exception to an exit code.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 finished but the last tool result was a failure, 4 denied by policy,
-5 limit reached, 6 provider unavailable, 7 needs input, 124 timeout, 130 SIGINT, 143 SIGTERM.
+Exit codes: 0 done, 1 failed, 2 usage, 3 finished but the last tool result was a failure, 4 denied
+by policy, 5 limit reached, 6 provider unavailable, 7 needs input, 124 timeout, 130 SIGINT, 143
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "ferrule.cli.tools.command:tools",
         "List the tools, show one, call one; check, test and write tool files.",
     ),
-    "skills": ("ferrule.cli.skills:skills", "List the skills, show one, check that all are well made."),
+    "skills": (
+        "ferrule.cli.skills:skills",
+        "List the skills, show one, check that all are well made.",
+    ),
     "mcp": ("ferrule.cli.mcp:mcp", "List, approve and test MCP servers, sign in to them."),
     "a2a": ("ferrule.cli.a2a:a2a", "List, approve and test agents that speak A2A."),
     "policy": ("ferrule.cli.policy:policy", "Explain, test and check permission rules."),
@@ -34,7 +38,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "ferrule.cli.sessions.command:sessions",
         "List, show, resume, export, verify and archive sessions.",
     ),
-    "audit": ("ferrule.cli.sessions.audit:audit", "Prove what calls did: verify, explain, export, sign."),
+    "audit": (
+        "ferrule.cli.sessions.audit:audit",
+        "Prove what calls did: verify, explain, export, sign.",
+    ),
     "submit": ("ferrule.cli.distributed:submit", "Hand a message in as a job for workers."),
     "worker": ("ferrule.cli.distributed:worker", "Work jobs of the queue, beside others."),
     "validate": (
@@ -45,9 +52,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "ferrule.servers.command:serve",
         "Serve tools and agents: MCP, ACP, A2A, OpenAI, web console.",
     ),
-    "trust": ("ferrule.cli.trust:trust", "Let this folder's own settings take effect, or stop them."),
-    "doctor": ("ferrule.cli.doctor.command:doctor", "Say what this machine can do and what is missing."),
-    "init": ("ferrule.cli.init.command:init", "Make an agent project, or only a commented settings file."),
+    "trust": (
+        "ferrule.cli.trust:trust",
+        "Let this folder's own settings take effect, or stop them.",
+    ),
+    "doctor": (
+        "ferrule.cli.doctor.command:doctor",
+        "Say what this machine can do and what is missing.",
+    ),
+    "init": (
+        "ferrule.cli.init.command:init",
+        "Make an agent project, or only a commented settings file.",
+    ),
     "completion": (
         "ferrule.cli.completion:completion",
         "Print shell completion for bash, zsh or fish.",
@@ -65,14 +81,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
 def ferrule() -> None:
     """Language models that use tools in this folder, safely.
 
-    `ferrule run "..."` answers one question; `ferrule chat` is a conversation. Nothing is written and no
-    program is run without a rule or a person that allows it.
+    `ferrule run "..."` answers one question; `ferrule chat` is a conversation. Nothing is written
+    and no program is run without a rule or a person that allows it.
     """
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command line; the exit code. Errors go to standard error with a hint, never a traceback
-    (set FERRULE_TRACEBACK=1 for one)."""
+    """Run the command line; the exit code. Errors go to standard error with a hint, never a
+    traceback (set FERRULE_TRACEBACK=1 for one).
+    """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminated)
     try:
@@ -97,7 +114,8 @@ def _report(error: Exception) -> int:
     if isinstance(error, FerruleError):
         detail, hint, code = error.detail, error.hint, error.exit_code
     elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EPIPE, errno.EIO):
-        # What could not be written is what was to be shown: everything that is kept has errors of its own.
+        # What could not be written is what was to be shown: everything that is kept has errors of
+        # its own.
         detail = f"the output could not be written: {error.strerror}"
         hint, code = "look at where it goes (a full disk, a closed pipe)", 1
     else:

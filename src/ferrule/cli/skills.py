@@ -18,7 +18,10 @@ def skills() -> None:
 
 
 _workspace = click.option(
-    "-C", "--workspace", type=click.Path(file_okay=False), help="Folder to look in (default: this one)."
+    "-C",
+    "--workspace",
+    type=click.Path(file_okay=False),
+    help="Folder to look in (default: this one).",
 )
 
 
@@ -35,7 +38,11 @@ def list_skills(workspace: str | None, as_json: bool) -> None:
         return
     width = max((len(skill.name) for skill in found.skills), default=0)
     for skill in found.skills:
-        click.echo(visible(f"{skill.name:{width}}  {skill.origin:10}  {' '.join(skill.description.split())}"))
+        click.echo(
+            visible(
+                f"{skill.name:{width}}  {skill.origin:10}  {' '.join(skill.description.split())}"
+            )
+        )
     _warn(found)
 
 
@@ -44,7 +51,9 @@ def list_skills(workspace: str | None, as_json: bool) -> None:
 @click.argument("path", default="")
 @_workspace
 def show(name: str, path: str, workspace: str | None) -> None:
-    """What a skill says, as the model gets it; with PATH, one of its files outside the workspace."""
+    """What a skill says, as the model gets it; with PATH, one of its files outside the
+    workspace.
+    """
     from ferrule.core.errors import ConfigError, ToolFailed
     from ferrule.extensions.skills.tool import text_of
 
@@ -66,7 +75,9 @@ def show(name: str, path: str, workspace: str | None) -> None:
 @skills.command()
 @_workspace
 def check(workspace: str | None) -> int:
-    """Say all that is wrong with skills, also with those that are not trusted yet. Exit code 1 if one cannot be loaded."""
+    """Say all that is wrong with skills, also with those that are not trusted yet. Exit code 1 if
+    one cannot be loaded.
+    """
     from .terminal import visible
 
     found = _load(workspace, as_trusted=True)
@@ -86,7 +97,9 @@ def _load(workspace: str | None, *, as_trusted: bool = False) -> LoadedSkills:
 
     settings = load_settings(workspace=workspace)
     seen = settings.repository
-    names = DEFAULT.extended(reserved=settings["reserved.extend"], secret=settings["secrets.extend"])
+    names = DEFAULT.extended(
+        reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
+    )
     # Nothing of a repository takes effect by being checked: it is read, and that is all.
     seen = replace(seen, state="trusted") if as_trusted and seen.state != "absent" else seen
     return load_skills(settings.workspace, seen, paths.config(), names=names)
@@ -114,7 +127,8 @@ def _facts(found: Found) -> list[str]:
     lines += [f"{key}: {value}" for key, value in skill.metadata.items()]
     if skill.allowed_tools:
         lines.append(
-            f"asks for the tools {', '.join(skill.allowed_tools)}: rules and you decide, not the skill"
+            f"asks for the tools {', '.join(skill.allowed_tools)}: rules and you decide, not "
+            "the skill"
         )
     return [*lines, ""] if lines[-1] else lines
 
@@ -137,4 +151,6 @@ def _warn(found: LoadedSkills) -> None:
     for one in found.warnings:
         click.echo(visible(f"! {one}"), err=True)
     if not found.skills:
-        click.echo("there are no skills\nhint: docs/skills.md says where they are looked for", err=True)
+        click.echo(
+            "there are no skills\nhint: docs/skills.md says where they are looked for", err=True
+        )

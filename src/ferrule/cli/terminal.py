@@ -1,10 +1,10 @@
 """What a person sees: answers on standard output, talk on standard error, readable without colour.
 
 rich draws where standard error is a terminal that wants colour; everywhere else plain text says the
-same. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are honoured. Text of models and tools is shown, not obeyed:
-control characters are spelled out, so that a file cannot move the cursor over a question, and the heavy
-lines that frame a question are drawn light in everything else. An answer that goes into a pipe or a file
-keeps its bytes.
+same. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are honoured. Text of models and tools is shown, not
+obeyed: control characters are spelled out, so that a file cannot move the cursor over a question,
+and the heavy lines that frame a question are drawn light in everything else. An answer that goes
+into a pipe or a file keeps its bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _LIGHT = str.maketrans({TOP: "┌", SIDE: "│", BOTTOM: "└"})
 
 
 def visible(text: str, *, joiners: bool = False) -> str:
-    """Text with what a person would not see spelled out (`core.invisible_characters`; tabs and newlines stay)."""
+    """Text with what a person would not see spelled out (`core.invisible_characters`; tabs and
+    newlines stay).
+    """
     return invisible_characters.visible(text.translate(_LIGHT), joiners=joiners)
 
 
@@ -59,7 +61,9 @@ def cells(character: str) -> int:
 
 
 def rows(text: str, width: int) -> list[str]:
-    """Lines cut so that none is wider than `width` columns: a terminal must not break them itself."""
+    """Lines cut so that none is wider than `width` columns: a terminal must not break them
+    itself.
+    """
     found: list[str] = []
     for line in text.expandtabs(4).split("\n"):
         row, used = "", 0
@@ -75,7 +79,8 @@ def rows(text: str, width: int) -> list[str]:
 class Terminal:
     """Where an interface writes. `quiet` drops the talk, never the answer, a warning or an error.
 
-    Writing never raises for a reader that went away: `reader_gone` is called once, and the rest is dropped.
+    Writing never raises for a reader that went away: `reader_gone` is called once, and the rest is
+    dropped.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -86,7 +91,9 @@ class Terminal:
         self._held: list[Callable[[], None]] | None = None
 
     def answer(self, text: str, *, end: str = "\n") -> None:
-        """The result of the command, for a person or the next program in the pipe. A last newline is not doubled."""
+        """The result of the command, for a person or the next program in the pipe. A last newline
+        is not doubled.
+        """
         end = "" if end == "\n" and text.endswith("\n") else end
         shown = visible(text, joiners=True) if sys.stdout.isatty() else text
         self._put(lambda: self._out(shown + end))
@@ -103,7 +110,9 @@ class Terminal:
 
     @contextmanager
     def question(self) -> Generator[None]:
-        """While a question stands, everything but its frame waits: nothing is written between it and its answer."""
+        """While a question stands, everything but its frame waits: nothing is written between it
+        and its answer.
+        """
         before, self._held = self._held, []
         try:
             yield
@@ -113,7 +122,9 @@ class Terminal:
                 self._put(write)
 
     def frame(self, mark: str, lines: Iterable[tuple[str, str]]) -> None:
-        """Part of a question: (text, style) pairs, each line and each wrapped piece of it behind the frame's mark."""
+        """Part of a question: (text, style) pairs, each line and each wrapped piece of it behind
+        the frame's mark.
+        """
         width = _columns() - 3
         for text, style in lines:
             for row in rows(invisible_characters.exact(text.translate(_LIGHT)), width):
@@ -150,8 +161,9 @@ class Terminal:
 
 
 def _columns() -> int:
-    """Columns of the terminal that talk goes to. Asked of it first: a `COLUMNS` left over from elsewhere would let it
-    break lines where we do not."""
+    """Columns of the terminal that talk goes to. Asked of it first: a `COLUMNS` left over from
+    elsewhere would let it break lines where we do not.
+    """
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except (OSError, ValueError):

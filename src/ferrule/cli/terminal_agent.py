@@ -22,7 +22,9 @@ class Seated(Assembly):
 
 
 def seat(options: dict[str, Any], *, interruptible: bool = False) -> Seated:
-    """`assemble` for whoever sits at this terminal; nobody is asked where there is none. Raises ConfigError."""
+    """`assemble` for whoever sits at this terminal; nobody is asked where there is none. Raises
+    ConfigError.
+    """
     terminal = Terminal(quiet=bool(options.get("quiet")))
 
     def notice(text: str) -> None:

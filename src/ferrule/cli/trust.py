@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 @click.option("--revoke", is_flag=True, help="Take trust back.")
 @click.option("--status", is_flag=True, help="Only say how it stands.")
 def trust(folder: str, yes: bool, revoke: bool, status: bool) -> int:
-    """Let the settings, rules and tools that FOLDER carries take effect, by the hash of their content.
+    """Let the settings, rules and tools that FOLDER carries take effect, by the hash of their
+    content.
 
     Until then they do nothing. Any change takes trust away again and is shown as a diff.
     """
@@ -42,10 +43,14 @@ def trust(folder: str, yes: bool, revoke: bool, status: bool) -> int:
     named = python_files(seen.files.get(PROJECT_FILE, b""))
     in_process = [name for name in named if name in seen.files]
     if in_process:
-        click.echo(f"runs in Ferrule's own process, without a sandbox: {', '.join(in_process)}", err=True)
+        click.echo(
+            f"runs in Ferrule's own process, without a sandbox: {', '.join(in_process)}", err=True
+        )
     if seen.state != "absent" and not yes:
         if not sys.stdin.isatty():
-            click.echo("not trusted: this wants a person's yes\nhint: look at it, then say --yes", err=True)
+            click.echo(
+                "not trusted: this wants a person's yes\nhint: look at it, then say --yes", err=True
+            )
             return 7
         if not click.confirm(f"trust {root}?", err=True):
             click.echo("not trusted; nothing changed", err=True)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
     """Check the settings, rules, tools, hooks and servers that FOLDER carries, all at once.
 
-    Nothing is run and nothing takes effect; trust is not needed and not given. Exit code 1 if something is wrong.
+    Nothing is run and nothing takes effect; trust is not needed and not given. Exit code 1 if
+    something is wrong.
     """
     import asyncio
 

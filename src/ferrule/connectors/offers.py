@@ -1,4 +1,6 @@
-"""What others offer to a run: tools with names of their own, what a person should know about them, and an end to it all."""
+"""What others offer to a run: tools with names of their own, what a person should know about them,
+and an end to it all.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ Live = TypeVar("Live", bound=Closes)
 
 
 class Offered(ABC, Generic[Live]):
-    """`tools` and `notices` say what there is; nobody is asked before `open`, or a tool's call. `taken` are names of the run's other tools."""
+    """`tools` and `notices` say what there is; nobody is asked before `open`, or a tool's call.
+    `taken` are names of the run's other tools.
+    """
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = frozenset(taken)
@@ -62,7 +66,10 @@ class Offered(ABC, Generic[Live]):
             raise
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 

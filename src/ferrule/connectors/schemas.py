@@ -1,12 +1,14 @@
 """Schemas that a stranger wrote: bounded before anything checks arguments with them.
 
-Three ways to be wrong, three answers. A schema that is too large, too deep, no JSON Schema or refers to another address is refused,
-and with it the tool. One that could cost more than it is worth (its references multiply, or lead nobody knows where) is shown to the
-model, while arguments are only looked at from the outside: names of required ones, types of each; the server checks the rest, as it has to
-anyway. All others are checked in full by jsonschema-rs, which never fetches anything; one that refers to itself as far as the
-depth of the arguments allows.
+Three ways to be wrong, three answers. A schema that is too large, too deep, no JSON Schema or
+refers to another address is refused, and with it the tool. One that could cost more than it is
+worth (its references multiply, or lead nobody knows where) is shown to the model, while arguments
+are only looked at from the outside: names of required ones, types of each; the server checks the
+rest, as it has to anyway. All others are checked in full by jsonschema-rs, which never fetches
+anything; one that refers to itself as far as the depth of the arguments allows.
 
-The cost is the number of subschemas after every reference is followed: what a checker can be made to visit for one value.
+The cost is the number of subschemas after every reference is followed: what a checker can be made
+to visit for one value.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 def arguments_of(tool: str, schema: Mapping[str, Any]) -> Arguments:
-    """What checks the arguments of a tool. Raises ToolDefinitionError saying what is wrong with the schema."""
+    """What checks the arguments of a tool. Raises ToolDefinitionError saying what is wrong with the
+    schema.
+    """
     found = problem_of(schema)
     if found:
         raise ToolDefinitionError(f"tool `{tool}`: its schema {found}")
@@ -54,7 +58,8 @@ def arguments_of(tool: str, schema: Mapping[str, Any]) -> Arguments:
 def _from_outside(tool: str, schema: Mapping[str, Any]) -> OuterArguments:
     """For a schema whose cost is not known. Raises ToolDefinitionError if it cannot be used at all.
 
-    A reference to a part of it that is not there is the server's mistake, and no reason to lose the tool.
+    A reference to a part of it that is not there is the server's mistake, and no reason to lose the
+    tool.
     """
     try:
         SchemaArguments(tool, dict(schema))
@@ -89,7 +94,9 @@ def depth_of(value: Any, most: int = MAX_DEPTH + 1) -> int:
 
 
 def bounded(schema: Mapping[str, Any]) -> bool:
-    """Whether checking any value with this schema visits a bounded number of subschemas. False for what cannot be told."""
+    """Whether checking any value with this schema visits a bounded number of subschemas. False for
+    what cannot be told.
+    """
     try:
         _, recursive = _measured(schema)
     except _Unbounded:
@@ -98,11 +105,15 @@ def bounded(schema: Mapping[str, Any]) -> bool:
 
 
 class _Unbounded(Exception):
-    """It calls itself for the same value, multiplies, or refers by a way that is not followed here."""
+    """It calls itself for the same value, multiplies, or refers by a way that is not followed
+    here.
+    """
 
 
 def _measured(schema: Mapping[str, Any]) -> tuple[int, int]:
-    """How many subschemas one level of a value is checked with, and how many references lead back. Raises _Unbounded."""
+    """How many subschemas one level of a value is checked with, and how many references lead back.
+    Raises _Unbounded.
+    """
     try:
         links = _Links(schema)
         links.refuse_loops()
@@ -116,16 +127,28 @@ def _measured(schema: Mapping[str, Any]) -> tuple[int, int]:
 
 
 _DEEPER = frozenset(
-    ("properties", "patternProperties", "additionalProperties", "items", "prefixItems", "contains", "unevaluatedItems",
-     "unevaluatedProperties", "propertyNames", "additionalItems")
-)  # fmt: skip
+    (
+        "properties",
+        "patternProperties",
+        "additionalProperties",
+        "items",
+        "prefixItems",
+        "contains",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "propertyNames",
+        "additionalItems",
+    )
+)
 """Keywords whose schemas are for what is inside of a value, and not for the value itself."""
 _ASIDE = frozenset(("$defs", "definitions", "enum", "const", "default", "examples"))
 """Keywords that check nothing where they stand."""
 
 
 class _Links:
-    """Where the references of a schema lead. Nodes are told apart by identity: only references make a schema visit one twice."""
+    """Where the references of a schema lead. Nodes are told apart by identity: only references make
+    a schema visit one twice.
+    """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.recursive = 0
@@ -154,7 +177,9 @@ class _Links:
             waiting += [(child, base) for child in _children(node)]
 
     def target(self, node: Mapping[str, Any]) -> Any:
-        """What a node refers to, or None. Raises _Unbounded where that cannot be told before a value is checked."""
+        """What a node refers to, or None. Raises _Unbounded where that cannot be told before a
+        value is checked.
+        """
         if "$dynamicRef" in node or "$recursiveRef" in node:
             raise _Unbounded
         reference = node.get("$ref")
@@ -175,7 +200,9 @@ class _Links:
         steps = {id(node): list(self._same_value(node)) for node in self._nodes}
         state: dict[int, bool] = {}
         for start in steps:
-            way: list[tuple[int, Iterator[int]]] = [(start, iter(steps[start]))] if start not in state else []
+            way: list[tuple[int, Iterator[int]]] = (
+                [(start, iter(steps[start]))] if start not in state else []
+            )
             state.setdefault(start, False)
             while way:
                 node, left = way[-1]
@@ -230,7 +257,9 @@ class _Links:
         return total, back
 
     def _checking(self, node: Any, fields: Mapping[str, Any]) -> Iterator[Any]:
-        """The parts of a node that may check something. Definitions of a whole schema do so only where they are referred to."""
+        """The parts of a node that may check something. Definitions of a whole schema do so only
+        where they are referred to.
+        """
         if node is self._root or isinstance(fields.get("$id"), str):
             yield from (part for key, part in fields.items() if key not in ("$defs", "definitions"))
         else:
@@ -258,8 +287,8 @@ def _children(value: Any) -> Iterator[Any]:
 class RecursiveArguments:
     """`tools.definition.Arguments` by a schema that refers to itself.
 
-    A checker may visit as many subschemas as references lead back, for each level of a value anew, and each twice. Arguments that could
-    cost more than is worth it are looked at from the outside.
+    A checker may visit as many subschemas as references lead back, for each level of a value anew,
+    and each twice. Arguments that could cost more than is worth it are looked at from the outside.
     """
 
     def __init__(self, whole: SchemaArguments, cost: int, recursive: int) -> None:

@@ -1,7 +1,8 @@
 """The application of the console: its pages, its files, and what errors look like.
 
-Who may come in, from where and with which headers an answer leaves is the door's (`runtime.http.http_security`), which stands before it. Nothing here
-answers without the visitor that the door puts on a request.
+Who may come in, from where and with which headers an answer leaves is the door's
+(`runtime.http.http_security`), which stands before it. Nothing here answers without the visitor
+that the door puts on a request.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def make_app(console: Console) -> Application:
 
 
 def login_page(note: str, to: str) -> str:
-    """The form that signs in (`runtime.http.sign_in`), with a word to whoever sees it and where it leads."""
+    """The form that signs in (`runtime.http.sign_in`), with a word to whoever sees it and where it
+    leads.
+    """
     return environment().get_template("login.html").render(note=note, next=to)
 
 
@@ -59,7 +62,9 @@ def _failures(console: Console) -> Any:
         if isinstance(error, FerruleError):
             status = 404 if isinstance(error, SessionNotFound) else 422
             return told(console, request, status, error.detail, error.hint)
-        return told(console, request, 500, "something went wrong in the server; its terminal says what", "")
+        return told(
+            console, request, 500, "something went wrong in the server; its terminal says what", ""
+        )
 
     return failed
 
@@ -75,7 +80,9 @@ def _refusals(console: Console) -> Any:
 def told(
     console: Console, request: Request, status: int, text: str, hint: str, headers: Any = None
 ) -> Response:
-    """An error as a page; where a part of a page was asked for, as a message that goes to where messages stand."""
+    """An error as a page; where a part of a page was asked for, as a message that goes to where
+    messages stand.
+    """
     if getattr(request.state, "visitor", None) is None:
         # A path that is open to all: there is nobody to make a page for.
         return PlainTextResponse(text, status, headers)

@@ -1,7 +1,9 @@
-"""Looks at an artifact: a page of its lines, of what matches, of a JSON value, of a table; whether it is a picture. Blocking; in threads.
+"""Looks at an artifact: a page of its lines, of what matches, of a JSON value, of a table; whether
+it is a picture. Blocking; in threads.
 
-Nothing here holds more of an artifact than a page of it, but for JSON (`storage.artifacts.parts.LARGEST_JSON`) and pictures (`LARGEST_IMAGE`). To
-reach a line the bytes before it are counted, not kept: the millionth line of 200 MB is some tenths of a second away.
+Nothing here holds more of an artifact than a page of it, but for JSON
+(`storage.artifacts.parts.LARGEST_JSON`) and pictures (`LARGEST_IMAGE`). To reach a line the bytes
+before it are counted, not kept: the millionth line of 200 MB is some tenths of a second away.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ IMAGES = {
     "image/jpeg": (b"\xff\xd8\xff",),
     "image/gif": (b"GIF87a", b"GIF89a"),
 }
-"""Types that are shown as pictures, with what their files begin with. None of them can carry a script; SVG can, and is text here."""
+"""Types that are shown as pictures, with what their files begin with. None of them can carry a
+script; SVG can, and is text here.
+"""
 VIEWS = ("text", "json", "table", "diff", "image")
 
 
@@ -64,7 +68,9 @@ class Look:
         return self.store.pieces(self.scope, self.artifact.reference)
 
     def image(self) -> str:
-        """The type under which it is shown as a picture, by what it begins with; "" if it is none."""
+        """The type under which it is shown as a picture, by what it begins with; "" if it is
+        none.
+        """
         if self.artifact.size > LARGEST_IMAGE:
             return ""
         head = self.head()
@@ -76,7 +82,10 @@ class Look:
         """The ways to look at it, the best one first."""
         if self.image():
             return ["image", "text"]
-        head, mime = self.head().decode("utf-8", "replace").lstrip("\ufeff \t\r\n"), self.artifact.mime
+        head, mime = (
+            self.head().decode("utf-8", "replace").lstrip("\ufeff \t\r\n"),
+            self.artifact.mime,
+        )
         found: list[str] = []
         if self.artifact.size <= LARGEST_JSON and ("json" in mime or head[:1] in ("{", "[")):
             found.append("json")
@@ -92,7 +101,11 @@ class Look:
 def _tabular(head: str) -> bool:
     """Whether a text begins like rows of the same number of cells."""
     first = head.splitlines()[:4]
-    counts = {line.count(delimiter_of(first[0])) for line in first[:-1]} if len(first) > 2 else set[int]()
+    counts = (
+        {line.count(delimiter_of(first[0])) for line in first[:-1]}
+        if len(first) > 2
+        else set[int]()
+    )
     return len(counts) == 1 and counts != {0}
 
 
@@ -115,8 +128,9 @@ class Room:
 
 @dataclass(slots=True)
 class Page:
-    """Part of an artifact. `entries` are numbered lines, or for a tree (name, pointer, shown, what it is); `next` is where the next page
-    begins, 0 if there is none; `note` says what was left out."""
+    """Part of an artifact. `entries` are numbered lines, or for a tree (name, pointer, shown, what
+    it is); `next` is where the next page begins, 0 if there is none; `note` says what was left out.
+    """
 
     entries: list[Any] = field(default_factory=list[Any])
     next: int = 0
@@ -155,10 +169,14 @@ def table_page(look: Look, pointer: str, first: int) -> Page:
         return _json_rows(at_pointer(look.pieces(), look.artifact.size, pointer), first)
     found = rows(look.pieces(), first, Room().row, seconds=SECONDS)
     entries = [
-        (number, [cut(cell) for cell in row[:COLUMNS]]) for number, row in enumerate(found.rows, first)
+        (number, [cut(cell) for cell in row[:COLUMNS]])
+        for number, row in enumerate(found.rows, first)
     ]
     page = Page(
-        entries, found.next, max(1, first - PAGE) if first > 1 else 0, columns=found.columns[:COLUMNS]
+        entries,
+        found.next,
+        max(1, first - PAGE) if first > 1 else 0,
+        columns=found.columns[:COLUMNS],
     )
     page.note = _columns_note(len(found.columns))
     return page
@@ -176,10 +194,14 @@ def _json_rows(value: Any, first: int) -> Page:
     names: dict[str, None] = {}
     for item in part:
         names.update(
-            dict.fromkeys(cast("dict[str, Any]", item) if isinstance(item, dict) else {"value": None})
+            dict.fromkeys(
+                cast("dict[str, Any]", item) if isinstance(item, dict) else {"value": None}
+            )
         )
     columns = list(names)[:COLUMNS]
-    entries = [(number, [_cell(item, name) for name in columns]) for number, item in enumerate(part, first)]
+    entries = [
+        (number, [_cell(item, name) for name in columns]) for number, item in enumerate(part, first)
+    ]
     page = _paged(Page(entries, columns=columns), first, len(items))
     page.note = _columns_note(len(names))
     return page
@@ -202,7 +224,9 @@ def _paged(page: Page, first: int, number: int) -> Page:
 
 
 def tree_page(look: Look, pointer: str, first: int) -> Page:
-    """What lies at a JSON pointer: its members from number `first` on, or the value itself. Raises Unreadable."""
+    """What lies at a JSON pointer: its members from number `first` on, or the value itself. Raises
+    Unreadable.
+    """
     value = at_pointer(look.pieces(), look.artifact.size, pointer)
     members: list[tuple[str, Any]]
     if isinstance(value, dict):
@@ -212,7 +236,9 @@ def tree_page(look: Look, pointer: str, first: int) -> Page:
     else:
         return Page([("", "", cut(_spelled(value), ROOM), _kind(value))])
     part = members[first - 1 : first - 1 + PAGE]
-    entries = [(name, f"{pointer}/{escaped(name)}", _summary(one), _kind(one)) for name, one in part]
+    entries = [
+        (name, f"{pointer}/{escaped(name)}", _summary(one), _kind(one)) for name, one in part
+    ]
     return _paged(Page(entries), first, len(members))
 
 

@@ -1,6 +1,8 @@
-"""What sessions are driven with: an assembly for each model, mode and folder, made when it is first wanted.
+"""What sessions are driven with: an assembly for each model, mode and folder, made when it is first
+wanted.
 
-They share the server's journal and bus. The server's own is always there; of the others so many are kept, the ones used last.
+They share the server's journal and bus. The server's own is always there; of the others so many are
+kept, the ones used last.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class Setup:
 
 
 class Benches:
-    """`make` gives an assembly for a setup; `server` is the one for the settings as they are, and stays its owner's."""
+    """`make` gives an assembly for a setup; `server` is the one for the settings as they are, and
+    stays its owner's.
+    """
 
     def __init__(self, make: Callable[[Setup], Assembly], server: Assembly) -> None:
         self.server = server
@@ -38,7 +42,9 @@ class Benches:
         self._closing: set[asyncio.Task[None]] = set()
 
     def of(self, setup: Setup, used: Collection[int] = ()) -> Assembly:
-        """The assembly for this. `used` are the `id`s of those that sessions work with: they stay. Raises ConfigError."""
+        """The assembly for this. `used` are the `id`s of those that sessions work with: they stay.
+        Raises ConfigError.
+        """
         server = self.server.agent
         model = "" if setup.model == server.model else setup.model
         mode = "" if setup.mode == str(server.gate.mode) else setup.mode

@@ -1,4 +1,6 @@
-"""How a card of a call shows what it holds: arguments in a line, previews as diffs, texts that are too long for a page."""
+"""How a card of a call shows what it holds: arguments in a line, previews as diffs, texts that are
+too long for a page.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def cut(text: str, most: int = SHOWN) -> Cut:
 
 
 def pretty(value: Any) -> str:
-    """A JSON value, or a text that may be JSON, laid out for reading. What is no JSON stays as it is."""
+    """A JSON value, or a text that may be JSON, laid out for reading. What is no JSON stays as it
+    is.
+    """
     if isinstance(value, str):
         try:
             value = json.loads(value)

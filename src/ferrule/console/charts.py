@@ -1,8 +1,9 @@
 """Pictures as SVG, made on the server: columns by day, and what all pictures share.
 
-A picture is a `figure`: the drawing with a title and a description for who does not see it, a legend, and the same numbers as a table
-below. Colours are classes of the style sheet (`pic-1` …), so that they follow light and dark; no drawing carries a style, a script or
-an address. Every text in it is escaped, whoever wrote it.
+A picture is a `figure`: the drawing with a title and a description for who does not see it, a
+legend, and the same numbers as a table below. Colours are classes of the style sheet (`pic-1` …),
+so that they follow light and dark; no drawing carries a style, a script or an address. Every text
+in it is escaped, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -49,12 +50,16 @@ def days_up_to(last: str, number: int) -> list[str]:
 def drawing(
     title: str, description: str, width: int, height: int, inside: Markup, *, late: bool = False
 ) -> Markup:
-    """An SVG that says what it shows. Where it is wider than the screen its end is seen first, if it is `late`."""
+    """An SVG that says what it shows. Where it is wider than the screen its end is seen first, if
+    it is `late`.
+    """
     number = next(_numbers)
     return Markup(
         '<div class="pic-scroll{late}" tabindex="0" role="group" aria-label="{title}">'
-        '<svg class="pic" role="img" aria-labelledby="pic{n}t pic{n}d" viewBox="0 0 {width} {height}">'
-        '<title id="pic{n}t">{title}</title><desc id="pic{n}d">{description}</desc>{inside}</svg></div>'
+        '<svg class="pic" role="img" aria-labelledby="pic{n}t pic{n}d" viewBox="0 0 {width} '
+        '{height}">'
+        '<title id="pic{n}t">{title}</title><desc '
+        'id="pic{n}d">{description}</desc>{inside}</svg></div>'
     ).format(
         title=title,
         description=description,
@@ -70,13 +75,15 @@ def figure(title: str, svg: Markup, legend: Sequence[tuple[str, str]], table: Ma
     """A drawing with its caption, a legend of (class, name), and its numbers as a table."""
     keys = Markup("").join(
         Markup(
-            '<li><svg class="key" viewBox="0 0 10 10" aria-hidden="true"><rect class="{}" width="10" height="10" rx="2"/></svg>{}</li>'
+            '<li><svg class="key" viewBox="0 0 10 10" aria-hidden="true"><rect class="{}" '
+            'width="10" height="10" rx="2"/></svg>{}</li>'
         ).format(css, name)
         for css, name in legend
     )
     return Markup(
         '<figure class="picture"><figcaption>{}</figcaption>{}<ul class="legend">{}</ul>'
-        '<details><summary>As a table</summary><div class="scroll" tabindex="0" role="region" aria-label="{}">{}</div></details></figure>'
+        '<details><summary>As a table</summary><div class="scroll" tabindex="0" '
+        'role="region" aria-label="{}">{}</div></details></figure>'
     ).format(title, svg, keys, f"{title}, as a table", table)
 
 
@@ -89,9 +96,9 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
         )
         for row in rows
     )
-    return Markup('<table class="numbers"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>').format(
-        head, body
-    )
+    return Markup(
+        '<table class="numbers"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>'
+    ).format(head, body)
 
 
 def ticks(most: float) -> list[float]:
@@ -109,7 +116,9 @@ def columns(title: str, days: Sequence[str], series: Sequence[Series], shown: Sh
     series = [one for one in series if one.total]
     sums = [sum(one.values[at] for one in series) for at in range(len(days))]
     lines = ticks(max(sums, default=0.0))
-    inside = Markup("").join([_grid(lines, shown), _bars(days, series, lines[-1], shown), _below(days)])
+    inside = Markup("").join(
+        [_grid(lines, shown), _bars(days, series, lines[-1], shown), _below(days)]
+    )
     said = f"{len(days)} days from {days[0]} to {days[-1]}; " + (
         "; ".join(f"{one.name}: {shown(one.total)} in all" for one in series) or "nothing happened"
     )
@@ -121,7 +130,10 @@ def columns(title: str, days: Sequence[str], series: Sequence[Series], shown: Sh
     ]
     svg = drawing(title, said, WIDTH, HEIGHT, inside, late=True)
     return figure(
-        title, svg, [(one.css, f"{one.name}: {shown(one.total)}") for one in series], table(heads, rows)
+        title,
+        svg,
+        [(one.css, f"{one.name}: {shown(one.total)}") for one in series],
+        table(heads, rows),
     )
 
 
@@ -160,7 +172,8 @@ def _bars(days: Sequence[str], series: Sequence[Series], most: float, shown: Sho
             base += value
             drawn.append(
                 Markup(
-                    '<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"><title>{}: {}, {}</title></rect>'
+                    '<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" '
+                    'height="{:.1f}"><title>{}: {}, {}</title></rect>'
                 ).format(
                     one.css,
                     LEFT + at * step + step * 0.12,

@@ -17,16 +17,22 @@ if TYPE_CHECKING:
 
 @click.command()
 @common
-@served(8737, "File of tokens: one alone in its line is the owner's; `user token [operator]` are others.")
+@served(
+    8737,
+    "File of tokens: one alone in its line is the owner's; `user token [operator]` are others.",
+)
 def console(host: str, port: int, url: str, token_file: Path | None, **options: Any) -> int:
     """Watch runs, answer what they ask, start and stop them, in a browser.
 
-    It opens with a token, also on this machine. Without --token-file the token is $FERRULE_TOKEN, or one that is made now and shown once.
+    It opens with a token, also on this machine. Without --token-file the token is $FERRULE_TOKEN,
+    or one that is made now and shown once.
     """
     return asyncio.run(_serve(host, port, url, token_file, options))
 
 
-async def _serve(host: str, port: int, url: str, token_file: Path | None, options: dict[str, Any]) -> int:
+async def _serve(
+    host: str, port: int, url: str, token_file: Path | None, options: dict[str, Any]
+) -> int:
     from ferrule.runtime.assemble import person
     from ferrule.runtime.http.server import address_of, listen, port_of, serve
 
@@ -35,7 +41,8 @@ async def _serve(host: str, port: int, url: str, token_file: Path | None, option
     from .users import people_of
 
     people, made = people_of(token_file, person())
-    # Before anything is built: an address that cannot be had, or must not, is an error and nothing else.
+    # Before anything is built: an address that cannot be had, or must not, is an error and nothing
+    # else.
     address_of(host, port, url)
     listening = listen(host, port)
     try:
@@ -61,7 +68,9 @@ def _door(app: Application, people: Mapping[str, Who], host: str, port: int, url
 
     secure = address_of(host, port, url).startswith("https://")
     signing = Browsers(origins_of(host, port, url), page=login_page, secure=secure, people=people)
-    return Door(app, token=people, hosts=hosts_of(host, port, url), reads=["/static/"], browsers=signing)
+    return Door(
+        app, token=people, hosts=hosts_of(host, port, url), reads=["/static/"], browsers=signing
+    )
 
 
 def _greet(address: str, token: str) -> None:

@@ -1,4 +1,6 @@
-"""Entries of a session's page: words, calls, notes, ends of runs, each with the place of what changed it last (`timeline`)."""
+"""Entries of a session's page: words, calls, notes, ends of runs, each with the place of what
+changed it last (`timeline`).
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,16 @@ from ferrule.core import events
 from ferrule.core.calls import Call, Result
 from ferrule.engine.event_bus.events import Place
 
-State = Literal["evaluating", "asks", "running", "done", "failed", "refused", "cancelled", "unknown"]
+State = Literal[
+    "evaluating", "asks", "running", "done", "failed", "refused", "cancelled", "unknown"
+]
 
 
 @dataclass(slots=True)
 class Entry:
-    """Something on the page. `number` counts from 0 in the session; `changed` is the place of what changed it last; `time` is ms since 1970."""
+    """Something on the page. `number` counts from 0 in the session; `changed` is the place of what
+    changed it last; `time` is ms since 1970.
+    """
 
     number: int
     changed: Place
@@ -25,7 +31,9 @@ class Entry:
 
 @dataclass(slots=True)
 class Message(Entry):
-    """Words. `by` is `person`, `model` or, for data that came in by itself, `context`; `source` says more where there is more to say."""
+    """Words. `by` is `person`, `model` or, for data that came in by itself, `context`; `source`
+    says more where there is more to say.
+    """
 
     by: str
     text: str
@@ -68,7 +76,13 @@ class Card(Entry):
                 return "done"
             return _FAILED.get(str(self.result.error_type), "failed")
         if self.settled:
-            return "refused" if self.settled == "denied" else "unknown" if self.started else "cancelled"
+            return (
+                "refused"
+                if self.settled == "denied"
+                else "unknown"
+                if self.started
+                else "cancelled"
+            )
         if self.evaluated is None:
             return "evaluating"
         return "asks" if self.evaluated.verdict == "ask" and self.answer is None else "running"
@@ -86,9 +100,11 @@ class Card(Entry):
     def decided(self) -> str:
         """What was decided, in a word: allowed, denied, refused, or nothing yet."""
         if self.answer is not None:
-            return {"deny": "denied", "once": "allowed once", "session": "allowed for this session"}.get(
-                self.answer.choice, "allowed from now on"
-            )
+            return {
+                "deny": "denied",
+                "once": "allowed once",
+                "session": "allowed for this session",
+            }.get(self.answer.choice, "allowed from now on")
         if self.evaluated is None:
             return ""
         return {"allow": "allowed", "refuse": "refused", "ask": "asks"}[self.evaluated.verdict]
@@ -103,7 +119,9 @@ class Card(Entry):
             return ""
         rule = f"rule {evaluated.rule}" if evaluated.rule else ""
         layer = f"({evaluated.layer})" if evaluated.layer and evaluated.layer != "builtin" else ""
-        return " ".join(filter(None, (rule, layer))) or f"the gate, mode {evaluated.mode or 'default'}"
+        return (
+            " ".join(filter(None, (rule, layer))) or f"the gate, mode {evaluated.mode or 'default'}"
+        )
 
 
 _FAILED: dict[str, State] = {"permission_denied": "refused", "cancelled": "cancelled"}

@@ -1,7 +1,9 @@
-"""HTML of the console: templates that escape whatever they are given, and how values are written in them.
+"""HTML of the console: templates that escape whatever they are given, and how values are written in
+them.
 
-Texts of models, tools and strangers are data. They reach a page only as text nodes and attribute values that are escaped; nothing turns
-them into markup, and addresses in them are not made into links. A template that names a value which is not there raises.
+Texts of models, tools and strangers are data. They reach a page only as text nodes and attribute
+values that are escaped; nothing turns them into markup, and addresses in them are not made into
+links. A template that names a value which is not there raises.
 """
 
 from __future__ import annotations
@@ -30,15 +32,27 @@ def environment() -> Environment:
     )
     filters = cast("dict[str, Any]", made.filters)
     filters |= {
-        "moment": moment, "duration": duration, "size": size, "count": count, "pretty": pretty,
-        "visible": visible, "exact": exact, "plural": plural, "brief": brief, "cut": cut, "lines": lines, "value": value,
-    }  # fmt: skip
+        "moment": moment,
+        "duration": duration,
+        "size": size,
+        "count": count,
+        "pretty": pretty,
+        "visible": visible,
+        "exact": exact,
+        "plural": plural,
+        "brief": brief,
+        "cut": cut,
+        "lines": lines,
+        "value": value,
+    }
     cast("dict[str, Any]", made.globals)["PREVIEW"] = PREVIEW
     return made
 
 
 def moment(milliseconds: int) -> Markup:
-    """A time (ms since 1970) as `<time>`: in UTC here, in the reader's own time once a browser has it."""
+    """A time (ms since 1970) as `<time>`: in UTC here, in the reader's own time once a browser has
+    it.
+    """
     at = datetime.fromtimestamp(milliseconds / 1000, UTC)
     shown = at.strftime("%Y-%m-%d %H:%M:%S")
     return Markup('<time datetime="{}" data-moment>{} UTC</time>').format(
@@ -80,7 +94,9 @@ def plural(number: int, word: str) -> str:
 
 
 def visible(text: str) -> Markup:
-    """Text with what a person would not see (`core.invisible_characters`) spelled out and marked."""
+    """Text with what a person would not see (`core.invisible_characters`) spelled out and
+    marked.
+    """
     return Markup(invisible_characters.visible(str(escape(text)), spell=_marked))
 
 

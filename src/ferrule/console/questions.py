@@ -1,7 +1,8 @@
 """Questions to a person that wait for an answer in a browser.
 
-A question is answered once, and only for the arguments that it was asked about: an answer names their digest. What may be granted is what the gate
-offered, and less for whoever is not an operator: what the owner's settings would remember is the owner's to say, and so is critical risk.
+A question is answered once, and only for the arguments that it was asked about: an answer names
+their digest. What may be granted is what the gate offered, and less for whoever is not an operator:
+what the owner's settings would remember is the owner's to say, and so is critical risk.
 """
 
 from __future__ import annotations
@@ -22,15 +23,18 @@ MOST_NOTE = 2_000
 
 
 class QuestionError(FerruleError):
-    """An answer that does not count: nobody asks that any more (`question_gone`), about something else (`question_changed`), or
-    not this person (`answer_not_offered`)."""
+    """An answer that does not count: nobody asks that any more (`question_gone`), about something
+    else (`question_changed`), or not this person (`answer_not_offered`).
+    """
 
     code = "question_gone"
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One that waits. `session` is whose run stands still, `request.identity.session` the one that asks: a sub-agent's differs."""
+    """One that waits. `session` is whose run stands still, `request.identity.session` the one that
+    asks: a sub-agent's differs.
+    """
 
     id: str
     tenant: str
@@ -51,7 +55,9 @@ class Question:
             return ()
         if request.died:
             return (Offer("once", ""),)
-        return tuple(offer for offer in request.offers if viewer.operator or offer.choice != "remember")
+        return tuple(
+            offer for offer in request.offers if viewer.operator or offer.choice != "remember"
+        )
 
 
 class Questions:
@@ -68,13 +74,17 @@ class Questions:
     def of_session(self, session: str) -> list[Question]:
         """What is asked in a session, or by a sub-agent that works for it."""
         return [
-            one for one in [*self._waiting.values()] if session in (one.session, one.request.identity.session)
+            one
+            for one in [*self._waiting.values()]
+            if session in (one.session, one.request.identity.session)
         ]
 
     async def ask(self, tenant: str, user: str, session: str, request: ApprovalRequest) -> Answer:
         """Wait for the answer. Cancelling withdraws the question."""
         waits: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        asked = Question(token_hex(8), tenant, user, session, request, int(time.time() * 1000), waits)
+        asked = Question(
+            token_hex(8), tenant, user, session, request, int(time.time() * 1000), waits
+        )
         self._waiting[asked.id] = asked
         self._changed()
         try:
@@ -103,6 +113,8 @@ class Questions:
             return asked
         for offer in asked.offers(viewer):
             if (offer.choice, offer.rule) == (choice, grant):
-                asked.answered.set_result(Answer(offer.choice, offer.rule, by=viewer.user, note=note))
+                asked.answered.set_result(
+                    Answer(offer.choice, offer.rule, by=viewer.user, note=note)
+                )
                 return asked
         raise QuestionError("that answer was not offered", code="answer_not_offered")

@@ -1,4 +1,6 @@
-"""The waterfall of a run: a bar for each answer of the model, each wait for a person and each call, where it lies in time."""
+"""The waterfall of a run: a bar for each answer of the model, each wait for a person and each call,
+where it lies in time.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ LEGEND = (
 
 
 def waterfall(records: Iterable[Record], run: str = "") -> Markup:
-    """The picture of this run, or of the last one among the records; nothing for a run in which nothing took time."""
+    """The picture of this run, or of the last one among the records; nothing for a run in which
+    nothing took time.
+    """
     line = timeline(records, run=run)
     if not line.spans:
         return Markup("")
@@ -34,7 +38,10 @@ def waterfall(records: Iterable[Record], run: str = "") -> Markup:
     title = f"The run in time: {duration(length / 1000)}, {_count(line)}"
     height = HEAD + ROW * len(line.spans) + 6
     inside = Markup("").join(
-        [_ruler(length, height), *(_bar(span, at, line, length) for at, span in enumerate(line.spans))]
+        [
+            _ruler(length, height),
+            *(_bar(span, at, line, length) for at, span in enumerate(line.spans)),
+        ]
     )
     svg = drawing(title, _said(line), WIDTH, height, inside)
     rows = [
@@ -94,11 +101,23 @@ def _bar(span: Span, at: int, line: Timeline, length: int) -> Markup:
     top = HEAD + at * ROW
     name = _name(span)
     label = name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…"
-    said = f"{name}: after {duration((span.start - line.start) / 1000)}, takes {duration((span.end - span.start) / 1000)}, {span.outcome}"
+    said = (
+        f"{name}: after {duration((span.start - line.start) / 1000)}, takes "
+        f"{duration((span.end - span.start) / 1000)}, {span.outcome}"
+    )
     return Markup(
-        '<g><title>{said}</title><text class="pic-text" x="{label_x}" y="{text_y}" text-anchor="end">{label}</text>'
-        '<rect class="{css}" x="{left:.1f}" y="{top}" width="{width:.1f}" height="{height}" rx="3"/></g>'
+        '<g><title>{said}</title><text class="pic-text" x="{label_x}" y="{text_y}" '
+        'text-anchor="end">{label}</text>'
+        '<rect class="{css}" x="{left:.1f}" y="{top}" width="{width:.1f}" height="{height}" '
+        'rx="3"/></g>'
     ).format(
-        said=said, label_x=LABELS - 10, text_y=top + 14, label=label, css=_css(span), left=left, top=top + 3,
-        width=max(2.5, right - left), height=ROW - 7,
-    )  # fmt: skip
+        said=said,
+        label_x=LABELS - 10,
+        text_y=top + 14,
+        label=label,
+        css=_css(span),
+        left=left,
+        top=top + 3,
+        width=max(2.5, right - left),
+        height=ROW - 7,
+    )

@@ -1,8 +1,10 @@
-"""A form for the arguments of a tool, made from its JSON Schema, and back from what was typed to values.
+"""A form for the arguments of a tool, made from its JSON Schema, and back from what was typed to
+values.
 
-Text, numbers, yes or no, and a choice among constants have fields of their own; lists and objects are written as JSON. What a field cannot
-say (an argument that the schema does not name, an empty text where leaving it out would mean something else) is written as JSON in
-`MORE`. This only reads what was typed: whether the values fit is judged by the tool's own check, as for every call.
+Text, numbers, yes or no, and a choice among constants have fields of their own; lists and objects
+are written as JSON. What a field cannot say (an argument that the schema does not name, an empty
+text where leaving it out would mean something else) is written as JSON in `MORE`. This only reads
+what was typed: whether the values fit is judged by the tool's own check, as for every call.
 """
 
 from __future__ import annotations
@@ -18,14 +20,21 @@ PREFIX = "arg."
 """Of a field's name in the form, before the argument's."""
 MORE = "more"
 """The field of further arguments, as one JSON object."""
-_KINDS: dict[str, Kind] = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean"}
+_KINDS: dict[str, Kind] = {
+    "string": "text",
+    "integer": "integer",
+    "number": "number",
+    "boolean": "boolean",
+}
 _DEEPEST = 8
 """References that are followed to find out what a field is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One argument. `choices` and `value` are as they stand in the form; a choice is the JSON of its constant."""
+    """One argument. `choices` and `value` are as they stand in the form; a choice is the JSON of
+    its constant.
+    """
 
     name: str
     kind: Kind
@@ -37,7 +46,9 @@ class Field:
 
 
 def fields_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> list[Field]:
-    """The fields of an object's schema, those that must be given first. `values` fill them in; else the schema's defaults do."""
+    """The fields of an object's schema, those that must be given first. `values` fill them in; else
+    the schema's defaults do.
+    """
     named = cast("Mapping[str, Any]", schema.get("properties") or {})
     required = set(cast("list[str]", schema.get("required") or []))
     fields: list[Field] = []
@@ -50,7 +61,9 @@ def fields_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None
 
 
 def _resolved(part: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an argument without references, and of one that may be null only what else it may be."""
+    """The schema of an argument without references, and of one that may be null only what else it
+    may be.
+    """
     if not isinstance(part, dict):
         return {}
     shape: dict[str, Any] = cast("dict[str, Any]", part)
@@ -73,7 +86,9 @@ def _alternatives(shape: dict[str, Any]) -> list[dict[str, Any]]:
     """What it may be besides null, where it may be one of several."""
     listed: list[Any] = [*(shape.get("anyOf") or ()), *(shape.get("oneOf") or ())]
     return [
-        cast("dict[str, Any]", one) for one in listed if isinstance(one, dict) and one != {"type": "null"}
+        cast("dict[str, Any]", one)
+        for one in listed
+        if isinstance(one, dict) and one != {"type": "null"}
     ]
 
 
@@ -107,10 +122,18 @@ def _bounds(shape: Mapping[str, Any], kind: Kind, types: list[str]) -> str:
     if kind in ("json", "either"):
         return " or ".join(types) or "any value"
     words = {
-        "minimum": "at least {}", "exclusiveMinimum": "more than {}", "maximum": "at most {}", "exclusiveMaximum": "less than {}",
-        "minLength": "at least {} characters", "maxLength": "at most {} characters", "pattern": "like {}", "format": "{}",
-    }  # fmt: skip
-    return ", ".join(text.format(shape[key]) for key, text in words.items() if shape.get(key) is not None)
+        "minimum": "at least {}",
+        "exclusiveMinimum": "more than {}",
+        "maximum": "at most {}",
+        "exclusiveMaximum": "less than {}",
+        "minLength": "at least {} characters",
+        "maxLength": "at most {} characters",
+        "pattern": "like {}",
+        "format": "{}",
+    }
+    return ", ".join(
+        text.format(shape[key]) for key, text in words.items() if shape.get(key) is not None
+    )
 
 
 def _spelled(field: Field, value: Any) -> str:
@@ -121,10 +144,14 @@ def _spelled(field: Field, value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def values_of(fields: list[Field], form: Mapping[str, str]) -> tuple[dict[str, Any], list[Field], list[str]]:
-    """What was typed as values, the fields as they were typed, and what cannot be read, a sentence each.
+def values_of(
+    fields: list[Field], form: Mapping[str, str]
+) -> tuple[dict[str, Any], list[Field], list[str]]:
+    """What was typed as values, the fields as they were typed, and what cannot be read, a sentence
+    each.
 
-    An empty field is left out; an empty text that must be given is given. Where text is one of several types, what begins like a list or an object is JSON.
+    An empty field is left out; an empty text that must be given is given. Where text is one of
+    several types, what begins like a list or an object is JSON.
     """
     values: dict[str, Any] = {}
     typed: list[Field] = []

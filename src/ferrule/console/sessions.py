@@ -1,8 +1,10 @@
 """The desk of the console: the sessions that this server drives, and what people do with them.
 
-A run belongs to the server and not to a page: it goes on when the browser is closed, and everybody who may see the session sees the same. A
-session stays open between its messages, so that what its commands started goes on running, and is let go after `IDLE_SECONDS`, or
-when there are too many. What a session is driven with (`Setup`) is fixed when it is opened here; each model, mode and folder has its own assembly.
+A run belongs to the server and not to a page: it goes on when the browser is closed, and everybody
+who may see the session sees the same. A session stays open between its messages, so that what its
+commands started goes on running, and is let go after `IDLE_SECONDS`, or when there are too many.
+What a session is driven with (`Setup`) is fixed when it is opened here; each model, mode and folder
+has its own assembly.
 
 Everything here runs in one event loop.
 """
@@ -15,7 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ferrule.core.errors import FerruleError, JournalError, LimitReached, ProviderError, RunCancelled
+from ferrule.core.errors import (
+    FerruleError,
+    JournalError,
+    LimitReached,
+    ProviderError,
+    RunCancelled,
+)
 from ferrule.core.identity import Identity
 from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
@@ -42,11 +50,15 @@ IDLE_SECONDS = 1800.0
 TRYING = "a person trying a tool"
 """Who calls a tool that is tried, for the journal."""
 KEPT_MODES = ("plan", "dontAsk")
-"""Modes that a session has again when it is taken up, since they are tighter than others; else the server's mode holds."""
+"""Modes that a session has again when it is taken up, since they are tighter than others; else the
+server's mode holds.
+"""
 
 
 class DeskError(FerruleError):
-    """Something that cannot be done with a session now (`session_busy`, `session_idle`, `server_busy`, `not_allowed`)."""
+    """Something that cannot be done with a session now (`session_busy`, `session_idle`,
+    `server_busy`, `not_allowed`).
+    """
 
     code = "session_busy"
 
@@ -56,7 +68,9 @@ class Live:
 
     asks_about_unknown = True
 
-    def __init__(self, session: Session, assembly: Assembly, setup: Setup, questions: Questions) -> None:
+    def __init__(
+        self, session: Session, assembly: Assembly, setup: Setup, questions: Questions
+    ) -> None:
         self.session = session
         self.assembly = assembly
         self.setup = setup
@@ -86,7 +100,9 @@ class Live:
 
 @dataclass(slots=True)
 class Desk:
-    """What is driven here, over `journal`. `owner` is whose sessions the assemblies make by themselves."""
+    """What is driven here, over `journal`. `owner` is whose sessions the assemblies make by
+    themselves.
+    """
 
     benches: Benches
     journal: Journal
@@ -97,7 +113,9 @@ class Desk:
     _live: dict[str, Live] = field(default_factory=dict[str, Live])
     _locks: Leases | None = None
     _leaving: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
-    _closing: dict[str, asyncio.Future[None]] = field(default_factory=dict[str, "asyncio.Future[None]"])
+    _closing: dict[str, asyncio.Future[None]] = field(
+        default_factory=dict[str, "asyncio.Future[None]"]
+    )
 
     # ---- looking
 
@@ -110,8 +128,10 @@ class Desk:
         return self.questions.seen_by(viewer)
 
     def standing(self, info: SessionInfo) -> str:
-        """How a session stands: `running` here, `waiting` for an answer, `elsewhere` (another process, or a run above it, drives it),
-        `interrupted` (its run is open and nobody drives it), `idle` (no run yet), or how its last run ended."""
+        """How a session stands: `running` here, `waiting` for an answer, `elsewhere` (another
+        process, or a run above it, drives it), `interrupted` (its run is open and nobody drives
+        it), `idle` (no run yet), or how its last run ended.
+        """
         live = self._live.get(info.session)
         if live is not None and live.works:
             return "waiting" if self.questions.of_session(info.session) else "running"
@@ -125,7 +145,8 @@ class Desk:
         return "interrupted" if info.runs else "idle"
 
     def _leased(self, session: str) -> bool:
-        # Through a lock file of our own: the journal's would take for free what another part of this process holds.
+        # Through a lock file of our own: the journal's would take for free what another part of
+        # this process holds.
         if self._locks is None:
             if not isinstance(self.journal, SqliteJournal) or self.journal.path is None:
                 return False
@@ -140,7 +161,8 @@ class Desk:
     # ---- working
 
     async def start(self, viewer: Viewer, text: str, setup: Setup | None = None) -> Live:
-        """A new session of this person with its first message; it is in the journal when this returns.
+        """A new session of this person with its first message; it is in the journal when this
+        returns.
 
         Raises ConfigError (also for a model that leads nowhere), DeskError, JournalError.
         """
@@ -153,7 +175,9 @@ class Desk:
         return live
 
     async def go_on(self, viewer: Viewer, info: SessionInfo, text: str) -> Live:
-        """Another message for a session; while a run is under way, words for it. Raises as `start`, and JournalError (`journal_leased`)."""
+        """Another message for a session; while a run is under way, words for it. Raises as `start`,
+        and JournalError (`journal_leased`).
+        """
         live = await self._taken(viewer, info)
         if live.works:
             live.session.tell(_words(text))
@@ -169,7 +193,9 @@ class Desk:
         await self._begin(live, lambda: live.session.run(text))
 
     async def try_tool(self, viewer: Viewer, tool: str, values: dict[str, Any]) -> Live:
-        """A session of its own with one call in it, which no model made: through the gate, and asking as any other. Raises as `start`."""
+        """A session of its own with one call in it, which no model made: through the gate, and
+        asking as any other. Raises as `start`.
+        """
         live = self._open(viewer.tenant, viewer.user, Setup(), None)
         try:
             await self._begin(live, lambda: live.session.driver.call(tool, values, by=TRYING))
@@ -189,7 +215,9 @@ class Desk:
         return live
 
     def steer(self, session: str, text: str) -> None:
-        """Words for a run on its way; the model reads them before its next answer. Raises DeskError."""
+        """Words for a run on its way; the model reads them before its next answer. Raises
+        DeskError.
+        """
         self._working(session).session.tell(_words(text))
 
     def stop_call(self, session: str, call: str) -> None:
@@ -198,14 +226,18 @@ class Desk:
             raise DeskError("that call is not running", code="session_idle")
 
     async def stop(self, session: str) -> None:
-        """End the run: its calls are ended, answered and journaled before this returns. Raises DeskError."""
+        """End the run: its calls are ended, answered and journaled before this returns. Raises
+        DeskError.
+        """
         live = self._working(session)
         assert live.work is not None
         live.work.cancel()
         await asyncio.wait([live.work])
 
     async def fork(self, info: SessionInfo, runs: int) -> str:
-        """A new session with the history of this one up to the end of run number `runs`; its id. Raises ConfigError."""
+        """A new session with the history of this one up to the end of run number `runs`; its id.
+        Raises ConfigError.
+        """
         from ferrule.engine.rewind.rewind import fork
         from ferrule.storage.locations import artifacts_at
 
@@ -218,7 +250,9 @@ class Desk:
         return await run_blocking(lambda: fork(self.journal, info.session, runs, store))
 
     async def leave(self, session: str) -> None:
-        """Let a session go: what it left open is ended and others may drive it. Nothing happens where it is not open or at work."""
+        """Let a session go: what it left open is ended and others may drive it. Nothing happens
+        where it is not open or at work.
+        """
         live = self._live.get(session)
         if live is None or live.works:
             return
@@ -235,7 +269,9 @@ class Desk:
             gone.set_result(None)
 
     async def close(self) -> None:
-        """End every run, settled and journaled, and give all back but the journal and the server's own assembly."""
+        """End every run, settled and journaled, and give all back but the journal and the server's
+        own assembly.
+        """
         for live in [*self._live.values()]:
             if live.works:
                 await self.stop(live.id)
@@ -257,7 +293,9 @@ class Desk:
             return live
         root = str(self.benches.server.settings.workspace)
         if info.workspace and Path(info.workspace) != Path(root) and not viewer.operator:
-            raise DeskError("this session works in another folder than the server", code="not_allowed")
+            raise DeskError(
+                "this session works in another folder than the server", code="not_allowed"
+            )
         mode = self._mode_of(info)
         folder = "" if not info.workspace or Path(info.workspace) == Path(root) else info.workspace
         return self._open(info.tenant, info.user, Setup(info.model, mode, folder), info.session)
@@ -271,7 +309,8 @@ class Desk:
         if len(self._live) >= OPEN:
             self._make_room()
         assembly = self.benches.of(setup, {id(live.assembly) for live in self._live.values()})
-        # Now: a model that leads nowhere is an error before anything is journaled, and all who work with it share one wire.
+        # Now: a model that leads nowhere is an error before anything is journaled, and all who work
+        #     with it share one wire.
         _ = assembly.agent.wire
         agent = self._agent(assembly, tenant, user)
         made = agent.resume(session) if session else agent.session()
@@ -319,19 +358,24 @@ class Desk:
         log.flush()
 
     async def _fresh(self, live: Live) -> None:
-        """Let a message be worked with what files say now (`runtime.hot_reload`). A folder that was trusted and changed is withdrawn until a person
-        trusts it again; sessions that are at work go on as they are. Raises ConfigError where what there was must not stay."""
+        """Let a message be worked with what files say now (`runtime.hot_reload`). A folder that was
+        trusted and changed is withdrawn until a person trusts it again; sessions that are at work
+        go on as they are. Raises ConfigError where what there was must not stay.
+        """
         reloading = live.assembly.reloading
         if reloading is None:
             return
-        await reloading.reload(*(one.session for one in self._live.values() if one.assembly is live.assembly))
+        await reloading.reload(
+            *(one.session for one in self._live.values() if one.assembly is live.assembly)
+        )
         await reloading.renew(live.session)
 
     async def _work(self, live: Live, doing: Callable[[], Awaitable[object]]) -> None:
         try:
             await doing()
         except (asyncio.CancelledError, RunCancelled):
-            # Settled and journaled already; whoever stopped it waits for this task and not for its outcome.
+            # Settled and journaled already; whoever stopped it waits for this task and not for its
+            # outcome.
             pass
         except (LimitReached, ProviderError):
             # How it ended is in the journal.

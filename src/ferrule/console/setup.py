@@ -1,4 +1,6 @@
-"""Making a console: one journal, one bus, the server's own assembly, and the desk that makes others over them."""
+"""Making a console: one journal, one bus, the server's own assembly, and the desk that makes others
+over them.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,12 @@ from .timeline_cache import Views
 Make = Callable[[Setup, Journal | None, Bus | None], Assembly]
 
 
-def console_of(options: dict[str, Any], notice: Callable[[str], None], *, owner: str = "") -> Console:
-    """A console over the settings with these options (`runtime.assemble`). Raises ConfigError. Close it with `close`."""
+def console_of(
+    options: dict[str, Any], notice: Callable[[str], None], *, owner: str = ""
+) -> Console:
+    """A console over the settings with these options (`runtime.assemble`). Raises ConfigError.
+    Close it with `close`.
+    """
 
     def make(setup: Setup, journal: Journal | None, bus: Bus | None) -> Assembly:
         chosen = {"model": setup.model, "mode": setup.mode, "workspace": setup.workspace}

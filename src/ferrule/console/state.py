@@ -1,7 +1,8 @@
 """What pages get: who looks, what they may see, and everything that they show it from.
 
-Nobody without a visitor gets in: the door (`runtime.http.http_security`) puts one on each request, and a request without is refused here once more. The owner
-of the process is an operator and sees all sessions of the journal; whoever else has a token sees and drives only their own, as if there
+Nobody without a visitor gets in: the door (`runtime.http.http_security`) puts one on each request,
+and a request without is refused here once more. The owner of the process is an operator and sees
+all sessions of the journal; whoever else has a token sees and drives only their own, as if there
 were no others.
 """
 
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Console:
-    """What all pages share. `assembly` is the server's own: its settings, catalog, gate, servers; `journal` is for reading."""
+    """What all pages share. `assembly` is the server's own: its settings, catalog, gate, servers;
+    `journal` is for reading.
+    """
 
     assembly: Assembly
     journal: Journal
@@ -72,24 +75,34 @@ class Console:
         return self.journal.sessions(tenant=viewer.tenant, user=viewer.user, limit=limit)
 
     def session(self, viewer: Viewer, name: str) -> SessionInfo:
-        """A session by its id or the beginning of it. Raises SessionNotFound, also for one of somebody else."""
+        """A session by its id or the beginning of it. Raises SessionNotFound, also for one of
+        somebody else.
+        """
         if viewer.operator:
             return self.journal.find(name)
         return self.journal.find(name, tenant=viewer.tenant, user=viewer.user)
 
     def mark(self, viewer: Viewer) -> str:
-        """A text that is another one after anything was written to the journal, by whatever process, or changed at the desk."""
+        """A text that is another one after anything was written to the journal, by whatever
+        process, or changed at the desk.
+        """
         journal = self.journal
-        begun = not isinstance(journal, SqliteJournal) or journal.path is None or journal.path.exists()
+        begun = (
+            not isinstance(journal, SqliteJournal) or journal.path is None or journal.path.exists()
+        )
         with self._looks:
             if self._changes is None and begun:
                 self._changes = changes_of(journal)
             if self._changes is not None and self._changes.changed():
                 self._look += 1
-            return f"{self._epoch}.{self._look}.{self.desk.changes}.{len(self.desk.waiting(viewer))}"
+            return (
+                f"{self._epoch}.{self._look}.{self.desk.changes}.{len(self.desk.waiting(viewer))}"
+            )
 
     def scope(self, viewer: Viewer, info: SessionInfo | None = None) -> Scope:
-        """What they may subscribe to on the bus: this session, or without one all that is theirs to see."""
+        """What they may subscribe to on the bus: this session, or without one all that is theirs to
+        see.
+        """
         if info is not None and not viewer.sees(info):
             raise SessionNotFound(f"no session `{info.session}`")
         if info is not None and (info.tenant, info.user) == (viewer.tenant, viewer.user):
@@ -100,8 +113,12 @@ class Console:
             return Operator(viewer.user, "console")
         return Operator(viewer.user, "console", info.tenant, info.user, info.session)
 
-    def page(self, request: Request, name: str, /, *, status: int = 200, **values: Any) -> HTMLResponse:
-        """A template with these values, and what all templates may use: `viewer`, `areas`, `path`, `waiting`."""
+    def page(
+        self, request: Request, name: str, /, *, status: int = 200, **values: Any
+    ) -> HTMLResponse:
+        """A template with these values, and what all templates may use: `viewer`, `areas`, `path`,
+        `waiting`.
+        """
         viewer = self.viewer(request)
         shared = {
             "viewer": viewer,
@@ -110,5 +127,6 @@ class Console:
             "waiting": len(self.desk.waiting(viewer)),
         }
         text = self.html.get_template(name).render({**shared, **values})
-        # A text may hold half of a character, which no page can: one that `visible` did not spell out is a question mark.
+        # A text may hold half of a character, which no page can: one that `visible` did not spell
+        # out is a question mark.
         return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)

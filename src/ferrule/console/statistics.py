@@ -1,6 +1,8 @@
-"""Numbers for pages: one reading of the journal for all of them, kept up to date when somebody looks.
+"""Numbers for pages: one reading of the journal for all of them, kept up to date when somebody
+looks.
 
-A page waits at most `SECONDS` for what is new. Of a long journal the rest is read by the next looks; pages say so and ask again.
+A page waits at most `SECONDS` for what is new. Of a long journal the rest is read by the next
+looks; pages say so and ask again.
 """
 
 from __future__ import annotations

@@ -1,19 +1,26 @@
-"""`GET /stream`: what happens in sessions, to a browser that watches them, as server-sent events (WHATWG HTML §9.2).
+"""`GET /stream`: what happens in sessions, to a browser that watches them, as server-sent events
+(WHATWG HTML §9.2).
 
     event: call.answered          the kind
     id: 12~10~3f…                 the cursor: a browser that comes back says it as `Last-Event-ID` and goes on behind it
     data: {"v":1,"kind":…}        the event as the bus encodes it, without secrets (`engine.event_bus.events`)
 
-Query: `session` (an id; without it, all sessions that are the viewer's to see), `kinds` (names or `call.*`, commas between), `cursor`.
+Query: `session` (an id; without it, all sessions that are the viewer's to see), `kinds` (names or
+    `call.*`, commas between), `cursor`.
 
-* Everybody gets what their identity may see and nothing else; one session of somebody else does not exist.
-* A reader that is slow loses the oldest and gets `bus.dropped`, which names the first and the last lost event of each session. Nobody waits
-  for it: what the server holds for one reader is bounded (`BUFFER` events, `MOST_BYTES` on their way).
+* Everybody gets what their identity may see and nothing else; one session of somebody else does not
+  exist.
+* A reader that is slow loses the oldest and gets `bus.dropped`, which names the first and the last
+  lost event of each session. Nobody waits for it: what the server holds for one reader is bounded
+  (`BUFFER` events, `MOST_BYTES` on their way).
 * An event is put into these lines once for all readers.
-* One session: what it drives here comes from the bus as it happens; what another process drives is read from the journal as that writes it.
-* All sessions: from now on, without a past. A cursor cannot say where a reader was in each, so one that comes back with one is told to look
-  again (`stream.reset`), as is one whose cursor leads nowhere any more.
-* A comment every `HEARTBEAT` seconds finds out who has gone without saying so. Signing out ends a person's streams within that time.
+* One session: what it drives here comes from the bus as it happens; what another process drives is
+  read from the journal as that writes it.
+* All sessions: from now on, without a past. A cursor cannot say where a reader was in each, so one
+  that comes back with one is told to look again (`stream.reset`), as is one whose cursor leads
+  nowhere any more.
+* A comment every `HEARTBEAT` seconds finds out who has gone without saying so. Signing out ends a
+  person's streams within that time.
 """
 
 from __future__ import annotations
@@ -45,9 +52,13 @@ if TYPE_CHECKING:
 STREAMS = 640
 """Readers at a time; below `runtime.http.server.CONNECTIONS`, so that pages can still be had."""
 PER_PERSON = 64
-"""Readers of one person at a time, over all places where they are signed in: one of them alone shuts nobody out."""
+"""Readers of one person at a time, over all places where they are signed in: one of them alone
+shuts nobody out.
+"""
 PER_BROWSER = 32
-"""Readers of one sign-in at a time: a page that opens streams without end leaves the person's other browsers theirs."""
+"""Readers of one sign-in at a time: a page that opens streams without end leaves the person's other
+browsers theirs.
+"""
 BUFFER = 1024
 MOST_BYTES = 65_536
 HEARTBEAT = 15.0
@@ -58,7 +69,9 @@ FRAMES = 1024
 INTERVAL = 1.0
 """Seconds between two looks at the journal for what other processes write."""
 RESET = "stream.reset"
-"""To a reader that cannot be told what it missed: `reason` says why. What comes next is from now on."""
+"""To a reader that cannot be told what it missed: `reason` says why. What comes next is from now
+on.
+"""
 FAILED = "stream.failed"
 """The last one where events cannot be read: `reason` says why."""
 
@@ -80,7 +93,9 @@ def routes(console: Console) -> list[BaseRoute]:
 
 
 def _kinds(request: Request) -> list[str] | None:
-    given = [kind for value in request.query_params.getlist("kinds") for kind in value.split(",") if kind]
+    given = [
+        kind for value in request.query_params.getlist("kinds") for kind in value.split(",") if kind
+    ]
     return given or None
 
 
@@ -106,8 +121,9 @@ class Streams:
         cursor: str,
         visitor: Visitor | None,
     ) -> Response:
-        """The stream of a scope; of one session, where it is one. Raises ConfigError for kinds that there are not, HTTPException
-        when there are too many readers."""
+        """The stream of a scope; of one session, where it is one. Raises ConfigError for kinds that
+        there are not, HTTPException when there are too many readers.
+        """
         reader = Reader(self, scope, session, kinds, visitor, cursor)
         try:
             self.check_room(visitor)
@@ -117,12 +133,16 @@ class Streams:
         return _EventStream(self, reader, places(visitor))
 
     def check_room(self, visitor: Visitor | None) -> None:
-        """Raise HTTPException if there are too many readers: 429 if they are this person's, 503 if they are everybody's."""
+        """Raise HTTPException if there are too many readers: 429 if they are this person's, 503 if
+        they are everybody's.
+        """
         _, person, browser = places(visitor)
         again = {"retry-after": "10"}
         if self.open[browser] >= PER_BROWSER and browser != person:
             raise HTTPException(
-                429, f"this browser watches with {PER_BROWSER} readers already: close some", headers=again
+                429,
+                f"this browser watches with {PER_BROWSER} readers already: close some",
+                headers=again,
             )
         if self.open[person] >= PER_PERSON:
             raise HTTPException(
@@ -151,7 +171,9 @@ class Streams:
 
 
 def places(visitor: Visitor | None) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Where a reader is counted: with all, with their person, with their sign-in (with the person where it is no browser)."""
+    """Where a reader is counted: with all, with their person, with their sign-in (with the person
+    where it is no browser).
+    """
     if visitor is None:
         return (), ("", ""), ("", "")
     person = (visitor.tenant, visitor.user)
@@ -192,12 +214,16 @@ class Reader:
         self._live = self._subscribe()
 
     def _subscribe(self) -> Subscription:
-        """Behind the cursor; where it leads nowhere, from now on, and the reader is told. Raises ConfigError, JournalError."""
+        """Behind the cursor; where it leads nowhere, from now on, and the reader is told. Raises
+        ConfigError, JournalError.
+        """
         bus, live = self._streams.bus, None
         self._joined = self._here
         if self._cursor and self._joined:
             try:
-                live = bus.subscribe(self._scope, kinds=self._kinds, cursor=self._cursor, buffer=BUFFER)
+                live = bus.subscribe(
+                    self._scope, kinds=self._kinds, cursor=self._cursor, buffer=BUFFER
+                )
             except CursorError as error:
                 self._cursor, self._reset = "", error
         live = live or bus.subscribe(self._scope, kinds=self._kinds, buffer=BUFFER)
@@ -247,12 +273,19 @@ class Reader:
             yield self._lines(events)
 
     async def _from_journal(self) -> AsyncIterator[bytes]:
-        """What another process writes, until this one has the session: then a new subscription goes on where we are."""
+        """What another process writes, until this one has the session: then a new subscription goes
+        on where we are.
+        """
         journal, session = self._streams.journal, self._session
         assert session is not None
         redactor = self._streams.bus.redactor
         found = follow(
-            journal, session, cursor=self._cursor, kinds=self._kinds, redactor=redactor, interval=INTERVAL
+            journal,
+            session,
+            cursor=self._cursor,
+            kinds=self._kinds,
+            redactor=redactor,
+            interval=INTERVAL,
         )
         past = cast("AsyncGenerator[BusEvent]", found)
         written = asyncio.ensure_future(anext(past))
@@ -260,7 +293,9 @@ class Reader:
         try:
             while not (here.done() or self._here or self._out):
                 tasks = (written, here)
-                done, _ = await asyncio.wait(tasks, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(
+                    tasks, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED
+                )
                 if written in done:
                     yield self._lines([written.result()])
                     written = asyncio.ensure_future(anext(past))

@@ -1,8 +1,11 @@
-"""A session as entries of a page: what was asked, said, called, decided, confined and answered, folded from its events.
+"""A session as entries of a page: what was asked, said, called, decided, confined and answered,
+folded from its events.
 
-It is fed the bus's form of events (`engine.event_bus.events`), which holds no secrets, whether they come from the bus or out of the journal: so a page
-says the same while a run goes on, after it, and in another process. Every entry knows the place of the event that changed it last. A reader that
-has seen everything up to a place needs only the entries behind it, and work is proportional to what is new.
+It is fed the bus's form of events (`engine.event_bus.events`), which holds no secrets, whether they
+come from the bus or out of the journal: so a page says the same while a run goes on, after it, and
+in another process. Every entry knows the place of the event that changed it last. A reader that has
+seen everything up to a place needs only the entries behind it, and work is proportional to what is
+new.
 """
 
 from __future__ import annotations
@@ -52,7 +55,9 @@ class Timeline:
         return sorted(found, key=lambda entry: entry.number)
 
     def _touch(self, entry: Entry) -> None:
-        """It changed now. The entries are kept by when they changed, so that what is new is found without looking at the rest."""
+        """It changed now. The entries are kept by when they changed, so that what is new is found
+        without looking at the rest.
+        """
         entry.changed = self.place
         self._recent.pop(entry.number, None)
         self._recent[entry.number] = entry
@@ -116,7 +121,8 @@ class Timeline:
         self._touch(entry)
         if isinstance(entry, Card):
             if (before := self._open.get(entry.call.id)) is not None:
-                # A journal that was not written by a driver: what comes next is said of the later one.
+                # A journal that was not written by a driver: what comes next is said of the later
+                # one.
                 before.settled = before.settled or "replaced"
                 self._close(before)
             self._ids.add(entry.call.id)
@@ -143,7 +149,11 @@ class Timeline:
             self._add(Card, at, run, call)
         for made in event.provider_calls:
             self._add(
-                Note, at, run, "provider tool", f"{made.name or made.provider_tool_type}: {made.status}"
+                Note,
+                at,
+                run,
+                "provider tool",
+                f"{made.name or made.provider_tool_type}: {made.status}",
             )
 
     def _end(self, event: events.RunFinished, at: int, run: str) -> None:
@@ -161,7 +171,8 @@ class Timeline:
         if isinstance(event, events.CallEvaluated):
             card.evaluated, card.asked = event, at
             if event.verdict == "ask":
-                # Its arguments changed, or the rules did: what was answered was about something else.
+                # Its arguments changed, or the rules did: what was answered was about something
+                # else.
                 card.answer = None
             if event.result is not None:
                 card.result, card.ended = event.result, at
@@ -206,7 +217,9 @@ class Timeline:
                 self._add(Message, at, run, "context", event.text)
             case events.NoticeGiven():
                 by = "person" if event.source == PERSON else "context"
-                self._add(Message, at, run, by, event.text, source="" if by == "person" else event.source)
+                self._add(
+                    Message, at, run, by, event.text, source="" if by == "person" else event.source
+                )
             case events.Noticed():
                 self._add(Note, at, run, event.topic, event.text)
             case events.ModelFailed():
@@ -214,7 +227,9 @@ class Timeline:
                 said = f"{event.detail} {event.hint}".strip()
                 self._add(Note, at, run, f"the model failed ({event.code})", said)
             case events.Recovered():
-                self._add(Note, at, run, "taken up again", event.reason or "another process took over")
+                self._add(
+                    Note, at, run, "taken up again", event.reason or "another process took over"
+                )
             case events.LimitHit():
                 self._add(Note, at, run, "limit", f"{event.limit}: {event.value:g} reached")
             case events.Cancelled():

@@ -1,8 +1,10 @@
 """Views: the timelines that pages show, kept and brought up to date when somebody looks.
 
-A view takes events from two places and each of them once: from the bus, which has what happens in this process before it is written and
-the words as they arrive, and from the journal, which has what was written by any process. They cannot disagree: a session has one writer, and an event has
-its number from the beginning. A page that comes back after a restart finds another view with another `epoch`, and is given everything anew.
+A view takes events from two places and each of them once: from the bus, which has what happens in
+this process before it is written and the words as they arrive, and from the journal, which has what
+was written by any process. They cannot disagree: a session has one writer, and an event has its
+number from the beginning. A page that comes back after a restart finds another view with another
+`epoch`, and is given everything anew.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ BUFFER = 4096
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A view at one moment. With `whole`, `entries` are the last of all, `earlier` of them left out; else those that changed behind a mark."""
+    """A view at one moment. With `whole`, `entries` are the last of all, `earlier` of them left
+    out; else those that changed behind a mark.
+    """
 
     mark: str
     cursor: str
@@ -43,7 +47,9 @@ class Look:
 
 
 class View:
-    """One session, for whoever may see it. `timeline` is as of the last `refresh`. Safe to share between threads."""
+    """One session, for whoever may see it. `timeline` is as of the last `refresh`. Safe to share
+    between threads.
+    """
 
     def __init__(self, bus: Bus, journal: Journal, session: OwnSession) -> None:
         self.session = session
@@ -59,7 +65,9 @@ class View:
         return f"{self.epoch}~{self.timeline.place}"
 
     def behind(self, mark: str) -> Place | None:
-        """The place that a mark of this view stands for; None if it is one of another view, or none."""
+        """The place that a mark of this view stands for; None if it is one of another view, or
+        none.
+        """
         epoch, _, place = mark.partition("~")
         if epoch != self.epoch:
             return None
@@ -69,7 +77,9 @@ class View:
             return None
 
     def look(self, mark: str, most: int) -> Look:
-        """What changed behind a mark of this view; without one, the last entries, at most so many."""
+        """What changed behind a mark of this view; without one, the last entries, at most so
+        many.
+        """
         with self.lock:
             timeline = self.timeline
             behind = self.behind(mark)
@@ -85,7 +95,9 @@ class View:
             )
 
     def refresh(self) -> None:
-        """Take in what happened since the last time. Reads the journal. Raises SessionNotFound, JournalError."""
+        """Take in what happened since the last time. Reads the journal. Raises SessionNotFound,
+        JournalError.
+        """
         with self.lock:
             if self._news is None or self._news.ended:
                 self._read()
@@ -96,9 +108,12 @@ class View:
 
     def _subscribed(self) -> Subscription | None:
         try:
-            return self._bus.subscribe(self.session, cursor=Place(self.timeline.place.event), buffer=BUFFER)
+            return self._bus.subscribe(
+                self.session, cursor=Place(self.timeline.place.event), buffer=BUFFER
+            )
         except CursorError:
-            # It went on in another process, and what is left of it here is behind: for now the journal has everything.
+            # It went on in another process, and what is left of it here is behind: for now the
+            # journal has everything.
             return None
 
     def _take(self, news: Subscription) -> None:
@@ -134,7 +149,9 @@ class Views:
         self._lock = threading.Lock()
 
     def of(self, info: SessionInfo) -> View:
-        """The view of a session, as it is now. Raises SessionNotFound, JournalError. Whether somebody may see it is the caller's to say."""
+        """The view of a session, as it is now. Raises SessionNotFound, JournalError. Whether
+        somebody may see it is the caller's to say.
+        """
         key = OwnSession(info.tenant, info.user, info.session)
         with self._lock:
             view = self._kept.get(key)

@@ -1,4 +1,6 @@
-"""Trials: a tool that a person called from its page, followed until it is over. Read from the journal of its own session."""
+"""Trials: a tool that a person called from its page, followed until it is over. Read from the
+journal of its own session.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Trial:
     @property
     def over(self) -> bool:
         """Whether anything else will come."""
-        return self.call.outcome != "open" and (self.result is not None or self.call.outcome != "unknown")
+        return self.call.outcome != "open" and (
+            self.result is not None or self.call.outcome != "unknown"
+        )
 
     @property
     def artifact(self) -> str:
@@ -47,13 +51,22 @@ def trial_of(records: Iterable[Record]) -> Trial | None:
     """The first call that was made directly in a session, None if there is none."""
     everything = list(records)
     made = next(
-        (call for call in calls(everything) if call.by not in ("model",) and not call.by.startswith("call ")),
+        (
+            call
+            for call in calls(everything)
+            if call.by not in ("model",) and not call.by.startswith("call ")
+        ),
         None,
     )
     if made is None:
         return None
     result = next(
-        (one for one in map(_result, everything) if one is not None and one.call_id == made.call_id), None
+        (
+            one
+            for one in map(_result, everything)
+            if one is not None and one.call_id == made.call_id
+        ),
+        None,
     )
     first, *rest = explained(made)
     verdict = first.removeprefix(f"{made.call_id}: {made.tool}, ")

@@ -4,7 +4,8 @@
     ada  9dQe...                 somebody else, who sees and drives only their own sessions
     eve  x7Zp...  operator       somebody else who sees and drives all
 
-Empty lines and those that begin with `#` are nothing. A file that others than its owner may read is refused: tokens in it are not secret.
+Empty lines and those that begin with `#` are nothing. A file that others than its owner may read is
+refused: tokens in it are not secret.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from ferrule.runtime.http.server import token_of
 
 
 def people_of(file: Path | None, owner: str) -> tuple[dict[str, Who], str]:
-    """Everybody by their token; and the owner's token where it was made just now, to be shown once. Raises ConfigError.
+    """Everybody by their token; and the owner's token where it was made just now, to be shown once.
+    Raises ConfigError.
 
     Without a file there is the owner alone (`runtime.http.server.token_of`).
     """
@@ -59,7 +61,9 @@ def _read(file: Path) -> str:
         with file.open(encoding="utf-8") as opened:
             about = os.fstat(opened.fileno())
             if stat.S_IMODE(about.st_mode) & 0o077:
-                raise ConfigError(f"others than its owner may use `{file}`", hint=f"`chmod 600 {file}`")
+                raise ConfigError(
+                    f"others than its owner may use `{file}`", hint=f"`chmod 600 {file}`"
+                )
             return opened.read()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the tokens in `{file}`: {error}") from error

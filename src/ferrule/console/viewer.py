@@ -15,7 +15,9 @@ class Viewer:
     operator: bool
     tenant: str = "local"
     csrf: str = ""
-    """What their unsafe requests must repeat; empty for programs, which bring their token each time."""
+    """What their unsafe requests must repeat; empty for programs, which bring their token each
+    time.
+    """
 
     def sees(self, info: SessionInfo) -> bool:
         """Whether this session exists for them."""

@@ -12,7 +12,8 @@ from .frozen import frozen
 class ErrorType(StrEnum):
     """Why a call has no value. `NONE` is success. The names are part of what models see.
 
-    `TOOL_ERROR`: the tool, or the server that it lives in, said no. `INTERNAL_ERROR`: Ferrule or a function of the program is broken.
+    `TOOL_ERROR`: the tool, or the server that it lives in, said no. `INTERNAL_ERROR`: Ferrule or a
+        function of the program is broken.
     """
 
     NONE = "none"
@@ -45,10 +46,11 @@ class Call:
 class Result:
     """The one answer to a call.
 
-    `data` is text or a JSON value, already bounded; on failure None, or what the tool knows of the attempt. `size` counts the bytes of the
-    whole value before it was cut; `partial` says that it was. `timestamp` is the wall time of the
-    answer in ms since 1970, `duration_ms` the time inside the handler. `notes` tell the model
-    what was repaired or what it should change; they follow the value in what the model reads.
+    `data` is text or a JSON value, already bounded; on failure None, or what the tool knows of the
+    attempt. `size` counts the bytes of the whole value before it was cut; `partial` says that it
+    was. `timestamp` is the wall time of the answer in ms since 1970, `duration_ms` the time inside
+    the handler. `notes` tell the model what was repaired or what it should change; they follow the
+    value in what the model reads.
     """
 
     call_id: str
@@ -86,7 +88,9 @@ class Result:
         return shape
 
     def text(self, *, envelope: bool = False) -> str:
-        """What the model reads: the value on success, the result object on failure or if asked for."""
+        """What the model reads: the value on success, the result object on failure or if asked
+        for.
+        """
         if envelope or not self.success:
             shown = compact(self.envelope())
         else:

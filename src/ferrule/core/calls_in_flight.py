@@ -1,4 +1,6 @@
-"""A run and its calls on their way: their states, which calls may start now, and what an end comes to. The machine's own tools."""
+"""A run and its calls on their way: their states, which calls may start now, and what an end comes
+to. The machine's own tools.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class CallState(StrEnum):
 
 @dataclass(slots=True)
 class Slot:
-    """One call on its way. `direct` calls belong to no round: nobody waits for them in the history. `unneeded`: see `joins`."""
+    """One call on its way. `direct` calls belong to no round: nobody waits for them in the history.
+    `unneeded`: see `joins`.
+    """
 
     call: Call
     direct: bool = False
@@ -54,13 +58,19 @@ class Slot:
         self.result, self.state = result, CallState.COMPLETED
 
     def abandon(self, error: ErrorType, reason: str) -> None:
-        """Answer a call that will not be answered otherwise, saying what is known about its effect."""
-        if self.state is CallState.EXECUTING and not (self.evaluation and self.evaluation.announced):
+        """Answer a call that will not be answered otherwise, saying what is known about its
+        effect.
+        """
+        if self.state is CallState.EXECUTING and not (
+            self.evaluation and self.evaluation.announced
+        ):
             message = f"stopped: {reason}"
         elif not self.started:
             message = f"not run: {reason}"
         else:
-            message = f"outcome unknown: {reason} while it ran; check what it did before doing it again"
+            message = (
+                f"outcome unknown: {reason} while it ran; check what it did before doing it again"
+            )
         self.complete(Result.error(self.call, error, message))
 
 
@@ -74,7 +84,8 @@ def start(slots: Iterable[Slot], open_slots: Iterable[Slot]) -> list[Command]:
     """Commands for every evaluated slot that conflicts with no unfinished slot before it.
 
     While one of the `open_slots` waits for a person no other question goes out: there is one at a
-    time. A direct call is not held back by others: the call that made it is running and would wait for ever.
+    time. A direct call is not held back by others: the call that made it is running and would wait
+    for ever.
     """
     commands: list[Command] = []
     ahead: list[Access] = []
@@ -103,14 +114,24 @@ def start(slots: Iterable[Slot], open_slots: Iterable[Slot]) -> list[Command]:
 
 
 def ending(
-    answer: ModelAnswered, usage: Usage, at_limit: int, required: tuple[str, ...], slots: Iterable[Slot]
+    answer: ModelAnswered,
+    usage: Usage,
+    at_limit: int,
+    required: tuple[str, ...],
+    slots: Iterable[Slot],
 ) -> Finish:
-    """What the last answer of a run comes to. `at_limit`: it was asked for without tools, after so many rounds (0: it was not)."""
+    """What the last answer of a run comes to. `at_limit`: it was asked for without tools, after so
+    many rounds (0: it was not).
+    """
     if answer.stop == "filter":
         return Finish("failed", answer.text, "content_filter", "withheld by the provider", usage)
     if at_limit:
         return Finish("limit", answer.text, "limit_max_rounds", f"{at_limit} rounds", usage)
-    done = {slot.call.tool for slot in slots if slot.result and slot.result.success} if required else ()
+    done = (
+        {slot.call.tool for slot in slots if slot.result and slot.result.success}
+        if required
+        else ()
+    )
     if missing := unmet(required, done) if required else ():
         said = ", ".join(" or ".join(f"`{name}`" for name in entry) for entry in missing)
         detail = f"required and never successful: {said}"
@@ -120,7 +141,8 @@ def ending(
 
 
 def named(answer: ModelAnswered, taken: Set[str], round_: int) -> ModelAnswered:
-    """The answer with ids that are present and new in the session: providers reject any other. Named twice is named once.
+    """The answer with ids that are present and new in the session: providers reject any other.
+    Named twice is named once.
 
     A call that is there twice, with its id, is one that was sent twice, and is left out once.
     """

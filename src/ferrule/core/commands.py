@@ -36,7 +36,8 @@ class AskPerson:
 @frozen
 class RunTool:
     """Carry an allowed call out. Announced by `CallStarted`, answered by `ToolAnswered`,
-    or by another `CallEvaluated` if a hook changed the arguments into something that must be asked."""
+    or by another `CallEvaluated` if a hook changed the arguments into something that must be asked.
+    """
 
     call: Call
     evaluation: CallEvaluated
@@ -44,7 +45,9 @@ class RunTool:
 
 @frozen
 class StopTool:
-    """End a call that is not needed any more, or do not begin it. Answered by `ToolAnswered`, whatever it had come to."""
+    """End a call that is not needed any more, or do not begin it. Answered by `ToolAnswered`,
+    whatever it had come to.
+    """
 
     call: Call
     reason: str
@@ -52,7 +55,9 @@ class StopTool:
 
 @frozen
 class Finish:
-    """The run is over. `stop` is `done`, `limit`, `cancelled` or `failed`; `missing` what it required and did not do."""
+    """The run is over. `stop` is `done`, `limit`, `cancelled` or `failed`; `missing` what it
+    required and did not do.
+    """
 
     stop: str
     text: str = ""
@@ -67,7 +72,8 @@ class Finish:
 class Settle:
     """Find out what became of a call that had started when its process ended, for this reason.
 
-    Answered by `ToolAnswered`, which may say that it is unknown, or by `CallProbed`: it had not happened.
+    Answered by `ToolAnswered`, which may say that it is unknown, or by `CallProbed`: it had not
+    happened.
     """
 
     call: Call

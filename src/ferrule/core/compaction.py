@@ -1,15 +1,19 @@
-"""Compaction: what of a session's history is left out of what its model is sent, and what stands in its place.
+"""Compaction: what of a session's history is left out of what its model is sent, and what stands in
+its place.
 
 Rules of this file, each a promise with a test:
 
-* What is sent is a function of the whole history and of the events `context.compacted` and `context.restored`: the same events
-  give the same messages. The whole history is kept beside it, so that undoing gives it back as it was, byte for byte.
-* What is sent stays valid for every wire: a call and its result are both sent or both left out, no result loses its place, and
-  the first message is a person's. An event that would break this changes nothing.
+* What is sent is a function of the whole history and of the events `context.compacted` and
+  `context.restored`: the same events give the same messages. The whole history is kept beside it,
+  so that undoing gives it back as it was, byte for byte.
+* What is sent stays valid for every wire: a call and its result are both sent or both left out, no
+  result loses its place, and the first message is a person's. An event that would break this
+  changes nothing.
 * The last message is never touched: it is what the model is about to answer.
 
-Results that are elided keep their place and say how they can be read. A summary stands behind the person's own words from the part
-that it stands for. A later summary takes the place of an earlier one.
+Results that are elided keep their place and say how they can be read. A summary stands behind the
+person's own words from the part that it stands for. A later summary takes the place of an earlier
+one.
 """
 
 from __future__ import annotations
@@ -22,7 +26,9 @@ from .messages import AssistantMessage, Message, ToolMessage, UserMessage
 
 
 class Compaction:
-    """What is compacted in one session. `through`: the messages 1 to this one are not sent. `undone`: a person wanted it so."""
+    """What is compacted in one session. `through`: the messages 1 to this one are not sent.
+    `undone`: a person wanted it so.
+    """
 
     def __init__(self) -> None:
         self.undone = False
@@ -47,11 +53,15 @@ class Compaction:
 
     @property
     def head(self) -> int:
-        """How many messages of what is sent stand for others: the person's words that were kept, and the summary."""
+        """How many messages of what is sent stand for others: the person's words that were kept,
+        and the summary.
+        """
         return len(self._head)
 
     def number(self, index: int) -> int:
-        """The number, in the whole history, of the message at `index` of what is sent; for those behind the head."""
+        """The number, in the whole history, of the message at `index` of what is sent; for those
+        behind the head.
+        """
         return index + 1 + self.through - self.head
 
     def is_stub(self, number: int) -> bool:
@@ -94,7 +104,9 @@ class Compaction:
 
 
 def closed(history: Sequence[Message], count: int) -> bool:
-    """Whether the first `count` messages can go without tearing a call from its result; something must be left."""
+    """Whether the first `count` messages can go without tearing a call from its result; something
+    must be left.
+    """
     if not 0 < count < len(history) or isinstance(history[count], ToolMessage):
         return False
     last = history[count - 1]
@@ -106,7 +118,9 @@ def _fits(event: ContextCompacted, whole: Sequence[Message], through: int) -> bo
         return False
     if event.through and not (event.through >= through and closed(whole, event.through)):
         return False
-    results = all(0 < n < len(whole) and isinstance(whole[n - 1], ToolMessage) for n in event.elided)
+    results = all(
+        0 < n < len(whole) and isinstance(whole[n - 1], ToolMessage) for n in event.elided
+    )
     kept, ordered = event.kept, sorted(set(event.kept)) == list(event.kept)
     words = all(0 < n <= event.through and isinstance(whole[n - 1], UserMessage) for n in kept)
     return results and ordered and words

@@ -64,7 +64,8 @@ class RetryCall(ToolFailed):
         super().__init__(ErrorType.VALIDATION_FAILED, message)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # The default would call us with the two arguments of the base: copies and pickles would fail.
+        # The default would call us with the two arguments of the base: copies and pickles would
+        # fail.
         return (type(self), (self.message,), self.__dict__)
 
 
@@ -83,7 +84,9 @@ class FerruleError(Exception):
     code = "error"
     exit_code = 1
 
-    def __init__(self, detail: str, *, code: str = "", hint: str = "", retryable: bool | None = None) -> None:
+    def __init__(
+        self, detail: str, *, code: str = "", hint: str = "", retryable: bool | None = None
+    ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.code = code or type(self).code
@@ -142,7 +145,9 @@ class ProviderError(FerruleError):
 
 
 class ContextLeak(ProviderError):
-    """A question was about to carry raw heavy content that belongs in an artifact. It was not sent."""
+    """A question was about to carry raw heavy content that belongs in an artifact. It was not
+    sent.
+    """
 
     code = "context_leak"
     exit_code = 1

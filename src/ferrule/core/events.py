@@ -1,8 +1,10 @@
-"""What can happen in a run. Events are the only input of the machine and the only content of the journal.
+"""What can happen in a run. Events are the only input of the machine and the only content of the
+journal.
 
 Every event has a `kind` (its name in the journal) and is a flat value of JSON-able fields, calls
 and results. Readers are tolerant: an unknown kind is kept as `Unknown`, an unknown field is
-dropped, a missing field takes its default. Writers are strict. `FORMAT` counts incompatible changes.
+dropped, a missing field takes its default. Writers are strict. `FORMAT` counts incompatible
+changes.
 """
 
 from __future__ import annotations
@@ -33,9 +35,11 @@ FORMAT = 1
 
 @frozen
 class Usage:
-    """Tokens as the provider counts them; `cached` is the part of `input` that came from its cache, `written` the part
-    that went into it (some providers bill that higher), `reasoning` the part of `output` that nobody reads. `cost` is the
-    price of all in billionths of a US dollar, counted where a run's money is bounded (`engine.budgets`)."""
+    """Tokens as the provider counts them; `cached` is the part of `input` that came from its cache,
+    `written` the part that went into it (some providers bill that higher), `reasoning` the part of
+    `output` that nobody reads. `cost` is the price of all in billionths of a US dollar, counted
+    where a run's money is bounded (`engine.budgets`).
+    """
 
     input: int = 0
     output: int = 0
@@ -53,11 +57,13 @@ class Usage:
 
 @frozen
 class ProviderToolCall:
-    """What a provider did with a tool that it runs itself (`models.hosted_tools`). A record: nothing is dispatched for it.
+    """What a provider did with a tool that it runs itself (`models.hosted_tools`). A record:
+    nothing is dispatched for it.
 
-    The ids and the type are the provider's; `tool_kind` is one word (search, fetch, execute, mcp, tool_search, ...), `name`
-    the tool (`server.tool` of a remote MCP server), `provider_metadata` its own JSON, bounded. Of a search for tools,
-    `arguments` are all it was asked with, as JSON, and `references` the full names of the tools that it found.
+    The ids and the type are the provider's; `tool_kind` is one word (search, fetch, execute, mcp,
+    tool_search, ...), `name` the tool (`server.tool` of a remote MCP server), `provider_metadata`
+    its own JSON, bounded. Of a search for tools, `arguments` are all it was asked with, as JSON,
+    and `references` the full names of the tools that it found.
     """
 
     provider_tool_id: str
@@ -103,17 +109,21 @@ def _overlap(a: str, b: str) -> bool:
 
 
 EVERYTHING = Access(reads=(), writes=("",))
-"""Alone among what touches anything: for tools that said nothing, for commands, for the outside world."""
+"""Alone among what touches anything: for tools that said nothing, for commands, for the outside
+world.
+"""
 ALONE = Access(reads=("",), writes=("",))
 """Alone in its round, also beside what touches nothing: for `parallel=False`."""
 
 
 @frozen
 class SessionOpened:
-    """First event of a session: what it was opened with. `system` is the system text, kept for its life.
+    """First event of a session: what it was opened with. `system` is the system text, kept for its
+    life.
 
-    The session of a sub-agent names itself (`agent`) and whoever delegated: session (`parent`) and call (`parent_call`).
-    A fork names the session and the event that it goes on from (`forked`, `<session>:<number>`).
+    The session of a sub-agent names itself (`agent`) and whoever delegated: session (`parent`) and
+    call (`parent_call`). A fork names the session and the event that it goes on from (`forked`,
+    `<session>:<number>`).
     """
 
     kind: ClassVar[str] = "session.opened"
@@ -132,8 +142,10 @@ class SessionOpened:
 
 @frozen
 class RunStarted:
-    """A person's message opens a run. Its limits are part of it: a journal must rebuild to the same state
-    whatever the settings say by then. So are `join` (`core.joins`, 0: all) and the tools it requires (`core.required_tools`)."""
+    """A person's message opens a run. Its limits are part of it: a journal must rebuild to the same
+    state whatever the settings say by then. So are `join` (`core.joins`, 0: all) and the tools it
+    requires (`core.required_tools`).
+    """
 
     kind: ClassVar[str] = "run.started"
     text: str
@@ -145,7 +157,9 @@ class RunStarted:
 
 @frozen
 class ContextAdded:
-    """Text a person put into the history without asking for an answer (`/read`, `/run` in a chat)."""
+    """Text a person put into the history without asking for an answer (`/read`, `/run` in a
+    chat).
+    """
 
     kind: ClassVar[str] = "context.added"
     text: str
@@ -153,7 +167,9 @@ class ContextAdded:
 
 @frozen
 class DirectCall:
-    """A person (or a program) runs a tool without a model: slash commands, `ferrule tools call`, a nested call."""
+    """A person (or a program) runs a tool without a model: slash commands, `ferrule tools call`, a
+    nested call.
+    """
 
     kind: ClassVar[str] = "call.direct"
     call: Call
@@ -164,8 +180,9 @@ class DirectCall:
 class ModelAnswered:
     """One whole answer of a model. `stop` is `end`, `calls`, `length` (cut) or `filter`.
 
-    `way` says how calls were made (native, constrained, text, commands); `raw` is the provider's own
-    JSON where it must be replayed byte for byte; `provider_calls` are those that the provider carried out itself.
+    `way` says how calls were made (native, constrained, text, commands); `raw` is the provider's
+    own JSON where it must be replayed byte for byte; `provider_calls` are those that the provider
+    carried out itself.
     """
 
     kind: ClassVar[str] = "model.answered"
@@ -193,9 +210,9 @@ class ModelFailed:
 class CallEvaluated:
     """The gate has spoken: `verdict` is `allow`, `ask` or `refuse` (then `result` is the answer).
 
-    `reason` and `rule` say why and which rule, `layer` where that rule stands (`builtin`: the gate's own order), `mode`
-    the mode that was in force; `digest` binds an approval to these very arguments. `effect` is the tool's side
-    effect, `polls` exempts it from the repeat breaker.
+    `reason` and `rule` say why and which rule, `layer` where that rule stands (`builtin`: the
+    gate's own order), `mode` the mode that was in force; `digest` binds an approval to these very
+    arguments. `effect` is the tool's side effect, `polls` exempts it from the repeat breaker.
     """
 
     kind: ClassVar[str] = "call.evaluated"
@@ -214,7 +231,9 @@ class CallEvaluated:
 
     @property
     def announced(self) -> bool:
-        """Whether the call may have an effect: then it is announced in the journal before it starts."""
+        """Whether the call may have an effect: then it is announced in the journal before it
+        starts.
+        """
         return self.effect not in ("none", "read")
 
 
@@ -248,8 +267,9 @@ class CallStarted:
 
 @frozen
 class CallProbed:
-    """After a recovery: a call that had started is `found` not to have happened (`not_happened`), by the tool's `probe` or a person.
-    It runs again."""
+    """After a recovery: a call that had started is `found` not to have happened (`not_happened`),
+    by the tool's `probe` or a person. It runs again.
+    """
 
     kind: ClassVar[str] = "call.probed"
     call_id: str
@@ -267,10 +287,11 @@ class ToolAnswered:
 
 @frozen
 class CallHooked:
-    """A hook had its say on a call. `verdict` is `block`, `change`, `answer` (instead of the tool) or `result` (of the call
-    that ran, another result than the tool's).
+    """A hook had its say on a call. `verdict` is `block`, `change`, `answer` (instead of the tool)
+    or `result` (of the call that ran, another result than the tool's).
 
-    Of a change, `arguments` is what the call would run with from then on, as JSON, and `digest` is theirs.
+    Of a change, `arguments` is what the call would run with from then on, as JSON, and `digest` is
+    theirs.
     """
 
     kind: ClassVar[str] = "call.hooked"
@@ -294,7 +315,9 @@ class DelegationStarted:
 
 @frozen
 class DelegationFinished:
-    """The sub-agent's work is over: `stop` as in `RunFinished`. Its `usage` counts as the run's that delegated."""
+    """The sub-agent's work is over: `stop` as in `RunFinished`. Its `usage` counts as the run's
+    that delegated.
+    """
 
     kind: ClassVar[str] = "delegation.finished"
     call_id: str
@@ -305,7 +328,9 @@ class DelegationFinished:
 
 @frozen
 class Noticed:
-    """Something a person should know and the machine does not act on: a fallback, a truncation, a retry."""
+    """Something a person should know and the machine does not act on: a fallback, a truncation, a
+    retry.
+    """
 
     kind: ClassVar[str] = "notice"
     topic: str
@@ -314,11 +339,13 @@ class Noticed:
 
 @frozen
 class NoticeGiven:
-    """Words for the model while it works: the end of a background command, a person's word on the way.
+    """Words for the model while it works: the end of a background command, a person's word on the
+    way.
 
-    It reads them with the results of the round, before its next answer; where no run is under way they wait for the
-    next one. `source` is `person`, whose own words they are, or the name of a tool: then they are data. `at_once`: the
-    model is about to be asked, and reads them with this question.
+    It reads them with the results of the round, before its next answer; where no run is under way
+    they wait for the next one. `source` is `person`, whose own words they are, or the name of a
+    tool: then they are data. `at_once`: the model is about to be asked, and reads them with this
+    question.
     """
 
     kind: ClassVar[str] = "notice.given"
@@ -329,13 +356,15 @@ class NoticeGiven:
 
 @frozen
 class ContextCompacted:
-    """From its next question on the model is sent less than the session holds (`core.compaction`). Nothing leaves the journal.
+    """From its next question on the model is sent less than the session holds (`core.compaction`).
+    Nothing leaves the journal.
 
-    Messages are counted from 1 in the whole history. Of the results `elided`, the model reads the texts in `stubs`; of the
-    messages 1 to `through` (0: none) it is sent the person's words in `kept` and, behind them, `text`, a summary that `model` made.
-    `made` is `elided` or `summary`; `why` is `window` (`before` tokens were more than `share` of the `window`), `overflow` (the
-    provider refused the question) or `person`. Tokens are estimates, `window` is 0 where nobody knows it; `usage` is what
-    the summary took, `note` why there is none although there should be.
+    Messages are counted from 1 in the whole history. Of the results `elided`, the model reads the
+    texts in `stubs`; of the messages 1 to `through` (0: none) it is sent the person's words in
+    `kept` and, behind them, `text`, a summary that `model` made. `made` is `elided` or `summary`;
+    `why` is `window` (`before` tokens were more than `share` of the `window`), `overflow` (the
+    provider refused the question) or `person`. Tokens are estimates, `window` is 0 where nobody
+    knows it; `usage` is what the summary took, `note` why there is none although there should be.
     """
 
     kind: ClassVar[str] = "context.compacted"
@@ -385,8 +414,8 @@ class LimitHit:
 class Recovered:
     """The process that drove this run is gone and another took over: open calls must be settled.
 
-    With `asks` it is found out what became of calls that had started (`CallProbed`, or their result); without, as in older
-    journals, they are unknown.
+    With `asks` it is found out what became of calls that had started (`CallProbed`, or their
+    result); without, as in older journals, they are unknown.
     """
 
     kind: ClassVar[str] = "run.recovered"
@@ -398,7 +427,8 @@ class Recovered:
 class RunFinished:
     """Last event of a run. `stop` is `done`, `limit`, `cancelled`, `failed`; `code` the error's.
 
-    `history` is the digest of all that the model was shown and said by then (`engine.session_log.Shown`); empty in older journals.
+    `history` is the digest of all that the model was shown and said by then
+    (`engine.session_log.Shown`); empty in older journals.
     """
 
     kind: ClassVar[str] = "run.finished"
@@ -456,20 +486,31 @@ _NAMES: dict[type, tuple[str, ...]] = {
     cls: tuple(f.name for f in fields(cls))
     for cls in (*_BY_KIND.values(), Call, ProviderToolCall, Result, Usage, Access, Limits)
 }
-_NESTED: dict[str, Any] = {"call": Call, "usage": Usage, "access": Access, "result": Result, "limits": Limits}
+_NESTED: dict[str, Any] = {
+    "call": Call,
+    "usage": Usage,
+    "access": Access,
+    "result": Result,
+    "limits": Limits,
+}
 
 
 def spell(event: Event) -> tuple[str, str]:
-    """`(kind, body)`, the body as compact JSON: what the journal keeps. Raises TypeError for what is no JSON."""
+    """`(kind, body)`, the body as compact JSON: what the journal keeps. Raises TypeError for what
+    is no JSON.
+    """
     if type(event) is Unknown:
         return event.name, compact(event.body)
     return event.kind, _object(event)
 
 
 def _object(value: Any) -> str:
-    # In one pass: a tree of dictionaries for an encoder costs more than all the rest of a small event.
+    # In one pass: a tree of dictionaries for an encoder costs more than all the rest of a small
+    # event.
     form, get, spelled = _FORMS[type(value)]
-    return form % tuple([spell_one(item) for spell_one, item in zip(spelled, get(value), strict=False)])
+    return form % tuple(
+        [spell_one(item) for spell_one, item in zip(spelled, get(value), strict=False)]
+    )
 
 
 def _anything(item: Any) -> str:
@@ -545,8 +586,9 @@ def _build(cls: Any, body: dict[str, Any]) -> Any:
 class Record(NamedTuple):
     """An event in its journal: `seq` counts from 1 within the session, `time` is ms since 1970.
 
-    `hash` is the SHA-256 over the hash before it and this row (`storage.journal.hash_chain` gives the exact bytes).
-    `body` is the event's JSON as stored (empty if the record comes from no journal).
+    `hash` is the SHA-256 over the hash before it and this row (`storage.journal.hash_chain` gives
+    the exact bytes). `body` is the event's JSON as stored (empty if the record comes from no
+    journal).
     """
 
     session: str

@@ -1,8 +1,9 @@
 """Values: classes of fields that nobody changes once they are made.
 
-What `dataclass(frozen=True, slots=True)` is to a type checker. At run time a change is not refused: what refuses it makes every
-value slower to build. Most of the time that loading these modules would take goes into writing methods, a compilation each. So
-equality, hash and text are functions that all these classes share, and `__init__` is written when a class is first called or looked at.
+What `dataclass(frozen=True, slots=True)` is to a type checker. At run time a change is not refused:
+what refuses it makes every value slower to build. Most of the time that loading these modules would
+take goes into writing methods, a compilation each. So equality, hash and text are functions that
+all these classes share, and `__init__` is written when a class is first called or looked at.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
-    """Make a class of annotated fields one of values, equal if they are of one class and all fields are."""
+    """Make a class of annotated fields one of values, equal if they are of one class and all fields
+    are.
+    """
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     made.__fields__ = tuple([one.name for one in fields(made)])
     made.__init__ = _Unwritten(made)
@@ -40,7 +43,9 @@ class _Unwritten:
 
 
 def _init_of(made: Any) -> Callable[..., None]:
-    """What `dataclass` would have written: a parameter for each field, those of `kw_only` after the others."""
+    """What `dataclass` would have written: a parameter for each field, those of `kw_only` after the
+    others.
+    """
     scope: dict[str, Any] = {}
     positional, by_name, body = ["self"], ["*"], list[str]()
     for one in fields(made):

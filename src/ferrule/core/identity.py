@@ -18,7 +18,9 @@ class Identity:
     run: str
 
     def __post_init__(self) -> None:
-        if not (self.tenant.strip() and self.user.strip() and self.session.strip() and self.run.strip()):
+        if not (
+            self.tenant.strip() and self.user.strip() and self.session.strip() and self.run.strip()
+        ):
             blank = [f.name for f in fields(self) if not getattr(self, f.name).strip()]
             raise ConfigError(f"identity without {', '.join(blank)}", code="identity_blank")
 

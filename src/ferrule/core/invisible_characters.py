@@ -1,17 +1,20 @@
-"""Characters that a person would not see, and how they are spelled out: `\\x1b`, `\\u202e`, `\\U000e0041`, as Python writes them.
+"""Characters that a person would not see, and how they are spelled out: `\\x1b`, `\\u202e`,
+`\\U000e0041`, as Python writes them.
 
-Whoever reads a text of a model, a tool or a stranger must see all of it: nothing in it moves a cursor, turns the reading
-direction, or holds words that are not drawn. There are two sets.
+Whoever reads a text of a model, a tool or a stranger must see all of it: nothing in it moves a
+cursor, turns the reading direction, or holds words that are not drawn. There are two sets.
 
-*Unseen* is what is never drawn: controls but newline and tab (Cc), lone surrogates (Cs), line and paragraph separators (Zl, Zp),
-bidirectional controls, and what Unicode says may be ignored when a text is drawn (`Default_Ignorable_Code_Point` of
-DerivedCoreProperties.txt, Unicode 16: zero width, fillers, variation selectors, the tag characters), and the interlinear marks. Two
-kinds of them are letters of a kind: the selectors 15 and 16 (U+FE0E, U+FE0F) say whether the emoji before is coloured, and stay
-unless they come in a row; the joiners (U+200C, U+200D) make up scripts and emoji, and stay where `joiners` asks for it: prose needs
-them, names of files and commands do not.
+*Unseen* is what is never drawn: controls but newline and tab (Cc), lone surrogates (Cs), line and
+paragraph separators (Zl, Zp), bidirectional controls, and what Unicode says may be ignored when a
+text is drawn (`Default_Ignorable_Code_Point` of DerivedCoreProperties.txt, Unicode 16: zero width,
+fillers, variation selectors, the tag characters), and the interlinear marks. Two kinds of them are
+letters of a kind: the selectors 15 and 16 (U+FE0E, U+FE0F) say whether the emoji before is
+coloured, and stay unless they come in a row; the joiners (U+200C, U+200D) make up scripts and
+emoji, and stay where `joiners` asks for it: prose needs them, names of files and commands do not.
 
-*Exact* is for what a person approves, where also nothing may pass for something else: besides all of these, each character that
-Python calls not printable (spaces but the one of ASCII, private use, unassigned) and the blank of Braille.
+*Exact* is for what a person approves, where also nothing may pass for something else: besides all
+of these, each character that Python calls not printable (spaces but the one of ASCII, private use,
+unassigned) and the blank of Braille.
 
 NOT covered: letters that look like other letters.
 """
@@ -32,7 +35,8 @@ _UNSEEN = expression(f"[{_UNDRAWN}\u200c\u200d]|[\ufe0e\ufe0f]{{2,}}")
 # An eye in a speech bubble has a selector before a joiner; more than two in a row draw nothing.
 _IN_PROSE = expression(f"[{_UNDRAWN}]|[\u200c\u200d\ufe0e\ufe0f]{{3,}}")
 _HIDDEN = expression(f"[{_UNDRAWN}\u200c\u200d\ufe0e\ufe0f]")
-# What a joiner, or a selector, does something behind: letters of scripts that join, emoji, and the keys that become one.
+# What a joiner, or a selector, does something behind: letters of scripts that join, emoji, and the
+# keys that become one.
 _JOINS = expression(
     "[\u0620-\u10ff\u1200-\u17b3\u17b6-\u180a\u1810-\u1cff\u2100-\u2bff\u3030-\u303d\u3297-\u3299\ua800-\uabff"
     "\ufb1d-\ufdff\ufe70-\ufefc\U00010a00-\U0001bc9f\U0001bca4-\U0001d172\U0001d17b-\U0001faff]"
@@ -48,7 +52,9 @@ def spelling(character: str) -> str:
 
 
 def visible(text: str, *, joiners: bool = False, spell: Callable[[str], str] = spelling) -> str:
-    """A text with what is unseen spelled out; tabs and newlines (CRLF is one) stay, and with `joiners` those of scripts and emoji."""
+    """A text with what is unseen spelled out; tabs and newlines (CRLF is one) stay, and with
+    `joiners` those of scripts and emoji.
+    """
     found = _IN_PROSE if joiners else _UNSEEN
     return found.sub(lambda match: "".join(map(spell, match[0])), text.replace("\r\n", "\n"))
 
@@ -56,8 +62,9 @@ def visible(text: str, *, joiners: bool = False, spell: Callable[[str], str] = s
 def for_models(text: str, spell: Callable[[str], str]) -> str:
     """A text with what is unseen spelled out for a model; the same text where nothing is.
 
-    Unlike in `visible`, line ends stay as they are, and a joiner or selector stays only where it does something: after a letter of a
-    script that joins, or within an emoji. Between other letters it would be a hidden mark.
+    Unlike in `visible`, line ends stay as they are, and a joiner or selector stays only where it
+    does something: after a letter of a script that joins, or within an emoji. Between other letters
+    it would be a hidden mark.
     """
     if text.isascii():
         # Twenty times faster than the expression, and nearly every text is this one.
@@ -79,13 +86,16 @@ def _at_work(match: Match[str]) -> bool:
     if character not in "\u200c\u200d":
         return False
     if before == "\ufe0f":
-        # A selector that does nothing itself is spelled out, and what follows it then follows ASCII.
+        # A selector that does nothing itself is spelled out, and what follows it then follows
+        # ASCII.
         return bool(_SELECTS.match(text[at - 2] if at > 1 else ""))
     return bool(_JOINS.match(before))
 
 
 def exact(text: str, *, keep: str = "\n\t", spell: Callable[[str], str] = spelling) -> str:
-    """A text as a person must see it to say yes to it: what is not `keep` and not clearly drawn is spelled out."""
+    """A text as a person must see it to say yes to it: what is not `keep` and not clearly drawn is
+    spelled out.
+    """
 
     def shown(character: str) -> str:
         drawn = character.isprintable() and not _BLANK.match(character)

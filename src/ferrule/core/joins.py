@@ -1,11 +1,13 @@
 """Joins: of calls that run together, how many must succeed before the others are not needed.
 
-`all` (every call is worked to its end), `first_success`, or a number of successes. A failure never ends the calls beside it, and
-results keep the order of the calls. Whoever starts a run chooses (`Agent(join=...)`), a model cannot; scripts choose for the calls
-that they launch (`parallel.join`). Source: systems.md §5.1, Planner and execution.
+`all` (every call is worked to its end), `first_success`, or a number of successes. A failure never
+ends the calls beside it, and results keep the order of the calls. Whoever starts a run chooses
+(`Agent(join=...)`), a model cannot; scripts choose for the calls that they launch
+(`parallel.join`). Source: systems.md §5.1, Planner and execution.
 
-Where enough have succeeded, what still runs is stopped and what has not begun does not begin. Each of these calls has its
-result like any other, `cancelled`, which says what is known of its effect. If too few succeed, all are worked to their end.
+Where enough have succeeded, what still runs is stopped and what has not begun does not begin. Each
+of these calls has its result like any other, `cancelled`, which says what is known of its effect.
+If too few succeed, all are worked to their end.
 """
 
 from __future__ import annotations
@@ -23,12 +25,16 @@ BRANCHES = 50
 
 
 def parse_join(given: object) -> int:
-    """How many successes are enough: 0 for `all`, 1 for `first_success`, or the number. Raises ConfigError."""
+    """How many successes are enough: 0 for `all`, 1 for `first_success`, or the number. Raises
+    ConfigError.
+    """
     if given == ALL:
         return 0
     if given == FIRST_SUCCESS:
         return 1
-    number = int(given) if isinstance(given, str) and given.isdecimal() and len(given) < 4 else given
+    number = (
+        int(given) if isinstance(given, str) and given.isdecimal() and len(given) < 4 else given
+    )
     if type(number) is int and 1 <= number <= BRANCHES:
         return number
     hint = f"`{ALL}`, `{FIRST_SUCCESS}`, or how many successes are enough: 1 to {BRANCHES}"

@@ -1,4 +1,6 @@
-"""Regular expressions that are compiled when they are first used: most processes never look for what most of them find."""
+"""Regular expressions that are compiled when they are first used: most processes never look for
+what most of them find.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from typing import Any, AnyStr, cast
 
 
 def expression(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """What `re.compile` gives, for a module's own constants. One that cannot be compiled is found out at its first use."""
+    """What `re.compile` gives, for a module's own constants. One that cannot be compiled is found
+    out at its first use.
+    """
     return cast("re.Pattern[AnyStr]", _Uncompiled(text, flags))
 
 

@@ -1,4 +1,6 @@
-"""Bounds of a run. Defaults hold even where settings omit them; settings can only tighten the hard ones."""
+"""Bounds of a run. Defaults hold even where settings omit them; settings can only tighten the hard
+ones.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,14 @@ OUTPUT_CAP = 65_536
 
 @frozen
 class Limits:
-    """`max_rounds` counts model answers per message, `max_calls_per_round` the calls in one of them.
+    """`max_rounds` counts model answers per message, `max_calls_per_round` the calls in one of
+    them.
 
     `max_output_bytes` can tighten `OUTPUT_CAP`, never raise it. `max_seconds` and `max_tokens`
-    (input plus output, as the provider counts) are None for no bound; so are `max_cost` (US dollars) and `max_calls` (of a
-    run, in all its rounds). Of tokens, cost and calls a person is told when the share `warn_at` of the bound is passed.
-    `on_limit` is `"error"` or `"answer"`: ask once more without tools before the typed error.
+    (input plus output, as the provider counts) are None for no bound; so are `max_cost` (US
+    dollars) and `max_calls` (of a run, in all its rounds). Of tokens, cost and calls a person is
+    told when the share `warn_at` of the bound is passed. `on_limit` is `"error"` or `"answer"`: ask
+    once more without tools before the typed error.
     """
 
     max_rounds: int = 10
@@ -39,7 +43,9 @@ class Limits:
                 f"max_output_bytes = {self.max_output_bytes}: must lie between 256 and {OUTPUT_CAP}"
             )
         if self.max_cost is not None and not 0 < self.max_cost < inf:
-            raise ConfigError(f"max_cost = {self.max_cost!r}: must be an amount of US dollars above 0")
+            raise ConfigError(
+                f"max_cost = {self.max_cost!r}: must be an amount of US dollars above 0"
+            )
         if self.max_calls is not None and self.max_calls < 1:
             raise ConfigError("max_calls must be at least 1")
         if not 0 < self.warn_at <= 1:

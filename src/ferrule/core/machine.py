@@ -5,17 +5,19 @@
 Rules of this file, each a promise with a test:
 
 * Every call gets exactly one result. The first one counts; whatever arrives later is ignored.
-* A call goes idle -> evaluating policy -> (awaiting permission) -> executing -> completed, never back,
-  except that a hook's change of arguments may send it from executing to awaiting permission.
+* A call goes idle -> evaluating policy -> (awaiting permission) -> executing -> completed, never
+  back, except that a hook's change of arguments may send it from executing to awaiting permission.
 * All calls of a round are evaluated before any runs. Calls that do not conflict run together;
   conflicting ones keep the model's order. One question to a person at a time.
 * `history` is valid for every wire whenever a command is outstanding or the run is over: each
-  assistant message with calls is followed by exactly its results, in the model's order, and a run that
-  stopped early ends with an assistant message that says so.
-* A notice reaches the model once: with the results of the round in which it arrived, else with the next message.
-* What is compacted leaves `history` (a new list then), never the session: undoing gives the whole back (`compaction`).
-* Feeding the same events again gives the same state. So a journal is a session, and a crash costs at
-  most the call that was running: `Recovered` settles it.
+  assistant message with calls is followed by exactly its results, in the model's order, and a run
+  that stopped early ends with an assistant message that says so.
+* A notice reaches the model once: with the results of the round in which it arrived, else with the
+  next message.
+* What is compacted leaves `history` (a new list then), never the session: undoing gives the whole
+  back (`compaction`).
+* Feeding the same events again gives the same state. So a journal is a session, and a crash costs
+  at most the call that was running: `Recovered` settles it.
 * Any event in any order is survivable: one that does not fit the state changes nothing.
 
 What this file cannot see: whether the driver tells the truth. It trusts that `CallStarted` was
@@ -61,7 +63,9 @@ class Machine:
         return handler(self, event) if handler else []
 
     def rebuild(self, journal: list[events.Event]) -> None:
-        """Become what a journal says. Commands are dropped: feed `Recovered` to get the open ones."""
+        """Become what a journal says. Commands are dropped: feed `Recovered` to get the open
+        ones.
+        """
         for event in journal:
             self.feed(event)
 
@@ -111,7 +115,10 @@ class Machine:
         return []
 
     def _on_compacted(self, event: events.ContextCompacted) -> list[Command]:
-        self.history, self.usage = self.compaction.take(event, self.history), self.usage + event.usage
+        self.history, self.usage = (
+            self.compaction.take(event, self.history),
+            self.usage + event.usage,
+        )
         return []
 
     def _on_restored(self, event: events.ContextRestored) -> list[Command]:
@@ -122,15 +129,21 @@ class Machine:
         if not event.call.id or event.call.id in self.ids:
             return []
         self.ids.add(event.call.id)
-        slot = self._slots[event.call.id] = Slot(event.call, direct=True, state=CallState.EVALUATING)
+        slot = self._slots[event.call.id] = Slot(
+            event.call, direct=True, state=CallState.EVALUATING
+        )
         self._direct.append(slot)
         return [Evaluate(event.call)]
 
     def _ask(self) -> list[Command]:
-        """The next question, with what the model is to read before it; or the end, if there were enough."""
+        """The next question, with what the model is to read before it; or the end, if there were
+        enough.
+        """
         if self.round >= self.limits.max_rounds:
             if self.limits.on_limit != "answer":
-                return self._stop(ErrorType.LIMIT, f"{self.round} rounds", "limit", "limit_max_rounds")
+                return self._stop(
+                    ErrorType.LIMIT, f"{self.round} rounds", "limit", "limit_max_rounds"
+                )
             self._last_answer = True
         self._close_round()
         if self._notices:
@@ -150,7 +163,10 @@ class Machine:
         text = event.text if event.text or calls else "(no answer)"
         self.history.append(AssistantMessage(text, calls, event.reasoning, event.raw))
         if not calls:
-            self.phase, at_limit = Phase.FINISHED, self.limits.max_rounds if self._last_answer else 0
+            self.phase, at_limit = (
+                Phase.FINISHED,
+                self.limits.max_rounds if self._last_answer else 0,
+            )
             return [ending(event, self.usage, at_limit, self._required, self._slots.values())]
         self.phase = Phase.WORKING
         commands: list[Command] = []
@@ -178,7 +194,9 @@ class Machine:
             return []
         slot.evaluation = event
         if event.verdict == "refuse":
-            slot.complete(event.result or Result.error(slot.call, ErrorType.PERMISSION_DENIED, event.reason))
+            slot.complete(
+                event.result or Result.error(slot.call, ErrorType.PERMISSION_DENIED, event.reason)
+            )
         elif slot.state is CallState.EXECUTING:
             # A hook changed the arguments after approval: what was approved is not what would run.
             slot.state = CallState.EVALUATING
@@ -189,7 +207,9 @@ class Machine:
         if slot is None or slot.state is not CallState.AWAITING or slot.evaluation is None:
             return []
         if event.choice == "deny" or event.digest != slot.evaluation.digest:
-            why = event.note or ("denied" if event.choice == "deny" else "approved for other arguments")
+            why = event.note or (
+                "denied" if event.choice == "deny" else "approved for other arguments"
+            )
             slot.complete(Result.error(slot.call, ErrorType.PERMISSION_DENIED, f"not run: {why}"))
             return self._advance()
         slot.state, slot.approved = CallState.EXECUTING, True
@@ -220,7 +240,8 @@ class Machine:
             self._direct = [slot for slot in self._direct if slot.result is None]
         commands = settle(self._join, self._batch) if self._join and waiting else []
         if waiting or self._direct:
-            # Nothing of a round runs before all of it was evaluated; the last call is evaluated last.
+            # Nothing of a round runs before all of it was evaluated; the last call is evaluated
+            # last.
             ready = waiting if all(slot.evaluation for slot in reversed(waiting)) else []
             commands += start([*self._direct, *ready], [*self._direct, *waiting])
         if self.phase is Phase.WORKING and not waiting:
@@ -251,7 +272,9 @@ class Machine:
         why, code = f"{event.limit} = {event.value:g}", f"limit_{event.limit}"
         return self._stop(ErrorType.LIMIT, why, "limit", code) if self.active else []
 
-    def _stop(self, error: ErrorType, why: str, stop: str, code: str = "", hint: str = "") -> list[Command]:
+    def _stop(
+        self, error: ErrorType, why: str, stop: str, code: str = "", hint: str = ""
+    ) -> list[Command]:
         for slot in self.open_calls():
             slot.abandon(error, why)
         self._close_round()

@@ -19,7 +19,9 @@ class UserMessage:
 
 @frozen
 class AssistantMessage:
-    """A model's answer. `raw` keeps a provider's own blocks (JSON text) where they must be replayed byte for byte."""
+    """A model's answer. `raw` keeps a provider's own blocks (JSON text) where they must be replayed
+    byte for byte.
+    """
 
     text: str
     calls: tuple[Call, ...] = ()
@@ -29,7 +31,9 @@ class AssistantMessage:
 
 @frozen
 class ToolMessage:
-    """What the model reads of one result. Always follows the assistant message that made the call."""
+    """What the model reads of one result. Always follows the assistant message that made the
+    call.
+    """
 
     call_id: str
     tool: str

@@ -1,7 +1,9 @@
-"""Notices on their way to the model: words that arrived while it worked, put where every wire accepts them.
+"""Notices on their way to the model: words that arrived while it worked, put where every wire
+accepts them.
 
-A person's words become a message of theirs. All others are data, as tool output is: they follow the last result of
-the round, in a frame that they cannot close. Where no round is under way they stand before the person's next message.
+A person's words become a message of theirs. All others are data, as tool output is: they follow the
+last result of the round, in a frame that they cannot close. Where no round is under way they stand
+before the person's next message.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _NAME = expression(r"[^\w:.-]")
 
 
 def deliver(notices: list[NoticeGiven], history: list[Message]) -> None:
-    """Put the notices behind the results, or the message, that end the history; the list is emptied."""
+    """Put the notices behind the results, or the message, that end the history; the list is
+    emptied.
+    """
     last = history[-1]
     data = [_framed(notice) for notice in notices if notice.source != PERSON]
     words = [notice.text for notice in notices if notice.source == PERSON]
@@ -41,6 +45,8 @@ def before(notices: list[NoticeGiven], text: str) -> str:
 
 
 def _framed(notice: NoticeGiven) -> str:
-    """Data between marks that it cannot close. They do not keep a model from believing it; the gate is what bounds it."""
+    """Data between marks that it cannot close. They do not keep a model from believing it; the gate
+    is what bounds it.
+    """
     text = _FRAME.sub(r"&lt;\1", notice.text)
     return f'<notice source="{_NAME.sub("_", notice.source)}">\n{text}\n</notice>'

@@ -1,4 +1,6 @@
-"""Events that the machine does not act on: records of what calls met, for those who read a journal (`events` has all kinds)."""
+"""Events that the machine does not act on: records of what calls met, for those who read a journal
+(`events` has all kinds).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from .frozen import frozen
 
 @frozen
 class CallConfined:
-    """What holds a program that a call starts, as it was applied: `sandbox` is the mechanism (`none`: nothing holds it)."""
+    """What holds a program that a call starts, as it was applied: `sandbox` is the mechanism
+    (`none`: nothing holds it).
+    """
 
     kind: ClassVar[str] = "call.confined"
     call_id: str
@@ -22,7 +26,9 @@ class CallConfined:
 
 @frozen
 class FilesSeen:
-    """What paths that a call may write were, `when` it began (`before`) or ended (`after`): `states` as `engine.rewind.file_copies` says them."""
+    """What paths that a call may write were, `when` it began (`before`) or ended (`after`):
+    `states` as `engine.rewind.file_copies` says them.
+    """
 
     kind: ClassVar[str] = "call.files"
     call_id: str
@@ -33,7 +39,8 @@ class FilesSeen:
 
 @frozen
 class ConsentAnswered:
-    """A person's answer to what a tool asked while it worked: a gap in the sandbox, a server's question.
+    """A person's answer to what a tool asked while it worked: a gap in the sandbox, a server's
+    question.
 
     The words are those of `PersonAnswered`; `question` is what they were told.
     """
@@ -51,7 +58,8 @@ class ConsentAnswered:
 
 @frozen
 class SessionArchived:
-    """A session was moved out of this journal into a file. `head` is the hash of its last event, number `events`.
+    """A session was moved out of this journal into a file. `head` is the hash of its last event,
+    number `events`.
 
     `sha256` is the file's; `number` the key that the session had in the journal.
     """
@@ -69,9 +77,11 @@ class SessionArchived:
 
 @frozen
 class ToolSearchQuery:
-    """Deferred tools were searched. `id` is the call's; `name` is `tool_search_tool_` and the strategy.
+    """Deferred tools were searched. `id` is the call's; `name` is `tool_search_tool_` and the
+    strategy.
 
-    `query` holds all arguments of the search; `mode` says who searched: `native` (the provider) or `client`.
+    `query` holds all arguments of the search; `mode` says who searched: `native` (the provider) or
+    `client`.
     """
 
     kind: ClassVar[str] = "tool_search_query"
@@ -84,7 +94,8 @@ class ToolSearchQuery:
 
 @frozen
 class ToolSearchResult:
-    """What that search found, best first, and which of it the model has from its next question on (`promoted`).
+    """What that search found, best first, and which of it the model has from its next question on
+    (`promoted`).
 
     Names are full names. The tools a session has discovered are these events, in their order.
     """

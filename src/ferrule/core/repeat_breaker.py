@@ -19,7 +19,8 @@ _sorted = json.JSONEncoder(sort_keys=True).encode
 class Repeats:
     """Counts identical call-and-answer pairs of one run.
 
-    `seen` is the last answer and how often it came, by tool and arguments; `keys` those of the calls under way.
+    `seen` is the last answer and how often it came, by tool and arguments; `keys` those of the
+    calls under way.
     """
 
     seen: dict[tuple[str, str], tuple[str, int]] = field(
@@ -28,7 +29,9 @@ class Repeats:
     keys: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
     def refusal(self, call: Call) -> Result | None:
-        """The answer to a fourth identical call, or None if it may run. To be asked once, before `observe`."""
+        """The answer to a fourth identical call, or None if it may run. To be asked once, before
+        `observe`.
+        """
         try:
             arguments = _sorted(json.loads(call.arguments))
         except (ValueError, RecursionError):
@@ -56,7 +59,8 @@ class Repeats:
             return result
         if count == 2:
             note = (
-                f"[note: this is the same answer as before; calling `{call.tool}` again will not change it]"
+                f"[note: this is the same answer as before; calling `{call.tool}` again will not "
+                "change it]"
             )
             return replace(result, notes=(*result.notes, note))
         return Result.error(

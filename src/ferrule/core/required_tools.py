@@ -1,8 +1,9 @@
 """What a run must have done: tools that have to succeed for it to count as done.
 
-Every entry must, and of an entry with alternatives one (requirement 001, `require_successful_tools`; systems.md §2.1). A denied,
-failed or cancelled call is no success; calls within calls count. Only a run that would be done is judged: one that ended at a limit
-ended there.
+Every entry must, and of an entry with alternatives one (requirement 001,
+`require_successful_tools`; systems.md §2.1). A denied, failed or cancelled call is no success;
+calls within calls count. Only a run that would be done is judged: one that ended at a limit ended
+there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ OR = "|"
 
 
 def parse_required(given: object) -> tuple[str, ...]:
-    """`["run_command", ["read", "tail"]]` as `("run_command", "read|tail")`; an entry may be written like that. Raises ConfigError."""
+    """`["run_command", ["read", "tail"]]` as `("run_command", "read|tail")`; an entry may be
+    written like that. Raises ConfigError.
+    """
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise _unclear(given)
     return tuple(OR.join(_names(entry)) for entry in cast("Sequence[object]", given))
@@ -29,7 +32,9 @@ def _names(entry: object) -> list[str]:
     names: object = entry.split(OR) if isinstance(entry, str) else entry
     if not isinstance(names, (list, tuple)) or not names:
         raise _unclear(entry)
-    found = [name.strip() if isinstance(name, str) else "" for name in cast("Sequence[object]", names)]
+    found = [
+        name.strip() if isinstance(name, str) else "" for name in cast("Sequence[object]", names)
+    ]
     if not all(found) or any(OR in name for name in found):
         raise _unclear(entry)
     return found

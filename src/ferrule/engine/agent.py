@@ -50,20 +50,26 @@ if TYPE_CHECKING:
 class Agent(Offering):
     """What stays the same over many sessions. Cheap to make, no I/O until the first run.
 
-    `model` is `provider:model` or a `Wire`. `tools` are `Tool`s or plain functions. `workspace` is the
-    folder that file tools work in. `allow`, `ask` and `deny` are permission rules (`"Edit(docs/**)"`,
-    `"Bash(git diff:*)"`, a tool's name); `approver` answers what the rules leave open, and without one an
-    *ask* is a *no*. `journal` is a Journal, a file or an address (`storage.locations`); by default the person's own, in their state folder.
-    `way` forces a way of calling tools (`native`, `constrained`, `text`, `commands`), `fallback=False` keeps the one that was chosen; `results="envelope"`
-    shows the model the whole result object always. `hooks` are asked around calls, or on events (`engine.hooks.events`). `connect` turns a model's name into a wire, when it is first needed.
-    `agents` are those that its sessions may delegate to with the tool `delegate`, which is there if this is not None; `delegation`
-    bounds it. `artifacts` keeps large results: True in the person's own state folder, a folder, an address or a store there; then the model gets
-    stubs, and tools to read parts. By default only what exceeds the output limit is kept, where the journal is a file, for its owner.
-    `registration` lets sessions gain tools, hooks and agents while they run, so many of each (`engine.registration.registration`), and delegate.
-    `join` and `require_successful_tools` hold for its runs unless they say otherwise (`session.Aims`); sub-agents' runs have none.
-    `bus` is where others see what happens in its sessions (`engine.event_bus.bus`).
-    `context` says how its sessions keep within their model's window (`engine.context.options`); by default they are compacted.
-    `tool_search` says how deferred tools are found (`tools.search.options`); None: by default where there are any, False: they are not deferred.
+    `model` is `provider:model` or a `Wire`. `tools` are `Tool`s or plain functions. `workspace` is
+    the folder that file tools work in. `allow`, `ask` and `deny` are permission rules
+    (`"Edit(docs/**)"`, `"Bash(git diff:*)"`, a tool's name); `approver` answers what the rules
+    leave open, and without one an *ask* is a *no*. `journal` is a Journal, a file or an address
+    (`storage.locations`); by default the person's own, in their state folder. `way` forces a way of
+    calling tools (`native`, `constrained`, `text`, `commands`), `fallback=False` keeps the one that
+    was chosen; `results="envelope"` shows the model the whole result object always. `hooks` are
+    asked around calls, or on events (`engine.hooks.events`). `connect` turns a model's name into a
+    wire, when it is first needed. `agents` are those that its sessions may delegate to with the
+    tool `delegate`, which is there if this is not None; `delegation` bounds it. `artifacts` keeps
+    large results: True in the person's own state folder, a folder, an address or a store there;
+    then the model gets stubs, and tools to read parts. By default only what exceeds the output
+    limit is kept, where the journal is a file, for its owner. `registration` lets sessions gain
+    tools, hooks and agents while they run, so many of each (`engine.registration.registration`),
+    and delegate. `join` and `require_successful_tools` hold for its runs unless they say otherwise
+    (`session.Aims`); sub-agents' runs have none. `bus` is where others see what happens in its
+    sessions (`engine.event_bus.bus`). `context` says how its sessions keep within their model's
+    window (`engine.context.options`); by default they are compacted. `tool_search` says how
+    deferred tools are found (`tools.search.options`); None: by default where there are any, False:
+    they are not deferred.
 
         agent = Agent("ollama:llama3.2", tools=[get_weather])
         print(agent.run_sync("Is it raining in Ghent?").text)
@@ -139,7 +145,8 @@ class Agent(Offering):
         self._context = parts.ContextOptions.of(context)
         self._resources: dict[type, object] = {type(item): item for item in resources}
         if self.workspace is not None:
-            # Deny rules hold for paths that no argument names, too: a search meets them where it opens files.
+            # Deny rules hold for paths that no argument names, too: a search meets them where it
+            # opens files.
             self.workspace = self.workspace.refusing(self.gate.refuses, self.gate.denials)
             self._resources[parts.Workspace] = self.workspace
         self.roster: Roster | None = None
@@ -192,7 +199,9 @@ class Agent(Offering):
 
     @property
     def wire(self) -> Wire:
-        """The model's wire, made when it is first needed. Raises ConfigError for a name that leads nowhere."""
+        """The model's wire, made when it is first needed. Raises ConfigError for a name that leads
+        nowhere.
+        """
         if isinstance(self._model, str):
             self._model = self._connect(self._model)
         return self._model
@@ -200,7 +209,9 @@ class Agent(Offering):
     def change_model(
         self, model: str | Wire, *, options: ModelOptions | None = None, way: str | None = None
     ) -> None:
-        """Let sessions ask another model from their next question on (`Driver.reopen`), with its own options and way."""
+        """Let sessions ask another model from their next question on (`Driver.reopen`), with its
+        own options and way.
+        """
         self._model = model
         self._options = options or self._options
         self._way = way or self._way
@@ -210,7 +221,9 @@ class Agent(Offering):
         self._model = other._model
 
     async def close(self) -> None:
-        """Close what tools left open in any session (`Context.on_close`), then give the model's connections back."""
+        """Close what tools left open in any session (`Context.on_close`), then give the model's
+        connections back.
+        """
         try:
             for closers in [*self._unclosed]:
                 await closers.run()
@@ -218,7 +231,9 @@ class Agent(Offering):
             await self.disconnect()
 
     async def disconnect(self) -> None:
-        """Give the model's connections (or its local server) back; sessions can go on with new ones."""
+        """Give the model's connections (or its local server) back; sessions can go on with new
+        ones.
+        """
         if not isinstance(self._model, str):
             await self._model.close()
         if self.roster is not None:
@@ -243,10 +258,16 @@ class Agent(Offering):
         from . import lazy_parts as parts
 
         system = parts.system_text(self.instructions, tools=len(self.catalog) > 0)
-        if self._tool_search and (option := self.search) is not None and option.include_stub_listing:
+        if (
+            self._tool_search
+            and (option := self.search) is not None
+            and option.include_stub_listing
+        ):
             from .tool_search.tools import listing
 
-            system = "\n\n".join(filter(None, (system, listing(self.catalog, option, self._usable))))
+            system = "\n\n".join(
+                filter(None, (system, listing(self.catalog, option, self._usable)))
+            )
         session = self._make(id or parts.token_hex(16), system)
         if self.bus is not None:
             from .event_bus.attachment import attach
@@ -264,16 +285,20 @@ class Agent(Offering):
         return session
 
     def take_over(self, session: Session, *, changed: Iterable[str] = ()) -> None:
-        """Let another agent's session go on as this one's, from its next message on (`engine.agent_reload`). The journal must be the same.
+        """Let another agent's session go on as this one's, from its next message on
+        (`engine.agent_reload`). The journal must be the same.
 
-        `changed` names tools that are not what they were: session grants for them end. Raises ConfigError while the session works.
+        `changed` names tools that are not what they were: session grants for them end. Raises
+        ConfigError while the session works.
         """
         from .agent_reload import renew
 
         renew(session, self._make, changed=changed)
 
     def below(self, part: Below) -> Session:
-        """The session of a sub-agent (`engine.delegation.delegation`): this agent's in all but what `part` says. Raises ConfigError."""
+        """The session of a sub-agent (`engine.delegation.delegation`): this agent's in all but what
+        `part` says. Raises ConfigError.
+        """
         from . import lazy_parts as parts
 
         assert self.roster is not None
@@ -289,7 +314,9 @@ class Agent(Offering):
         child._searches_always = False
         if part.model not in ("", self.model):
             child.change_model(
-                self.roster.wire(part.model, self._connect), options=parts.ModelOptions(), way="auto"
+                self.roster.wire(part.model, self._connect),
+                options=parts.ModelOptions(),
+                way="auto",
             )
         session = child.session(id=part.session_id)
         session.driver.dispatcher.gate = part.gate
@@ -298,12 +325,20 @@ class Agent(Offering):
     def working_for(self, tenant: str, user: str, journal: Journal) -> Agent:
         """A copy of this agent whose sessions belong to somebody else, in another journal."""
         copied = copy(self)
-        copied._tenant, copied._user, copied._journal_at, copied._unclosed = tenant, user, journal, set()
+        copied._tenant, copied._user, copied._journal_at, copied._unclosed = (
+            tenant,
+            user,
+            journal,
+            set(),
+        )
         return copied
 
-    def rehearsing(self, model: str | Wire, system: str, answers: Hook | None) -> tuple[Agent, Session]:
-        """A copy of this agent and a session of it, in a journal in memory (`engine.replay.rerun`). With `answers`, a hook that answers
-        every call, no handler runs and no rule is asked."""
+    def rehearsing(
+        self, model: str | Wire, system: str, answers: Hook | None
+    ) -> tuple[Agent, Session]:
+        """A copy of this agent and a session of it, in a journal in memory (`engine.replay.rerun`).
+        With `answers`, a hook that answers every call, no handler runs and no rule is asked.
+        """
         from . import lazy_parts as parts
         from .replay.recording import OpenGate
 
@@ -322,7 +357,8 @@ class Agent(Offering):
         return copied, session
 
     def resume(self, session_id: str) -> Session:
-        """A session from the journal, by its id or the beginning of it; `Session.resume` finishes what was left open.
+        """A session from the journal, by its id or the beginning of it; `Session.resume` finishes
+        what was left open.
 
         Raises SessionNotFound, and JournalError if it is damaged or another process is driving it.
         """
@@ -340,7 +376,9 @@ class Agent(Offering):
 
         opened = records[0].event
         if not isinstance(opened, SessionOpened):
-            raise JournalError(f"session {name} does not begin with its opening", code="journal_corrupt")
+            raise JournalError(
+                f"session {name} does not begin with its opening", code="journal_corrupt"
+            )
         session = self._make(name, opened.system)
         session.driver.recall([record.event for record in records])
         if session.driver.machine.active:
@@ -358,7 +396,9 @@ class Agent(Offering):
         return session
 
     async def run(self, text: str, **aims: Unpack[Aims]) -> RunResult:
-        """One message in a session of its own, worked to its end. See `Session.run` for what it raises."""
+        """One message in a session of its own, worked to its end. See `Session.run` for what it
+        raises.
+        """
         session = self.session()
         try:
             return await session.run(text, **aims)
@@ -375,7 +415,8 @@ class Agent(Offering):
         try:
             return await self.run(text, **aims)
         finally:
-            # Connections belong to the event loop that ends here; other sessions may go on elsewhere.
+            # Connections belong to the event loop that ends here; other sessions may go on
+            # elsewhere.
             await self.disconnect()
 
     async def stream(self, text: str, **aims: Unpack[Aims]) -> AsyncIterator[Live]:
@@ -460,7 +501,9 @@ class Agent(Offering):
         from .hooks.driver import HookedDriver, session_hooks
 
         workspace = str(self.workspace.root) if self.workspace else ""
-        hooks, around_calls = session_hooks(self._hooks, workspace=workspace, mode=str(self.gate.mode))
+        hooks, around_calls = session_hooks(
+            self._hooks, workspace=workspace, mode=str(self.gate.mode)
+        )
         if self.roster is None:
             return partial(HookedDriver, hooks=hooks), around_calls
         from .delegation.driver import DelegatingDriver
@@ -470,12 +513,16 @@ class Agent(Offering):
             return partial(DelegatingDriver, hooks=hooks, **family), around_calls
         from .registration.driver import GrowingDriver
 
-        return partial(GrowingDriver, hooks=hooks, registration=self._registration, **family), around_calls
+        return partial(
+            GrowingDriver, hooks=hooks, registration=self._registration, **family
+        ), around_calls
 
     async def _exchange(
         self, system: str, driver: Driver, added: tuple[ToolSpec, ...] = (), way: str = ""
     ) -> Exchange:
-        """A conversation. `added` are tools that a session has besides, `way` is how tools are called if not as the agent says."""
+        """A conversation. `added` are tools that a session has besides, `way` is how tools are
+        called if not as the agent says.
+        """
         from ferrule.models.tool_modes.selection import choose, open_exchange
 
         way, options, searching = way or self._way, self._options, driver.dispatcher.searching

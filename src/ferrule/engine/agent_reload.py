@@ -1,14 +1,20 @@
-"""A session goes on with another agent: other tools, hooks, rules and settings, from its next message on.
+"""A session goes on with another agent: other tools, hooks, rules and settings, from its next
+message on.
 
-What stays is what the session is: its journal and lease, its history, its system text, its memory with what runs in the
-background, who watches it and who is asked. What is new comes from the agent; the model is asked anew, with the whole history.
+What stays is what the session is: its journal and lease, its history, its system text, its memory
+with what runs in the background, who watches it and who is asked. What is new comes from the agent;
+the model is asked anew, with the whole history.
 
 * It happens between messages: `Agent.take_over` refuses while something runs.
-* The system text stands, and tools that are as they were keep their places, their names on the wire and their bytes
-  (`continued`). What is new or changed stands at the end; what a model should know besides is said in its next message.
-* A session grant that names a tool which is not the same any more is dropped: it was given to another tool.
-* Hooks that come get no `session.start`, which is over; hooks that are gone are asked nothing, not even at the session's end.
-* What a script registered for the session is gone, as it is where a session is resumed, and the model is told.
+* The system text stands, and tools that are as they were keep their places, their names on the wire
+  and their bytes (`continued`). What is new or changed stands at the end; what a model should know
+  besides is said in its next message.
+* A session grant that names a tool which is not the same any more is dropped: it was given to
+  another tool.
+* Hooks that come get no `session.start`, which is over; hooks that are gone are asked nothing, not
+  even at the session's end.
+* What a script registered for the session is gone, as it is where a session is resumed, and the
+  model is told.
 """
 
 from __future__ import annotations
@@ -32,7 +38,9 @@ _FORGOTTEN = "What was registered in this session is gone with the files that br
 
 
 class ContinuedCatalog(Catalog):
-    """The tools of a catalog, in the order of an earlier one and with its names on the wire as far as they are the same tools."""
+    """The tools of a catalog, in the order of an earlier one and with its names on the wire as far
+    as they are the same tools.
+    """
 
     def __init__(self, tools: Iterable[Tool], before: Catalog) -> None:
         wired, now = before.wire_table(), {tool.full_name: tool for tool in tools}
@@ -74,20 +82,25 @@ def same(one: Tool, other: Tool) -> bool:
 
 
 def continued(tools: Catalog, before: Catalog) -> Catalog:
-    """The same tools for sessions that had `before`: what is the same keeps its place, the rest comes last."""
+    """The same tools for sessions that had `before`: what is the same keeps its place, the rest
+    comes last.
+    """
     return ContinuedCatalog(tools, before)
 
 
 def renew(
     session: Session, make: Callable[[str, str, Machine], Session], *, changed: Iterable[str] = ()
 ) -> None:
-    """Give a session the driver of one that `make` makes of its id, its system text and its machine. `changed` names tools whose grants end.
+    """Give a session the driver of one that `make` makes of its id, its system text and its
+    machine. `changed` names tools whose grants end.
 
     Raises ConfigError while the session works; then nothing has changed.
     """
     old = session.driver
     if old.machine.active or old.machine.open_calls():
-        raise ConfigError("the session works: what changed takes effect with its next message", code="busy")
+        raise ConfigError(
+            "the session works: what changed takes effect with its next message", code="busy"
+        )
     made = make(session.id, session.system, old.machine)
     new = made.driver
     _hand_over(old, new)
@@ -100,7 +113,9 @@ def renew(
 
 
 def _hand_over(old: Driver, new: Driver) -> None:
-    lost = old.dispatcher.catalog.added if isinstance(old.dispatcher.catalog, SessionCatalog) else ()
+    lost = (
+        old.dispatcher.catalog.added if isinstance(old.dispatcher.catalog, SessionCatalog) else ()
+    )
     new.log, new.memory, new.closers = old.log, old.memory, old.closers
     new.approver, new.elapsed, new.inbox.loop = old.approver, old.elapsed, old.inbox.loop
     if isinstance(old, HookedDriver):
@@ -122,7 +137,9 @@ def _grant_again(old: Driver, new: Driver, changed: tuple[str, ...]) -> None:
 
 
 def _recall(new: Driver) -> None:
-    """What of the history a new dispatcher must know: what was found by search, and that what is old was checked when it was new."""
+    """What of the history a new dispatcher must know: what was found by search, and that what is
+    old was checked when it was new.
+    """
     if new.dispatcher.keeper is not None:
         new.dispatcher.keeper.settled = len(new.machine.history)
     searching = new.dispatcher.searching

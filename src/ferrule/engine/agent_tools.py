@@ -31,9 +31,11 @@ class Offering:
     _specs: tuple[Gate, int, str, tuple[ToolSpec, ...]] | None = None
 
     def specs(self, mode: str = "client") -> tuple[ToolSpec, ...]:
-        """The tools as the model gets them: sorted, hidden ones left out. The same value while nothing changes.
+        """The tools as the model gets them: sorted, hidden ones left out. The same value while
+        nothing changes.
 
-        Where deferred tools are searched for (`search`), `mode` says by whom: without those, or all with those marked (`native`).
+        Where deferred tools are searched for (`search`), `mode` says by whom: without those, or all
+        with those marked (`native`).
         """
         gate, version, option = self.gate, self.catalog.version, self.search
         cached = self._specs
@@ -77,7 +79,8 @@ class Offering:
     def search(self) -> ToolSearch | None:
         """How this agent's sessions find deferred tools, as things are; None where they need not.
 
-        Raises ConfigError for a model that would begin with no tool but the search, and where the search's name is taken.
+        Raises ConfigError for a model that would begin with no tool but the search, and where the
+        search's name is taken.
         """
         gate, catalog, cached = self.gate, self.catalog, self._search
         if (
@@ -87,7 +90,9 @@ class Offering:
             or cached[2] != catalog.version
         ):
             given, option = self._tool_search, None
-            if given is not False and (self._searches_always or Loading.DEFERRED in map(_LOADING, catalog)):
+            if given is not False and (
+                self._searches_always or Loading.DEFERRED in map(_LOADING, catalog)
+            ):
                 from .tool_search.tools import prepared
 
                 option = prepared(given, catalog, self._usable, always=self._searches_always)

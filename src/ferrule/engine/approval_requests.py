@@ -19,7 +19,8 @@ from .session_log import Log
 
 @frozen
 class CurrentApprover:
-    """Whoever is asked at that moment: an interface may take over a session after it was made. For handlers that must ask.
+    """Whoever is asked at that moment: an interface may take over a session after it was made. For
+    handlers that must ask.
 
     `log`: where an answer is written before the handler goes on.
     """
@@ -28,11 +29,15 @@ class CurrentApprover:
     log: Callable[[], Log] | None = None
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        """As `Approver.ask`. Raises JournalError, which is no yes, where the answer cannot be written."""
+        """As `Approver.ask`. Raises JournalError, which is no yes, where the answer cannot be
+        written.
+        """
         answer = await self.current().ask(request)
         if self.log is not None:
             said = (answer.choice, request.digest, answer.grant, answer.by, answer.note)
-            self.log().record(ConsentAnswered(request.call.id, request.tool.name, request.reason, *said))
+            self.log().record(
+                ConsentAnswered(request.call.id, request.tool.name, request.reason, *said)
+            )
         return answer
 
 
@@ -43,9 +48,11 @@ async def ask(
     gate: Gate,
     ended: Callable[[str], str | None] = lambda call_id: None,
 ) -> PersonAnswered | ToolAnswered:
-    """Put the question, apply the answer to the gate, and say it as an event. An error on the way is a no.
+    """Put the question, apply the answer to the gate, and say it as an event. An error on the way
+    is a no.
 
-    `ended` says why the question about a call was taken back, if it was: then that is the call's result.
+    `ended` says why the question about a call was taken back, if it was: then that is the call's
+    result.
     """
     tool, decision, values = prepared.tool, prepared.decision, prepared.values
     assert tool is not None and decision is not None and values is not None
@@ -63,12 +70,16 @@ async def ask(
         return ToolAnswered(not_begun(prepared.call, why))
     except Exception as error:  # noqa: BLE001  boundary: an approver that breaks has not said yes (fail closed)
         said = str(error) if isinstance(error, FerruleError) else f"{type(error).__name__}: {error}"
-        return PersonAnswered(call_id, "deny", digest, by="error", note=f"nobody could be asked: {said}")
+        return PersonAnswered(
+            call_id, "deny", digest, by="error", note=f"nobody could be asked: {said}"
+        )
     return PersonAnswered(call_id, answer.choice, digest, answer.grant, answer.by, answer.note)
 
 
 async def request(prepared: Prepared, context: Context, *, died: str = "") -> ApprovalRequest:
-    """What a person is shown. A preview that fails says so; it never decides anything. `died`: see `ApprovalRequest`."""
+    """What a person is shown. A preview that fails says so; it never decides anything. `died`: see
+    `ApprovalRequest`.
+    """
     tool, decision, values = prepared.tool, prepared.decision, prepared.values
     assert tool is not None and decision is not None and values is not None
     shown = ""

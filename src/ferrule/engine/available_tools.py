@@ -24,6 +24,8 @@ class Usable:
         return tool is not None and dispatcher.usable(tool)
 
     def names(self) -> list[str]:
-        """Full names, sorted; without tools that are denied, need a scope that is not held, or are for other tools only."""
+        """Full names, sorted; without tools that are denied, need a scope that is not held, or are
+        for other tools only.
+        """
         dispatcher = self.dispatcher()
         return sorted(tool.full_name for tool in dispatcher.catalog if dispatcher.usable(tool))

@@ -3,12 +3,14 @@
     tasks = background(context)
     task_id = tasks.start(work, name="deploy", tell=context.tell)      # answered at once: {"task_id": task_id, "status": "running"}
 
-A task belongs to one session and ends with it at the latest; one of a run (`of_run`) ends with the run. The model hears of its end
-through `tell`, unless a call waits for it. `TASK_TOOLS` are the tools for a model that started some.
+A task belongs to one session and ends with it at the latest; one of a run (`of_run`) ends with the
+run. The model hears of its end through `tell`, unless a call waits for it. `TASK_TOOLS` are the
+tools for a model that started some.
 
-The journal says when a task began and how it ended, so one without an end is known to be unknown (`standings`), and nobody
-takes it for one that runs. An id says which session it is of: asked about a task that this process does not know, a session answers
-`unknown` for an id of its own and `not_found` for any other.
+The journal says when a task began and how it ended, so one without an end is known to be unknown
+(`standings`), and nobody takes it for one that runs. An id says which session it is of: asked about
+a task that this process does not know, a session answers `unknown` for an id of its own and
+`not_found` for any other.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ TOPIC = "task"
 _MEMORY = "engine.background"
 _NOTE = re.compile(r"(task_[0-9a-f]{20}) \(`[^`]*`\) (started|done|failed|cancelled)\b")
 _LOST = (
-    "what came of it is not known: the process that ran it has ended, or it was long ago; what it did until then stands, "
+    "what came of it is not known: the process that ran it has ended, or it was long ago; "
+    "what it did until then stands, "
     "so check before doing it again"
 )
 
@@ -64,9 +67,13 @@ class _Kept:
 
 
 class Background:
-    """The tasks of a session. To be used on the loop that its run goes on. `note` writes into the journal."""
+    """The tasks of a session. To be used on the loop that its run goes on. `note` writes into the
+    journal.
+    """
 
-    def __init__(self, owner: Identity, note: Callable[[str, str], None] = lambda topic, text: None) -> None:
+    def __init__(
+        self, owner: Identity, note: Callable[[str, str], None] = lambda topic, text: None
+    ) -> None:
         self._owner = f"{owner.tenant}\0{owner.user}\0{owner.session}\0"
         self._note = note
         self._kept: dict[str, _Kept] = {}
@@ -81,7 +88,9 @@ class Background:
         tell: Callable[[str], None] = lambda text: None,
         of_run: bool = False,
     ) -> str:
-        """Begin; the task's id. `tell` hears of its end. Raises ToolFailed (`limit`) while too many run."""
+        """Begin; the task's id. `tell` hears of its end. Raises ToolFailed (`limit`) while too many
+        run.
+        """
         running = sum(kept.status == "running" for kept in self._kept.values())
         if running >= MOST_RUNNING:
             raise ToolFailed(
@@ -97,7 +106,11 @@ class Background:
         return task_id
 
     async def _work(
-        self, task_id: str, kept: _Kept, work: Callable[[], Awaitable[Any]], tell: Callable[[str], None]
+        self,
+        task_id: str,
+        kept: _Kept,
+        work: Callable[[], Awaitable[Any]],
+        tell: Callable[[str], None],
     ) -> None:
         try:
             found = bound(await work(), RESULT_BYTES)
@@ -108,20 +121,29 @@ class Background:
         except ToolFailed as error:
             self._ended(task_id, kept, "failed", error.error_type, error.message)
         except Exception as error:  # noqa: BLE001  boundary: whatever a task raises is its outcome
-            said = str(error) if isinstance(error, FerruleError) else f"{type(error).__name__}: {error}"
+            said = (
+                str(error)
+                if isinstance(error, FerruleError)
+                else f"{type(error).__name__}: {error}"
+            )
             self._ended(task_id, kept, "failed", ErrorType.INTERNAL_ERROR, said)
         else:
             self._ended(task_id, kept, "done")
         if not kept.awaited:
             tell(f"{task_id} (`{kept.name}`) is {kept.status}; `task_await` gives what came of it")
 
-    def _ended(self, task_id: str, kept: _Kept, status: str, error_type: str = "", error: str = "") -> None:
+    def _ended(
+        self, task_id: str, kept: _Kept, status: str, error_type: str = "", error: str = ""
+    ) -> None:
         kept.status, kept.error_type, kept.error = status, error_type, error
-        self._note(TOPIC, f"{task_id} (`{kept.name}`) {status}" + (f": {error[:500]}" if error else ""))
+        self._note(
+            TOPIC, f"{task_id} (`{kept.name}`) {status}" + (f": {error[:500]}" if error else "")
+        )
 
     def shown(self, task_id: str) -> dict[str, Any]:
-        """`{task_id, name, status}`, with `result` if it is done (and `notes` if that was cut), `error_type` and `error` if it
-        failed or was cancelled; `{task_id, status, error}` if it is unknown. Raises ToolFailed (`not_found`).
+        """`{task_id, name, status}`, with `result` if it is done (and `notes` if that was cut),
+        `error_type` and `error` if it failed or was cancelled; `{task_id, status, error}` if it is
+        unknown. Raises ToolFailed (`not_found`).
         """
         kept = self._find(task_id)
         if kept is None:
@@ -175,20 +197,27 @@ class Background:
         if running:
             await asyncio.wait(running)
         for task_id, kept in some.items():
-            if kept.status == "running":  # Cancelled before its first step: it could not say so itself.
+            if (
+                kept.status == "running"
+            ):  # Cancelled before its first step: it could not say so itself.
                 self._ended(task_id, kept, "cancelled", ErrorType.CANCELLED, "it was stopped")
 
     def _check(self, chance: str) -> str:
-        """What tells ids of this session from any others. No secret: it keeps nobody from anything."""
+        """What tells ids of this session from any others. No secret: it keeps nobody from
+        anything.
+        """
         return sha256(f"{self._owner}{chance}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
     def _find(self, task_id: str) -> _Kept | None:
-        """A task; None for one of this session that is not known any more. Raises ToolFailed (`not_found`)."""
+        """A task; None for one of this session that is not known any more. Raises ToolFailed
+        (`not_found`).
+        """
         kept = self._kept.get(task_id)
         if kept is None and not self._ours(task_id):
             known = ", ".join(list(self._kept)[-8:])
             raise ToolFailed(
-                ErrorType.NOT_FOUND, f"there is no task `{task_id[:100]}`; there are: {known or 'none'}"
+                ErrorType.NOT_FOUND,
+                f"there is no task `{task_id[:100]}`; there are: {known or 'none'}",
             )
         return kept
 
@@ -224,13 +253,18 @@ def background_of(memory: dict[str, Any]) -> Background | None:
 
 
 def standings(events: Iterable[Event]) -> dict[str, str]:
-    """How the tasks of a journal stand, by id: `done`, `failed`, `cancelled`, or `unknown` for those without an end.
+    """How the tasks of a journal stand, by id: `done`, `failed`, `cancelled`, or `unknown` for
+    those without an end.
 
     Of a session that another process is driving, those may be running.
     """
     found: dict[str, str] = {}
     for event in events:
-        if isinstance(event, Noticed) and event.topic == TOPIC and (said := _NOTE.match(event.text)):
+        if (
+            isinstance(event, Noticed)
+            and event.topic == TOPIC
+            and (said := _NOTE.match(event.text))
+        ):
             found[said[1]] = "unknown" if said[2] == "started" else said[2]
     return found
 
@@ -241,7 +275,9 @@ def standings(events: Iterable[Event]) -> dict[str, str]:
 async def task_poll(
     task_id: Annotated[str, "The id that starting the task gave."], context: Context
 ) -> dict[str, Any]:
-    """Say how a background task stands, without waiting: running, done (with its result), failed or cancelled."""
+    """Say how a background task stands, without waiting: running, done (with its result), failed or
+    cancelled.
+    """
     return background(context).shown(task_id)
 
 
@@ -253,7 +289,8 @@ async def task_await(
     """Wait for a background task and give its result; after the time is over, say how it stands."""
     if not 0 <= timeout_ms <= LONGEST_WAIT:
         raise ToolFailed(
-            ErrorType.VALIDATION_FAILED, f"`timeout_ms` must be from 0 to {LONGEST_WAIT}, found {timeout_ms}"
+            ErrorType.VALIDATION_FAILED,
+            f"`timeout_ms` must be from 0 to {LONGEST_WAIT}, found {timeout_ms}",
         )
     return await background(context).wait(task_id, timeout_ms / 1000)
 

@@ -1,15 +1,21 @@
-"""Budgets of a run: tokens, money and calls, counted where an answer comes in; and time, across processes.
+"""Budgets of a run: tokens, money and calls, counted where an answer comes in; and time, across
+processes.
 
 Rules of this file, each a promise with a test:
 
-* What is spent stands in the journal: tokens and their price with each answer, what agents used with the end of their work. So
-  a run that is gone on with in another process goes on with what was spent, and its time does not begin anew.
-* An answer that goes over a bound is kept, none of its calls is run, and the run stops with a `LimitReached` of its own code
-  (`limit_max_tokens`, `limit_max_cost`, `limit_max_calls`). An answer that ends the run counts as an answer.
-* Where money is bounded, a model without a price is refused before it is asked: what nobody can count is not let pass.
-* When a share of a bound is passed (`Limits.warn_at`), a person is told once in a run: the notice `budget`.
+* What is spent stands in the journal: tokens and their price with each answer, what agents used
+  with the end of their work. So a run that is gone on with in another process goes on with what was
+  spent, and its time does not begin anew.
+* An answer that goes over a bound is kept, none of its calls is run, and the run stops with a
+  `LimitReached` of its own code (`limit_max_tokens`, `limit_max_cost`, `limit_max_calls`). An
+  answer that ends the run counts as an answer.
+* Where money is bounded, a model without a price is refused before it is asked: what nobody can
+  count is not let pass.
+* When a share of a bound is passed (`Limits.warn_at`), a person is told once in a run: the notice
+  `budget`.
 
-What cannot be known: what an answer will cost before it is there. So the last answer can go over the bound by its own price.
+What cannot be known: what an answer will cost before it is there. So the last answer can go over
+the bound by its own price.
 """
 
 from __future__ import annotations
@@ -43,7 +49,9 @@ _UNITS = {"max_tokens": "tokens", "max_cost": "dollars", "max_calls": "calls"}
 
 
 class Budgets:
-    """Those of one run that asks `model`. Raises ConfigError if its money is bounded and nobody knows what the model costs."""
+    """Those of one run that asks `model`. Raises ConfigError if its money is bounded and nobody
+    knows what the model costs.
+    """
 
     def __init__(
         self, machine: Machine, limits: Limits, model: str, notice: Callable[[str, str], None]
@@ -56,18 +64,24 @@ class Budgets:
     def answered(
         self, answer: ModelAnswered | ContextCompacted, feed: Callable[[Event], list[Command]]
     ) -> list[Command]:
-        """What to do after an answer (or a summary): what the machine says, or the end of a run that went over a bound."""
+        """What to do after an answer (or a summary): what the machine says, or the end of a run
+        that went over a bound.
+        """
         machine = self._machine
         if self._told is None:
             # Of a run that is gone on with, what was passed by then was said by then.
-            self._told = {name for name, used, most in self._spent() if used >= most * machine.limits.warn_at}
+            self._told = {
+                name for name, used, most in self._spent() if used >= most * machine.limits.warn_at
+            }
         commands = feed(self._priced(answer))
         for name, used, most in self._spent():
             if used > most and machine.active:
                 return feed(LimitHit(name, most))
             if used >= most * machine.limits.warn_at and name not in self._told:
                 self._told.add(name)
-                self._notice("budget", f"{used:,.6g} of {most:,.6g} {_UNITS[name]} are used ({name})")
+                self._notice(
+                    "budget", f"{used:,.6g} of {most:,.6g} {_UNITS[name]} are used ({name})"
+                )
         return commands
 
     def _priced(self, answer: ModelAnswered | ContextCompacted) -> ModelAnswered | ContextCompacted:
@@ -107,13 +121,18 @@ def price_for(model: str) -> Price:
         raise ConfigError(
             f"max_cost is set, and nobody knows what `{model}` costs",
             code="price_unknown",
-            hint=f"write its prices into `{FILE}` of your settings folder, or install `ferrule[prices]`, which knows many models",
+            hint=(
+                f"write its prices into `{FILE}` of your settings folder, or install "
+                "`ferrule[prices]`, which knows many models"
+            ),
         )
     return price
 
 
 def seconds_used(records: Iterable[Record]) -> float:
-    """Time that the last run of a journal took so far, without the times in which no process drove it."""
+    """Time that the last run of a journal took so far, without the times in which no process drove
+    it.
+    """
     total = before = 0
     for record in records:
         if isinstance(record.event, RunStarted):

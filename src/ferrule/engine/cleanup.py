@@ -1,4 +1,6 @@
-"""What tools want done at a session's end: end a program, delete a folder, say goodbye to a server."""
+"""What tools want done at a session's end: end a program, delete a folder, say goodbye to a
+server.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,12 @@ CLOSE_SECONDS = 10.0
 
 
 class Closers:
-    """One session's. Each runs once, the last registered first, because later things may need earlier ones.
+    """One session's. Each runs once, the last registered first, because later things may need
+    earlier ones.
 
-    Nothing is swallowed: what fails, and what was cut off or not begun in time, is a notice in the journal. While
-    something is registered, this is in `unclosed`, so that whoever owns that set can close what was forgotten.
+    Nothing is swallowed: what fails, and what was cut off or not begun in time, is a notice in the
+    journal. While something is registered, this is in `unclosed`, so that whoever owns that set can
+    close what was forgotten.
     """
 
     def __init__(self, log: Log, unclosed: set[Closers], seconds: float = CLOSE_SECONDS) -> None:
@@ -38,7 +42,9 @@ class Closers:
             self._closers.remove(closer)
 
     async def run(self) -> None:
-        """Run what is registered; what is registered meanwhile runs too. Then all that was said is written."""
+        """Run what is registered; what is registered meanwhile runs too. Then all that was said is
+        written.
+        """
         bound = asyncio.timeout(self._seconds)
         try:
             async with bound:
@@ -51,7 +57,9 @@ class Closers:
         if bound.expired():
             left, self._closers = len(self._closers), []
             more = f"; {left} more were not begun" if left else ""
-            self._log.notice("close", f"something did not end within {self._seconds:g} s and was left{more}")
+            self._log.notice(
+                "close", f"something did not end within {self._seconds:g} s and was left{more}"
+            )
         if self._log.begun:
             self._log.flush()
 
@@ -59,4 +67,6 @@ class Closers:
         try:
             await closer()
         except Exception as error:  # noqa: BLE001  boundary: one that fails must not keep the others from closing
-            self._log.notice("close", f"something could not be closed: {type(error).__name__}: {error}")
+            self._log.notice(
+                "close", f"something could not be closed: {type(error).__name__}: {error}"
+            )

@@ -9,7 +9,9 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """`now` is seconds since 1970, `monotonic` seconds from anywhere, `sleep` waits that many seconds."""
+    """`now` is seconds since 1970, `monotonic` seconds from anywhere, `sleep` waits that many
+    seconds.
+    """
 
     def now(self) -> float: ...
 

@@ -1,4 +1,6 @@
-"""Direct calls: a tool is run without a model, by a person or a program, through the same pipeline, gate and journal."""
+"""Direct calls: a tool is run without a model, by a person or a program, through the same pipeline,
+gate and journal.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The dispatcher: the one pipeline and the one gate. Every call, whatever its source, goes through here.
+"""The dispatcher: the one pipeline and the one gate. Every call, whatever its source, goes through
+here.
 
     evaluate   1 resolve  2 rights  3 parse  4 validate  5 policy          no I/O, never raises
                6 approval                                                  the driver asks the person
@@ -60,9 +61,10 @@ class Prepared:
 class Dispatcher:
     """Takes calls through the pipeline.
 
-    `scopes` are what this run's identity holds: a tool that wants others is refused. `cap` bounds the
-    text of a result in bytes. `keeper` keeps what is large; without one it is cut. `by_model` says of a call's id whether a
-    model made the call: only models must have been shown a tool before they call it. `searching` knows what they were shown.
+    `scopes` are what this run's identity holds: a tool that wants others is refused. `cap` bounds
+    the text of a result in bytes. `keeper` keeps what is large; without one it is cut. `by_model`
+    says of a call's id whether a model made the call: only models must have been shown a tool
+    before they call it. `searching` knows what they were shown.
     """
 
     def __init__(
@@ -94,7 +96,9 @@ class Dispatcher:
 
     @property
     def hooks(self) -> tuple[Hook, ...]:
-        """Those around calls, in their order. Others can be given; they are asked from the next call on."""
+        """Those around calls, in their order. Others can be given; they are asked from the next
+        call on.
+        """
         return self._hooks
 
     @hooks.setter
@@ -112,7 +116,9 @@ class Dispatcher:
             if self._by_model(call.id) and (why := self.unseen(call.tool, tool)):
                 return self._refuse(call, ErrorType.NOT_FOUND, why)
             if not tool.scopes <= self._scopes:
-                missing = f"`{call.tool}` needs the scope {', '.join(sorted(tool.scopes - self._scopes))}"
+                missing = (
+                    f"`{call.tool}` needs the scope {', '.join(sorted(tool.scopes - self._scopes))}"
+                )
                 return self._refuse(call, ErrorType.PERMISSION_DENIED, missing)
             arguments, repairs = parse_arguments(call.arguments)
             return self._judge(call, tool, arguments, repairs)
@@ -120,9 +126,13 @@ class Dispatcher:
             return self._refuse(call, error.error_type, f"`{call.tool}`: {error.message}")
         except Exception as error:  # noqa: BLE001  boundary: a call that cannot be judged is refused (fail closed)
             said = f"it could not be judged: {_said(error)}"
-            return self._refuse(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}` was not run: {said}")
+            return self._refuse(
+                call, ErrorType.INTERNAL_ERROR, f"`{call.tool}` was not run: {said}"
+            )
 
-    def _judge(self, call: Call, tool: Tool, arguments: Mapping[str, Any], repairs: list[str]) -> Prepared:
+    def _judge(
+        self, call: Call, tool: Tool, arguments: Mapping[str, Any], repairs: list[str]
+    ) -> Prepared:
         checked = tool.arguments.check(arguments)
         impossible = checked.problems or tool.problems_of(checked.values)
         if impossible:
@@ -131,11 +141,18 @@ class Dispatcher:
         decision = self.gate.decide(tool, checked.values)
         if decision.verdict == "deny":
             return self._refuse(
-                call, ErrorType.PERMISSION_DENIED, f"`{call.tool}` was not run: {decision.reason}", decision
+                call,
+                ErrorType.PERMISSION_DENIED,
+                f"`{call.tool}` was not run: {decision.reason}",
+                decision,
             )
         repairs.extend(checked.repairs)
-        # A digest binds an approval, or the announcement of an effect, to these arguments. A read has neither.
-        bound_to = decision.verdict != "allow" or tool.side_effect not in (SideEffect.NONE, SideEffect.READ)
+        # A digest binds an approval, or the announcement of an effect, to these arguments. A read
+        # has neither.
+        bound_to = decision.verdict != "allow" or tool.side_effect not in (
+            SideEffect.NONE,
+            SideEffect.READ,
+        )
         evaluation = CallEvaluated(
             call.id,
             decision.verdict,
@@ -163,7 +180,9 @@ class Dispatcher:
         return f"there is no tool `{name}`; there are: {known or 'none'}"
 
     def unseen(self, name: str, tool: Tool) -> str:
-        """Why a model may not call a tool that it was not shown from the start; "" if it may. Who may not use it is told of none."""
+        """Why a model may not call a tool that it was not shown from the start; "" if it may. Who
+        may not use it is told of none.
+        """
         if tool.loading is Loading.INTERNAL:
             return self._unknown(name)
         if tool.loading is Loading.ALWAYS or self.searching is None:
@@ -189,10 +208,14 @@ class Dispatcher:
     # ---- steps 7 to 11
 
     async def execute(self, prepared: Prepared, context: Context) -> Result | Prepared:
-        """Carry out an allowed (or approved) call. Another `Prepared` means: ask again, it was changed."""
+        """Carry out an allowed (or approved) call. Another `Prepared` means: ask again, it was
+        changed.
+        """
         tool, values, call = prepared.tool, prepared.values, prepared.call
         if tool is None or values is None or prepared.evaluation.verdict == "refuse":
-            return prepared.evaluation.result or Result.error(call, ErrorType.PERMISSION_DENIED, "refused")
+            return prepared.evaluation.result or Result.error(
+                call, ErrorType.PERMISSION_DENIED, "refused"
+            )
         approved, asked = prepared.evaluation.digest if prepared.asked else None, ""
         answered: Answer | None = None
         for hook in self._hooks:
@@ -205,8 +228,12 @@ class Dispatcher:
             if isinstance(stopped, Ask):
                 asked = asked or stopped.reason
             elif stopped is not None:
-                # What a person approved may run: a hook that makes the same change again asks no second time.
-                same = stopped.evaluation.digest == prepared.evaluation.digest and stopped.tool is not None
+                # What a person approved may run: a hook that makes the same change again asks no
+                # second time.
+                same = (
+                    stopped.evaluation.digest == prepared.evaluation.digest
+                    and stopped.tool is not None
+                )
                 prepared = stopped
                 if prepared.values is None or not (same or prepared.evaluation.verdict == "allow"):
                     return prepared.evaluation.result or prepared
@@ -216,7 +243,10 @@ class Dispatcher:
         started = self._clock.monotonic()
         if answered is None and self.copies is not None and tool.side_effect is SideEffect.WRITE:
             result = await self.copies.around(
-                tool, values, context, lambda: self._invoke(tool, values, prepared, context, started)
+                tool,
+                values,
+                context,
+                lambda: self._invoke(tool, values, prepared, context, started),
             )
         elif answered is None:
             result = await self._invoke(tool, values, prepared, context, started)
@@ -270,7 +300,9 @@ class Dispatcher:
                 call, error.error_type, f"`{call.tool}` was not run: {error.message}", started
             )
         except (Exception, SystemExit) as error:  # noqa: BLE001  boundary: whatever is raised is one result
-            return self._failed(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {_said(error)}", started)
+            return self._failed(
+                call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {_said(error)}", started
+            )
 
     async def _after(self, hook: Hook, tool: Tool, result: Result, context: Context) -> Result:
         try:
@@ -286,17 +318,32 @@ class Dispatcher:
             message = f"the result was withheld: a hook failed: {_said(error)}"
             context.record(CallHooked(result.call_id, _name(hook), "result", message))
             return replace(
-                result, success=False, data=None, error_type=ErrorType.INTERNAL_ERROR, error_message=message
+                result,
+                success=False,
+                data=None,
+                error_type=ErrorType.INTERNAL_ERROR,
+                error_message=message,
             )
 
     async def _invoke(
-        self, tool: Tool, values: Mapping[str, Any], prepared: Prepared, context: Context, started: float
+        self,
+        tool: Tool,
+        values: Mapping[str, Any],
+        prepared: Prepared,
+        context: Context,
+        started: float,
     ) -> Result:
         call, notes = prepared.call, prepared.notes
         try:
-            given = {**values, tool.context_parameter: context} if tool.context_parameter else values
+            given = (
+                {**values, tool.context_parameter: context} if tool.context_parameter else values
+            )
             handler = tool.handler
-            attempt = (lambda: handler(**given)) if tool.is_async else (lambda: _in_thread(handler, given))
+            attempt = (
+                (lambda: handler(**given))
+                if tool.is_async
+                else (lambda: _in_thread(handler, given))
+            )
             value = await reliability.run(tool, attempt, self._clock, context)
             if isinstance(value, Launch):
                 value = self._launch(tool, value, call, context)
@@ -313,17 +360,26 @@ class Dispatcher:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Nobody stopped this call: something the handler waited for was cancelled. That is its failure.
-            return self._failed(call, ErrorType.CANCELLED, f"`{call.tool}` cancelled itself", started)
+            # Nobody stopped this call: something the handler waited for was cancelled. That is its
+            # failure.
+            return self._failed(
+                call, ErrorType.CANCELLED, f"`{call.tool}` cancelled itself", started
+            )
         except ToolFailed as error:
             failed = self._failed(call, error.error_type, error.message, started)
-            return failed if error.data is None else replace(failed, data=bound(error.data, self._cap).data)
+            return (
+                failed
+                if error.data is None
+                else replace(failed, data=bound(error.data, self._cap).data)
+            )
         except OSError as error:
             return self._failed(call, ErrorType.IO_ERROR, f"`{call.tool}`: {error}", started)
         except FerruleError as error:
             return self._failed(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {error}", started)
         except (Exception, SystemExit) as error:  # noqa: BLE001  boundary: whatever a handler raises is one result
-            return self._failed(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {_said(error)}", started)
+            return self._failed(
+                call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {_said(error)}", started
+            )
         return Result(
             call.id,
             call.tool,
@@ -337,7 +393,9 @@ class Dispatcher:
         )
 
     def _launch(self, tool: Tool, launch: Launch, call: Call, context: Context) -> dict[str, Any]:
-        """Begin the work of a call as a task; what the call is answered with. Raises ToolFailed (`limit`)."""
+        """Begin the work of a call as a task; what the call is answered with. Raises ToolFailed
+        (`limit`).
+        """
         from .background import background
 
         async def work() -> Any:
@@ -349,7 +407,9 @@ class Dispatcher:
         return {"task_id": task_id, "status": "running", **launch.shown}
 
     async def _finish_task(self, tool: Tool, launch: Launch, call: Call, context: Context) -> Any:
-        """What hooks leave of the outcome of a call that was launched. Raises ToolFailed, or what the work raised."""
+        """What hooks leave of the outcome of a call that was launched. Raises ToolFailed, or what
+        the work raised.
+        """
         if not self._hooks:
             outcome, notes = _encode(tool, await launch.work())
             for note in notes:
@@ -366,7 +426,13 @@ class Dispatcher:
         else:
             duration = int((self._clock.monotonic() - started) * 1000)
             result = Result(
-                call.id, call.tool, True, value.data, duration_ms=duration, partial=value.partial, notes=notes
+                call.id,
+                call.tool,
+                True,
+                value.data,
+                duration_ms=duration,
+                partial=value.partial,
+                notes=notes,
             )
         for hook in self._hooks:
             result = await self._after(hook, tool, result, context)
@@ -376,8 +442,12 @@ class Dispatcher:
             raise ToolFailed(result.error_type, result.error_message or f"`{call.tool}` failed")
         return result.data
 
-    async def _gathered(self, tool: Tool, chunks: Chunks, context: Context, notes: Sequence[str]) -> Bounded:
-        """A result that comes in pieces. Hooks see its beginning, and what they do not see is not kept."""
+    async def _gathered(
+        self, tool: Tool, chunks: Chunks, context: Context, notes: Sequence[str]
+    ) -> Bounded:
+        """A result that comes in pieces. Hooks see its beginning, and what they do not see is not
+        kept.
+        """
         from .artifacts.intake import cut_chunks
 
         seconds = reliability.time_of(tool)
@@ -391,17 +461,25 @@ class Dispatcher:
             said = f"`{tool.name}` did not give all of its output{within}"
             raise ToolFailed(ErrorType.TIMEOUT, said) from error
 
-    async def _kept_after(self, keeper: Keeper, tool: Tool, result: Result, context: Context) -> Result:
+    async def _kept_after(
+        self, keeper: Keeper, tool: Tool, result: Result, context: Context
+    ) -> Result:
         try:
             return await keeper.after_hooks(tool, result, context.identity)
         except Exception as error:  # noqa: BLE001  boundary: a result that cannot be bounded is one failed result
             message = f"the result could not be kept: {_said(error)}"
             return replace(
-                result, success=False, data=None, error_type=ErrorType.INTERNAL_ERROR, error_message=message
+                result,
+                success=False,
+                data=None,
+                error_type=ErrorType.INTERNAL_ERROR,
+                error_message=message,
             )
 
     def found(self, prepared: Prepared, value: Any, note: str) -> Result:
-        """The result of a call that happened before this process began: what its handler would have returned, bounded."""
+        """The result of a call that happened before this process began: what its handler would have
+        returned, bounded.
+        """
         kept, call = bound(value, self._cap), prepared.call
         made = int(self._clock.now() * 1000)
         return Result(
@@ -423,8 +501,12 @@ class Dispatcher:
             what += ": outcome unknown; check what it did before doing it again"
         return self._failed(prepared.call, ErrorType.CANCELLED, what)
 
-    def _failed(self, call: Call, error: ErrorType, message: str, started: float | None = None) -> Result:
-        result = Result.error(call, error, self._cut(message), timestamp=int(self._clock.now() * 1000))
+    def _failed(
+        self, call: Call, error: ErrorType, message: str, started: float | None = None
+    ) -> Result:
+        result = Result.error(
+            call, error, self._cut(message), timestamp=int(self._clock.now() * 1000)
+        )
         if started is None:
             return result
         return replace(result, duration_ms=int((self._clock.monotonic() - started) * 1000))
@@ -437,18 +519,28 @@ class Dispatcher:
         """A hook's result for the same call, whatever id it carries, no larger than any other."""
         changed = replace(changed, call_id=result.call_id, tool=result.tool)
         if not changed.success:
-            return replace(changed, error_message=self._cut(changed.error_message or "withheld by a hook"))
+            return replace(
+                changed, error_message=self._cut(changed.error_message or "withheld by a hook")
+            )
         kept = bound(changed.data, self._room)
         notes = (*kept.notes, *changed.notes)
         return replace(
-            changed, data=kept.data, size=kept.size, partial=kept.partial or changed.partial, notes=notes
+            changed,
+            data=kept.data,
+            size=kept.size,
+            partial=kept.partial or changed.partial,
+            notes=notes,
         )
 
 
 def _question(prepared: Prepared, bound_to: str, why: str) -> Prepared:
-    """A call that may run only if a person says yes to these arguments. No answer covers the next call: no offers."""
+    """A call that may run only if a person says yes to these arguments. No answer covers the next
+    call: no offers.
+    """
     evaluation = replace(prepared.evaluation, verdict="ask", reason=why, digest=bound_to)
-    return replace(prepared, evaluation=evaluation, decision=Decision("ask", why, layer="builtin"), asked=why)
+    return replace(
+        prepared, evaluation=evaluation, decision=Decision("ask", why, layer="builtin"), asked=why
+    )
 
 
 def _changed(hook: Hook, prepared: Prepared, judged: Prepared, change: Change) -> CallHooked | None:
@@ -482,7 +574,9 @@ def _listed(items: Sequence[str], most: int = 8) -> str:
 
 
 def _encode(tool: Tool, value: Any) -> tuple[Any, tuple[str, ...]]:
-    """A value as its tool promised it, and a notice if it is not: the effect has happened, so it is handed on."""
+    """A value as its tool promised it, and a notice if it is not: the effect has happened, so it is
+    handed on.
+    """
     if tool.output is None:
         return value, ()
     encoded, problems = tool.output.encode(value)
@@ -490,7 +584,9 @@ def _encode(tool: Tool, value: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def _bounded_value(tool: Tool, value: Any, room: int) -> Bounded:
-    """A handler's value, bounded; one that has no JSON form is left out with a notice, for the effect has happened."""
+    """A handler's value, bounded; one that has no JSON form is left out with a notice, for the
+    effect has happened.
+    """
     try:
         return bound(value, room)
     except Exception as error:  # noqa: BLE001  boundary: values of any type are asked for their own JSON form
@@ -504,10 +600,12 @@ async def _in_thread(handler: Callable[..., Any], values: Mapping[str, Any]) -> 
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], list[str]]:
-    """Arguments as an object, and what was repaired. Raises ToolFailed (`parse_error`, `validation_failed`).
+    """Arguments as an object, and what was repaired. Raises ToolFailed (`parse_error`,
+    `validation_failed`).
 
-    Accepted: an object; nothing at all (no arguments); an object that was encoded as JSON text twice.
-    Anything that is cut off or broken is refused with the place: it is never completed by guessing.
+    Accepted: an object; nothing at all (no arguments); an object that was encoded as JSON text
+    twice. Anything that is cut off or broken is refused with the place: it is never completed by
+    guessing.
     """
     if not text.strip():
         return {}, []
@@ -523,7 +621,8 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], list[str]]:
         return {}, repairs
     if not isinstance(value, dict):
         raise ToolFailed(
-            ErrorType.VALIDATION_FAILED, f"the arguments must be a JSON object, found {type(value).__name__}"
+            ErrorType.VALIDATION_FAILED,
+            f"the arguments must be a JSON object, found {type(value).__name__}",
         )
     return cast("dict[str, Any]", value), repairs
 
@@ -539,5 +638,6 @@ def _unreadable(error: ValueError | RecursionError) -> str:
     said = "cut off" if cut else f"not valid JSON: {error.msg}"
     around = text[max(0, error.pos - 20) : error.pos + 20]
     return (
-        f"the arguments are {said} at character {error.pos} (near {around!r}); send one complete JSON object"
+        f"the arguments are {said} at character {error.pos} (near {around!r}); send one complete "
+        "JSON object"
     )

@@ -3,9 +3,10 @@
 It only orchestrates. What may happen is the machine's decision, whether a call may run is the
 dispatcher's, what was said is the journal's. Its own promises:
 
-* An event is in the journal before anything outside this process follows from it: a request to the model, a
-  question, an effect. Events with nothing of that between them share one write. A call that only reads follows
-  from events that may still be unwritten: after a crash the model is asked again, and nothing was changed.
+* An event is in the journal before anything outside this process follows from it: a request to the
+  model, a question, an effect. Events with nothing of that between them share one write. A call
+  that only reads follows from events that may still be unwritten: after a crash the model is asked
+  again, and nothing was changed.
 * A cancelled run settles first: running handlers are stopped and answered, then the rest.
 * Every command is answered with events, also if carrying it out fails.
 """
@@ -22,7 +23,16 @@ from typing import Any, ClassVar
 from ferrule.core import events
 from ferrule.core.calls import Call, Result
 from ferrule.core.calls_in_flight import named
-from ferrule.core.commands import AskModel, AskPerson, Command, Evaluate, Finish, RunTool, Settle, StopTool
+from ferrule.core.commands import (
+    AskModel,
+    AskPerson,
+    Command,
+    Evaluate,
+    Finish,
+    RunTool,
+    Settle,
+    StopTool,
+)
 from ferrule.core.errors import ProviderError
 from ferrule.core.identity import Identity
 from ferrule.core.joins import not_begun
@@ -50,8 +60,9 @@ from .write_batching import Together
 class Driver:
     """Drives one session's machine. One run at a time; direct calls may join in.
 
-    `exchange` is opened at the first question to the model. With `interruptible` each call gets its own task, so
-    that `stop_call` works; without it a lone call runs in place, which is faster. `unclosed` is `Closers`'.
+    `exchange` is opened at the first question to the model. With `interruptible` each call gets its
+    own task, so that `stop_call` works; without it a lone call runs in place, which is faster.
+    `unclosed` is `Closers`'.
     """
 
     def __init__(
@@ -97,7 +108,11 @@ class Driver:
         """Become what a journal says: history, open calls, what was granted for the session."""
         self.machine.rebuild(journal)
         for event in journal:
-            if isinstance(event, events.PersonAnswered) and event.choice == "session" and event.grant:
+            if (
+                isinstance(event, events.PersonAnswered)
+                and event.choice == "session"
+                and event.grant
+            ):
                 self.dispatcher.gate.grant(event.grant)
 
     async def run(self, started: events.RunStarted, run: str = "") -> Finish:
@@ -211,13 +226,18 @@ class Driver:
             room.known = room.tokens = answer.usage.input + answer.usage.output
             room.counted = room.base = len(history) + 1
         answer = named(answer, self.machine.ids, self.machine.round)
-        return self._feed(answer) if self.budgets is None else self.budgets.answered(answer, self._feed)
+        return (
+            self._feed(answer)
+            if self.budgets is None
+            else self.budgets.answered(answer, self._feed)
+        )
 
     async def _run_tool(self, command: RunTool) -> list[Command]:
         call, digest = command.call, command.evaluation.digest
         prepared = self._prepared.get(call.id) or self.dispatcher.evaluate(call)
         if prepared.evaluation.digest != digest:
-            # After a restart the settings may have changed: what was approved is not what would run.
+            # After a restart the settings may have changed: what was approved is not what would
+            # run.
             self._prepared[call.id] = prepared
             return self._feed(prepared.evaluation)
         try:
@@ -241,7 +261,9 @@ class Driver:
         self.log.flush()
         prepared = self._prepared[command.call.id]
         context = self._context(command.call, prepared)
-        return self._feed(await ask(prepared, context, self.approver, self.dispatcher.gate, self._going.why))
+        return self._feed(
+            await ask(prepared, context, self.approver, self.dispatcher.gate, self._going.why)
+        )
 
     async def _stop_tool(self, stop: StopTool) -> list[Command]:
         ended = self._going.end(stop.call.id, stop.reason)

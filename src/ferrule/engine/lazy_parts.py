@@ -1,4 +1,6 @@
-"""The parts that agents and their sessions are made of, loaded with the first agent: a program that imports `Agent` may never make one."""
+"""The parts that agents and their sessions are made of, loaded with the first agent: a program that
+imports `Agent` may never make one.
+"""
 
 from pathlib import Path
 from secrets import token_hex

@@ -1,4 +1,6 @@
-"""Words for the model from wherever they come: a tool's task, a person's keyboard, another thread."""
+"""Words for the model from wherever they come: a tool's task, a person's keyboard, another
+thread.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from ferrule.core.events import Event, NoticeGiven
 
 
 class Inbox:
-    """One session's. `feed` must be called where the run goes: `loop` is that, once there was a run."""
+    """One session's. `feed` must be called where the run goes: `loop` is that, once there was a
+    run.
+    """
 
     def __init__(self, feed: Callable[[Event], object]) -> None:
         self._feed = feed

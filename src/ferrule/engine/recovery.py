@@ -1,10 +1,11 @@
-"""A call that had started when its process died: what became of it is asked of the tool's probe, then of a person, then it is unknown.
+"""A call that had started when its process died: what became of it is asked of the tool's probe,
+then of a person, then it is unknown.
 
-Only a person who is asked this very question can have it done again (`ApprovalRequest.died`); an approver that answers for a person
-(`--yes-to`) is not one. Nothing is tried again by itself.
+Only a person who is asked this very question can have it done again (`ApprovalRequest.died`); an
+approver that answers for a person (`--yes-to`) is not one. Nothing is tried again by itself.
 
-A call that a rule allowed then, and that a person would be asked about by now, is not started again because a probe says that it
-did not happen: the person is asked, or it is answered as not run.
+A call that a rule allowed then, and that a person would be asked about by now, is not started again
+because a probe says that it did not happen: the person is asked, or it is answered as not run.
 """
 
 from __future__ import annotations
@@ -26,14 +27,20 @@ _ASKING = "settling.asking"
 
 
 async def settle(
-    command: Settle, prepared: Prepared, context: Context, dispatcher: Dispatcher, approver: Approver
+    command: Settle,
+    prepared: Prepared,
+    context: Context,
+    dispatcher: Dispatcher,
+    approver: Approver,
 ) -> CallProbed | ToolAnswered:
     """What is known now, as an event."""
     call = command.call
     found, by = await _probed(prepared, context), "probe"
     stricter = found.happened is False and _asks_by_now(command, prepared)
     if (found.happened is None or stricter) and asks(approver) and prepared.tool is not None:
-        why = f"it did not happen: {command.reason} before" if stricter else _unclear(command.reason)
+        why = (
+            f"it did not happen: {command.reason} before" if stricter else _unclear(command.reason)
+        )
         found, by = await _asked(why, prepared, context, approver)
         stricter = stricter and found.happened is None
     if stricter:
@@ -54,11 +61,16 @@ def unknown(call: Call, reason: str) -> Result:
 
 
 def _unclear(reason: str) -> str:
-    return f"its outcome is unknown: {reason} while it ran. Yes: do it again; no: tell the model that it is unknown"
+    return (
+        f"its outcome is unknown: {reason} while it ran. Yes: do it again; no: tell the model "
+        "that it is unknown"
+    )
 
 
 def _asks_by_now(command: Settle, prepared: Prepared) -> bool:
-    """Whether today's rules want a person for what a rule allowed then. What a person allowed then stays allowed."""
+    """Whether today's rules want a person for what a rule allowed then. What a person allowed then
+    stays allowed.
+    """
     return command.evaluation.verdict == "allow" and prepared.evaluation.verdict == "ask"
 
 
@@ -82,13 +94,18 @@ async def _probed(prepared: Prepared, context: Context) -> Probed:
     except Exception as error:  # noqa: BLE001  boundary: a probe that breaks knows nothing, and that is said
         context.note(
             "probe",
-            f"`{tool.name}` could not find out what became of a call: {type(error).__name__}: {error}",
+            (
+                f"`{tool.name}` could not find out what became of a call: "
+                f"{type(error).__name__}: {error}"
+            ),
         )
         return UNKNOWN
     return found if isinstance(found, Probed) else UNKNOWN  # pyright: ignore[reportUnnecessaryIsInstance]  somebody's code
 
 
-async def _asked(why: str, prepared: Prepared, context: Context, approver: Approver) -> tuple[Probed, str]:
+async def _asked(
+    why: str, prepared: Prepared, context: Context, approver: Approver
+) -> tuple[Probed, str]:
     # One question at a time, as everywhere.
     waiting: asyncio.Lock = context.memory.setdefault(_ASKING, asyncio.Lock())
     try:

@@ -1,13 +1,16 @@
-"""The reliability shell: timeout, attempts, waits. Around every handler, exactly once: a call that a handler makes has its own.
+"""The reliability shell: timeout, attempts, waits. Around every handler, exactly once: a call that
+a handler makes has its own.
 
-What a failure says of another attempt is its class (`tools.reliability`): a `ToolFailed` names it; a `TimeoutError` is `timeout`, a
-`ConnectionError` `transient`; an exception of an HTTP client that carries a status is `5xx`, or `transient` for 429. Anything else
-is permanent. Nothing is read out of the text of an error. Where a tool has an effect, only what says of itself that
-nothing happened (`transient`, a refused connection) is tried again: after anything else nobody knows.
+What a failure says of another attempt is its class (`tools.reliability`): a `ToolFailed` names it;
+a `TimeoutError` is `timeout`, a `ConnectionError` `transient`; an exception of an HTTP client that
+carries a status is `5xx`, or `transient` for 429. Anything else is permanent. Nothing is read out
+of the text of an error. Where a tool has an effect, only what says of itself that nothing happened
+(`transient`, a refused connection) is tried again: after anything else nobody knows.
 
-Between attempts it waits as the policy says, or as long as the service asked (`retry_after`), never longer than `backoff_max`; no attempt's
-time is spent on it. When attempts run out, the result's data says how many there were and of which class the last failure was
-(`attempts`, `last_class`), and the journal holds a notice `policy_exhausted`.
+Between attempts it waits as the policy says, or as long as the service asked (`retry_after`), never
+longer than `backoff_max`; no attempt's time is spent on it. When attempts run out, the result's
+data says how many there were and of which class the last failure was (`attempts`, `last_class`),
+and the journal holds a notice `policy_exhausted`.
 
 An attempt that timed out in a thread cannot be stopped: the thread goes on and the message says so.
 """
@@ -28,12 +31,16 @@ from ferrule.tools.definition import Tool
 from .clock import Clock
 
 DEFAULT_TIMEOUT = 300.0
-"""Seconds per attempt where a tool says nothing: a handler may compute, or wait for calls of its own."""
+"""Seconds per attempt where a tool says nothing: a handler may compute, or wait for calls of its
+own.
+"""
 EXHAUSTED = "policy_exhausted"
 """The topic of the notice in the journal."""
 
 
-async def run(tool: Tool, attempt: Callable[[], Awaitable[Any]], clock: Clock, context: Context) -> Any:
+async def run(
+    tool: Tool, attempt: Callable[[], Awaitable[Any]], clock: Clock, context: Context
+) -> Any:
     """The handler's value. Raises ToolFailed, or whatever the last attempt raised.
 
     Retries are shown to the person by `context.progress`, exhaustion is noted by `context.note`.
@@ -57,7 +64,9 @@ async def run(tool: Tool, attempt: Callable[[], Awaitable[Any]], clock: Clock, c
         wait = max(policy.wait(number, dice()), failure.retry_after or 0)
         if number >= most or wait > policy.longest:
             raise _exhausted(tool, failure, number, context, wait if number < most else None)
-        context.progress(f"`{tool.name}` failed ({failure}); attempt {number + 1} of {most} in {wait:.1f} s")
+        context.progress(
+            f"`{tool.name}` failed ({failure}); attempt {number + 1} of {most} in {wait:.1f} s"
+        )
         await clock.sleep(wait)
 
 
@@ -70,7 +79,9 @@ def time_of(tool: Tool) -> float | None:
 def _exhausted(
     tool: Tool, failure: ToolFailed, attempts: int, context: Context, asked: float | None
 ) -> ToolFailed:
-    """The last failure, with how often it was tried. `asked`: the service wants a longer wait than the policy allows."""
+    """The last failure, with how often it was tried. `asked`: the service wants a longer wait than
+    the policy allows.
+    """
     tried = f"{attempts} attempt{'s' if attempts > 1 else ''}, the last failed as {failure.kind}"
     if asked is not None:
         tried += f"; it asks to be left alone for {asked:g} s"
@@ -84,7 +95,9 @@ def _exhausted(
 
 
 def _classed(tool: Tool, error: Exception, clock: Clock, bound: float | None) -> ToolFailed | None:
-    """A failure with its class; None for an exception that says nothing of it. `bound`: the time that ran out."""
+    """A failure with its class; None for an exception that says nothing of it. `bound`: the time
+    that ran out.
+    """
     if isinstance(error, ToolFailed):
         unsure = error.kind in ("timeout", "5xx") and not tool.repeatable
         return ToolFailed(error.error_type, error.message, data=error.data) if unsure else error
@@ -121,13 +134,19 @@ def _still(tool: Tool) -> str:
 
 
 def _answered(error: Exception, clock: Clock) -> tuple[int, float | None]:
-    """The HTTP status that an exception carries (0: none) and the wait that was asked for, in seconds.
+    """The HTTP status that an exception carries (0: none) and the wait that was asked for, in
+    seconds.
 
-    As clients have it: `status` (aiohttp, urllib), or `status_code` of a `response` (httpx, requests). What we ask ourselves
-    for a handler (a model, a server) was tried as often as it should be there.
+    As clients have it: `status` (aiohttp, urllib), or `status_code` of a `response` (httpx,
+    requests). What we ask ourselves for a handler (a model, a server) was tried as often as it
+    should be there.
     """
     response = getattr(error, "response", None)
-    status = getattr(error, "status", None) if response is None else getattr(response, "status_code", None)
+    status = (
+        getattr(error, "status", None)
+        if response is None
+        else getattr(response, "status_code", None)
+    )
     if type(status) is not int or isinstance(error, FerruleError):
         return 0, None
     from ferrule.models.http.retry import parse_retry_after

@@ -12,7 +12,8 @@ from ferrule.core.calls import compact
 
 
 def jsonable(value: Any) -> Any:
-    """Text as it is, JSON values as they are; dataclasses, models, sets, paths and the like become JSON.
+    """Text as it is, JSON values as they are; dataclasses, models, sets, paths and the like become
+    JSON.
 
     Raises TypeError for what has no honest JSON form (bytes, open files, arbitrary objects).
     """
@@ -50,7 +51,9 @@ class Bounded:
 
 
 def bound(value: Any, cap: int) -> Bounded:
-    """A handler's value as JSON (see `jsonable`), cut to `cap` bytes of UTF-8 on a character boundary."""
+    """A handler's value as JSON (see `jsonable`), cut to `cap` bytes of UTF-8 on a character
+    boundary.
+    """
     if type(value) is int:
         text = int.__repr__(value)
     else:
@@ -69,17 +72,22 @@ def bound(value: Any, cap: int) -> Bounded:
 
 
 def _size(text: str) -> int:
-    """Bytes of a text as UTF-8, counted a piece at a time: its encoded form may be more than there is room for."""
+    """Bytes of a text as UTF-8, counted a piece at a time: its encoded form may be more than there
+    is room for.
+    """
     if text.isascii():
         return len(text)
     piece = 1 << 20
     return sum(
-        len(text[start : start + piece].encode("utf-8", "replace")) for start in range(0, len(text), piece)
+        len(text[start : start + piece].encode("utf-8", "replace"))
+        for start in range(0, len(text), piece)
     )
 
 
 def _clean(value: Any, text: str, raw: bytes) -> Any:
-    """Lone surrogates (from file names that are not UTF-8) cannot be journaled or sent: they become `?`."""
+    """Lone surrogates (from file names that are not UTF-8) cannot be journaled or sent: they become
+    `?`.
+    """
     clean = raw.decode("utf-8")
     if clean == text:
         return value

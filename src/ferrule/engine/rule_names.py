@@ -1,4 +1,6 @@
-"""Names of tools in permission rules, compared with the tools that there are: a misspelled one would decide nothing."""
+"""Names of tools in permission rules, compared with the tools that there are: a misspelled one
+would decide nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from ferrule.permissions.rules import Rule
 from ferrule.tools.catalog import Catalog
 
 _PLAIN = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-"""A name that belongs to no server and no namespace: `server__tool` and `space::name` may come later."""
+"""A name that belongs to no server and no namespace: `server__tool` and `space::name` may come
+later.
+"""
 _SAME = 0.9
 _SAME_WORD = 0.7
 
@@ -21,8 +25,9 @@ def check_rule_names(
 ) -> None:
     """Raise ConfigError for a rule whose plain tool name is unknown and nearly that of a tool.
 
-    A name that is like no other stays allowed: its tool may come from a file of another folder. `more` gives
-    further names that a run may have; it is asked only if a name is not in the catalog.
+    A name that is like no other stays allowed: its tool may come from a file of another folder.
+    `more` gives further names that a run may have; it is asked only if a name is not in the
+    catalog.
     """
     unknown = [rule for rule in rules if _is_unknown(rule, catalog)]
     if not unknown:
@@ -48,7 +53,9 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _is_misspelled(name: str, known: str) -> bool:
-    """Whether one is the other with a slip: `reed_file`; `git_stash_pop` and `git_stash_drop` are two names."""
+    """Whether one is the other with a slip: `reed_file`; `git_stash_pop` and `git_stash_drop` are
+    two names.
+    """
     words = name.split("_")
     others = known.split("_")
     if len(words) != len(others):

@@ -1,4 +1,6 @@
-"""Calls that are being carried out, each in a task of its own: who they are, and which of them somebody wants ended."""
+"""Calls that are being carried out, each in a task of its own: who they are, and which of them
+somebody wants ended.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from typing import Any
 
 
 class Going:
-    """One driver's. Questions to a person are kept beside the calls: they are ended too, and never picked as the newest."""
+    """One driver's. Questions to a person are kept beside the calls: they are ended too, and never
+    picked as the newest.
+    """
 
     def __init__(self) -> None:
         self._calls: dict[str, asyncio.Task[Any]] = {}
@@ -33,7 +37,9 @@ class Going:
         return True
 
     def why(self, call_id: str) -> str | None:
-        """Why this call was ended, to be asked once by the task that was cancelled; None if nobody ended it by itself."""
+        """Why this call was ended, to be asked once by the task that was cancelled; None if nobody
+        ended it by itself.
+        """
         return self._reasons.pop(call_id, None)
 
 

@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 
 @frozen
 class RunResult:
-    """What a run came to. `stop` is `done`, `limit` (only with `on_limit: answer`) or `failed`: then it ended like any other, but
-    without what it was to do, and `missing` holds the tools that never succeeded, each entry as its alternatives.
+    """What a run came to. `stop` is `done`, `limit` (only with `on_limit: answer`) or `failed`:
+    then it ended like any other, but without what it was to do, and `missing` holds the tools that
+    never succeeded, each entry as its alternatives.
 
-    `results` are the answers of its calls in the order they came; `session` can be resumed. `cost` is in US dollars, that of agents
-    included; it is counted where `Limits.max_cost` bounds it, else None.
+    `results` are the answers of its calls in the order they came; `session` can be resumed. `cost`
+    is in US dollars, that of agents included; it is counted where `Limits.max_cost` bounds it, else
+    None.
     """
 
     text: str
@@ -49,8 +51,10 @@ class RunResult:
 
 
 class Aims(TypedDict, total=False):
-    """What a caller may ask of a run. `join` says how many calls of an answer must succeed before the others are not needed
-    (`core.joins`), `require_successful_tools` which tools must have succeeded for it to be done (`core.required_tools`)."""
+    """What a caller may ask of a run. `join` says how many calls of an answer must succeed before
+    the others are not needed (`core.joins`), `require_successful_tools` which tools must have
+    succeeded for it to be done (`core.required_tools`).
+    """
 
     join: str | int
     require_successful_tools: Sequence[str | Sequence[str]]
@@ -63,9 +67,11 @@ def parse_aims(
     *,
     caller: Callable[..., Any] | None = None,
 ) -> tuple[int, tuple[str, ...]]:
-    """`join` and `require` of `RunStarted`; those given stand where `aims` say nothing. Raises ConfigError.
+    """`join` and `require` of `RunStarted`; those given stand where `aims` say nothing. Raises
+    ConfigError.
 
-    `caller` is the function that was given these as its further options: an error about an unknown one names its own, too.
+    `caller` is the function that was given these as its further options: an error about an unknown
+    one names its own, too.
     """
     given = aims.get("require_successful_tools")
     unknown = [name for name in aims if name not in Aims.__annotations__]
@@ -81,21 +87,31 @@ def _options_of(function: Callable[..., Any]) -> tuple[str, ...]:
     """Names of the options that a method takes by keyword."""
     from inspect import Parameter, signature
 
-    named = [one for one in signature(function).parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+    named = [
+        one
+        for one in signature(function).parameters.values()
+        if one.kind is not Parameter.VAR_KEYWORD
+    ]
     return tuple(one.name for one in named if one.name != "self")
 
 
 def _unexpected(unknown: Sequence[str], options: Sequence[str]) -> str:
     from difflib import get_close_matches
 
-    near = [match for name in unknown for match in get_close_matches(name, options, n=2, cutoff=0.6)]
-    meant = f"did you mean {' or '.join(f'`{name}`' for name in dict.fromkeys(near))}? " if near else ""
+    near = [
+        match for name in unknown for match in get_close_matches(name, options, n=2, cutoff=0.6)
+    ]
+    meant = (
+        f"did you mean {' or '.join(f'`{name}`' for name in dict.fromkeys(near))}? " if near else ""
+    )
     named = ", ".join(f"`{name}`" for name in unknown)
     return f"unexpected {named}; {meant}there are: {', '.join(options)}"
 
 
 class Session:
-    """Made by `Agent.session` and `Agent.resume`. One run at a time; close it to give its lease back."""
+    """Made by `Agent.session` and `Agent.resume`. One run at a time; close it to give its lease
+    back.
+    """
 
     def __init__(
         self,
@@ -116,21 +132,29 @@ class Session:
         self.join, self.require = join, require
 
     async def run(self, text: str, *, run: str = "", **aims: Unpack[Aims]) -> RunResult:
-        """Work one message to its end. What `aims` leave out is as the agent has it; `run` is an id for it, which must be new.
+        """Work one message to its end. What `aims` leave out is as the agent has it; `run` is an id
+        for it, which must be new.
 
-        Raises ConfigError for aims that cannot be meant and while another run is under way (`busy`), LimitReached
-        (resumable), ProviderError (ContextLeak), RunCancelled.
-        Cancelling the awaiting task settles the run first: every call is answered and journaled.
+        Raises ConfigError for aims that cannot be meant and while another run is under way
+        (`busy`), LimitReached (resumable), ProviderError (ContextLeak), RunCancelled. Cancelling
+        the awaiting task settles the run first: every call is answered and journaled.
         """
         if self.driver.driving:
             # One run at a time: a second one would end the first one's answer, or its own.
             raise ConfigError(
                 f"session `{self.id}` is busy: a run is under way",
                 code="busy",
-                hint="wait for it, give it the words with `session.tell`, or use a session of its own",
+                hint=(
+                    "wait for it, give it the words with `session.tell`, or use a session of its "
+                    "own"
+                ),
             )
         limits = self.limits
-        counted = limits.max_tokens is not None or limits.max_cost is not None or limits.max_calls is not None
+        counted = (
+            limits.max_tokens is not None
+            or limits.max_cost is not None
+            or limits.max_calls is not None
+        )
         self.driver.budgets = self._budgets(limits) if counted else None
         started = RunStarted(text, self.model, limits, self.join, self.require)
         if aims or self.require:
@@ -147,7 +171,8 @@ class Session:
             if name not in catalog:
                 near = ", ".join(f"`{one}`" for one in catalog.nearest(name))
                 raise ConfigError(
-                    f"require_successful_tools: there is no tool `{name}`", hint=near and f"nearest: {near}"
+                    f"require_successful_tools: there is no tool `{name}`",
+                    hint=near and f"nearest: {near}",
                 )
         return replace(started, join=join, require=require)
 
@@ -162,15 +187,19 @@ class Session:
         return await self.driver.call(tool, arguments)
 
     def ask_with(self, approver: Approver) -> None:
-        """Have this approver asked from now on; whoever subscribed to the bus goes on seeing the questions."""
+        """Have this approver asked from now on; whoever subscribed to the bus goes on seeing the
+        questions.
+        """
         from .event_bus.attachment import change_approver
 
         change_approver(self.driver, approver)
 
     async def delegate(self, task: str, agent: str = "", **more: Any) -> Result:
-        """Have another agent do a task (`Agent(agents=...)`): a call of the tool `delegate`, like any other.
+        """Have another agent do a task (`Agent(agents=...)`): a call of the tool `delegate`, like
+        any other.
 
-        `more` are its other parameters. The result's data is described in `engine.delegation.delegation`. Never raises for what the agent does.
+        `more` are its other parameters. The result's data is described in
+        `engine.delegation.delegation`. Never raises for what the agent does.
         """
         return await self.driver.call("delegate", {"task": task, "agent": agent, **more})
 
@@ -195,36 +224,52 @@ class Session:
                 await asyncio.wait([task])
 
     def tell(self, text: str, source: str = PERSON) -> None:
-        """Give the model words on the way, from any thread: it reads them before its next answer in this run.
+        """Give the model words on the way, from any thread: it reads them before its next answer in
+        this run.
 
-        Where no run is under way they wait for the next one. Words of a `source` other than the person are data to it.
+        Where no run is under way they wait for the next one. Words of a `source` other than the
+        person are data to it.
         """
         self.driver.inbox.tell(text, source)
 
     async def compact(self, *, summary: bool = True) -> ContextCompacted | None:
-        """Leave old parts out of what the model is sent (`engine.context.window`): results, and with `summary` all but the last messages.
+        """Leave old parts out of what the model is sent (`engine.context.window`): results, and
+        with `summary` all but the last messages.
 
-        Returns what was done; None if nothing may go, or a run is under way: then it is done before its next question.
-        Where no summary could be had its `note` says why. Raises what asking a model raises, but for ProviderError.
+        Returns what was done; None if nothing may go, or a run is under way: then it is done before
+        its next question. Where no summary could be had its `note` says why. Raises what asking a
+        model raises, but for ProviderError.
         """
         return await self.driver.room.compact(summary=summary)
 
     async def context_usage(self) -> ContextUsage:
-        """What fills the model's window now: system text, tools, history by kind, what was compacted, what is left."""
+        """What fills the model's window now: system text, tools, history by kind, what was
+        compacted, what is left.
+        """
         return await self.driver.room.usage()
 
     def restore(self) -> bool:
-        """Undo all that was compacted, for the next question; False if nothing was. Raises ConfigError while a run is under way."""
+        """Undo all that was compacted, for the next question; False if nothing was. Raises
+        ConfigError while a run is under way.
+        """
         return self.driver.room.restore(self.driver.log.identity.user)
 
     def receipts(self) -> list[dict[str, Any]]:
-        """The receipt of each run so far (`storage.audit.receipts`): digests, approvals, effects and cost, no data."""
+        """The receipt of each run so far (`storage.audit.receipts`): digests, approvals, effects
+        and cost, no data.
+        """
         from ferrule.storage.audit.receipts import receipts
 
-        return list(receipts(self.driver.log.journal.records(self.id))) if self.driver.log.begun else []
+        return (
+            list(receipts(self.driver.log.journal.records(self.id)))
+            if self.driver.log.begun
+            else []
+        )
 
     async def close(self) -> None:
-        """End what tools left open (`Context.on_close`), then give the lease back. The journal keeps everything."""
+        """End what tools left open (`Context.on_close`), then give the lease back. The journal
+        keeps everything.
+        """
         try:
             await self.driver.closers.run()
         finally:
@@ -259,7 +304,9 @@ class Session:
 
 
 def waited(work: Callable[[], Coroutine[Any, Any, RunResult]]) -> RunResult:
-    """What this comes to, for a caller without an event loop; inside one, a thread of its own has one."""
+    """What this comes to, for a caller without an event loop; inside one, a thread of its own has
+    one.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:

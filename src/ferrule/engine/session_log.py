@@ -21,7 +21,9 @@ from .write_batching import Together
 
 
 class Outlet(Protocol):
-    """Where all that a session says goes besides its observer (`engine.event_bus.bus`). Calls are quick and never raise."""
+    """Where all that a session says goes besides its observer (`engine.event_bus.bus`). Calls are
+    quick and never raise.
+    """
 
     def publish(self, item: Live) -> None:
         """Something happened."""
@@ -44,7 +46,9 @@ def _unseen(item: Live) -> None:
 class Log:
     """One session's. Fulfils `models.client.Sink`."""
 
-    def __init__(self, journal: Journal, identity: Identity, together: Together | None = None) -> None:
+    def __init__(
+        self, journal: Journal, identity: Identity, together: Together | None = None
+    ) -> None:
         self.journal = journal
         self.identity = identity
         self.together = together or Together(journal)
@@ -75,7 +79,9 @@ class Log:
             self._flushed(self.outlet)
 
     async def kept(self) -> None:
-        """`flush`, with the events of other sessions that are at this point too. Also if it is cancelled while it waits for them."""
+        """`flush`, with the events of other sessions that are at this point too. Also if it is
+        cancelled while it waits for them.
+        """
         try:
             if self.together.running > 1:
                 await self.together.write(self)
@@ -84,12 +90,15 @@ class Log:
 
     def _flushed(self, outlet: Outlet) -> None:
         outlet.flushed()
-        # A model is asked for its words as they arrive where somebody observes; this comes before each question.
+        # A model is asked for its words as they arrive where somebody observes; this comes before
+        # each question.
         if self.observer is None or self.observer is _unseen:
             self.observer = _unseen if outlet.watched else None
 
     def record(self, event: Event) -> None:
-        """Remember an event and write it at once: something outside this process follows from it. Raises JournalError."""
+        """Remember an event and write it at once: something outside this process follows from it.
+        Raises JournalError.
+        """
         self.add(event)
         self.flush()
 
@@ -120,13 +129,15 @@ class Log:
 
 
 class Shown:
-    """The digest of a history: proof of what a model was shown, small enough to stand in the journal.
+    """The digest of a history: proof of what a model was shown, small enough to stand in the
+    journal.
 
         SHA-256( line of message 1 || line of message 2 || ... )
 
-    A line is a message as compact JSON in UTF-8 (lone surrogates replaced) with a newline: `["user", text]`, `["assistant",
-    text, [[id, tool, arguments], ...], reasoning, raw]` or `["tool", call id, tool, text, success]`. System text and tools are
-    not part of it: they stand in the session's first event. Only messages that are new since the last time are hashed; after a
+    A line is a message as compact JSON in UTF-8 (lone surrogates replaced) with a newline:
+    `["user", text]`, `["assistant", text, [[id, tool, arguments], ...], reasoning, raw]` or
+    `["tool", call id, tool, text, success]`. System text and tools are not part of it: they stand
+    in the session's first event. Only messages that are new since the last time are hashed; after a
     compaction, which makes another list of them, all that the model is sent from then on.
     """
 
@@ -136,17 +147,23 @@ class Shown:
         self._history: Sequence[Message] = ()
 
     def digest(self, history: Sequence[Message]) -> str:
-        """Of all of a history, as 64 hexadecimal digits. The same list has only grown since the last time."""
+        """Of all of a history, as 64 hexadecimal digits. The same list has only grown since the
+        last time.
+        """
         if history is not self._history:
             self._hash, self._count, self._history = sha256(), 0, history
         for message in history[self._count :]:
-            # Written by hand: this runs for every message, and an encoder costs more than all of it.
+            # Written by hand: this runs for every message, and an encoder costs more than all of
+            # it.
             if isinstance(message, ToolMessage):
                 parts = [quote(message.call_id), quote(message.tool), quote(message.text)]
                 line = f'["tool",{",".join(parts)},{"true" if message.success else "false"}]\n'
             elif isinstance(message, AssistantMessage):
                 calls = ",".join(
-                    [f"[{quote(one.id)},{quote(one.tool)},{quote(one.arguments)}]" for one in message.calls]
+                    [
+                        f"[{quote(one.id)},{quote(one.tool)},{quote(one.arguments)}]"
+                        for one in message.calls
+                    ]
                 )
                 raw = "null" if message.raw is None else quote(message.raw)
                 line = f'["assistant",{quote(message.text)},[{calls}],{quote(message.reasoning)},{raw}]\n'

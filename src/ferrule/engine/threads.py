@@ -1,8 +1,8 @@
 """Threads for blocking handlers.
 
-Not `concurrent.futures`: its threads are joined when the interpreter ends, so one handler that hangs
-past its timeout would keep the process alive for ever; and asyncio's default pool holds only a few
-threads on a small machine. These are daemons, made when none is idle, kept for reuse.
+Not `concurrent.futures`: its threads are joined when the interpreter ends, so one handler that
+hangs past its timeout would keep the process alive for ever; and asyncio's default pool holds only
+a few threads on a small machine. These are daemons, made when none is idle, kept for reuse.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _Job = tuple["_Answers", "asyncio.Future[Any]", Callable[[], Any]]
 
 
 class _Answers:
-    """What threads have for one event loop. The first wakes it, and others come along until it looks: each wake-up is a system call."""
+    """What threads have for one event loop. The first wakes it, and others come along until it
+    looks: each wake-up is a system call.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -36,7 +38,8 @@ class _Answers:
             self.loop.call_soon_threadsafe(self._settle)
 
     def _settle(self) -> None:
-        # The lock first: an answer that comes in between is settled now, and wakes the loop once more for nothing.
+        # The lock first: an answer that comes in between is settled now, and wakes the loop once
+        # more for nothing.
         self._woken.release()
         while self._ready:
             _settle(*self._ready.popleft())
@@ -56,7 +59,8 @@ class Threads:
     def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
         """Run `function` in a thread, with the caller's context variables.
 
-        Cancelling keeps it from starting where it is still waiting for a thread; it does not stop what runs.
+        Cancelling keeps it from starting where it is still waiting for a thread; it does not stop
+        what runs.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()

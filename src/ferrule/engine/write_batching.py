@@ -1,8 +1,10 @@
-"""Runs that go on at once share their writes: one transaction for what many sessions have to say in one turn of the event loop.
+"""Runs that go on at once share their writes: one transaction for what many sessions have to say in
+one turn of the event loop.
 
-A session that wants its events in the journal before it goes on waits for the next turn; by then the events of all that wait are
-written together. Nobody waits for a clock, and a run that is alone writes at once. What is shared is only the cost: if the
-common write fails, nothing of it is recorded, and each session writes alone and hears of its own error.
+A session that wants its events in the journal before it goes on waits for the next turn; by then
+the events of all that wait are written together. Nobody waits for a clock, and a run that is alone
+writes at once. What is shared is only the cost: if the common write fails, nothing of it is
+recorded, and each session writes alone and hears of its own error.
 """
 
 from __future__ import annotations
@@ -17,11 +19,15 @@ from ferrule.core.identity import Identity
 from ferrule.storage.journal.sqlite import Journal, Sharing
 
 AT_ONCE = 64
-"""Sessions in one transaction at the most: other processes that write the same file wait for its end."""
+"""Sessions in one transaction at the most: other processes that write the same file wait for its
+end.
+"""
 
 
 class Writer(Protocol):
-    """A session's log, as far as its writes go: whose it is, what is unwritten, and whether the journal has the session."""
+    """A session's log, as far as its writes go: whose it is, what is unwritten, and whether the
+    journal has the session.
+    """
 
     identity: Identity
     unwritten: list[Event]
@@ -29,7 +35,9 @@ class Writer(Protocol):
 
 
 class Together(threading.local):
-    """The writes of an agent's sessions. Each thread, and so each running event loop, has its own."""
+    """The writes of an agent's sessions. Each thread, and so each running event loop, has its
+    own.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
@@ -40,7 +48,9 @@ class Together(threading.local):
         """Runs under way in this thread."""
 
     async def write(self, log: Writer) -> None:
-        """Have a log's events written with those of others. What is unwritten after that, its `flush` must write."""
+        """Have a log's events written with those of others. What is unwritten after that, its
+        `flush` must write.
+        """
         if self._shared is None:
             return
         loop = asyncio.get_running_loop()

@@ -1,6 +1,8 @@
-"""Everything that files bring to a run: tools, hooks and agents, of a repository that is trusted and of the person who works in it.
+"""Everything that files bring to a run: tools, hooks and agents, of a repository that is trusted
+and of the person who works in it.
 
-What a repository holds is taken as `storage.trust` saw it, once: the bytes whose digest was trusted are the bytes that are used.
+What a repository holds is taken as `storage.trust` saw it, once: the bytes whose digest was trusted
+are the bytes that are used.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from .web.fetch import Web
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far what files bring may go. `domains` are for scripts (none: the open internet), `hosts` for web hooks (none: nowhere)."""
+    """How far what files bring may go. `domains` are for scripts (none: the open internet), `hosts`
+    for web hooks (none: nowhere).
+    """
 
     domains: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -39,7 +43,9 @@ class Reach:
 
 @dataclass(slots=True)
 class Extensions:
-    """What was found. `tools` include those that were given as `shipped`. Close it with the agent."""
+    """What was found. `tools` include those that were given as `shipped`. Close it with the
+    agent.
+    """
 
     tools: tuple[Tool, ...]
     hooks: tuple[EventHook, ...] = ()
@@ -66,24 +72,36 @@ def load_extensions(
     python: Sequence[str] = (),
     python_from: str = "",
 ) -> Extensions:
-    """What the files of a workspace, as `Trust.look` saw it, and of `own`, the person's settings folder, bring.
+    """What the files of a workspace, as `Trust.look` saw it, and of `own`, the person's settings
+    folder, bring.
 
-    `python` is the setting `tools.python`, which stands at `python_from`. With `register` their scripts may add to a session, if the Agent has `registration`.
-    A repository that is not trusted brings nothing. Raises ConfigError, all problems of tools (or of hooks) at once.
+    `python` is the setting `tools.python`, which stands at `python_from`. With `register` their
+    scripts may add to a session, if the Agent has `registration`. A repository that is not trusted
+    brings nothing. Raises ConfigError, all problems of tools (or of hooks) at once.
     """
     reach = reach or Reach()
     in_python = load_python(python, seen, own=own, where=python_from)
-    found = replace(load(seen.files if seen.state == "trusted" else {}, in_python), state=seen.state)
+    found = replace(
+        load(seen.files if seen.state == "trusted" else {}, in_python), state=seen.state
+    )
     agents = load_agents(seen, own)
     if register:
         shipped = (*shipped, *registration_tools(pool))
-    given = replace(world or World(delegate=delegate, meta=meta), web=Web(Domains.parse(reach.domains)))
-    hooks = load_hooks(seen, own=own, hosts=reach.hosts, policy=reach.policy, pool=pool, turns=given.turns)
+    given = replace(
+        world or World(delegate=delegate, meta=meta), web=Web(Domains.parse(reach.domains))
+    )
+    hooks = load_hooks(
+        seen, own=own, hosts=reach.hosts, policy=reach.policy, pool=pool, turns=given.turns
+    )
     return Extensions(
         found.make(given, shipped=shipped, pool=pool),
         hooks.hooks,
         agents.agents,
-        (*_said(found, shipped), *map(str, (*hooks.warnings, *agents.warnings)), *_inert(hooks, agents)),
+        (
+            *_said(found, shipped),
+            *map(str, (*hooks.warnings, *agents.warnings)),
+            *_inert(hooks, agents),
+        ),
         hooks,
     )
 
@@ -93,7 +111,10 @@ def _said(found: Loaded, shipped: Iterable[Tool]) -> Iterable[str]:
     by_name = {tool.full_name for tool in shipped}
     for file in (*found.tools, *found.python):
         if file.name in by_name:
-            yield f"the tool `{file.name}` of Ferrule is not shown to the model: {file.file} has its name"
+            yield (
+                f"the tool `{file.name}` of Ferrule is not shown to the model: {file.file} has "
+                "its name"
+            )
 
 
 def _inert(hooks: LoadedHooks, agents: LoadedAgents) -> Iterable[str]:

@@ -1,8 +1,10 @@
-"""A Markdown file with YAML front matter: where the one ends and the other begins, with every place kept.
+"""A Markdown file with YAML front matter: where the one ends and the other begins, with every place
+kept.
 
-The file begins with a line `---` (a byte order mark and empty lines before it are passed over) and has a second one, which
-closes the front matter; what follows is the body. The YAML is read by `storage.settings.yaml_tree`, which bounds it and keeps
-line and column of every value, counted in the whole file. Fenced blocks of the body are text like the rest of it.
+The file begins with a line `---` (a byte order mark and empty lines before it are passed over) and
+has a second one, which closes the front matter; what follows is the body. The YAML is read by
+`storage.settings.yaml_tree`, which bounds it and keeps line and column of every value, counted in
+the whole file. Fenced blocks of the body are text like the rest of it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ _MARK = b"---"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """`fields` is the front matter (a mapping), `body` the text after it without white space around it."""
+    """`fields` is the front matter (a mapping), `body` the text after it without white space around
+    it.
+    """
 
     file: str
     fields: Node
@@ -45,12 +49,14 @@ def parse_document(data: bytes, file: str) -> Document:
     first = next((number for number, line in enumerate(lines) if line.strip()), 0)
     if not lines[first].rstrip() == _MARK:
         raise ConfigError(
-            f"{file}:{first + 1}:1: there is no front matter", hint="begin the file with a line `---`"
+            f"{file}:{first + 1}:1: there is no front matter",
+            hint="begin the file with a line `---`",
         )
     last = next((n for n in range(first + 1, len(lines)) if lines[n].rstrip() == _MARK), None)
     if last is None:
         raise ConfigError(
-            f"{file}:{first + 1}:1: the front matter is not closed", hint="end it with a second line `---`"
+            f"{file}:{first + 1}:1: the front matter is not closed",
+            hint="end it with a second line `---`",
         )
     # Empty lines take the place of what stands above, so that every place is one of the file.
     text = b"\n" * (first + 1) + b"\n".join(lines[first + 1 : last]) + b"\n"
@@ -60,7 +66,9 @@ def parse_document(data: bytes, file: str) -> Document:
     try:
         body = b"\n".join(lines[last + 1 :]).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}:{last + 2}:1: the text after the front matter is not UTF-8") from error
+        raise ConfigError(
+            f"{file}:{last + 2}:1: the text after the front matter is not UTF-8"
+        ) from error
     return Document(file, fields, body.strip())
 
 
@@ -101,9 +109,14 @@ def text_of(node: Node, name: str, default: str = "") -> str:
 
 
 def begins(place: Node, data: bytes) -> tuple[int, int]:
-    """Line and column where a text begins: that of a block (`|`) in the line after its sign. `data` is the whole file."""
+    """Line and column where a text begins: that of a block (`|`) in the line after its sign. `data`
+    is the whole file.
+    """
     lines = data.split(b"\n")
-    if not lines[place.line - 1][place.column - 1 :].startswith((b"|", b">")) or len(lines) == place.line:
+    if (
+        not lines[place.line - 1][place.column - 1 :].startswith((b"|", b">"))
+        or len(lines) == place.line
+    ):
         return place.line, place.column
     below = lines[place.line]
     return place.line + 1, len(below) - len(below.lstrip()) + 1
@@ -131,7 +144,9 @@ def texts_of(node: Node, name: str) -> tuple[str, ...] | None:
 
 
 def choice_of(node: Node, name: str, choices: tuple[str, ...]) -> str:
-    """A key's text if it is one of `choices`; empty if it is not there. Raises ConfigError, with its place."""
+    """A key's text if it is one of `choices`; empty if it is not there. Raises ConfigError, with
+    its place.
+    """
     found = text_of(node, name)
     if found and found not in choices:
         place = field(node, name)

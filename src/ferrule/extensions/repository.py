@@ -1,8 +1,9 @@
 """Where a repository begins that a workspace belongs to.
 
-The root is the nearest folder upward that holds `.git`, and the workspace itself where there is none. Not looked above:
-the person's home, and a folder that somebody else owns or that everybody may write to. Without the last rule a
-`/tmp/.git` of a stranger would make `/tmp` the root of every folder below it.
+The root is the nearest folder upward that holds `.git`, and the workspace itself where there is
+none. Not looked above: the person's home, and a folder that somebody else owns or that everybody
+may write to. Without the last rule a `/tmp/.git` of a stranger would make `/tmp` the root of every
+folder below it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ def repository_root(workspace: Path, home: Path | None = None) -> tuple[Path, st
         return workspace, ""  # The workspace is above the home: so would be whatever is found.
     for folder in (workspace, *workspace.parents):
         if folder != workspace and not _trustworthy(folder):
-            why = f"`{folder}` belongs to somebody else or can be written by all, so nothing is read from it or above"
+            why = (
+                f"`{folder}` belongs to somebody else or can be written by all, so nothing is "
+                "read from it or above"
+            )
             return workspace, why if _holds_git(folder) else ""
         if _holds_git(folder):
             return folder, ""

@@ -1,8 +1,10 @@
-"""Texts of others in what a model reads: between marks that they cannot close, and with nothing in them that cannot be seen.
+"""Texts of others in what a model reads: between marks that they cannot close, and with nothing in
+them that cannot be seen.
 
-Characters that a person would not see (control, direction, zero width, the tag characters that spell hidden words) are
-spelled out (`core.invisible_characters`); the two joiners stay, since scripts and emoji need them. Marks lower the risk that a model
-takes such a text for its person's words. They do not remove it: what a model may do is bounded by the gate.
+Characters that a person would not see (control, direction, zero width, the tag characters that
+spell hidden words) are spelled out (`core.invisible_characters`); the two joiners stay, since
+scripts and emoji need them. Marks lower the risk that a model takes such a text for its person's
+words. They do not remove it: what a model may do is bounded by the gate.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ def one_line(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """A text that can stand in a frame: shown, and with its own marks broken. Twice is the same as once."""
+    """A text that can stand in a frame: shown, and with its own marks broken. Twice is the same as
+    once.
+    """
     return _MARK.sub(r"&lt;\1", shown(text).strip("\n"))
 
 

@@ -1,4 +1,5 @@
-"""Model clients, a package per provider behind one protocol (`client.Wire`); tool modes and dialects.
+"""Model clients, a package per provider behind one protocol (`client.Wire`); tool modes and
+dialects.
 
 Knows nothing of the handlers of tools.
 

@@ -65,7 +65,9 @@ class CallFold:
         return len(self._calls)
 
     def add(self, delta: Mapping[str, Any]) -> None:
-        """One element of `tool_calls`, whole or in part. Fields of the wrong kind count as absent."""
+        """One element of `tool_calls`, whole or in part. Fields of the wrong kind count as
+        absent.
+        """
         index = delta.get("index")
         function = delta.get("function")
         if type(function) is not dict:
@@ -85,14 +87,18 @@ class CallFold:
     def add_whole(self, delta: Mapping[str, Any]) -> None:
         """A call that is all there: always a new one, whatever its id and index."""
         function: Any = delta.get("function")
-        fields: Mapping[str, Any] = cast(dict[str, Any], function) if isinstance(function, dict) else delta
+        fields: Mapping[str, Any] = (
+            cast(dict[str, Any], function) if isinstance(function, dict) else delta
+        )
         call = OpenCall(_text(delta.get("id")), _text(fields.get("name")))
         arguments = fields.get("arguments")
         if arguments is not None:
             call.pieces.append(arguments if isinstance(arguments, str) else compact(arguments))
         self._calls.append(call)
 
-    def _find(self, call: OpenCall | None, index: object, id: str, name: str, arguments: object) -> OpenCall:
+    def _find(
+        self, call: OpenCall | None, index: object, id: str, name: str, arguments: object
+    ) -> OpenCall:
         """The call that a delta belongs to, begun if it is a new one."""
         indexed = isinstance(index, int)
         if call is None and not indexed:
@@ -122,8 +128,12 @@ class CallFold:
         if not call.pieces:
             # Nothing but a name so far: without an index a second, different name is a second call.
             return not indexed and bool(call.name) and name != call.name
-        opens = isinstance(arguments, Mapping) or (isinstance(arguments, str) and arguments[:1] == "{")
-        return (opens and call.looks_whole()) or (name != call.name and not name.startswith(call.name))
+        opens = isinstance(arguments, Mapping) or (
+            isinstance(arguments, str) and arguments[:1] == "{"
+        )
+        return (opens and call.looks_whole()) or (
+            name != call.name and not name.startswith(call.name)
+        )
 
     def calls(self, names: Mapping[str, str], *, cut: bool) -> tuple[Call, ...]:
         """What was folded. `names` maps wire names back; `cut` keeps missing arguments missing."""
@@ -142,7 +152,9 @@ def _name(call: OpenCall, name: str) -> None:
 
 
 def mend(text: str) -> str:
-    """Surrogate halves put together; a half that stays alone becomes U+FFFD. Other text as it is."""
+    """Surrogate halves put together; a half that stays alone becomes U+FFFD. Other text as it
+    is.
+    """
     if text.isascii():
         return text
     try:
@@ -179,7 +191,9 @@ class Answer:
             self.on_reasoning(piece)
 
     def answered(self, names: Mapping[str, str]) -> ModelAnswered:
-        """The whole answer. A provider that says `stop` but made calls is believed about the calls."""
+        """The whole answer. A provider that says `stop` but made calls is believed about the
+        calls.
+        """
         stop = STOPS.get(self.finish, "end")
         calls = self.calls.calls(names, cut=stop == "length")
         if stop in ("end", "calls"):
@@ -191,14 +205,18 @@ def without_calls(answer: ModelAnswered, notice: Callable[[str, str], None]) -> 
     """The answer of a model that was not to call anything and may have done so all the same."""
     if not answer.calls:
         return answer
-    notice("fallback", f"{len(answer.calls)} calls were left out: the model was asked for words only")
+    notice(
+        "fallback", f"{len(answer.calls)} calls were left out: the model was asked for words only"
+    )
     return replace(answer, calls=(), stop="end" if answer.stop == "calls" else answer.stop)
 
 
 def parse_usage(value: Mapping[str, Any]) -> Usage:
     """`usage` of the chat-completions format; the cached part as OpenAI and as DeepSeek name it."""
     details: Any = value.get("prompt_tokens_details")
-    cached: Any = cast(dict[str, Any], details).get("cached_tokens") if isinstance(details, dict) else None
+    cached: Any = (
+        cast(dict[str, Any], details).get("cached_tokens") if isinstance(details, dict) else None
+    )
     return Usage(
         counted(value.get("prompt_tokens")),
         counted(value.get("completion_tokens")),

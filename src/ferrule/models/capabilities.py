@@ -1,8 +1,9 @@
 """What a model can do, read from what its server says about it: yes, no, or unknown.
 
-Sources: Ollama's `/api/show` (a capabilities list is authoritative; else markers in the chat template), llama.cpp's
-`/props` (`chat_template_caps`), the entries of `/models` as OpenRouter and vLLM extend them, and a
-small table of providers that say nothing. Pure functions over what was received.
+Sources: Ollama's `/api/show` (a capabilities list is authoritative; else markers in the chat
+template), llama.cpp's `/props` (`chat_template_caps`), the entries of `/models` as OpenRouter and
+vLLM extend them, and a small table of providers that say nothing. Pure functions over what was
+received.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ _PROVIDERS: tuple[tuple[str, str, Capabilities], ...] = (
     ("https://api.openai.com/", r"gpt-3\.5|gpt-[4-9]|o[134]\b|chatgpt", Capabilities(True, True)),
     ("https://api.deepseek.com", r"deepseek", Capabilities(True, False)),
     ("https://api.groq.com/", r"llama-[34]|gpt-oss|qwen|kimi", Capabilities(True)),
-    ("https://api.mistral.ai/", r"mistral|ministral|codestral|devstral|magistral", Capabilities(True, True)),
+    (
+        "https://api.mistral.ai/",
+        r"mistral|ministral|codestral|devstral|magistral",
+        Capabilities(True, True),
+    ),
     ("https://api.x.ai/", r"grok", Capabilities(True, True)),
     ("https://api.anthropic.com/", r"claude-3-", Capabilities(True, False, 200_000)),
     ("https://api.anthropic.com/", r"claude-", Capabilities(True, True, 200_000, True)),
@@ -41,7 +46,9 @@ _SEARCHES = expression(
     r"|claude-(opus|sonnet)-([4-9]|\d\d)(?!\d)"
     r"|claude-haiku-(4-([5-9]|\d\d)(?!\d)|([5-9]|\d\d)(?!\d))"
 )
-"""Models that search deferred tools themselves (requirement 001, "Provider support"); routers put a provider before the name."""
+"""Models that search deferred tools themselves (requirement 001, "Provider support"); routers put a
+provider before the name.
+"""
 
 
 def searches(model: str) -> bool:
@@ -59,7 +66,9 @@ def known_provider(base_url: str, model: str) -> Capabilities | None:
 
 
 def from_props(props: Mapping[str, Any]) -> Capabilities | None:
-    """llama.cpp's `/props`; None if this is not its answer. It turns schemas into grammars for every model."""
+    """llama.cpp's `/props`; None if this is not its answer. It turns schemas into grammars for
+    every model.
+    """
     generation = _mapping(props.get("default_generation_settings"))
     if not generation and "chat_template" not in props:
         return None
@@ -71,7 +80,9 @@ def from_props(props: Mapping[str, Any]) -> Capabilities | None:
         return Capabilities(able, True, context, source="/props chat_template_caps")
     template = props.get("chat_template")
     if isinstance(template, str) and template:
-        return Capabilities(template_knows_tools(template), True, context, source="template markers")
+        return Capabilities(
+            template_knows_tools(template), True, context, source="template markers"
+        )
     return Capabilities(None, True, context, source="/props")
 
 
@@ -84,7 +95,9 @@ def from_show(show: Mapping[str, Any]) -> Capabilities:
     if isinstance(listed, list):
         names = {str(name) for name in cast(list[Any], listed)}
         able = "completion" in names or not names
-        return Capabilities("tools" in names, able, context, "thinking" in names, "/api/show capabilities")
+        return Capabilities(
+            "tools" in names, able, context, "thinking" in names, "/api/show capabilities"
+        )
     template = show.get("template")
     if isinstance(template, str) and template and template_knows_tools(template):
         return Capabilities(True, True, context, source="template markers")
@@ -92,12 +105,16 @@ def from_show(show: Mapping[str, Any]) -> Capabilities:
 
 
 def template_knows_tools(template: str) -> bool | None:
-    """True if the template has markers of tools, None if not: some handle tools outside the template."""
+    """True if the template has markers of tools, None if not: some handle tools outside the
+    template.
+    """
     return True if _MARKERS.search(template) else None
 
 
 def from_models(model: str, entries: list[dict[str, Any]]) -> Capabilities:
-    """What an entry of `/models` says about `model`: OpenRouter's `supported_parameters`, windows under any name."""
+    """What an entry of `/models` says about `model`: OpenRouter's `supported_parameters`, windows
+    under any name.
+    """
     entry = next((entry for entry in entries if entry.get("id") == model), None)
     if entry is None:
         return Capabilities()
@@ -111,7 +128,9 @@ def from_models(model: str, entries: list[dict[str, Any]]) -> Capabilities:
 
 
 def from_anthropic(entry: Mapping[str, Any]) -> Capabilities | None:
-    """What `GET /v1/models/{id}` says in Anthropic's format; None if it says nothing. Tools belong to the format."""
+    """What `GET /v1/models/{id}` says in Anthropic's format; None if it says nothing. Tools belong
+    to the format.
+    """
     able = entry.get("capabilities")
     context = _number(entry.get("max_input_tokens"))
     if entry.get("type") != "model" or not isinstance(able, dict):

@@ -1,11 +1,14 @@
-"""JSON text cut into its parts without being spelled anew, and what a provider must get back byte for byte.
+"""JSON text cut into its parts without being spelled anew, and what a provider must get back byte
+for byte.
 
-Blocks and items of an answer (signed thinking, encrypted reasoning, results of hosted tools) go back as they came: a
-provider checks signatures over them, and its cache compares what it sees. So they are cut out of the text that
-arrived, kept as text in the journal, and put into the next request as text.
+Blocks and items of an answer (signed thinking, encrypted reasoning, results of hosted tools) go
+back as they came: a provider checks signatures over them, and its cache compares what it sees. So
+they are cut out of the text that arrived, kept as text in the journal, and put into the next
+request as text.
 
-What is kept is sealed: `{"wire": ..., "calls": [ids], "content": [...]}`. Another wire, or a history in which
-other calls stand than the ones the blocks hold, does not open the seal and is sent what the message itself says.
+What is kept is sealed: `{"wire": ..., "calls": [ids], "content": [...]}`. Another wire, or a
+history in which other calls stand than the ones the blocks hold, does not open the seal and is sent
+what the message itself says.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ _text: Any = cast(Any, scanstring)
 
 
 def members(text: str) -> dict[str, str]:
-    """The members of a JSON object, each value as the text it was. Raises ValueError if it is no object."""
+    """The members of a JSON object, each value as the text it was. Raises ValueError if it is no
+    object.
+    """
     at = _past(text, 0, "{")
     found: dict[str, str] = {}
     if text[at : at + 1] == "}":
@@ -42,7 +47,9 @@ def members(text: str) -> dict[str, str]:
 
 
 def elements(text: str) -> list[str]:
-    """The elements of a JSON array, each as the text it was. Raises ValueError if it is no array."""
+    """The elements of a JSON array, each as the text it was. Raises ValueError if it is no
+    array.
+    """
     at = _past(text, 0, "[")
     found: list[str] = []
     if text[at : at + 1] == "]":
@@ -65,13 +72,17 @@ def utf8(text: str) -> bytes:
 
 
 def seal(wire: str, calls: Sequence[str], content: str, **more: str) -> str:
-    """`content` (a JSON array as text) for `ModelAnswered.raw`; `more` are further members, JSON text each."""
+    """`content` (a JSON array as text) for `ModelAnswered.raw`; `more` are further members, JSON
+    text each.
+    """
     rest = "".join(f",{compact(name)}:{value}" for name, value in more.items())
     return f'{{"wire":{compact(wire)},"calls":{compact(list(calls))},"content":{content}{rest}}}'
 
 
 def unseal(raw: str | None, wire: str, calls: Sequence[str]) -> dict[str, str] | None:
-    """The members of a seal that this wire made for these calls; None for any other, and for what is none."""
+    """The members of a seal that this wire made for these calls; None for any other, and for what
+    is none.
+    """
     if not raw or not raw.startswith('{"wire":'):
         return None
     try:

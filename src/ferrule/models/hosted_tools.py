@@ -1,13 +1,13 @@
 """Tools that a provider runs itself: web search, code execution, remote MCP servers.
 
-They are named in `ModelOptions.provider_tools` in the provider's own words and passed on as they are. What the provider
-did with them is recorded (`ModelAnswered.provider_calls`) and never dispatched here: neither the gate nor the sandbox
-sees such a call, and what it reads or sends leaves through the provider. A tool of Ferrule's own is what to
-use where each call must be judged.
+They are named in `ModelOptions.provider_tools` in the provider's own words and passed on as they
+are. What the provider did with them is recorded (`ModelAnswered.provider_calls`) and never
+dispatched here: neither the gate nor the sandbox sees such a call, and what it reads or sends
+leaves through the provider. A tool of Ferrule's own is what to use where each call must be judged.
 
-One thing is asked of us: whether a remote MCP server may be called (`require_approval`). That question becomes a call
-of the tool `mcp_approval`, so it meets the gate, the person and the journal like any other; where there is no such tool
-the answer is no.
+One thing is asked of us: whether a remote MCP server may be called (`require_approval`). That
+question becomes a call of the tool `mcp_approval`, so it meets the gate, the person and the journal
+like any other; where there is no such tool the answer is no.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ from ferrule.core.events import ProviderToolCall
 from .request_encoding import dumps
 
 APPROVAL = "mcp_approval"
-"""The tool whose call asks whether a remote MCP server may be called, and whose success is a yes."""
+"""The tool whose call asks whether a remote MCP server may be called, and whose success is a yes.
+"""
 
 METADATA = 4096
-"""Characters of what a provider says of a hosted call that are kept in its record; `raw` keeps all of it."""
+"""Characters of what a provider says of a hosted call that are kept in its record; `raw` keeps all
+of it.
+"""
 
 _SHORT = 512
 
@@ -67,7 +70,9 @@ def provider_call(fields: Mapping[str, Any], name: str, status: str) -> Provider
     """The record of a hosted call: `fields` are the provider's item or block."""
     id, type_ = str(fields.get("id") or ""), str(fields.get("type") or "")
     call_id = str(fields.get("call_id") or fields.get("tool_use_id") or id)
-    return ProviderToolCall(id, call_id, type_, kind(f"{type_} {name}"), name, status, metadata(fields))
+    return ProviderToolCall(
+        id, call_id, type_, kind(f"{type_} {name}"), name, status, metadata(fields)
+    )
 
 
 def metadata(fields: Mapping[str, Any]) -> str:
@@ -81,11 +86,14 @@ def _shortened(value: Any) -> Any:
         return value if len(value) <= _SHORT else f"[{len(value)} characters]"
     if isinstance(value, Mapping):
         return {name: _shortened(item) for name, item in cast("Mapping[str, Any]", value).items()}
-    return [_shortened(item) for item in cast(list[Any], value)] if isinstance(value, list) else value
+    return (
+        [_shortened(item) for item in cast(list[Any], value)] if isinstance(value, list) else value
+    )
 
 
 def tools_json(tools: Sequence[Mapping[str, Any]], *, native: Sequence[str] = ()) -> list[bytes]:
-    """Hosted tools as they are sent. Raises ConfigError for one that the provider would not run itself.
+    """Hosted tools as they are sent. Raises ConfigError for one that the provider would not run
+    itself.
 
     `native` are further types that a wire lets through.
     """
@@ -99,7 +107,10 @@ def tools_json(tools: Sequence[Mapping[str, Any]], *, native: Sequence[str] = ()
             )
         if type_ not in native and type_.startswith(_CLIENT_SIDE):
             raise ConfigError(
-                f"`{type_}` is no hosted tool: the provider only describes it and the caller carries it out",
+                (
+                    f"`{type_}` is no hosted tool: the provider only describes it and the caller "
+                    "carries it out"
+                ),
                 code="provider_tools",
                 hint="use a tool of Ferrule's: `run_command`, `edit_file`",
             )
@@ -109,12 +120,18 @@ def tools_json(tools: Sequence[Mapping[str, Any]], *, native: Sequence[str] = ()
 
 
 def asks_approval(tools: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the provider asks before it calls a remote MCP server: it does unless it is told `never`."""
-    return any(tool.get("type") == "mcp" and tool.get("require_approval") != "never" for tool in tools)
+    """Whether the provider asks before it calls a remote MCP server: it does unless it is told
+    `never`.
+    """
+    return any(
+        tool.get("type") == "mcp" and tool.get("require_approval") != "never" for tool in tools
+    )
 
 
 def _check_remote(tool: Mapping[str, Any]) -> None:
-    """A remote MCP server, as the Responses API describes it (`mcp`): it may call whatever is not said clearly."""
+    """A remote MCP server, as the Responses API describes it (`mcp`): it may call whatever is not
+    said clearly.
+    """
     label, places = tool.get("server_label"), [tool.get("server_url"), tool.get("connector_id")]
     said = f"the provider tool `mcp` {label!r:.60}"
     if not isinstance(label, str) or not label.strip():
@@ -141,7 +158,9 @@ def _names_tools(part: object) -> bool:
     if not isinstance(part, Mapping) or not part:
         return False
     names: object = cast("Mapping[str, Any]", part).get("tool_names", [])
-    return isinstance(names, list) and all(isinstance(name, str) for name in cast("list[object]", names))
+    return isinstance(names, list) and all(
+        isinstance(name, str) for name in cast("list[object]", names)
+    )
 
 
 def no_hosted_tools(tools: Sequence[Mapping[str, Any]], model: str) -> None:
@@ -155,7 +174,9 @@ def no_hosted_tools(tools: Sequence[Mapping[str, Any]], model: str) -> None:
 
 
 def approval_call(item: Mapping[str, Any]) -> Call:
-    """`mcp_approval_request` as a call of `mcp_approval`. Its id is the one that the answer must name."""
+    """`mcp_approval_request` as a call of `mcp_approval`. Its id is the one that the answer must
+    name.
+    """
     given: Any = item.get("arguments")
     try:
         arguments: Any = json.loads(given) if isinstance(given, str) else given

@@ -1,13 +1,18 @@
-"""The last check before a model sees a request: raw heavy content belongs in an artifact, not in a message.
+"""The last check before a model sees a request: raw heavy content belongs in an artifact, not in a
+message.
 
-It stands around whatever wire a session uses, behind the hooks, and looks at each message once, when it is new. A leak is
+It stands around whatever wire a session uses, behind the hooks, and looks at each message once,
+when it is new. A leak is
 
-* a result of `limit` bytes or more that is no stub (results are bounded and kept long before: this finds what got around that);
+* a result of `limit` bytes or more that is no stub (results are bounded and kept long before: this
+  finds what got around that);
 * a data URL of that size in a result or in a person's message: no model reads base64;
-* a person's message of that size in which the text of a kept result stands again (`repeated` knows those).
+* a person's message of that size in which the text of a kept result stands again (`repeated` knows
+  those).
 
-Not a leak: a person's own words however many, and what the model itself has said. Notices behind a result and the notes of a tool
-that bounds itself are not counted. It does not find heavy content that was cut into smaller messages.
+Not a leak: a person's own words however many, and what the model itself has said. Notices behind a
+result and the notes of a tool that bounds itself are not counted. It does not find heavy content
+that was cut into smaller messages.
 """
 
 from __future__ import annotations
@@ -38,8 +43,8 @@ _ENVELOPE = '{"success":'
 class Guarded:
     """An `Exchange` that raises ContextLeak instead of asking with a leak in the history.
 
-    `limit` is in bytes; results of the tools in `inline` may have as many as any result. `checked` messages are
-    taken as seen: those of a session that goes on were checked when they were new.
+    `limit` is in bytes; results of the tools in `inline` may have as many as any result. `checked`
+    messages are taken as seen: those of a session that goes on were checked when they were new.
     """
 
     inner: Exchange
@@ -58,14 +63,19 @@ class Guarded:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        """See `Exchange.ask`. Raises ContextLeak, and says it in the journal; nothing was sent then."""
+        """See `Exchange.ask`. Raises ContextLeak, and says it in the journal; nothing was sent
+        then.
+        """
         if len(history) < self.checked:
             self.checked = 0
         for message in history[self.checked :]:
-            # No character is more than four bytes: most messages are known to be small by their length.
+            # No character is more than four bytes: most messages are known to be small by their
+            # length.
             if 4 * len(message.text) >= self.limit and (what := self._leak(message)):
                 self.notice(TOPIC, what)
-                raise ContextLeak(what, hint="name the artifact by its reference; parts of it can be read")
+                raise ContextLeak(
+                    what, hint="name the artifact by its reference; parts of it can be read"
+                )
         self.checked = len(history)
         answer = await self.inner.ask(history, tools=tools, schema=schema, sink=sink)
         # It may have gone over to another way of calling tools, and with it to another list.
@@ -91,11 +101,17 @@ class Guarded:
 
 
 def _largest_data_url(text: str) -> int:
-    return max((len(found[1]) for found in _DATA_URL.finditer(text)), default=0) if ";base64," in text else 0
+    return (
+        max((len(found[1]) for found in _DATA_URL.finditer(text)), default=0)
+        if ";base64," in text
+        else 0
+    )
 
 
 def _raw(text: str, most: int) -> int:
-    """Bytes of what a tool said in the text of a result: without notices, of a result object its data."""
+    """Bytes of what a tool said in the text of a result: without notices, of a result object its
+    data.
+    """
     text = text.partition(_NOTICE)[0]
     size = len(text.encode("utf-8", "replace"))
     if size < most or not text.startswith(_ENVELOPE):
@@ -104,7 +120,10 @@ def _raw(text: str, most: int) -> int:
         shape, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
         return size
-    if not isinstance(shape, dict) or not {"error_type", "metadata"} <= cast("dict[str, Any]", shape).keys():
+    if (
+        not isinstance(shape, dict)
+        or not {"error_type", "metadata"} <= cast("dict[str, Any]", shape).keys()
+    ):
         return size
     known = cast("dict[str, Any]", shape)
     if not known.get("success"):

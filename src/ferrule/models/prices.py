@@ -2,18 +2,22 @@
 
 Prices are looked for in this order:
 
-1. the person's own file, `prices.yaml` in their settings folder, in US dollars for a million tokens:
+1. the person's own file, `prices.yaml` in their settings folder, in US dollars for a million
+tokens:
 
        anthropic:claude-sonnet-4-5: {input: 3, output: 15, cached: 0.3, written: 3.75}
        ollama:*: {input: 0, output: 0}         # whatever the provider's model
 
-   `cached` and `written` are parts of the input; where they are left out they cost what `input` does.
+   `cached` and `written` are parts of the input; where they are left out they cost what `input`
+   does.
 2. `local:` models run on this machine and cost nothing.
-3. the data of the library genai-prices (the extra `prices`), as it was released: nothing is fetched. It knows that cached
-   tokens cost less, that written ones cost more, and that long questions can cost more.
+3. the data of the library genai-prices (the extra `prices`), as it was released: nothing is
+   fetched. It knows that cached tokens cost less, that written ones cost more, and that long
+   questions can cost more.
 
-A model without a price has no cost: None, and never 0. Not known here: discounts, taxes, service tiers, tools that the
-provider runs itself, and whether an address of the person's own stands behind a provider's name; their file says such things.
+A model without a price has no cost: None, and never 0. Not known here: discounts, taxes, service
+tiers, tools that the provider runs itself, and whether an address of the person's own stands behind
+a provider's name; their file says such things.
 """
 
 from __future__ import annotations
@@ -38,13 +42,17 @@ Price = Callable[[Usage], Decimal]
 
 
 def cost(model: str, usage: Usage) -> Decimal | None:
-    """US dollars for the tokens of one answer of `provider:model`; None if nobody knows. Raises ConfigError for a broken file."""
+    """US dollars for the tokens of one answer of `provider:model`; None if nobody knows. Raises
+    ConfigError for a broken file.
+    """
     price = price_of(model)
     return None if price is None else price(usage)
 
 
 def price_of(model: str) -> Price | None:
-    """How to find out what answers of this model cost; None if nobody knows. Raises ConfigError for a broken file."""
+    """How to find out what answers of this model cost; None if nobody knows. Raises ConfigError for
+    a broken file.
+    """
     own = _own(model)
     if own is not None:
         return lambda usage: _by_table(own, usage)
@@ -80,7 +88,11 @@ def _row(name: str, key: Node, row: Node) -> dict[str, Decimal]:
 
 def _amount(kind: str, node: Node) -> Decimal:
     found = node.value
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found < float("inf"):
+    if (
+        isinstance(found, bool)
+        or not isinstance(found, (int, float))
+        or not 0 <= found < float("inf")
+    ):
         raise node.error(f"`{kind}` must be US dollars for a million tokens, 0 or more")
     return Decimal(str(found))
 
@@ -102,13 +114,16 @@ def _published(model: str) -> Price | None:
 
     def price(usage: Usage) -> Decimal:
         tokens: Any = genai_prices.Usage(
-            # A provider that counts what was cached beside the input would be counted too low otherwise.
+            # A provider that counts what was cached beside the input would be counted too low
+            # otherwise.
             input_tokens=max(usage.input, usage.cached + usage.written),
             cache_read_tokens=usage.cached,
             cache_write_tokens=usage.written,
             output_tokens=usage.output,
         )
-        found = genai_prices.calc_price(tokens, name, provider_id=_PROVIDERS.get(provider, provider))
+        found = genai_prices.calc_price(
+            tokens, name, provider_id=_PROVIDERS.get(provider, provider)
+        )
         return found.total_price
 
     try:

@@ -1,8 +1,10 @@
-"""What a server's refusal means: HTTP answers and error objects to `ProviderError` with a stable code.
+"""What a server's refusal means: HTTP answers and error objects to `ProviderError` with a stable
+code.
 
-Codes: `context_overflow`, `tools_unsupported`, `choice_unsupported`, `model_not_found`, `unauthorized`,
-`quota`, `rate_limited`, `overloaded`, `http_<status>`, `provider` (an error inside an answer). The wording is
-matched because servers that call themselves compatible agree on no code; what matches nothing stays `http_<status>`.
+Codes: `context_overflow`, `tools_unsupported`, `choice_unsupported`, `model_not_found`,
+`unauthorized`, `quota`, `rate_limited`, `overloaded`, `http_<status>`, `provider` (an error inside
+an answer). The wording is matched because servers that call themselves compatible agree on no code;
+what matches nothing stays `http_<status>`.
 """
 
 from __future__ import annotations
@@ -22,16 +24,20 @@ SHOWN = 500
 """Characters of a server's own words in an error."""
 
 _OVERFLOW = expression(
-    r"context.{0,12}(length|size|window)|maximum context|exceed_context|prompt is too long|too many tokens"
+    r"context.{0,12}(length|size|window)|maximum context|exceed_context|prompt is too "
+    r"long|too many tokens"
     r"|no user query found|input length .{0,60}exceed|reduce the length",
     re.I | re.S,
 )
 _TOOLS = expression(
-    r"not support(ed)?\b.{0,40}\b(tools?|function)|\b(tools?|functions?)( \w+)? (is|are|param\w*).{0,40}"
+    r"not support(ed)?\b.{0,40}\b(tools?|function)|\b(tools?|functions?)( \w+)? "
+    r"(is|are|param\w*).{0,40}"
     r"(not (supported|allowed|available)|requires?)|does(n't| not) support tool|tool.{0,40}template"
-    r"|template.{0,60}tool|enable-auto-tool-choice|tool-call-parser|--jinja|unknown field.{0,10}tools"
+    r"|template.{0,60}tool|enable-auto-tool-choice|tool-call-parser|--jinja|unknown "
+    r"field.{0,10}tools"
     r"|(extra|unexpected|unrecognized|unknown|unsupported)[^.]{0,40}\btools\b"
-    r"|\b(tools?|functions?)( us(e|age)| call(s|ing)?)?['\"`]? not (supported|allowed|available|implemented|enabled)",
+    r"|\b(tools?|functions?)( us(e|age)| call(s|ing)?)?['\"`]? not "
+    r"(supported|allowed|available|implemented|enabled)",
     re.I | re.S,
 )
 _CHOICE = expression(r"tool_?choice", re.I)
@@ -40,15 +46,25 @@ _NO_MODEL = expression(
     r"|not_found_error.{0,10}model",
     re.I | re.S,
 )
-_QUOTA = expression(r"insufficient_quota|quota exceeded|billing|insufficient balance|credit balance", re.I)
+_QUOTA = expression(
+    r"insufficient_quota|quota exceeded|billing|insufficient balance|credit balance", re.I
+)
 _OVERLOADED = expression(r"overloaded_error|server_overloaded|overloaded", re.I)
 _RATE = expression(r"rate_limit", re.I)
 
 
 def refusal(
-    who: str, status: int, headers: Mapping[str, str], body: bytes, *, tools: bool, now: float | None = None
+    who: str,
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    tools: bool,
+    now: float | None = None,
 ) -> ProviderError:
-    """The error for an HTTP answer that is no success. `who` names the model; `tools`: the request had some."""
+    """The error for an HTTP answer that is no success. `who` names the model; `tools`: the request
+    had some.
+    """
     words, code = _words(body)
     retry_after = parse_retry_after(headers.get("retry-after"), time.time() if now is None else now)
     error = _classified(who, status, words, code, tools=tools)
@@ -56,7 +72,8 @@ def refusal(
     error.retry_after = retry_after
     if status in range(300, 400):
         error.hint = (
-            f"it points to `{headers.get('location', '')}`; redirects are not followed, set that address"
+            f"it points to `{headers.get('location', '')}`; redirects are not followed, set that "
+            "address"
         )
     return error
 
@@ -86,7 +103,10 @@ def _classified(who: str, status: int, words: str, code: str, *, tools: bool) ->
     if status != 429 and _NO_MODEL.search(said):
         return ProviderError(shown, code="model_not_found", retryable=False)
     if tools and status != 429 and _TOOLS.search(said):
-        hint = "the model can still call tools in text: `tool_mode: constrained` or `tool_mode: text` for it in the settings"
+        hint = (
+            "the model can still call tools in text: `tool_mode: constrained` or `tool_mode: "
+            "text` for it in the settings"
+        )
         return ProviderError(shown, code="tools_unsupported", hint=hint, retryable=False)
     if tools and status in (400, 422) and _CHOICE.search(said):
         return ProviderError(shown, code="choice_unsupported", retryable=False)
@@ -110,7 +130,9 @@ def _words(body: bytes) -> tuple[str, str]:
 
 
 def _described(value: object) -> tuple[str, str]:
-    """Message and code of an error in any of the shapes in use: text, `{message, code, type}`, `{detail}`."""
+    """Message and code of an error in any of the shapes in use: text, `{message, code, type}`,
+    `{detail}`.
+    """
     if not isinstance(value, dict):
         return str(value), ""
     fields = cast(dict[str, Any], value)

@@ -1,6 +1,8 @@
-"""Models whose replies begin inside reasoning, because their chat template ends the prompt with the mark that opens it.
+"""Models whose replies begin inside reasoning, because their chat template ends the prompt with the
+mark that opens it.
 
-Known by name: a server says nothing of it. Where it sets reasoning apart itself, that comes first, and the text is text.
+Known by name: a server says nothing of it. Where it sets reasoning apart itself, that comes first,
+and the text is text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What is sent, encoded once: names, tools, arguments; and how many tokens it should be at least."""
+"""What is sent, encoded once: names, tools, arguments; and how many tokens it should be at
+least.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,17 @@ from .client import ToolSpec
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 ALARM_FROM = 200
-"""Requests estimated at fewer tokens than this are too small to tell a cut from a compact template."""
+"""Requests estimated at fewer tokens than this are too small to tell a cut from a compact template.
+"""
 ALARM_SHARE = 0.6
 """The alarm rings if the server read less than this share of the estimate, which itself is low."""
 
 
 class Names:
-    """Tool names to wire names and back. Names that no tool has pass through as they are, inbound; outbound
-    they are made to fit, because a provider refuses a history with a name it would not allow."""
+    """Tool names to wire names and back. Names that no tool has pass through as they are, inbound;
+    outbound they are made to fit, because a provider refuses a history with a name it would not
+    allow.
+    """
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self._out = {tool.name: tool.wire_name for tool in tools}
@@ -41,10 +46,11 @@ def fitting(name: str) -> str:
 
 
 class Transcript:
-    """A history as JSON, each message encoded once: the elements of an array, with commas between them.
+    """A history as JSON, each message encoded once: the elements of an array, with commas between
+    them.
 
-    `weight` is the sum of `message_weight`. The history may only grow; one that got shorter is another
-    conversation and is encoded anew.
+    `weight` is the sum of `message_weight`. The history may only grow; one that got shorter is
+    another conversation and is encoded anew.
     """
 
     def __init__(self, system: str, encode: Callable[[Message], bytes]) -> None:
@@ -71,7 +77,9 @@ class Transcript:
 
 
 def tools_field(tools: Sequence[ToolSpec]) -> bytes:
-    """The `tools` array of chat completions and of Ollama. Schemas are JSON already and are not read again."""
+    """The `tools` array of chat completions and of Ollama. Schemas are JSON already and are not
+    read again.
+    """
     return ("[" + ",".join(_function(tool) for tool in tools) + "]").encode()
 
 
@@ -91,8 +99,8 @@ def _function(tool: ToolSpec) -> str:
 def arguments_object(arguments: str) -> str:
     """Arguments as a JSON object, for servers whose templates read them: as given if they are one.
 
-    What the model broke is sent back as the text it was, so that the history stays valid; the result
-    of that call has already said what was wrong.
+    What the model broke is sent back as the text it was, so that the history stays valid; the
+    result of that call has already said what was wrong.
     """
     try:
         value = json.loads(arguments)
@@ -107,7 +115,9 @@ def weight(text: str) -> int:
 
 
 def message_weight(message: Message) -> int:
-    """`weight` of what a message brings into the prompt; reasoning is not counted, templates drop it."""
+    """`weight` of what a message brings into the prompt; reasoning is not counted, templates drop
+    it.
+    """
     total = weight(message.text)
     if isinstance(message, AssistantMessage):
         total += sum(weight(call.arguments) + len(call.tool) for call in message.calls)
@@ -117,9 +127,9 @@ def message_weight(message: Message) -> int:
 def truncation(weighed: int, read: int) -> str:
     """A warning if the server read far fewer tokens than it was sent, else "".
 
-    `weighed` characters are at least a quarter as many tokens for every tokenizer in use; `read` is what the
-    server counts, 0 if it does not say. Repetitive text (a line of dashes) can cry wolf; a real cut of more
-    than about half is not missed.
+    `weighed` characters are at least a quarter as many tokens for every tokenizer in use; `read` is
+    what the server counts, 0 if it does not say. Repetitive text (a line of dashes) can cry wolf; a
+    real cut of more than about half is not missed.
     """
     estimate = weighed // 4
     if not read or estimate < ALARM_FROM or read >= ALARM_SHARE * estimate:
@@ -131,7 +141,9 @@ def truncation(weighed: int, read: int) -> str:
 
 
 def dumps(value: object) -> bytes:
-    """Compact JSON as bytes. A lone surrogate (half an emoji out of a broken stream) becomes `?`."""
+    """Compact JSON as bytes. A lone surrogate (half an emoji out of a broken stream) becomes
+    `?`.
+    """
     text = compact(value)
     try:
         return text.encode()
@@ -140,7 +152,9 @@ def dumps(value: object) -> bytes:
 
 
 def json_object(data: bytes | str) -> dict[str, Any]:
-    """An object, or an empty one if the data is anything else. For bodies of errors and of descriptions."""
+    """An object, or an empty one if the data is anything else. For bodies of errors and of
+    descriptions.
+    """
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):

@@ -26,14 +26,18 @@ from ferrule.core.messages import Message
 from .client import Capabilities, ModelOptions, Sink, ToolSpec
 
 Made = tuple[str, Mapping[str, Any] | str] | tuple[str, Mapping[str, Any] | str, str]
-"""A call in a script: tool, arguments (an object, or JSON text that may be broken), and an id if it matters."""
+"""A call in a script: tool, arguments (an object, or JSON text that may be broken), and an id if it
+matters.
+"""
 
 
 UNCOUNTED = Usage()
 
 
 class ScriptError(ProviderError, AssertionError):
-    """The run and the script disagree: `script_over` (asked once too often) or `script_left` (steps unused)."""
+    """The run and the script disagree: `script_over` (asked once too often) or `script_left` (steps
+    unused).
+    """
 
     code = "script"
 
@@ -95,8 +99,9 @@ class Opened:
 class Scripted:
     """A wire over a script. All its exchanges take from the same steps, in the order they ask.
 
-    `asks` and `opened` record what the wire was given. `close`, and leaving it as a context manager, raise
-    ScriptError if steps are left over, unless the script was broken off by an error before.
+    `asks` and `opened` record what the wire was given. `close`, and leaving it as a context
+    manager, raise ScriptError if steps are left over, unless the script was broken off by an error
+    before.
     """
 
     def __init__(
@@ -131,7 +136,9 @@ class Scripted:
     async def capabilities(self) -> Capabilities:
         return self._capabilities
 
-    def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ScriptedExchange:
+    def open(
+        self, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    ) -> ScriptedExchange:
         self.opened.append(Opened(system, tuple(tools), options))
         return ScriptedExchange(self)
 
@@ -140,7 +147,8 @@ class Scripted:
         left = len(self._steps) - self._next
         if left:
             raise ScriptError(
-                f"{self._model}: {left} of {len(self._steps)} steps were not used", code="script_left"
+                f"{self._model}: {left} of {len(self._steps)} steps were not used",
+                code="script_left",
             )
 
     async def close(self) -> None:
@@ -152,7 +160,10 @@ class Scripted:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if error is None:
             await self.close()
@@ -163,7 +174,8 @@ class Scripted:
         if self._next >= len(self._steps):
             self._broken_off = True
             detail = (
-                f"{self._model}: asked {len(self.asks)} times, but the script has {len(self._steps)} steps"
+                f"{self._model}: asked {len(self.asks)} times, but the script has "
+                f"{len(self._steps)} steps"
             )
             raise ScriptError(detail, code="script_over", retryable=False)
         step = self._steps[self._next]
@@ -218,7 +230,9 @@ def _load(path: Path) -> list[Step]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"the script `{path}` cannot be read: {problem}", code="script") from problem
+        raise ConfigError(
+            f"the script `{path}` cannot be read: {problem}", code="script"
+        ) from problem
     listed = _parse(path, text)
     if not isinstance(listed, list):
         raise ConfigError(f"the script `{path}` must be a list of steps", code="script")
@@ -229,15 +243,21 @@ def _parse(path: Path, text: str) -> object:
     import yaml
 
     try:
-        return yaml.safe_load(text)  # JSON is YAML, but for tabs, which YAML refuses between tokens.
+        return yaml.safe_load(
+            text
+        )  # JSON is YAML, but for tabs, which YAML refuses between tokens.
     except yaml.YAMLError as problem:
-        raise ConfigError(f"the script `{path}` cannot be parsed: {problem}", code="script") from problem
+        raise ConfigError(
+            f"the script `{path}` cannot be parsed: {problem}", code="script"
+        ) from problem
 
 
 def _step(path: Path, number: int, value: object) -> Step:
     where = f"step {number} of the script `{path}`"
     if not isinstance(value, dict):
-        raise ConfigError(f"{where} must be a mapping", code="script", hint="`say`, `call` or `fail`")
+        raise ConfigError(
+            f"{where} must be a mapping", code="script", hint="`say`, `call` or `fail`"
+        )
     fields = cast(dict[str, Any], value)
     unknown = set(fields) - {"say", "call", "fail", "reasoning", "stop"}
     if unknown or not fields.keys() & {"say", "call", "fail"}:
@@ -262,7 +282,9 @@ def _listed_call(where: str, value: object) -> Call:
     fields = cast(dict[str, Any], value) if isinstance(value, dict) else {}
     tool, arguments = fields.get("tool"), fields.get("arguments", {})
     if not isinstance(tool, str) or set(fields) - {"tool", "arguments", "id"}:
-        raise ConfigError(f"{where}: a call has `tool`, `arguments` and perhaps `id`", code="script")
+        raise ConfigError(
+            f"{where}: a call has `tool`, `arguments` and perhaps `id`", code="script"
+        )
     text = arguments if isinstance(arguments, str) else compact(arguments)
     return Call(str(fields.get("id", "")), tool, text)
 

@@ -1,18 +1,22 @@
-"""Text on its way to a model: it cannot speak with the model's control tokens, and holds nothing that nobody sees.
+"""Text on its way to a model: it cannot speak with the model's control tokens, and holds nothing
+that nobody sees.
 
-A server that is given text reads the control tokens of its model out of it: `<|im_end|>` in the result of a tool ends the
-turn, and what follows is obeyed as a turn of its own. Unseen characters carry words that a person who looks at the same text
-does not read. Every conversation is opened by `ways.ladder.open_exchange`, and there everything that others may have written
-(system text, tools, messages) goes through this module, before anything of Ferrule's own is put around it.
+A server that is given text reads the control tokens of its model out of it: `<|im_end|>` in the
+result of a tool ends the turn, and what follows is obeyed as a turn of its own. Unseen characters
+carry words that a person who looks at the same text does not read. Every conversation is opened by
+`ways.ladder.open_exchange`, and there everything that others may have written (system text, tools,
+messages) goes through this module, before anything of Ferrule's own is put around it.
 
-Both are spelled out as JSON escapes: `\\u003c|im_end|>`, `\\u200b`. So a reader sees what it was, and a model that copies the
-spelling into the arguments of a call, which are JSON, writes the character itself. A message in which something was spelled
-out says so at its end.
+Both are spelled out as JSON escapes: `\\u003c|im_end|>`, `\\u200b`. So a reader sees what it was,
+and a model that copies the spelling into the arguments of a call, which are JSON, writes the
+character itself. A message in which something was spelled out says so at its end.
 
-A client that has its text encoded without control tokens (`encodes_text`: the model on this machine) is given them as they are.
+A client that has its text encoded without control tokens (`encodes_text`: the model on this
+machine) is given them as they are.
 
-NOT covered: what only marks a place in code or a document (`<filename>`, `<table>`), roles as words (`USER:`), the blocks of a
-provider that are sent back to it byte for byte (`AssistantMessage.raw`), and the schema of an output, which a program wrote.
+NOT covered: what only marks a place in code or a document (`<filename>`, `<table>`), roles as words
+(`USER:`), the blocks of a provider that are sent back to it byte for byte (`AssistantMessage.raw`),
+and the schema of an output, which a program wrote.
 """
 
 from __future__ import annotations
@@ -35,7 +39,8 @@ from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMe
 from .client import Exchange, Sink, ToolSpec
 
 _AFTER_ANGLE = (
-    # ChatML, Llama 3, Phi, GLM, Kimi, Cohere, Granite, gpt-oss, InternLM, LFM, ...: one form for all.
+    # ChatML, Llama 3, Phi, GLM, Kimi, Cohere, Granite, gpt-oss, InternLM, LFM, ...: one form for
+    # all.
     r"\|[^\s<>|]{1,64}\|>",
     r"｜[^\s<>｜]{1,64}｜>",  # DeepSeek, with its own bars
     r"/?｜DSML｜",  # DeepSeek 3.2
@@ -72,7 +77,8 @@ def escape(characters: str) -> str:
 
 
 def spell_out(text: str, *, tokens: bool = True, found: Counter[str] | None = None) -> str:
-    """A text as a model may have it. The same text comes back where nothing is to be spelled; twice is the same as once.
+    """A text as a model may have it. The same text comes back where nothing is to be spelled; twice
+    is the same as once.
 
     Args:
         text: What anybody may have written.
@@ -94,7 +100,8 @@ def spell_out(text: str, *, tokens: bool = True, found: Counter[str] | None = No
     spelled = for_models(text, unseen)
     if not tokens or _OPENS.isdisjoint(spelled):
         return spelled
-    # What is spelled out within a longer one (`<|<turn|>`) may leave another: each round takes at least one opening mark.
+    # What is spelled out within a longer one (`<|<turn|>`) may leave another: each round takes at
+    # least one opening mark.
     while (again := _TOKEN.sub(token, spelled)) != spelled:
         spelled = again
     return spelled
@@ -106,7 +113,8 @@ def is_control_token(text: str) -> bool:
 
 
 def map_json(text: str, spell: Callable[[str], str]) -> str:
-    """JSON text with `spell` applied to its strings as the server reads them; the same text where that changes nothing.
+    """JSON text with `spell` applied to its strings as the server reads them; the same text where
+    that changes nothing.
 
     Text that is no JSON is treated as text.
     """
@@ -132,9 +140,11 @@ def _map_value(value: Any, spell: Callable[[str], str]) -> Any:
 
 
 def map_tool(tool: ToolSpec, spell: Callable[[str], str]) -> ToolSpec:
-    """A tool with `spell` applied to what it says of itself; the same object where that changes nothing.
+    """A tool with `spell` applied to what it says of itself; the same object where that changes
+    nothing.
 
-    Its names stay: calls are matched by them, and providers allow nothing in them that would matter.
+    Its names stay: calls are matched by them, and providers allow nothing in them that would
+    matter.
     """
     description = spell(tool.description)
     schema = map_json(tool.schema, spell)
@@ -145,7 +155,9 @@ def map_tool(tool: ToolSpec, spell: Callable[[str], str]) -> ToolSpec:
 
 
 def map_message(message: Message, spell: Callable[[str], str]) -> Message:
-    """A message with `spell` applied to all its texts; the same object where that changes nothing."""
+    """A message with `spell` applied to all its texts; the same object where that changes
+    nothing.
+    """
     text = spell(message.text)
     if isinstance(message, UserMessage):
         return message if text == message.text else UserMessage(text)
@@ -153,14 +165,17 @@ def map_message(message: Message, spell: Callable[[str], str]) -> Message:
         mapped = ToolMessage(spell(message.call_id), spell(message.tool), text, message.success)
     else:
         calls = tuple(
-            Call(spell(call.id), spell(call.tool), map_json(call.arguments, spell)) for call in message.calls
+            Call(spell(call.id), spell(call.tool), map_json(call.arguments, spell))
+            for call in message.calls
         )
         mapped = AssistantMessage(text, calls, spell(message.reasoning), message.raw)
     return message if mapped == message else mapped
 
 
 class SpelledTools:
-    """Tools as a model may have them. The same value for the same tools: clients know their catalog by its identity."""
+    """Tools as a model may have them. The same value for the same tools: clients know their catalog
+    by its identity.
+    """
 
     def __init__(self) -> None:
         self._last: tuple[Sequence[ToolSpec], bool, Sequence[ToolSpec]] = ((), True, ())
@@ -185,7 +200,9 @@ SPELLED_TOOLS = SpelledTools()
 
 
 class SpellingExchange:
-    """An `Exchange` that hands on what it is given spelled out. Each message is looked at once, and the list only grows."""
+    """An `Exchange` that hands on what it is given spelled out. Each message is looked at once, and
+    the list only grows.
+    """
 
     def __init__(self, inner: Exchange, *, tokens: bool = True) -> None:
         self.inner = inner
@@ -215,7 +232,8 @@ class SpellingExchange:
 def spell_message(message: Message, *, tokens: bool = True) -> Message:
     """A message as a model may have it; the same object where nothing is to be spelled.
 
-    What a tool or a person said gets a note on what was spelled out. A model's own words get none: it wrote them.
+    What a tool or a person said gets a note on what was spelled out. A model's own words get none:
+    it wrote them.
     """
     found: Counter[str] = Counter()
     spelled = map_message(message, partial(spell_out, tokens=tokens, found=found))
@@ -226,7 +244,9 @@ def spell_message(message: Message, *, tokens: bool = True) -> Message:
 
 
 def _bounded(text: str, before: int) -> str:
-    """A spelled text of at most the size that results may have: an escape is up to six times as long as what it spells."""
+    """A spelled text of at most the size that results may have: an escape is up to six times as
+    long as what it spells.
+    """
     most = max(OUTPUT_CAP, before)
     data = text.encode()
     if len(data) <= most:
@@ -235,7 +255,10 @@ def _bounded(text: str, before: int) -> str:
     # No half of an escape at the end.
     kept = re.sub(r"(?:\\u[0-9a-f]{0,3}|\\)\Z", "", kept)
     left = len(data) - len(kept.encode())
-    return f"{kept}\n[... {left} bytes left out: spelled out, the text is too long; read it in smaller parts]"
+    return (
+        f"{kept}\n[... {left} bytes left out: spelled out, the text is too long; read it in "
+        "smaller parts]"
+    )
 
 
 def _note(found: Counter[str]) -> str:
@@ -243,6 +266,8 @@ def _note(found: Counter[str]) -> str:
     if len(found) > _NOTED:
         named.append(f"and {len(found) - _NOTED} kinds more")
     return (
-        f"\n[note: unseen characters and control tokens of models are written above as JSON escapes: {', '.join(named)}. "
-        "In the arguments of a call, which are JSON, the same escapes with one backslash mean the characters themselves.]"
+        "\n[note: unseen characters and control tokens of models are written above as JSON "
+        f"escapes: {', '.join(named)}. "
+        "In the arguments of a call, which are JSON, the same escapes with one backslash "
+        "mean the characters themselves.]"
     )

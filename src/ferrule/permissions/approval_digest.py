@@ -14,7 +14,8 @@ _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(","
 def digest(tool_name: str, values: Mapping[str, Any]) -> str:
     """SHA-256 (hex) over the tool's name and its values as canonical JSON: keys sorted, no blanks.
 
-    An approval holds for this digest only. A value that is no JSON is replaced by its type and plain form.
+    An approval holds for this digest only. A value that is no JSON is replaced by its type and
+    plain form.
     """
     try:
         text = _canonical([tool_name, values])

@@ -22,10 +22,12 @@ Choice = Literal["once", "session", "remember", "deny"]
 class ApprovalRequest:
     """One question. The answer counts only for arguments with this `digest`.
 
-    `values` are the arguments as they would run, checked and after hooks; `call` holds what the model sent.
+    `values` are the arguments as they would run, checked and after hooks; `call` holds what the
+    model sent.
 
-    `preview` is the whole of what would happen (a unified diff, a command line) or empty; an interface that
-    shortens it says so. `offers` hold, per choice, the grant that would keep this call from asking again.
+    `preview` is the whole of what would happen (a unified diff, a command line) or empty; an
+    interface that shortens it says so. `offers` hold, per choice, the grant that would keep this
+    call from asking again.
     """
 
     call: Call
@@ -39,7 +41,9 @@ class ApprovalRequest:
     identity: Identity
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     died: bool = False
-    """The call had started when its process ended, and nobody knows what it did: a yes runs it again."""
+    """The call had started when its process ended, and nobody knows what it did: a yes runs it
+    again.
+    """
 
 
 @frozen
@@ -55,18 +59,21 @@ class Answer:
 class Approver(Protocol):
     """Puts a question to a person (or to a policy that stands in for one).
 
-    With an attribute `asks_about_unknown` that is true it is also asked about calls whose outcome is unknown (`ApprovalRequest.died`).
+    With an attribute `asks_about_unknown` that is true it is also asked about calls whose outcome
+    is unknown (`ApprovalRequest.died`).
 
-    Contract: `ask` answers exactly once per request and grants only rules of `request.offers`; it may raise a
-    FerruleError, which counts as no. Cancelling it withdraws the question: nothing is granted.
+    Contract: `ask` answers exactly once per request and grants only rules of `request.offers`; it
+    may raise a FerruleError, which counts as no. Cancelling it withdraws the question: nothing is
+    granted.
     """
 
     async def ask(self, request: ApprovalRequest) -> Answer: ...
 
 
 def question_tool(name: str, description: str, effect: SideEffect) -> Tool:
-    """What a question that is about no call is put as, since approvers know calls. It is in no catalog, and its risk is
-    critical, which no policy in place of a person (`--yes-to`) covers."""
+    """What a question that is about no call is put as, since approvers know calls. It is in no
+    catalog, and its risk is critical, which no policy in place of a person (`--yes-to`) covers.
+    """
     return Tool(
         name=name,
         description=description,
@@ -90,20 +97,27 @@ async def _never() -> None:
 
 
 class NobodyToAsk:
-    """Where nobody can be asked: no terminal, or a program without an approver. An ask is a no, and the answer says so."""
+    """Where nobody can be asked: no terminal, or a program without an approver. An ask is a no, and
+    the answer says so.
+    """
 
     async def ask(self, request: ApprovalRequest) -> Answer:
         wider = next((offer.rule for offer in request.offers if offer.rule), "")
         step = f"allow it with the rule `{wider}`" if wider else "run it where a person can answer"
-        note = f"Denied: no one was available to approve it ({request.reason}); {step}, or pass `approver=` in a program"
+        note = (
+            f"Denied: no one was available to approve it ({request.reason}); {step}, or pass "
+            "`approver=` in a program"
+        )
         return Answer("deny", by="no-terminal", note=note)
 
 
 class AllowThese:
-    """`--yes-to PATTERN`: says yes, once, to tools of these names (`*` is a wildcard); asks `otherwise` for the rest.
+    """`--yes-to PATTERN`: says yes, once, to tools of these names (`*` is a wildcard); asks
+    `otherwise` for the rest.
 
-    It answers questions only: what a rule or a built-in refusal denies is never asked. It never says yes to
-    critical risk, nor to doing again what may have been done. Raises ConfigError for a pattern that is no tool name.
+    It answers questions only: what a rule or a built-in refusal denies is never asked. It never
+    says yes to critical risk, nor to doing again what may have been done. Raises ConfigError for a
+    pattern that is no tool name.
     """
 
     def __init__(self, patterns: Sequence[str], otherwise: Approver | None = None) -> None:
@@ -118,7 +132,9 @@ class AllowThese:
         self.asks_about_unknown = bool(getattr(self._otherwise, "asks_about_unknown", False))
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        named = next((rule for rule in self._rules if names_tool(rule, request.tool.full_name)), None)
+        named = next(
+            (rule for rule in self._rules if names_tool(rule, request.tool.full_name)), None
+        )
         if named is None or request.risk == "critical" or request.died:
             return await self._otherwise.ask(request)
         return Answer("once", by=f"--yes-to {named.text}")

@@ -1,4 +1,6 @@
-"""What a call touches, worked out once: its needs, the file names in its commands, and built-in refusals."""
+"""What a call touches, worked out once: its needs, the file names in its commands, and built-in
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,16 @@ _EXPLAINS = {
     SideEffect.EXTERNAL: ("url", "agent"),
     SideEffect.UNDECLARED: ("command",),
 }
-"""Which kinds of subject say all that a side effect does. Without one a family rule does not suffice."""
+"""Which kinds of subject say all that a side effect does. Without one a family rule does not
+suffice.
+"""
 
 
 @frozen
 class Surroundings:
-    """Where calls happen. `outside` says what naming a path outside the workspace does to a command."""
+    """Where calls happen. `outside` says what naming a path outside the workspace does to a
+    command.
+    """
 
     root: str
     home: str
@@ -40,12 +46,16 @@ def build_case(tool: Tool, values: Mapping[str, Any], around: Surroundings) -> C
     """The case of one call. No I/O."""
     subjects = tool.subjects({name: _readable(values.get(name)) for name in tool.touches})
     commands = [subject.value for subject in subjects if subject.kind == "command"]
-    variables = tuple(v for subject in subjects if subject.kind == "variables" for v in _each(subject))
+    variables = tuple(
+        v for subject in subjects if subject.kind == "variables" for v in _each(subject)
+    )
     analyses = _analysed(commands, variables, around) if commands else ()
     needs = [need for subject in subjects for need in _need(subject, around)]
     needs += [need for analysis in analyses for need in _command_needs(analysis, around)]
     explained = _EXPLAINS[SideEffect(tool.side_effect)]
-    if not any(need.kind in explained for need in needs if need.analysis is None or need.kind == "command"):
+    if not any(
+        need.kind in explained for need in needs if need.analysis is None or need.kind == "command"
+    ):
         needs.append(Need("tool", tool.full_name))
     labels = sorted({label for analysis in analyses for label in analysis.labels})
     refusal = next(_refusals(tool, subjects, analyses, around), "")
@@ -59,18 +69,30 @@ def build_case(tool: Tool, values: Mapping[str, Any], around: Surroundings) -> C
 def _analysed(
     commands: list[str | tuple[str, ...]], variables: tuple[str, ...], around: Surroundings
 ) -> tuple[Analysis, ...]:
-    from .commands.analysis import analyse  # a third of the guard's start-up, and most runs have no command
+    from .commands.analysis import (
+        analyse,
+    )  # a third of the guard's start-up, and most runs have no command
 
-    analyses = (analyse(c, root=around.root, home=around.home, names=around.names) for c in commands)
-    return tuple(_with_variables(a, variables, around) for a in analyses) if variables else tuple(analyses)
+    analyses = (
+        analyse(c, root=around.root, home=around.home, names=around.names) for c in commands
+    )
+    return (
+        tuple(_with_variables(a, variables, around) for a in analyses)
+        if variables
+        else tuple(analyses)
+    )
 
 
 def _each(subject: Subject) -> tuple[str, ...]:
     return (subject.value,) if isinstance(subject.value, str) else subject.value
 
 
-def _with_variables(analysis: Analysis, variables: tuple[str, ...], around: Surroundings) -> Analysis:
-    """As if they were written before the command: every part gets them, and what they name is judged."""
+def _with_variables(
+    analysis: Analysis, variables: tuple[str, ...], around: Surroundings
+) -> Analysis:
+    """As if they were written before the command: every part gets them, and what they name is
+    judged.
+    """
     from .commands.path_arguments import judge_paths  # as `command` above
     from .variables import beside  # few calls set any
 
@@ -90,14 +112,18 @@ def _with_variables(analysis: Analysis, variables: tuple[str, ...], around: Surr
 
 
 def _judged_variables(variables: tuple[str, ...], refusal: str, unsure: str) -> tuple[str, str]:
-    """Why a call that sets these is refused, and why it is asked about; what was found before comes first."""
+    """Why a call that sets these is refused, and why it is asked about; what was found before comes
+    first.
+    """
     from .variables import doubts, refusals  # few calls set any
 
     return refusal or next(refusals(variables), ""), unsure or next(doubts(variables), "")
 
 
 def _readable(value: object) -> object:
-    """A touched argument as text: what is neither text nor a list of texts (a `Path`, a URL) has a spelling too."""
+    """A touched argument as text: what is neither text nor a list of texts (a `Path`, a URL) has a
+    spelling too.
+    """
     if value is None or isinstance(value, (str, Mapping)):
         return cast("object", value)
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -123,7 +149,9 @@ def _command_needs(analysis: Analysis, around: Surroundings) -> Iterator[Need]:
             yield Need("command", part.raw, part, analysis)
         for redirect in part.redirects:
             text = redirect.target.text
-            if redirect.write and not text.startswith(("/dev/null", "/dev/std", "/dev/tty", "/dev/fd/")):
+            if redirect.write and not text.startswith(
+                ("/dev/null", "/dev/std", "/dev/tty", "/dev/fd/")
+            ):
                 path = normal(text, around.root, around.home) if redirect.target.known else ""
                 yield Need("write", path, None, analysis)
     if not analysis.parts:
@@ -175,5 +203,7 @@ def _unsure(analyses: tuple[Analysis, ...], around: Surroundings) -> Iterator[st
             yield f"the command cannot be judged: {analysis.problem}"
         yield from analysis.doubts
         for finding in analysis.findings:
-            if finding.label == "outside_workspace" and (around.outside == "ask" or not finding.sure):
+            if finding.label == "outside_workspace" and (
+                around.outside == "ask" or not finding.sure
+            ):
                 yield finding.why

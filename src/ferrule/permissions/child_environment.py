@@ -4,9 +4,10 @@
     child.values      what the child gets
     child.withheld    names that were there and are not passed: a failing child's message can name them
 
-Rules: `PASSED` and the prefixes `LC_` pass; `add` passes further names (exact, or with `*` at the end); names that look
-like secrets pass only if `add` spells them out in full; `LD_PRELOAD` and the like never do. Requirement 000's filter is the origin;
-its `HARVEY_*` hole (every variable of that prefix passes) is not kept.
+Rules: `PASSED` and the prefixes `LC_` pass; `add` passes further names (exact, or with `*` at the
+end); names that look like secrets pass only if `add` spells them out in full; `LD_PRELOAD` and the
+like never do. Requirement 000's filter is the origin; its `HARVEY_*` hole (every variable of that
+prefix passes) is not kept.
 
 Not protected: a secret in a variable with an ordinary name that is on the list.
 """
@@ -65,12 +66,16 @@ def looks_secret(name: str) -> bool:
 
 
 def child_environment(
-    parent: Mapping[str, str], *, add: Iterable[str] = (), overrides: Mapping[str, str] | None = None
+    parent: Mapping[str, str],
+    *,
+    add: Iterable[str] = (),
+    overrides: Mapping[str, str] | None = None,
 ) -> ChildEnvironment:
-    """Filter an environment. `add` are names that pass too; `overrides` are values set for this child.
+    """Filter an environment. `add` are names that pass too; `overrides` are values set for this
+    child.
 
-    Overrides come from Ferrule's settings or a tool's own code, never from a model. ConfigError if `add` is
-    no name, or a pattern so wide that it says "everything".
+    Overrides come from Ferrule's settings or a tool's own code, never from a model. ConfigError if
+    `add` is no name, or a pattern so wide that it says "everything".
     """
     names = tuple(add)
     for name in names:

@@ -1,8 +1,9 @@
 """Names that no tool may touch, with the person's own deny rules among them.
 
-A deny rule such as `Read(private/**)` is decided by the gate where an argument names the path. A search, a
-listing or a tree meets paths that no argument named, and so do commands: for them the same refusal has to hold where
-files are opened. So the workspace is given these names, and the sandbox of commands those of `Denials`.
+A deny rule such as `Read(private/**)` is decided by the gate where an argument names the path. A
+search, a listing or a tree meets paths that no argument named, and so do commands: for them the
+same refusal has to hold where files are opened. So the workspace is given these names, and the
+sandbox of commands those of `Denials`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ Refuses = Callable[[str, bool], str]
 
 @dataclass(frozen=True, slots=True)
 class RuledNames(Names):
-    """`refuses` speaks of rules. `created` are patterns, in the language of the lists, of names that it refuses to create."""
+    """`refuses` speaks of rules. `created` are patterns, in the language of the lists, of names
+    that it refuses to create.
+    """
 
     refuses: Refuses = lambda path, write: ""
     created: tuple[str, ...] = ()
@@ -47,10 +50,11 @@ class Denials:
 
 
 def created_patterns(rules: Iterable[Rule], root: str, home: str) -> tuple[str, ...]:
-    """Patterns of the lists (`permissions.protected_names`) for what deny rules for paths name below `root`.
+    """Patterns of the lists (`permissions.protected_names`) for what deny rules for paths name
+    below `root`.
 
-    They are asked about names that do not exist yet, so they may say more than the rules, never less: a class of characters
-    (`[ab]`) becomes `?`.
+    They are asked about names that do not exist yet, so they may say more than the rules, never
+    less: a class of characters (`[ab]`) becomes `?`.
     """
     found = (pattern for rule in rules for pattern in _patterns(rule, root, home))
     return tuple(dict.fromkeys(found))

@@ -2,21 +2,24 @@
 
 Order, the first that applies decides:
 
-1. built-in refusals: paths outside the workspace, reserved and secret names, commands over the analysis
-   limit, safe mode. Nothing lifts them.
+1. built-in refusals: paths outside the workspace, reserved and secret names, commands over the
+   analysis limit, safe mode. Nothing lifts them.
 2. deny rules. Nothing lifts them either.
 3. mode `plan`: only what reads.
 4. explicit ask rules. No grant, allow rule or mode lifts them; `dontAsk` turns them into a no.
 5. a command that cannot be judged from its text, and critical risk: ask.
-6. grants (this session's, then remembered ones) and allow rules: allow if all that the call touches is covered.
+6. grants (this session's, then remembered ones) and allow rules: allow if all that the call touches
+is covered.
 7. mode: `acceptEdits` allows edits in the workspace, `bypassPermissions` all that is left.
 8. risk: safe runs; low, medium, high ask (low until it was answered once in the session).
 
-`dontAsk` turns every ask into a deny. `auto`, which elsewhere lets a model judge, is `acceptEdits` here: no
-model decides what a model may do. Nobody can ask? Then an ask is a no (`approval.NobodyToAsk`).
+`dontAsk` turns every ask into a deny. `auto`, which elsewhere lets a model judge, is `acceptEdits`
+here: no model decides what a model may do. Nobody can ask? Then an ask is a no
+(`approval.NobodyToAsk`).
 
-What the gate does not see: what a program does once it runs (the sandbox), what a file name points to
-when it is opened (the workspace opens beneath its root), what a tool does that its author did not declare.
+What the gate does not see: what a program does once it runs (the sandbox), what a file name points
+to when it is opened (the workspace opens beneath its root), what a tool does that its author did
+not declare.
 """
 
 from __future__ import annotations
@@ -52,8 +55,10 @@ _EDITS = (SideEffect.NONE, SideEffect.READ, SideEffect.WRITE)
 
 @frozen
 class Decision:
-    """What the gate says. `rule` and `layer` name what decided (`layer` is `builtin` for the gate's own reasons),
-    `labels` are risk labels of commands, `offers` the answers that a person may give besides no."""
+    """What the gate says. `rule` and `layer` name what decided (`layer` is `builtin` for the gate's
+    own reasons), `labels` are risk labels of commands, `offers` the answers that a person may give
+    besides no.
+    """
 
     verdict: Verdict
     reason: str
@@ -65,7 +70,9 @@ class Decision:
 
 @frozen
 class _Profile:
-    """What of the rules concerns one tool. `settled` is the decision if arguments cannot change it."""
+    """What of the rules concerns one tool. `settled` is the decision if arguments cannot change
+    it.
+    """
 
     tool: Tool
     deny: tuple[Matcher, ...]
@@ -75,10 +82,11 @@ class _Profile:
 
 
 class Gate:
-    """Decides for one workspace. Immutable but for its grants; another mode or other rules are another gate.
+    """Decides for one workspace. Immutable but for its grants; another mode or other rules are
+    another gate.
 
-    `root` is the workspace as an absolute path without symlinks, `home` stands for `~` in rules and commands.
-    `names` None switches reserved and secret names off: for tests of other parts only.
+    `root` is the workspace as an absolute path without symlinks, `home` stands for `~` in rules and
+    commands. `names` None switches reserved and secret names off: for tests of other parts only.
     """
 
     def __init__(
@@ -94,18 +102,24 @@ class Gate:
         outside: Literal["deny", "ask"] = "deny",
     ) -> None:
         if mode not in MODES:
-            raise ConfigError(f"mode `{mode}`: there is no such mode", hint=f"use one of {', '.join(MODES)}")
+            raise ConfigError(
+                f"mode `{mode}`: there is no such mode", hint=f"use one of {', '.join(MODES)}"
+            )
         self.rules = rules or RuleSet()
         self.mode: Mode = mode
         self.grants = grants or Grants()
         self.safe_mode = safe_mode
-        self.around = Surroundings(str(root or Path.cwd()), str(home or Path.home()), names, outside)
+        self.around = Surroundings(
+            str(root or Path.cwd()), str(home or Path.home()), names, outside
+        )
         self._profiles: dict[int, _Profile] = {}
         self._matchers: dict[Rule, Matcher] = {}
         self._decisions: dict[tuple[int, tuple[Any, ...]], tuple[tuple[Rule, ...], Decision]] = {}
 
     def decide(self, tool: Tool, values: Mapping[str, Any]) -> Decision:
-        """Whether a call with these checked values may happen. Pure and total: a failure in here is a deny."""
+        """Whether a call with these checked values may happen. Pure and total: a failure in here is
+        a deny.
+        """
         profile = self._profiles.get(id(tool))
         if profile is not None and profile.settled is not None and profile.tool is tool:
             return profile.settled
@@ -143,7 +157,10 @@ class Gate:
         try:
             case = build_case(tool, values, self.around)
             steps += [f"touches {need.kind} `{need.value}`" for need in case.needs]
-            steps += [f"sets {given}" for given in dict.fromkeys(v for a in case.analyses for v in a.beside)]
+            steps += [
+                f"sets {given}"
+                for given in dict.fromkeys(v for a in case.analyses for v in a.beside)
+            ]
             steps += [f"label {label}" for label in case.labels]
             self._judge(case, self._profile(tool), (), steps)
         except Exception as error:  # noqa: BLE001  boundary: as in `decide`
@@ -154,20 +171,25 @@ class Gate:
     def hidden(self, tool: Tool | str) -> bool:
         """True if a deny rule without specifier names the tool: then the model is not shown it."""
         name = tool if isinstance(tool, str) else tool.full_name
-        kinds = set[str]() if isinstance(tool, str) else {touch.kind for touch in tool.touches.values()}
+        kinds = (
+            set[str]() if isinstance(tool, str) else {touch.kind for touch in tool.touches.values()}
+        )
         bare = (rule for rule in self.rules.deny if rule.specifier is None)
         return any(rule.kind in kinds if rule.kind else names_tool(rule, name) for rule in bare)
 
     def refuses_path(self, path: str, *, write: bool = False) -> str:
-        """Why no tool may read (or write) this path: for searches and listings, which meet paths that no
-        argument named. Empty if it may. Knows built-in refusals and deny rules for paths."""
+        """Why no tool may read (or write) this path: for searches and listings, which meet paths
+        that no argument named. Empty if it may. Knows built-in refusals and deny rules for paths.
+        """
         for why in refused_path(path, write, self.around):
             return why
         return self.denies_path(path, write)
 
     def denies_path(self, path: str, write: bool) -> str:
         """Which of the person's deny rules for paths refuses this one. Empty if none does."""
-        case = Case(_NO_TOOL, "", (), named=((normal(path, self.around.root, self.around.home), write),))
+        case = Case(
+            _NO_TOOL, "", (), named=((normal(path, self.around.root, self.around.home), write),)
+        )
         for rule in self.rules.deny:
             if rule.kind in ("read", "write") and self._matcher(rule).hits(case):
                 return f"denied by the rule `{rule.text}`"
@@ -176,7 +198,9 @@ class Gate:
     @property
     def denials(self) -> Denials | None:
         """The deny rules for paths as commands have to keep to them; None where there are none."""
-        rules = [rule for rule in self.rules.deny if rule.kind in ("read", "write") and rule.specifier]
+        rules = [
+            rule for rule in self.rules.deny if rule.kind in ("read", "write") and rule.specifier
+        ]
         if not rules:
             return None
         around = self.around
@@ -213,12 +237,18 @@ class Gate:
     def settle(
         self, tool: Tool, choice: str, grant: str = "", *, offers: Sequence[Offer] | None = None
     ) -> None:
-        """Apply an answer: `session` and `remember` grant a rule; any yes to low risk holds for the session.
+        """Apply an answer: `session` and `remember` grant a rule; any yes to low risk holds for the
+        session.
 
-        With `offers` (those of the decision that was asked about) a grant that was not offered is refused with
+        With `offers` (those of the decision that was asked about) a grant that was not offered is
+        refused with
         ConfigError: an interface must not be able to grant more than the person was shown.
         """
-        if grant and offers is not None and all((o.choice, o.rule) != (choice, grant) for o in offers):
+        if (
+            grant
+            and offers is not None
+            and all((o.choice, o.rule) != (choice, grant) for o in offers)
+        ):
             raise ConfigError(f"`{grant}` was not offered as `{choice}`", code="grant_not_offered")
         if choice in ("session", "remember") and grant:
             self.grant(grant, remember=choice == "remember")
@@ -227,7 +257,9 @@ class Gate:
 
     # ---- the order
 
-    def _judge(self, case: Case, profile: _Profile, extra: tuple[Matcher, ...], steps: list[str]) -> Decision:
+    def _judge(
+        self, case: Case, profile: _Profile, extra: tuple[Matcher, ...], steps: list[str]
+    ) -> Decision:
         for step in (self._refused, self._denied, self._planned, self._asked, self._unsure):
             decision = step(case, profile)
             steps.append(f"{step.__name__[1:]}: {decision.reason if decision else 'nothing'}")
@@ -268,7 +300,9 @@ class Gate:
             return self._ask(case, f"`{case.name}` has critical risk")
         return None
 
-    def _covered(self, case: Case, profile: _Profile, extra: tuple[Matcher, ...]) -> Decision | None:
+    def _covered(
+        self, case: Case, profile: _Profile, extra: tuple[Matcher, ...]
+    ) -> Decision | None:
         used: dict[str, Rule] = {}
         for found, _ in self._covering(case, profile, extra):
             if found is None:
@@ -282,7 +316,8 @@ class Gate:
     ) -> Iterator[tuple[Rule | None, Need]]:
         """The rule that covers each need, None where there is none."""
         pool = (*extra, *(self._matcher(rule) for rule in self.grants.rules), *profile.allow)
-        # Where a command starts is no permission of its own: the rule for the command is. Deny rules still see it.
+        # Where a command starts is no permission of its own: the rule for the command is. Deny
+        # rules still see it.
         command = any(need.kind == "command" for need in case.needs)
         for need in case.needs:
             if command and need.kind == "read" and need.analysis is None:
@@ -300,7 +335,9 @@ class Gate:
 
     def _by_risk(self, case: Case, profile: _Profile) -> Decision:
         if case.tool.risk == Risk.SAFE:
-            return Decision("allow", f"`{case.name}` has safe risk", layer="builtin", labels=case.labels)
+            return Decision(
+                "allow", f"`{case.name}` has safe risk", layer="builtin", labels=case.labels
+            )
         reason = f"`{case.name}` has {case.tool.risk} risk"
         if self.rules.allow and any(need.kind == "command" for need in case.needs):
             open_needs = [need for found, need in self._covering(case, profile) if found is None]
@@ -317,21 +354,30 @@ class Gate:
     def _ask(self, case: Case, reason: str, rule: Rule | None = None) -> Decision:
         name, layer = (rule.text, rule.layer) if rule else ("", "builtin")
         if self.mode == "dontAsk":
-            return Decision("deny", f"{reason}; mode dontAsk does not ask", name, layer, case.labels)
+            return Decision(
+                "deny", f"{reason}; mode dontAsk does not ask", name, layer, case.labels
+            )
         return Decision("ask", reason, name, layer, case.labels, (Offer("once", ""),))
 
     def _with_offers(self, case: Case, profile: _Profile, decision: Decision) -> Decision:
         """Offer only grants that would have satisfied this gate: each is tried."""
         offers = list(decision.offers)
         working: list[str] = []
-        for text in candidates(case, self.around.root) if not (decision.rule or case.unsure) else ():
+        for text in (
+            candidates(case, self.around.root) if not (decision.rule or case.unsure) else ()
+        ):
             matcher = Matcher(parse_rule(text, layer="session"), self.around.root, self.around.home)
             if self._judge(case, profile, (matcher,), []).verdict == "allow":
                 working.append(text)
         offers += [Offer("session", text) for text in working]
         offers += [Offer("remember", text) for text in working]
         return Decision(
-            decision.verdict, decision.reason, decision.rule, decision.layer, decision.labels, tuple(offers)
+            decision.verdict,
+            decision.reason,
+            decision.rule,
+            decision.layer,
+            decision.labels,
+            tuple(offers),
         )
 
     # ---- preparation
@@ -355,10 +401,15 @@ class Gate:
             )
 
         profile = _Profile(
-            tool, concerning(self.rules.deny), concerning(self.rules.ask), concerning(self.rules.allow), None
+            tool,
+            concerning(self.rules.deny),
+            concerning(self.rules.ask),
+            concerning(self.rules.allow),
+            None,
         )
         if not tool.touches and tool.risk == Risk.SAFE:
-            # Arguments that name nothing cannot change the answer: this is the short way of every safe call.
+            # Arguments that name nothing cannot change the answer: this is the short way of every
+            # safe call.
             case = Case(tool, tool.full_name, build_case(tool, {}, self.around).needs)
             decision = self._judge(case, profile, (), [])
             if decision.verdict != "ask":
@@ -373,10 +424,14 @@ def _by(rule: Rule, verdict: Verdict, word: str, case: Case, shown: str = "") ->
 
 
 def select_mode(mode: str, layer: Layer) -> Mode:
-    """A mode as settings name it. ConfigError for an unknown one, and for `auto` or `bypassPermissions` in a
-    project's own settings: a repository cannot decide that nobody is asked."""
+    """A mode as settings name it. ConfigError for an unknown one, and for `auto` or
+    `bypassPermissions` in a project's own settings: a repository cannot decide that nobody is
+    asked.
+    """
     if mode not in MODES:
-        raise ConfigError(f"mode `{mode}`: there is no such mode", hint=f"use one of {', '.join(MODES)}")
+        raise ConfigError(
+            f"mode `{mode}`: there is no such mode", hint=f"use one of {', '.join(MODES)}"
+        )
     if layer in ("project", "local") and mode in ("auto", "bypassPermissions"):
         raise ConfigError(
             f"mode `{mode}` in the settings of a project is not followed",

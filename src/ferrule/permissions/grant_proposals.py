@@ -1,7 +1,9 @@
-"""Which grants could be offered for a call. Proposals only: the gate tries each and drops what would not do.
+"""Which grants could be offered for a call. Proposals only: the gate tries each and drops what
+would not do.
 
-Never proposed: a wildcard for programs that run other programs, and anything for commands whose labels say
-that each time should be looked at. Paths are absolute, so that what is remembered holds in one workspace.
+Never proposed: a wildcard for programs that run other programs, and anything for commands whose
+labels say that each time should be looked at. Paths are absolute, so that what is remembered holds
+in one workspace.
 """
 
 from __future__ import annotations
@@ -19,9 +21,16 @@ from .commands.syntax import Part
 from .rule_matching import Case
 
 ONCE_ONLY = frozenset(
-    {"sudo", "curl_pipe_shell", "destructive", "network_exfil", "git_force_push", "credential_file_read",
-     "outside_workspace"}
-)  # fmt: skip
+    {
+        "sudo",
+        "curl_pipe_shell",
+        "destructive",
+        "network_exfil",
+        "git_force_push",
+        "credential_file_read",
+        "outside_workspace",
+    }
+)
 """Labels that get no grant: a person looks at each such command."""
 
 _RUN_ANY = frozenset({"run", "exec", "x", "dlx", "tool", "start", "script", "-c"})
@@ -50,7 +59,9 @@ def candidates(case: Case, root: str) -> list[str]:
         found += _paths(case, "Read", "read", root)
     elif "url" in kinds:
         found += [
-            f"WebFetch(domain:{need.value})" for need in case.needs if need.kind == "url" and need.value
+            f"WebFetch(domain:{need.value})"
+            for need in case.needs
+            if need.kind == "url" and need.value
         ]
     if not found or case.tool.risk == Risk.LOW:
         found.insert(0, case.name)
@@ -82,12 +93,18 @@ def _prefix(part: Part) -> str:
         return ""
     if program not in TWO_WORDS:
         return program
-    if len(words) < 2 or not re.fullmatch(r"[A-Za-z][\w:.\-]*", words[1]) or words[1] in _RUN_ANY - {"run"}:
+    if (
+        len(words) < 2
+        or not re.fullmatch(r"[A-Za-z][\w:.\-]*", words[1])
+        or words[1] in _RUN_ANY - {"run"}
+    ):
         return ""
     if words[1] != "run":
         return f"{program} {words[1]}"
     named = (
-        program in ("npm", "yarn", "pnpm") and len(words) > 2 and re.fullmatch(r"[A-Za-z][\w:.\-]*", words[2])
+        program in ("npm", "yarn", "pnpm")
+        and len(words) > 2
+        and re.fullmatch(r"[A-Za-z][\w:.\-]*", words[2])
     )
     return f"{program} run {words[2]}" if named else ""
 

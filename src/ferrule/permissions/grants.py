@@ -1,9 +1,9 @@
 """Grants: what a person has said yes to, for this session or for good.
 
-A grant is an allow rule. Session grants live in memory; remembered ones in a file of the user's state folder:
-a JSON array of `{"version": 1, "rule": "Bash(git diff:*)"}`. The reader keeps entries that it does not know
-(other versions, other programs) and writes them back unchanged; the writer is strict, replaces the
-file at once and makes it readable for its owner only.
+A grant is an allow rule. Session grants live in memory; remembered ones in a file of the user's
+state folder: a JSON array of `{"version": 1, "rule": "Bash(git diff:*)"}`. The reader keeps entries
+that it does not know (other versions, other programs) and writes them back unchanged; the writer is
+strict, replaces the file at once and makes it readable for its owner only.
 
 Not protected: somebody who can write the user's files can write this one. A file that others may
 write, or that belongs to someone else, is not used.
@@ -29,7 +29,9 @@ VERSION = 1
 
 
 class Grants:
-    """Session and remembered grants. Thread-safe; `rules` is a snapshot that never changes under a reader."""
+    """Session and remembered grants. Thread-safe; `rules` is a snapshot that never changes under a
+    reader.
+    """
 
     def __init__(self, file: Path | None = None) -> None:
         self.file = file
@@ -73,11 +75,14 @@ class Grants:
         return rule
 
     def remember(self, text: str) -> Rule:
-        """Allow from now on, durably. Raises ConfigError if `text` is no rule or the file cannot be kept."""
+        """Allow from now on, durably. Raises ConfigError if `text` is no rule or the file cannot be
+        kept.
+        """
         rule = parse_rule(text, "allow", layer="user")
         if self.file is None:
             raise ConfigError(
-                "nothing can be remembered: no state folder was given", hint="allow it for the session"
+                "nothing can be remembered: no state folder was given",
+                hint="allow it for the session",
             )
         with self._lock:
             self._rewrite(self.file, add=rule.text)
@@ -121,7 +126,10 @@ class Grants:
 
     def _publish(self) -> None:
         both = {**self._remembered, **self._session}
-        self.rules = (*self._session.values(), *(r for t, r in both.items() if t not in self._session))
+        self.rules = (
+            *self._session.values(),
+            *(r for t, r in both.items() if t not in self._session),
+        )
 
     def _rewrite(self, file: Path, *, add: str = "", drop: str = "") -> None:
         """Merge with what other processes wrote meanwhile, and replace the file."""
@@ -150,7 +158,9 @@ def _rule_of(entry: object) -> str | None:
 
 
 def _read(file: Path) -> list[Any]:
-    """The entries of a grants file. ConfigError if it is there and cannot be trusted or understood."""
+    """The entries of a grants file. ConfigError if it is there and cannot be trusted or
+    understood.
+    """
     hint = "look at the file; remove it to start without remembered grants"
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -164,7 +174,9 @@ def _read(file: Path) -> list[Any]:
         about = os.fstat(opened.fileno())
         if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o022:
             found = "is not a file that only its owner can write"
-            raise ConfigError(f"grants in `{file}` are not used: it {found}", code="grants_file", hint=hint)
+            raise ConfigError(
+                f"grants in `{file}` are not used: it {found}", code="grants_file", hint=hint
+            )
         try:
             entries = json.loads(opened.read())
         except (ValueError, RecursionError) as error:
@@ -179,7 +191,9 @@ def _read(file: Path) -> list[Any]:
 def _replace(file: Path, text: str) -> None:
     """Write beside, make durable, rename over: a reader sees the old or the new file."""
     beside = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(
+        beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as out:
             out.write(text)

@@ -3,9 +3,9 @@
 Rules of this file:
 
 * `RESERVED` and `SECRET` are neither read nor written, `PROTECTED` may be read but not written.
-* A pattern without a slash matches a component at any depth, `a/b` matches these components in a row
-  at any depth, and a leading slash ties a pattern to the workspace root. `*` and `?` stay within a
-  component. What lies below a match is covered too: a folder `.envs/` hides all it holds.
+* A pattern without a slash matches a component at any depth, `a/b` matches these components in a
+  row at any depth, and a leading slash ties a pattern to the workspace root. `*` and `?` stay
+  within a component. What lies below a match is covered too: a folder `.envs/` hides all it holds.
 * The lists hold for names, not files: a name is refused before it exists.
 * Whoever extends the lists can only make them longer; there is no way to say "except".
 
@@ -13,14 +13,14 @@ Matching forgives spelling, so that no file system's idea of "the same name" sli
 Unicode compatibility forms (NFKC), invisible characters, trailing dots and spaces, NTFS streams
 (`k.pem::$DATA`), short names (`GIT~1`) and editors' backup endings (`.env~`, `id_rsa.bak`).
 
-Decided here: `agents/` is reserved at the root only (requirement 000: "the agents/ subdirectory"
-of the workspace), so `src/agents/x.py` is an ordinary file. `.env*` is taken as written: `.envoy`
-and `.env.example` are refused, `child_environment.py` is not. Everything below `.git` is closed for writing,
-since nearly any file there can make git run a program; `config` and `hooks` below it are closed for
-reading too, as they hold tokens and commands.
+Decided here: `agents/` is reserved at the root only (requirement 000: "the agents/ subdirectory" of
+the workspace), so `src/agents/x.py` is an ordinary file. `.env*` is taken as written: `.envoy` and
+`.env.example` are refused, `child_environment.py` is not. Everything below `.git` is closed for
+writing, since nearly any file there can make git run a program; `config` and `hooks` below it are
+closed for reading too, as they hold tokens and commands.
 
-Not protected: secrets in files with ordinary names, look-alike letters of other alphabets (a different
-file on every file system), and a bare repository under another name (git must be told
+Not protected: secrets in files with ordinary names, look-alike letters of other alphabets (a
+different file on every file system), and a bare repository under another name (git must be told
 `safe.bareRepository=explicit`).
 """
 
@@ -146,7 +146,8 @@ PROTECTED = (
     "sitecustomize.py",
     "usercustomize.py",
     "site-packages/*.pth",
-    # Read by package managers and build tools before they do anything, and able to name a program in place of theirs.
+    # Read by package managers and build tools before they do anything, and able to name a program
+    # in place of theirs.
     ".yarnrc",
     ".mvn",
     ".cargo/config",
@@ -215,14 +216,19 @@ class Names:
     protected: tuple[str, ...] = ()
 
     def check(self, name: str, *, write: bool) -> str | None:
-        """Why a tool may not read (or write) `name`, a path relative to the workspace; None if it may.
+        """Why a tool may not read (or write) `name`, a path relative to the workspace; None if it
+        may.
 
         The answer begins with the reason and names the pattern that matched.
         """
         return _verdict(self, name, write)
 
     def extended(
-        self, *, reserved: tuple[str, ...] = (), secret: tuple[str, ...] = (), protected: tuple[str, ...] = ()
+        self,
+        *,
+        reserved: tuple[str, ...] = (),
+        secret: tuple[str, ...] = (),
+        protected: tuple[str, ...] = (),
     ) -> Names:
         """These lists and more."""
         return Names(self.reserved + reserved, self.secret + secret, self.protected + protected)
@@ -239,7 +245,10 @@ def _verdict(names: Names, name: str, write: bool) -> str | None:
     spellings = _spellings(name)
     copies = spellings
     if any(_SOME_BACKUP.search(spelling) for spelling in spellings):
-        copies = [*spellings, *(original for spelling in spellings for original in _originals(spelling))]
+        copies = [
+            *spellings,
+            *(original for spelling in spellings for original in _originals(spelling)),
+        ]
     for patterns, looks_like, reason, applies in (
         (RESERVED + names.reserved, spellings, "reserved: no tool may touch it", True),
         (SECRET + names.secret, copies, "may hold secrets: no tool may read or write it", True),
@@ -256,7 +265,9 @@ def _verdict(names: Names, name: str, write: bool) -> str | None:
 
 
 def _spellings(name: str) -> list[str]:
-    """The ways a file system may read this name: folded, and without NTFS streams where there is a colon."""
+    """The ways a file system may read this name: folded, and without NTFS streams where there is a
+    colon.
+    """
     folded = "/".join([_folded(part) for part in name.split("/")])
     if ":" not in folded:
         return [folded]
@@ -264,7 +275,9 @@ def _spellings(name: str) -> list[str]:
 
 
 def _originals(spelling: str) -> tuple[str, str]:
-    """The names that editors' copies were made of: `.ssh.bak`, `id_rsa~`; then `.id_rsa.swp`, `#id_rsa#`."""
+    """The names that editors' copies were made of: `.ssh.bak`, `id_rsa~`; then `.id_rsa.swp`,
+    `#id_rsa#`.
+    """
     parts = [_BACKUP.sub("", part) for part in spelling.split("/")]
     return "/".join(parts), "/".join(part.lstrip(".#") for part in parts)
 
@@ -285,9 +298,11 @@ def _invisible(character: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """Patterns sorted by what is quick to ask: a walk asks for every name, and nearly all are ordinary.
+    """Patterns sorted by what is quick to ask: a walk asks for every name, and nearly all are
+    ordinary.
 
-    `heads` are first components of the patterns in `rest`; None if one of them has a wildcard there.
+    `heads` are first components of the patterns in `rest`; None if one of them has a wildcard
+    there.
     """
 
     names: frozenset[str]
@@ -299,7 +314,11 @@ class _Patterns:
     def matches(self, folded: str) -> bool:
         parts = folded.split("/")
         for part in parts:
-            if part in self.names or part.startswith(self.beginnings) or part.endswith(self.endings):
+            if (
+                part in self.names
+                or part.startswith(self.beginnings)
+                or part.endswith(self.endings)
+            ):
                 return True
         if self.heads is None or not self.heads.isdisjoint(parts):
             return self.rest.search(folded) is not None

@@ -1,15 +1,18 @@
 """Redaction: secrets taken out of what is shown to others than the one who needs them.
 
-For events on their way to subscribers, for telemetry and for exports. Never for what a tool is run with, what the journal keeps or
-what an approver is shown: a redacted approval would be an approval of something else.
+For events on their way to subscribers, for telemetry and for exports. Never for what a tool is run
+with, what the journal keeps or what an approver is shown: a redacted approval would be an approval
+of something else.
 
-In place of a secret stands `[redacted sha256:1a2b3c4d]`, the start of its SHA-256: equal secrets stay recognizable as equal.
-Short ones have no digest, because few guesses would find them (`SHORTEST_DIGEST`); a longer one that is a dictionary
-word can still be guessed. Redacting twice is redacting once.
+In place of a secret stands `[redacted sha256:1a2b3c4d]`, the start of its SHA-256: equal secrets
+stay recognizable as equal. Short ones have no digest, because few guesses would find them
+(`SHORTEST_DIGEST`); a longer one that is a dictionary word can still be guessed. Redacting twice is
+redacting once.
 
-What a secret looks like is in `secret_patterns`. Objects are searched by the names of their members, texts by form; text that is JSON
-itself (arguments of calls) is searched as an object. The person's own patterns are Rust's expressions and cannot be made to hang;
-they are tried on lines, and take out the words that match alone, or else the whole line.
+What a secret looks like is in `secret_patterns`. Objects are searched by the names of their
+members, texts by form; text that is JSON itself (arguments of calls) is searched as an object. The
+person's own patterns are Rust's expressions and cannot be made to hang; they are tried on lines,
+and take out the words that match alone, or else the whole line.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ from .secret_patterns import FORMS, names_secret, words_of
 SHORTEST_DIGEST = 12
 """Characters that a secret must have for its digest to be shown."""
 SHORTEST_VALUE = 8
-"""Characters that a known secret must have to be looked for: shorter ones stand in ordinary text."""
+"""Characters that a known secret must have to be looked for: shorter ones stand in ordinary text.
+"""
 SETTLED = 16
 """How often a text is searched at the most, each time for what came to light by the time before."""
 NESTED = 4
@@ -41,14 +45,38 @@ _MARK = re.compile(r"\[redacted(?: sha256:[0-9a-f]{8})?\]")
 # ASCII: a key that stands directly behind a letter of another script begins there all the same.
 _FORMS = [(form.signs, re.compile(form.pattern, re.ASCII)) for form in FORMS]
 _NAMES = (
-    "password", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets", "token", "authorization",
-    "credential", "credentials", "cookie", "cookies",
-    *(f"{first}{gap}{last}" for first, last in (
-        ("api", "key"), ("access", "key"), ("account", "key"), ("private", "key"), ("secret", "key"), ("signing", "key"),
-        ("shared", "key"), ("service", "key"), ("encryption", "key"), ("connection", "string"),
-    ) for gap in ("", "_", "-", " ")),
-)  # fmt: skip
-# What follows a name where something is assigned to it: `password: x`, `TOKEN=x`, `"api_key": "x"`, also with escaped quotes.
+    "password",
+    "passwd",
+    "passphrase",
+    "passcode",
+    "pwd",
+    "secret",
+    "secrets",
+    "token",
+    "authorization",
+    "credential",
+    "credentials",
+    "cookie",
+    "cookies",
+    *(
+        f"{first}{gap}{last}"
+        for first, last in (
+            ("api", "key"),
+            ("access", "key"),
+            ("account", "key"),
+            ("private", "key"),
+            ("secret", "key"),
+            ("signing", "key"),
+            ("shared", "key"),
+            ("service", "key"),
+            ("encryption", "key"),
+            ("connection", "string"),
+        )
+        for gap in ("", "_", "-", " ")
+    ),
+)
+# What follows a name where something is assigned to it: `password: x`, `TOKEN=x`, `"api_key": "x"`,
+# also with escaped quotes.
 _ASSIGNED = re.compile(
     r"""\\*["']?[ \t]{0,8}[:=]>?[ \t]{0,8}(?!(?:bearer|basic|digest|token)[ \t]{1,4}\[redacted)"""
     r"""(?:(?P<quote>\\*["'])(?P<quoted>[^\n]*?)(?:(?P=quote)|$)"""
@@ -57,10 +85,34 @@ _ASSIGNED = re.compile(
 )
 _CALLED = ("(", "[", "{", "<")
 _NAME_SIGNS = (
-    "passw", "passphrase", "passcode", "pwd", "secret", "token", "auth", "credential", "cookie", "bearer", "jwt", "otp",
-    "_key", "-key", " key", "apikey", "accesskey", "accountkey", "privatekey", "signingkey", "sharedkey", "servicekey",
-    "encryptionkey", "masterkey", "clientkey", "licensekey", "connection",
-)  # fmt: skip
+    "passw",
+    "passphrase",
+    "passcode",
+    "pwd",
+    "secret",
+    "token",
+    "auth",
+    "credential",
+    "cookie",
+    "bearer",
+    "jwt",
+    "otp",
+    "_key",
+    "-key",
+    " key",
+    "apikey",
+    "accesskey",
+    "accountkey",
+    "privatekey",
+    "signingkey",
+    "sharedkey",
+    "servicekey",
+    "encryptionkey",
+    "masterkey",
+    "clientkey",
+    "licensekey",
+    "connection",
+)
 _SIGNS = tuple(dict.fromkeys((*_NAME_SIGNS, *(sign for form in FORMS for sign in form.signs))))
 
 
@@ -72,27 +124,36 @@ def mark(secret: str) -> str:
 
 
 class Redactor:
-    """Takes secrets out of texts and JSON values. Without state between calls: safe to use from several threads.
+    """Takes secrets out of texts and JSON values. Without state between calls: safe to use from
+    several threads.
 
-    `keys` are more names under which secrets stand, compared by words (`X-Internal-Id` is `x_internal_id`). `patterns` are expressions
-    for more values. `values` are secrets that are known as such and taken out wherever they stand. Raises ConfigError for a
-    pattern that cannot be read: whoever asked for it must not believe that it holds.
+    `keys` are more names under which secrets stand, compared by words (`X-Internal-Id` is
+    `x_internal_id`). `patterns` are expressions for more values. `values` are secrets that are
+    known as such and taken out wherever they stand. Raises ConfigError for a pattern that cannot be
+    read: whoever asked for it must not believe that it holds.
     """
 
     def __init__(
         self, keys: Iterable[str] = (), patterns: Iterable[str] = (), *, values: Iterable[str] = ()
     ) -> None:
         self._keys = frozenset("_".join(words_of(key)) for key in keys)
-        self._values = tuple(sorted({v for v in values if len(v) >= SHORTEST_VALUE}, key=len, reverse=True))
+        self._values = tuple(
+            sorted({v for v in values if len(v) >= SHORTEST_VALUE}, key=len, reverse=True)
+        )
         self._own = [_compiled(pattern) for pattern in patterns]
-        # Own names and patterns, and values that JSON spells in another way, cannot be ruled out by a look at the encoded text.
+        # Own names and patterns, and values that JSON spells in another way, cannot be ruled out by
+        # a look at the encoded text.
         odd = any(encode_basestring(value) != f'"{value}"' for value in self._values)
         self._always = bool(self._own) or bool(self._keys) or odd
 
     @property
     def by_line(self) -> bool:
-        """Whether a secret may hold spaces, so that text that arrives in pieces must be looked at by lines."""
-        return bool(self._own) or any(any(sign.isspace() for sign in value) for value in self._values)
+        """Whether a secret may hold spaces, so that text that arrives in pieces must be looked at
+        by lines.
+        """
+        return bool(self._own) or any(
+            any(sign.isspace() for sign in value) for value in self._values
+        )
 
     @staticmethod
     def of_process(
@@ -103,7 +164,9 @@ class Redactor:
         return Redactor(keys, patterns, values=values)
 
     def body(self, text: str) -> str:
-        """JSON text without secrets: the same text if it holds none. Raises ValueError for what is no JSON."""
+        """JSON text without secrets: the same text if it holds none. Raises ValueError for what is
+        no JSON.
+        """
         if not self.may_hold(text):
             return text
         value = json.loads(text)
@@ -121,7 +184,8 @@ class Redactor:
     # ---- values
 
     def may_hold(self, text: str) -> bool:
-        """Whether a closer look is needed: most of what is said is ruled out here, by searches that cost next to nothing.
+        """Whether a closer look is needed: most of what is said is ruled out here, by searches that
+        cost next to nothing.
 
         False also means that the text holds no beginning of a secret that goes on in the same line.
         """
@@ -136,9 +200,11 @@ class Redactor:
         if isinstance(value, dict):
             members = cast("dict[str, Any]", value)
             return {
-                self._text(str(name), depth): _hidden(item) if self._secret(str(name)) else self._walked(item, depth)
+                self._text(str(name), depth): _hidden(item)
+                if self._secret(str(name))
+                else self._walked(item, depth)
                 for name, item in members.items()
-            }  # fmt: skip
+            }
         if isinstance(value, list | tuple):
             return [self._walked(item, depth) for item in cast("list[Any]", value)]
         return value
@@ -159,7 +225,8 @@ class Redactor:
             redacted = self._walked(value, depth + 1)
             if redacted != value:
                 return compact(redacted)
-        # Also where nothing was found in the object: of two members with one name, it holds the last.
+        # Also where nothing was found in the object: of two members with one name, it holds the
+        # last.
         return self._plain(text)
 
     def _plain(self, text: str) -> str:
@@ -189,7 +256,8 @@ class Redactor:
             part if number % 2 or not any(found(part) for found in self._own) else mark(part)
             for number, part in enumerate(parts)
         ]
-        # What matched only as a whole, or still does: with the whole line, so that nothing is left over.
+        # What matched only as a whole, or still does: with the whole line, so that nothing is left
+        # over.
         if kept == parts or any(found(_MARK.sub("", "".join(kept))) for found in self._own):
             return mark(line)
         return "".join(kept)
@@ -201,7 +269,9 @@ def _compiled(pattern: str) -> Callable[[str], bool]:
     except ValueError as error:
         raise ConfigError(f"redaction pattern: {error}", code="redaction_pattern") from error
     if found(""):
-        raise ConfigError(f"redaction pattern `{pattern}` matches everything", code="redaction_pattern")
+        raise ConfigError(
+            f"redaction pattern `{pattern}` matches everything", code="redaction_pattern"
+        )
     return found
 
 
@@ -219,7 +289,9 @@ def _replaced(match: re.Match[str]) -> str:
 
 
 def _unassigned(text: str) -> str:
-    """Text without what is assigned to secret names. Candidates are found by plain searches: most text has none."""
+    """Text without what is assigned to secret names. Candidates are found by plain searches: most
+    text has none.
+    """
     low = text.lower()
     if len(low) != len(text):
         # One letter becomes two in lower case; its place is needed, not its case.
@@ -248,9 +320,15 @@ def _ends(low: str, name: str) -> Iterator[int]:
 def _shown(match: re.Match[str]) -> str:
     if match["quoted"] is None:
         return _with(match, "bare")
-    return match[0] if not match["quoted"] or _MARK.fullmatch(match["quoted"]) else _with(match, "quoted")
+    return (
+        match[0]
+        if not match["quoted"] or _MARK.fullmatch(match["quoted"])
+        else _with(match, "quoted")
+    )
 
 
 def _with(match: re.Match[str], group: str | int) -> str:
     whole, begin = match[0], match.start()
-    return whole[: match.start(group) - begin] + mark(match[group]) + whole[match.end(group) - begin :]
+    return (
+        whole[: match.start(group) - begin] + mark(match[group]) + whole[match.end(group) - begin :]
+    )

@@ -1,9 +1,10 @@
-"""Whether a rule matches what a call touches. Text against text: nothing is opened, nothing is resolved.
+"""Whether a rule matches what a call touches. Text against text: nothing is opened, nothing is
+resolved.
 
-Two questions, answered with different care. To *allow*, a rule must surely cover a need: unknown words,
-leading assignments, hazards and odd spellings count against it. To *deny* or *ask*, a rule must
-possibly hit: every spelling of the program, with and without folder, options, assignments and wrappers,
-and names in any case.
+Two questions, answered with different care. To *allow*, a rule must surely cover a need: unknown
+words, leading assignments, hazards and odd spellings count against it. To *deny* or *ask*, a rule
+must possibly hit: every spelling of the program, with and without folder, options, assignments and
+wrappers, and names in any case.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from .rules import Rule, names_tool
 class Need:
     """One thing that must be covered before a call is allowed.
 
-    `kind` is a subject kind, or `tool` for what the tool does beyond its subjects. `value` is an absolute path, a
-    host, a name; for commands `part` and `analysis` say more.
+    `kind` is a subject kind, or `tool` for what the tool does beyond its subjects. `value` is an
+    absolute path, a host, a name; for commands `part` and `analysis` say more.
     """
 
     kind: str
@@ -39,7 +40,9 @@ class Need:
 
 @frozen
 class Case:
-    """A call as the rules see it. `named` are `(absolute path, written)` of its commands' file names."""
+    """A call as the rules see it. `named` are `(absolute path, written)` of its commands' file
+    names.
+    """
 
     tool: Tool
     name: str
@@ -61,7 +64,9 @@ class Matcher:
         self._path: Callable[[str], bool] | None = None
         specifier = rule.specifier
         if specifier is not None and rule.kind in ("", "read", "write"):
-            self._path = path_matcher(specifier, rule.root or root, root, home, rule.list != "allow")
+            self._path = path_matcher(
+                specifier, rule.root or root, root, home, rule.list != "allow"
+            )
 
     # ---- allow
 
@@ -70,7 +75,11 @@ class Matcher:
         rule = self.rule
         if not rule.kind:
             return self._names(case) and self._own(need, case)
-        if need.analysis is not None and rule.kind == "command" and _same_text(rule.specifier, need.analysis):
+        if (
+            need.analysis is not None
+            and rule.kind == "command"
+            and _same_text(rule.specifier, need.analysis)
+        ):
             return True
         wanted = ("write", "read") if rule.kind == "write" else (rule.kind,)
         return need.kind in wanted and (rule.specifier is None or self._specified(need))
@@ -78,7 +87,8 @@ class Matcher:
     def _names(self, case: Case) -> bool:
         if not names_tool(self.rule, case.name):
             return False
-        # To allow `mcp__srv` must mean a tool that came over MCP, not a file's tool that took such a name.
+        # To allow `mcp__srv` must mean a tool that came over MCP, not a file's tool that took such
+        # a name.
         foreign = case.tool.source.startswith("mcp") or case.name.startswith("mcp__")
         return foreign or not self.rule.tool.startswith("mcp__")
 
@@ -117,7 +127,9 @@ class Matcher:
         if any(need.kind == rule.kind and self._hit(need) for need in case.needs):
             return True
         if self._path is not None:
-            return any(self._path(path) for path, written in case.named if written or rule.kind == "read")
+            return any(
+                self._path(path) for path, written in case.named if written or rule.kind == "read"
+            )
         if rule.kind == "command":
             return any(hits_text(rule.specifier, analysis) for analysis in case.analyses)
         return False
@@ -131,8 +143,12 @@ class Matcher:
 # ---- paths
 
 
-def path_matcher(specifier: str, settings: str, root: str, home: str, careful: bool) -> Callable[[str], bool]:
-    """A function of an absolute, normalised path. `careful` (deny, ask): any case, and a folder with its contents."""
+def path_matcher(
+    specifier: str, settings: str, root: str, home: str, careful: bool
+) -> Callable[[str], bool]:
+    """A function of an absolute, normalised path. `careful` (deny, ask): any case, and a folder
+    with its contents.
+    """
     anchor, pattern = anchored(specifier, settings, root, home)
     pattern = pattern.rstrip("/") or "/**"
     patterns = [pattern]
@@ -194,9 +210,9 @@ def covers_part(specifier: str, part: Part) -> bool:
     for words in (part.words, part.stripped):
         if not words or not words[0].known:
             continue
-        if all(hazard and hazard in spelled for hazard in part.hazards) and _glob(specifier).fullmatch(
-            " ".join((*assignments, *(word.shown() for word in words)))
-        ):
+        if all(hazard and hazard in spelled for hazard in part.hazards) and _glob(
+            specifier
+        ).fullmatch(" ".join((*assignments, *(word.shown() for word in words)))):
             return True
     return False
 
@@ -221,7 +237,11 @@ def _exactly(text: str, part: Part) -> bool:
 
 def _same_text(specifier: str | None, analysis: Analysis) -> bool:
     """The whole command line, letter by letter: what a person approved is what runs."""
-    return specifier is not None and not wild(specifier) and literal_text(specifier) == analysis.spelled
+    return (
+        specifier is not None
+        and not wild(specifier)
+        and literal_text(specifier) == analysis.spelled
+    )
 
 
 def hits_part(specifier: str, part: Part) -> bool:
@@ -276,7 +296,9 @@ def _glob(specifier: str) -> re.Pattern[str]:
     if specifier.endswith((":*", " *")):
         head, tail = specifier[:-2], r"(?:\s.*)?"
     pieces = re.split(r"(?<!\\)\*", head)
-    return re.compile(".*".join(re.escape(literal_text(piece)) for piece in pieces) + tail, re.DOTALL)
+    return re.compile(
+        ".*".join(re.escape(literal_text(piece)) for piece in pieces) + tail, re.DOTALL
+    )
 
 
 def _spelled(specifier: str) -> frozenset[str]:
@@ -284,7 +306,8 @@ def _spelled(specifier: str) -> frozenset[str]:
     head = re.split(r"(?<!\\)\*", specifier)[0]
     head = head[:-1] if head.endswith(":") else head
     words = literal_text(head).split()
-    # `Bash(git push --for*)` does not spell `--force`: the last word is whole only if a blank or `:` ends it.
+    # `Bash(git push --for*)` does not spell `--force`: the last word is whole only if a blank or
+    # `:` ends it.
     whole = head != specifier and (head.endswith(" ") or specifier.endswith(":*"))
     return frozenset(words if whole or head == specifier else words[:-1])
 
@@ -293,7 +316,9 @@ def _spelled(specifier: str) -> frozenset[str]:
 
 
 def host_of(url: str) -> str:
-    """The host of a URL, lower case, without port or user; empty if that is open to interpretation."""
+    """The host of a URL, lower case, without port or user; empty if that is open to
+    interpretation.
+    """
     if re.search(r"[\\\s\x00-\x1f]", url):
         return ""
     try:

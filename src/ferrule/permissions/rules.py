@@ -8,11 +8,12 @@
     WebFetch(domain:host)   addresses                      WebFetch(domain:docs.python.org)  WebFetch(domain:*.python.org)
     Agent(name) Skill(name) by name
 
-Order: deny, then ask, then allow. The first list with a match decides; how specific a rule is does not matter.
-Path patterns are those of gitignore: `//x` absolute, `~/x` in the home folder, `/x` from the folder of the
-settings that hold the rule (its `root`; the workspace by default), anything else from the workspace.
-A `*` inside a command stands for any text, ` *` and `:*` at the end mean "and anything after this word",
-`\\*` is a star. Grammar as in conventions §3.3 (the permission rules of Claude Code).
+Order: deny, then ask, then allow. The first list with a match decides; how specific a rule is does
+not matter. Path patterns are those of gitignore: `//x` absolute, `~/x` in the home folder, `/x`
+from the folder of the settings that hold the rule (its `root`; the workspace by default), anything
+else from the workspace. A `*` inside a command stands for any text, ` *` and `:*` at the end mean
+"and anything after this word", `\\*` is a star. Grammar as in conventions §3.3 (the permission
+rules of Claude Code).
 
 This file parses and lists. Matching is in `rule_matching.py`, the order of lists in `gate.py`.
 """
@@ -45,7 +46,9 @@ FAMILIES = {
     "Agent": "agent",
     "Skill": "skill",
 }
-"""Names that stand for a kind of subject (`tools.definition.Touch.kind`), whatever the tool is called."""
+"""Names that stand for a kind of subject (`tools.definition.Touch.kind`), whatever the tool is
+called.
+"""
 
 _TOOL = expression(r"[A-Za-z0-9_.:*\-]+")
 _COLUMN_HINT = "a rule is `Tool` or `Tool(specifier)`, like `Bash(npm test)` or `Read(docs/**)`"
@@ -72,7 +75,9 @@ class Rule:
 
 
 def parse_rule(text: str, list: List = "allow", *, layer: Layer = "user", root: str = "") -> Rule:
-    """Text to rule. ConfigError names the rule, what was found, the column (from 1) and the next step."""
+    """Text to rule. ConfigError names the rule, what was found, the column (from 1) and the next
+    step.
+    """
     stripped = text.strip()
     if not stripped:
         raise _wrong(text, 1, "nothing", _COLUMN_HINT)
@@ -88,9 +93,13 @@ def parse_rule(text: str, list: List = "allow", *, layer: Layer = "user", root: 
     if not rest.endswith(")"):
         close = rest.rfind(")")
         found = (
-            "no closing parenthesis" if close < 0 else f"`{rest[close + 1 :]}` after the closing parenthesis"
+            "no closing parenthesis"
+            if close < 0
+            else f"`{rest[close + 1 :]}` after the closing parenthesis"
         )
-        raise _wrong(text, column if close < 0 else column + close + 1, found, "end the rule with `)`")
+        raise _wrong(
+            text, column if close < 0 else column + close + 1, found, "end the rule with `)`"
+        )
     specifier = rest[1:-1].strip()
     _check_head(text, tool)
     _check_specifier(text, tool, specifier, column + 1)
@@ -99,9 +108,11 @@ def parse_rule(text: str, list: List = "allow", *, layer: Layer = "user", root: 
 
 
 def _check_head(text: str, tool: str) -> None:
-    """Raise ConfigError for a name that is nearly one of the families: such a rule would match nothing, in silence.
+    """Raise ConfigError for a name that is nearly one of the families: such a rule would match
+    nothing, in silence.
 
-    Names that are like none of them may be a tool's own; whether there is such a tool is not known here.
+    Names that are like none of them may be a tool's own; whether there is such a tool is not known
+    here.
     """
     if tool in FAMILIES or not (tool.isalpha() and tool[0].isupper()):
         return
@@ -121,13 +132,18 @@ def _check_head(text: str, tool: str) -> None:
 def _check_specifier(text: str, tool: str, specifier: str, column: int) -> None:
     kind = FAMILIES.get(tool, "")
     if not specifier:
-        raise _wrong(text, column, "nothing between the parentheses", f"write `{tool}` to mean every use")
+        raise _wrong(
+            text, column, "nothing between the parentheses", f"write `{tool}` to mean every use"
+        )
     if "\0" in specifier:
         raise _wrong(text, column + specifier.index("\0"), "a NUL character", "remove it")
     if kind in ("read", "write"):
         if specifier.startswith("!"):
             raise _wrong(
-                text, column, "`!`", "a pattern cannot be turned around: put the rule into another list"
+                text,
+                column,
+                "`!`",
+                "a pattern cannot be turned around: put the rule into another list",
             )
         if ".." in specifier.split("/"):
             raise _wrong(
@@ -141,7 +157,9 @@ def _check_specifier(text: str, tool: str, specifier: str, column: int) -> None:
 
 
 def _wrong(text: str, column: int, found: str, step: str) -> ConfigError:
-    return ConfigError(f"rule `{text}`: found {found} in column {column}", code="rule_syntax", hint=step)
+    return ConfigError(
+        f"rule `{text}`: found {found} in column {column}", code="rule_syntax", hint=step
+    )
 
 
 class RuleSet:
@@ -162,10 +180,18 @@ class RuleSet:
         layer: Layer = "user",
         root: str = "",
     ) -> RuleSet:
-        """Rules from the three lists of one settings file. Raises ConfigError at the first that is wrong."""
-        lists: tuple[tuple[List, Iterable[str]], ...] = (("deny", deny), ("ask", ask), ("allow", allow))
+        """Rules from the three lists of one settings file. Raises ConfigError at the first that is
+        wrong.
+        """
+        lists: tuple[tuple[List, Iterable[str]], ...] = (
+            ("deny", deny),
+            ("ask", ask),
+            ("allow", allow),
+        )
         return RuleSet(
-            parse_rule(text, name, layer=layer, root=root) for name, texts in lists for text in texts
+            parse_rule(text, name, layer=layer, root=root)
+            for name, texts in lists
+            for text in texts
         )
 
     def __iter__(self) -> Iterator[Rule]:
@@ -178,7 +204,9 @@ class RuleSet:
         return RuleSet((*self.rules, *other))
 
     def lint(self, tools: Iterable[str] = ()) -> list[str]:
-        """What is probably a mistake, one sentence each. `tools` are the full names there are, if known."""
+        """What is probably a mistake, one sentence each. `tools` are the full names there are, if
+        known.
+        """
         known = frozenset(tools)
         found = [problem for rule in self.rules for problem in _lint_rule(rule, known)]
         return [*found, *self._shadowed()]
@@ -192,7 +220,10 @@ class RuleSet:
         for index, rule in enumerate(self.rules):
             for other in stronger[rule.list]:
                 if _covers(other, rule):
-                    yield f"`{rule.text}` ({rule.list}) never decides: `{other.text}` ({other.list}) comes first"
+                    yield (
+                        f"`{rule.text}` ({rule.list}) never decides: `{other.text}` "
+                        f"({other.list}) comes first"
+                    )
                     break
             else:
                 for other in self.rules[:index]:
@@ -204,8 +235,9 @@ class RuleSet:
 def names_tool(rule: Rule, full_name: str) -> bool:
     """True if a rule that is no family rule names this tool.
 
-    `mcp__srv` and `mcp__srv__tool` name the tools `srv__...` that Ferrule makes of a server's. A tool that had to give
-    its name to one of a file keeps the deny and ask rules for that name; what is allowed is the one that is seen.
+    `mcp__srv` and `mcp__srv__tool` name the tools `srv__...` that Ferrule makes of a server's. A
+    tool that had to give its name to one of a file keeps the deny and ask rules for that name; what
+    is allowed is the one that is seen.
     """
     pattern = rule.tool
     if pattern == full_name:
@@ -235,13 +267,17 @@ def _covers(wide: Rule, narrow: Rule) -> bool:
         return True
     if narrow.specifier is None or wide.root != narrow.root:
         return False
-    return wide.specifier == narrow.specifier or _widened(wide.specifier, narrow.specifier, wide.kind)
+    return wide.specifier == narrow.specifier or _widened(
+        wide.specifier, narrow.specifier, wide.kind
+    )
 
 
 def _widened(wide: str, narrow: str, kind: str) -> bool:
     if kind == "command":
         prefix = _prefix(wide)
-        return prefix is not None and (narrow == prefix or narrow.startswith((f"{prefix} ", f"{prefix}:")))
+        return prefix is not None and (
+            narrow == prefix or narrow.startswith((f"{prefix} ", f"{prefix}:"))
+        )
     if kind in ("read", "write") and wide.endswith("/**") and not re.search(r"[*?\[]", wide[:-3]):
         return narrow.startswith(wide[:-2])
     return False
@@ -257,9 +293,13 @@ def _prefix(specifier: str) -> str | None:
 def _lint_rule(rule: Rule, known: frozenset[str]) -> Iterator[str]:
     where = f"`{rule.text}` ({rule.list}, {rule.layer})"
     if not rule.kind and known and not any(names_tool(rule, name) for name in known):
-        also = {"Write": "Edit", "MultiEdit": "Edit", "Grep": "Read", "Glob": "Read", "LS": "Read"}.get(
-            rule.tool
-        )
+        also = {
+            "Write": "Edit",
+            "MultiEdit": "Edit",
+            "Grep": "Read",
+            "Glob": "Read",
+            "LS": "Read",
+        }.get(rule.tool)
         instead = f": write `{also}(...)`" if also else ""
         yield f"{where} can never match: there is no tool `{rule.tool}`{instead}"
     if rule.specifier is None:
@@ -283,7 +323,10 @@ def _lint_command(rule: Rule, where: str) -> Iterator[str]:
         if "*" in first and first != "*":
             yield f"{where} has no word boundary: `{first}` also begins the names of other programs"
         if re.search(r"[^\\](\||&&|;|\n)|[<>`]|\$\(", specifier) and "*" in specifier:
-            yield f"{where} can never match: a compound command is judged part by part; write a rule per part"
+            yield (
+                f"{where} can never match: a compound command is judged part by part; write a "
+                "rule per part"
+            )
 
 
 def _lint_path(rule: Rule, where: str) -> Iterator[str]:

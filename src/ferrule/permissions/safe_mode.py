@@ -1,7 +1,8 @@
-"""Safe mode (requirement 000): which programs may run at all, and what may be done below which path.
+"""Safe mode (requirement 000): which programs may run at all, and what may be done below which
+path.
 
-Safe mode only takes away. It says which programs run, not what they do: a program on the list still goes
-through rules, risk and the sandbox.
+Safe mode only takes away. It says which programs run, not what they do: a program on the list still
+goes through rules, risk and the sandbox.
 """
 
 from __future__ import annotations
@@ -14,7 +15,20 @@ from ferrule.core.frozen import frozen
 
 from .rule_matching import Case
 
-DEFAULT_PROGRAMS = ("ls", "cat", "grep", "head", "tail", "wc", "find", "stat", "jq", "htmlq", "bat", "batcat")
+DEFAULT_PROGRAMS = (
+    "ls",
+    "cat",
+    "grep",
+    "head",
+    "tail",
+    "wc",
+    "find",
+    "stat",
+    "jq",
+    "htmlq",
+    "bat",
+    "batcat",
+)
 """The programs of requirement 000's `security.allowed_commands`."""
 
 ACTIONS = ("read", "write", "exec", "delete")
@@ -22,10 +36,11 @@ ACTIONS = ("read", "write", "exec", "delete")
 
 @frozen
 class SafeMode:
-    """`on`: only `programs` may run (exact names). `permissions` maps a path prefix to what may be done there.
+    """`on`: only `programs` may run (exact names). `permissions` maps a path prefix to what may be
+    done there.
 
-    The longest prefix that matches decides and replaces shorter ones; `.` or `/` is the workspace. Without
-    permissions everything may be done. Permissions hold whether safe mode is on or off.
+    The longest prefix that matches decides and replaces shorter ones; `.` or `/` is the workspace.
+    Without permissions everything may be done. Permissions hold whether safe mode is on or off.
     """
 
     on: bool = True
@@ -37,7 +52,8 @@ class SafeMode:
             for action in actions:
                 if action not in ACTIONS:
                     raise ConfigError(
-                        f"security.permissions `{prefix}`: found `{action}`", hint=f"use {', '.join(ACTIONS)}"
+                        f"security.permissions `{prefix}`: found `{action}`",
+                        hint=f"use {', '.join(ACTIONS)}",
                     )
 
     def has_permission(self, path: str, action: str) -> bool:
@@ -57,7 +73,9 @@ class SafeMode:
         if not outside:
             return ""
         listed = ", ".join(f"`{name}`" for name in dict.fromkeys(outside))
-        return f"safe mode is on and {listed} is not among its programs ({', '.join(self.programs)})"
+        return (
+            f"safe mode is on and {listed} is not among its programs ({', '.join(self.programs)})"
+        )
 
     def allow(self, program: str) -> SafeMode:
         """With one program more."""
@@ -73,7 +91,11 @@ _DELETERS = frozenset({"rm", "rmdir", "unlink", "shred"})
 
 def violations(safe: SafeMode, case: Case, root: str) -> Iterator[str]:
     """What of a call safe mode or its permissions forbid, in words."""
-    wanted = [(need.value, need.kind) for need in case.needs if need.kind in ("read", "write") and need.value]
+    wanted = [
+        (need.value, need.kind)
+        for need in case.needs
+        if need.kind in ("read", "write") and need.value
+    ]
     for analysis in case.analyses:
         if why := safe.refuses(analysis.programs):
             yield why

@@ -1,4 +1,6 @@
-"""The A2A peers of the command line: what the person's settings name, put together for a run or a command."""
+"""The A2A peers of the command line: what the person's settings name, put together for a run or a
+command.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def peers_of(settings: Settings, taken: Iterable[str]) -> Peers | None:
-    """The peers of a run, none of them asked; None, and nothing loaded for it, where nobody names any. Close it with the agent.
+    """The peers of a run, none of them asked; None, and nothing loaded for it, where nobody names
+    any. Close it with the agent.
 
     `taken` are the names of the other tools. Raises ConfigError for a policy that cannot be read.
     """

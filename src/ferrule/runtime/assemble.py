@@ -1,4 +1,6 @@
-"""From settings and flags to an agent that is ready to work: the one place where interfaces meet the engine."""
+"""From settings and flags to an agent that is ready to work: the one place where interfaces meet
+the engine.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,8 @@ Notice = Callable[[str], None]
 
 INSTRUCTIONS = (
     "You work in a folder on a person's computer. Paths are relative to that folder. "
-    "Look before you change something, change only what was asked for, and say briefly what you did."
+    "Look before you change something, change only what was asked for, and say briefly what "
+    "you did."
 )
 
 
@@ -79,7 +82,9 @@ class Fresh(Protocol):
 
 @dataclass(slots=True)
 class Assembly:
-    """An agent with the settings it was made from. `notice` is told, sentence by sentence, what a person should know."""
+    """An agent with the settings it was made from. `notice` is told, sentence by sentence, what a
+    person should know.
+    """
 
     agent: Agent
     settings: Settings
@@ -98,7 +103,8 @@ class Assembly:
         return self.agent.resume(session) if session else self.agent.session()
 
     async def change_model(self, name: str, session: Session) -> None:
-        """Another model for the same session; its history goes along, its own settings hold from now on.
+        """Another model for the same session; its history goes along, its own settings hold from
+        now on.
 
         Raises ConfigError, ProviderError; then nothing has changed.
         """
@@ -118,8 +124,10 @@ class Assembly:
             session.limits, session.model = mine.limits, name
 
     async def leave(self, session: Session, *, strict: bool = True) -> None:
-        """Give one session back, signed where the settings want that; everything else stays as it is. `strict` as in `close`: where
-        somebody else asked for the session, that it could not be signed is no failure of theirs."""
+        """Give one session back, signed where the settings want that; everything else stays as it
+        is. `strict` as in `close`: where somebody else asked for the session, that it could not be
+        signed is no failure of theirs.
+        """
         try:
             await session.close()
             self._sign(session)
@@ -129,7 +137,9 @@ class Assembly:
             self.notice(error.detail)
 
     async def close(self, session: Session | None = None, *, strict: bool = True) -> None:
-        """Give everything back. With `strict=False` an error on the way is said and not raised: another one counts."""
+        """Give everything back. With `strict=False` an error on the way is said and not raised:
+        another one counts.
+        """
         if session is not None:
             await session.close()
         try:
@@ -171,18 +181,21 @@ def assemble(
     interruptible: bool = False,
     mcp_servers: Mapping[str, Any] | None = None,
 ) -> Assembly:
-    """Read the settings with these options on top (a setting's key with `__` for the dot; `workspace`), and build the agent. No network.
+    """Read the settings with these options on top (a setting's key with `__` for the dot;
+    `workspace`), and build the agent. No network.
 
-    `approver` is who is asked, by default nobody; `journal` takes the place of the one that the settings name, and stays its owner's.
-    `mcp_servers` are entries that an editor handed over (`mcp_servers.servers_of`).
-    Raises ConfigError naming the setting and where it stands.
+    `approver` is who is asked, by default nobody; `journal` takes the place of the one that the
+    settings name, and stays its owner's. `mcp_servers` are entries that an editor handed over
+    (`mcp_servers.servers_of`). Raises ConfigError naming the setting and where it stands.
     """
     settings = load_settings(workspace=options.get("workspace"), flags=_flags(options))
     signer = _signer(settings)
     for one in settings.notices:
         notice(one)
     mine = settings.for_model(settings.model)
-    names = DEFAULT.extended(reserved=settings["reserved.extend"], secret=settings["secrets.extend"])
+    names = DEFAULT.extended(
+        reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
+    )
     workspace = Workspace(settings.workspace, names=names)
     gate = _gate(settings, workspace, names)
     held = workspace.refusing(gate.refuses, gate.denials).command_names()
@@ -229,7 +242,9 @@ def assemble(
         tool_search=search_of(settings, catalog),
         context={key: settings[f"context.{key}"] for key in ("compact", "share", "keep")},
     )
-    return Assembly(agent, settings, notice, extensions, servers, peers, signer, owns_journal=journal is None)
+    return Assembly(
+        agent, settings, notice, extensions, servers, peers, signer, owns_journal=journal is None
+    )
 
 
 def _other_names() -> list[str]:
@@ -238,7 +253,9 @@ def _other_names() -> list[str]:
 
 
 def _signer(settings: Settings) -> Signer | None:
-    """The person's key, if sessions are to be signed. Raises ConfigError where it is missing: then nothing runs unsigned."""
+    """The person's key, if sessions are to be signed. Raises ConfigError where it is missing: then
+    nothing runs unsigned.
+    """
     if not settings["audit.sign"]:
         return None
     from ferrule.storage.audit.signing import Signer, key_path
@@ -260,7 +277,9 @@ def journal() -> SqliteJournal | PostgresJournal:
 
 
 def journal_file() -> SqliteJournal:
-    """The journal that the settings name, for commands that work on the file itself. Raises ConfigError if it is none."""
+    """The journal that the settings name, for commands that work on the file itself. Raises
+    ConfigError if it is none.
+    """
     store = journal()
     if not isinstance(store, SqliteJournal):
         raise ConfigError(f"`{store.where}` is no file: this works on a journal that is one")
@@ -274,8 +293,12 @@ def model_of(session: str) -> str:
 
 
 def _flags(options: dict[str, Any]) -> dict[str, Any]:
-    """The settings that were given as options: an option's name is the setting's key with `__` for the dot."""
-    given = {name.replace("__", "."): value for name, value in options.items() if name in SETTING_OPTIONS}
+    """The settings that were given as options: an option's name is the setting's key with `__` for
+    the dot.
+    """
+    given = {
+        name.replace("__", "."): value for name, value in options.items() if name in SETTING_OPTIONS
+    }
     return {
         key: list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType]  a tuple of texts
         for key, value in given.items()
@@ -296,7 +319,9 @@ def _gate(settings: Settings, workspace: Workspace, names: Names) -> Gate:
 
 def _safe_mode(settings: Settings) -> SafeMode:
     permissions: dict[str, tuple[str, ...]] = dict(settings["commands.permissions"] or ())
-    return SafeMode(settings["commands.safe_mode"], tuple(settings["commands.allowed_commands"]), permissions)
+    return SafeMode(
+        settings["commands.safe_mode"], tuple(settings["commands.allowed_commands"]), permissions
+    )
 
 
 def _commands(settings: Settings, mine: ForModel, confine: Policy) -> CommandPolicy:
@@ -312,7 +337,9 @@ def _commands(settings: Settings, mine: ForModel, confine: Policy) -> CommandPol
 
 
 def _artifacts(settings: Settings, catalog: Catalog) -> Artifacts:
-    """Where large results go. Without the tools to read them, only what exceeds the output limit is kept, for the person."""
+    """Where large results go. Without the tools to read them, only what exceeds the output limit is
+    kept, for the person.
+    """
     where, most, days = (settings[f"artifacts.{key}"] for key in ("store", "max_bytes", "days"))
     store = artifacts_at(where, max_bytes=most, days=days)
     readable = all(tool.full_name in catalog for tool in ARTIFACT_TOOLS)
@@ -323,7 +350,8 @@ def _extensions(settings: Settings, confine: Policy, of_ours: Sequence[Tool]) ->
     """What files bring. None, and nothing loaded for it, where there are none."""
     seen, own = settings.repository, paths.config()
     theirs = any(
-        name != PROJECT_FILE or any(word in data for word in _ARTIFACTS) for name, data in seen.files.items()
+        name != PROJECT_FILE or any(word in data for word in _ARTIFACTS)
+        for name, data in seen.files.items()
     )
     python = settings["tools.python"]
     if not theirs and not python and not any((own / name).exists() for name in _OWN):
@@ -352,13 +380,19 @@ def _registration(settings: Settings, extensions: Extensions | None) -> Registra
     return RegistrationLimits()
 
 
-def _catalog(settings: Settings, mine: ForModel, tools: Iterable[Tool]) -> tuple[Catalog, list[str]]:
+def _catalog(
+    settings: Settings, mine: ForModel, tools: Iterable[Tool]
+) -> tuple[Catalog, list[str]]:
     """The tools of this run, and a sentence for each name in the settings that names none."""
     chosen = policies(settings["tools.policy"], settings["tools.tool_policies"], "settings")
     everything = Catalog(loaded(settings, governed(tools, chosen)))
     allowed, denied = settings["tools.allowed"], settings["tools.denied"]
     named = (*(allowed or ()), *denied, *chosen.tools, *named_for_loading(settings))
-    unknown = [_no_tool(everything, name) for name in named if name not in everything and name not in FINDERS]
+    unknown = [
+        _no_tool(everything, name)
+        for name in named
+        if name not in everything and name not in FINDERS
+    ]
     if not mine.tools_enabled or mine.tool_mode == "none":
         return Catalog(), unknown
     kept = [
@@ -372,7 +406,9 @@ def _catalog(settings: Settings, mine: ForModel, tools: Iterable[Tool]) -> tuple
 
 def _no_tool(catalog: Catalog, name: str) -> str:
     near = ", ".join(f"`{one}`" for one in catalog.nearest(name))
-    return f"the settings name a tool `{name}`, and there is none" + (f"; nearest: {near}" if near else "")
+    return f"the settings name a tool `{name}`, and there is none" + (
+        f"; nearest: {near}" if near else ""
+    )
 
 
 def wire_of(settings: Settings, name: str) -> Wire:
@@ -409,6 +445,8 @@ def options_of(settings: Settings, name: str) -> ModelOptions:
 
 
 def _model_options(settings: Settings, name: str, mine: ForModel) -> ModelOptions:
-    options = ModelOptions(mine.temperature, mine.max_output_tokens, mine.num_ctx, mine.thinking, mine.seed)
+    options = ModelOptions(
+        mine.temperature, mine.max_output_tokens, mine.num_ctx, mine.thinking, mine.seed
+    )
     options = replace(options, provider_tools=hosted_tools(settings, name, mine))
     return options if mine.timeout is None else replace(options, timeout=mine.timeout)

@@ -16,8 +16,12 @@ def policy_of(settings: Settings, root: Path | None = None, names: Names = DEFAU
     return Policy(
         root=root or Path(settings.workspace).resolve(),
         names=names,
-        readable=tuple(str(Path(one).expanduser().absolute()) for one in settings["sandbox.readable"]),
-        writable=tuple(str(Path(one).expanduser().absolute()) for one in settings["sandbox.writable"]),
+        readable=tuple(
+            str(Path(one).expanduser().absolute()) for one in settings["sandbox.readable"]
+        ),
+        writable=tuple(
+            str(Path(one).expanduser().absolute()) for one in settings["sandbox.writable"]
+        ),
         network=tuple(settings["sandbox.network"]),
         bounds=Bounds(
             settings["sandbox.memory"] * MIB,

@@ -1,8 +1,10 @@
-"""What a person's own files were when they were last looked at, told apart by content: for whoever must notice that they changed.
+"""What a person's own files were when they were last looked at, told apart by content: for whoever
+must notice that they changed.
 
-Looked at are the person's settings folder, skills outside `.ferrule`, and the instructions that hold in a folder (`AGENTS.md` and
-its fallbacks). What a repository configures is looked at by `storage.trust`, which reads and hashes all of it each time; here a file is
-read again only where its time, size or number changed. Not noticed: a change that keeps all three.
+Looked at are the person's settings folder, skills outside `.ferrule`, and the instructions that
+hold in a folder (`AGENTS.md` and its fallbacks). What a repository configures is looked at by
+`storage.trust`, which reads and hashes all of it each time; here a file is read again only where
+its time, size or number changed. Not noticed: a change that keeps all three.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ Stamp = tuple[int, int, int]
 
 
 class Watched:
-    """One workspace's. `look` gives the hash of each file by its name; equal values mean that nothing changed."""
+    """One workspace's. `look` gives the hash of each file by its name; equal values mean that
+    nothing changed.
+    """
 
     def __init__(self, workspace: Path, instructions: Sequence[str]) -> None:
         self._workspace = workspace

@@ -1,4 +1,6 @@
-"""Tools that a provider runs itself, as the settings name them: checked, with secrets out of variables, and who answers for them."""
+"""Tools that a provider runs itself, as the settings name them: checked, with secrets out of
+variables, and who answers for them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def hosted_tools(settings: Settings, model: str, mine: ForModel) -> Hosted:
-    """What holds for a model: its own, else its provider's. Raises ConfigError for what cannot be sent, and for a written secret."""
+    """What holds for a model: its own, else its provider's. Raises ConfigError for what cannot be
+    sent, and for a written secret.
+    """
     given = mine.provider_tools
     if given is None:
         given = settings.provider(model.partition(":")[0]).provider_tools
@@ -27,7 +31,9 @@ def hosted_tools(settings: Settings, model: str, mine: ForModel) -> Hosted:
 
 
 def approval_tools(settings: Settings) -> tuple[Tool, ...]:
-    """The tool that puts a provider's question to the gate, where the settings name a server that it asks about."""
+    """The tool that puts a provider's question to the gate, where the settings name a server that
+    it asks about.
+    """
     named = (value for key, value in settings.values.items() if key.endswith(".provider_tools"))
     if not any(asks_approval(cast("Hosted", value or ())) for value in named):
         return ()
@@ -50,7 +56,8 @@ def _filled(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 def _secret(text: object) -> str:
     if not isinstance(text, str) or not _VARIABLE.search(text):
         raise ConfigError(
-            "provider_tools: a secret is not kept in files", hint="name the variable: `Bearer ${NAME}`"
+            "provider_tools: a secret is not kept in files",
+            hint="name the variable: `Bearer ${NAME}`",
         )
     return _VARIABLE.sub(_value, text)
 

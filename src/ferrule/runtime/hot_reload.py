@@ -1,6 +1,8 @@
-"""Hot reload: what tool files, hooks, agents, skills and settings say when they change takes effect with the next message.
+"""Hot reload: what tool files, hooks, agents, skills and settings say when they change takes effect
+with the next message.
 
-An interface looks between messages; nothing watches meanwhile, and nothing changes while a message is worked.
+An interface looks between messages; nothing watches meanwhile, and nothing changes while a message
+is worked.
 
     reloading = Reloading(assembly, options)
     if (changed := reloading.look()) is not None:       # before each message
@@ -8,16 +10,21 @@ An interface looks between messages; nothing watches meanwhile, and nothing chan
         await reloading.reload(session)
     await reloading.renew(session)                      # a session that worked during a reload
 
-* A repository's files are used only as a person trusted them (rule 6): once one changes, all that they brought is withdrawn
-  with the next reload, and comes back when the person trusts it as it stands then.
-* A file that cannot be read or compiled changes nothing: the last good version of everything stays, and the error says which file,
-  line and column. Where that would keep what must be withdrawn, `reload` raises and no message may be worked.
-* History, system text and the order of tools stay (`engine.agent_reload`); what came and went is said to the model with its next message.
+* A repository's files are used only as a person trusted them (rule 6): once one changes, all that
+  they brought is withdrawn with the next reload, and comes back when the person trusts it as it
+  stands then.
+* A file that cannot be read or compiled changes nothing: the last good version of everything stays,
+  and the error says which file, line and column. Where that would keep what must be withdrawn,
+  `reload` raises and no message may be worked.
+* History, system text and the order of tools stay (`engine.agent_reload`); what came and went is
+  said to the model with its next message.
 * MCP servers and peers are begun anew: what they kept in memory is gone.
-* A Python file of `tools.python` is run again only where its bytes, or those of a named file beside it, changed; then it is a new
-  module, and what the old one kept is gone. Calls at work end with the old one. Installed modules are never loaded again.
-* `journal.path`, `journal.durability` and `workspace` belong to the process: they change with its next start. Files outside the
-  workspace and the settings folder that settings name (`tools.http_manifests`, `tools.openapi`) are read again, but not watched.
+* A Python file of `tools.python` is run again only where its bytes, or those of a named file beside
+  it, changed; then it is a new module, and what the old one kept is gone. Calls at work end with
+  the old one. Installed modules are never loaded again.
+* `journal.path`, `journal.durability` and `workspace` belong to the process: they change with its
+  next start. Files outside the workspace and the settings folder that settings name
+  (`tools.http_manifests`, `tools.openapi`) are read again, but not watched.
 """
 
 from __future__ import annotations
@@ -46,7 +53,9 @@ _STARTS = ("journal.path", "journal.durability")
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What is not as it was. `asks`: a repository that was trusted changed, and does nothing until it is trusted again."""
+    """What is not as it was. `asks`: a repository that was trusted changed, and does nothing until
+    it is trusted again.
+    """
 
     files: tuple[str, ...]
     seen: Snapshot
@@ -63,7 +72,9 @@ class Tools:
 
     @staticmethod
     def between(before: Catalog, now: Catalog, files: Iterable[str] = ()) -> Tools:
-        """What came, went and is not the same: to whoever calls it, or because one of these files is where it comes from."""
+        """What came, went and is not the same: to whoever calls it, or because one of these files
+        is where it comes from.
+        """
         was, are = (_seen(catalog) for catalog in (before, now))
         touched = {f"{kind} {file}" for kind in ("file", "http") for file in files}
         changed = tuple(
@@ -71,19 +82,30 @@ class Tools:
             for name, tool in are.items()
             if name in was and (tool.source in touched or not same(was[name], tool))
         )
-        return Tools(tuple(sorted(are.keys() - was.keys())), tuple(sorted(was.keys() - are.keys())), changed)
+        return Tools(
+            tuple(sorted(are.keys() - was.keys())), tuple(sorted(was.keys() - are.keys())), changed
+        )
 
     def __str__(self) -> str:
         said = (("new", self.new), ("gone", self.gone), ("changed", self.changed))
-        return "; ".join(f"{word}: {', '.join(f'`{name}`' for name in names)}" for word, names in said if names)  # fmt: skip
+        return "; ".join(
+            f"{word}: {', '.join(f'`{name}`' for name in names)}" for word, names in said if names
+        )
 
 
 class Reloading:
-    """Keeps one assembly, in place, as its files are. `options` are those that it was made of; one interface, one loop."""
+    """Keeps one assembly, in place, as its files are. `options` are those that it was made of; one
+    interface, one loop.
+    """
 
     def __init__(
-        self, assembly: Assembly, options: dict[str, Any], *, interruptible: bool = False, trust: Trust | None = None
-    ) -> None:  # fmt: skip
+        self,
+        assembly: Assembly,
+        options: dict[str, Any],
+        *,
+        interruptible: bool = False,
+        trust: Trust | None = None,
+    ) -> None:
         self._assembly = assembly
         self._options = options
         self._interruptible = interruptible
@@ -98,7 +120,9 @@ class Reloading:
         self._own: dict[str, str] = self._watched.look()
 
     def look(self) -> Changed | None:
-        """What changed since the last reload, or None. Raises ConfigError where the repository cannot be read."""
+        """What changed since the last reload, or None. Raises ConfigError where the repository
+        cannot be read.
+        """
         seen, own = self._trust.look(self._assembly.settings.workspace), self._watched.look()
         if (seen.state, seen.digest) == (self._seen.state, self._seen.digest) and own == self._own:
             return None
@@ -107,18 +131,26 @@ class Reloading:
         return Changed(tuple(files), seen, asks)
 
     async def reload(self, *sessions: Session) -> Tools | None:
-        """Make everything anew, and let these sessions go on with it; None if what there is stays, for the reason that was said.
+        """Make everything anew, and let these sessions go on with it; None if what there is stays,
+        for the reason that was said.
 
-        Raises ConfigError where what there was must not stay and nothing can take its place: then no message may be worked.
+        Raises ConfigError where what there was must not stay and nothing can take its place: then
+        no message may be worked.
         """
         changed = self.look()
         if changed is None:
             return None
         before, own = self._assembly, self._watched.look()
-        if own == self._own and not _in_force(before.settings.repository) and not _in_force(changed.seen):
+        if (
+            own == self._own
+            and not _in_force(before.settings.repository)
+            and not _in_force(changed.seen)
+        ):
             # Nobody trusts it: what it says had no effect before and has none now.
             self._seen = changed.seen
-            before.notice("the configuration of this folder changed; it is not trusted and does nothing")
+            before.notice(
+                "the configuration of this folder changed; it is not trusted and does nothing"
+            )
             return None
         try:
             made = self._made(before)
@@ -132,7 +164,9 @@ class Reloading:
         return await self._exchange(made, sessions, changed.files)
 
     async def renew(self, session: Session) -> None:
-        """Let a session that worked during a reload go on with what there is now. Others are left as they are."""
+        """Let a session that worked during a reload go on with what there is now. Others are left
+        as they are.
+        """
         if not _works(session) and session.id in self._behind:
             self._go_on(session, ())
             await self._retire()
@@ -166,7 +200,9 @@ class Reloading:
             before.notice(text)
         return made
 
-    async def _exchange(self, made: Assembly, sessions: Iterable[Session], files: tuple[str, ...]) -> Tools:
+    async def _exchange(
+        self, made: Assembly, sessions: Iterable[Session], files: tuple[str, ...]
+    ) -> Tools:
         now, before = self._assembly, replace(self._assembly)
         tools = Tools.between(before.agent.catalog, made.agent.catalog, files)
         made.agent.catalog = continued(made.agent.catalog, before.agent.catalog)
@@ -176,7 +212,8 @@ class Reloading:
         now.extensions, now.servers, now.peers = made.extensions, made.servers, made.peers
         self._past.append(before)
         for session in sessions:
-            # One that is behind already goes on from what it works with: all that changed since is new to it.
+            # One that is behind already goes on from what it works with: all that changed since is
+            # new to it.
             self._behind.setdefault(session.id, before)
             if not _works(session):
                 self._go_on(session, files)
@@ -218,7 +255,9 @@ class Reloading:
 
 
 def _seen(catalog: Catalog) -> dict[str, Tool]:
-    """The tools that a model or a person can call, by name. What scripts ask with comes and goes with them."""
+    """The tools that a model or a person can call, by name. What scripts ask with comes and goes
+    with them.
+    """
     return {tool.full_name: tool for tool in catalog if tool.loading is not Loading.INTERNAL}
 
 
@@ -232,7 +271,9 @@ def _in_force(seen: Snapshot) -> bool:
 
 
 def _same_model(one: Assembly, other: Assembly) -> bool:
-    """Whether two assemblies ask one model at one address, so that connections (and a local server) can be shared."""
+    """Whether two assemblies ask one model at one address, so that connections (and a local server)
+    can be shared.
+    """
     return one.agent.model == other.agent.model and _provider(one) == _provider(other)
 
 
@@ -256,5 +297,8 @@ def _told(before: Agent, now: Agent, tools: Tools) -> str:
         said.append(f"The tools changed. {tools}.")
     if before.instructions != now.instructions:
         told = now.instructions.removeprefix(INSTRUCTIONS).strip()
-        said.append(f"In place of what you were told of this folder at the beginning:\n{told or '(nothing)'}")
+        said.append(
+            "In place of what you were told of this folder at the "
+            f"beginning:\n{told or '(nothing)'}"
+        )
     return "\n".join(said)

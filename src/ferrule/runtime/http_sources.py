@@ -15,7 +15,9 @@ _ROOTS = (".ferrule/http/", ".harness/http/")
 
 
 def http_tools_of(settings: Settings) -> Loaded | None:
-    """The HTTP tools of a run; None, and nothing loaded for it, where nobody names any. Raises ConfigError for what cannot be used."""
+    """The HTTP tools of a run; None, and nothing loaded for it, where nobody names any. Raises
+    ConfigError for what cannot be used.
+    """
     seen = settings.repository
     theirs = seen.state == "trusted" and any(name.startswith(_ROOTS) for name in seen.files)
     named = settings["tools.http_manifests"] or settings["tools.openapi"]

@@ -1,4 +1,6 @@
-"""What a model is told beyond its task: the skills there are and what `AGENTS.md` says. Text, and no power."""
+"""What a model is told beyond its task: the skills there are and what `AGENTS.md` says. Text, and
+no power.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from ferrule.tools.definition import Tool
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """`skills` is the catalogue of skills, `instructions` what files say; empty where there is nothing."""
+    """`skills` is the catalogue of skills, `instructions` what files say; empty where there is
+    nothing.
+    """
 
     skills: str = ""
     instructions: str = ""
@@ -22,13 +26,17 @@ class Texts:
     notices: tuple[str, ...] = ()
 
     def told(self, catalog: Catalog) -> list[str]:
-        """The texts for a run with these tools: without the tool that reads them, skills are of no use."""
+        """The texts for a run with these tools: without the tool that reads them, skills are of no
+        use.
+        """
         readable = all(tool.full_name in catalog for tool in self.tools)
         return [text for text in (self.skills if readable else "", self.instructions) if text]
 
 
 def read_texts(settings: Settings, gate: Gate, names: Names) -> Texts:
-    """What the settings let a model read of the workspace and of the person's own folder. Raises ConfigError."""
+    """What the settings let a model read of the workspace and of the person's own folder. Raises
+    ConfigError.
+    """
     skills, instructions = "", ""
     tools: tuple[Tool, ...] = ()
     notices: list[str] = []

@@ -12,7 +12,9 @@ import click
 
 
 def drop_output() -> None:
-    """Nobody reads standard output any more: what else is written there, also at exit, goes nowhere."""
+    """Nobody reads standard output any more: what else is written there, also at exit, goes
+    nowhere.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -47,7 +49,8 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # The reader went away (`| head`): nobody is left to tell. click would call it a failure.
+            # The reader went away (`| head`): nobody is left to tell. click would call it a
+            # failure.
             drop_output()
             return 0
 

@@ -1,10 +1,12 @@
-"""Approving MCP servers from a page: what a person saw is what they approve, in the two steps of `ferrule mcp approve`.
+"""Approving MCP servers from a page: what a person saw is what they approve, in the two steps of
+`ferrule mcp approve`.
 
     first its command (or address): only then is it started;
     then what it says of its tools: only then do models see them.
 
-Between the steps, and between a look and a yes, anything may change. So a yes names the digest of what was on the page, and counts for
-nothing else (`ApprovalStale`). What a server said when it was looked at is held here, for as long as this lives.
+Between the steps, and between a look and a yes, anything may change. So a yes names the digest of
+what was on the page, and counts for nothing else (`ApprovalStale`). What a server said when it was
+looked at is held here, for as long as this lives.
 """
 
 from __future__ import annotations
@@ -40,8 +42,9 @@ class ApprovalStale(FerruleError):
 class Standing:
     """A server and how it stands. `covered` is what an approval of its command covers, as text.
 
-    `seen` is what it said of its tools when it was last looked at, None if nobody did since they were approved; `diff` is what approving would
-    change, as a unified diff, "" where there is nothing to approve.
+    `seen` is what it said of its tools when it was last looked at, None if nobody did since they
+    were approved; `diff` is what approving would change, as a unified diff, "" where there is
+    nothing to approve.
     """
 
     server: McpServer
@@ -57,14 +60,18 @@ class Standing:
 
 
 class ServerApprovals:
-    """The servers of some settings. Every method reads files again: they are the person's to change meanwhile."""
+    """The servers of some settings. Every method reads files again: they are the person's to change
+    meanwhile.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._seen: dict[str, Manifest] = {}
 
     def standings(self) -> tuple[list[Standing], tuple[str, ...]]:
-        """All servers, and sentences about entries that cannot be used. Starts nothing. Raises ConfigError."""
+        """All servers, and sentences about entries that cannot be used. Starts nothing. Raises
+        ConfigError.
+        """
         loaded = load(self._settings)
         return [self._standing(server) for server in loaded.servers], loaded.problems
 
@@ -82,12 +89,18 @@ class ServerApprovals:
         book = Approvals()
         approval = book.look(server)
         seen = self._seen.get(server.digest()) or approval.pending
-        if seen is not None and approval.manifest is not None and seen.digest() == approval.manifest.digest():
+        if (
+            seen is not None
+            and approval.manifest is not None
+            and seen.digest() == approval.manifest.digest()
+        ):
             seen = None
         return Standing(server, approval, covered_text(server), seen, book.diff(server, seen))
 
     def approve_command(self, name: str, digest: str) -> None:
-        """Let a server be started that was shown with this digest (`McpServer.digest`). Raises ApprovalStale, ConfigError."""
+        """Let a server be started that was shown with this digest (`McpServer.digest`). Raises
+        ApprovalStale, ConfigError.
+        """
         from ferrule.connectors.mcp import Approvals
 
         standing = self.standing(name)
@@ -97,7 +110,9 @@ class ServerApprovals:
             Approvals().approve(standing.server)
 
     async def look(self, name: str) -> Standing:
-        """Start an approved server, and hear what it offers. Raises ConfigError, also for what it did not say."""
+        """Start an approved server, and hear what it offers. Raises ConfigError, also for what it
+        did not say.
+        """
         standing = self.standing(name)
         if not standing.starts:
             raise ConfigError(f"`{name}` was not started: its command is not approved")
@@ -116,7 +131,9 @@ class ServerApprovals:
             Approvals().pend(standing.server, None if same else manifest)
 
     def approve_tools(self, name: str, digest: str) -> None:
-        """Let models use what was shown with this digest (`Manifest.digest`). Raises ApprovalStale, ConfigError."""
+        """Let models use what was shown with this digest (`Manifest.digest`). Raises ApprovalStale,
+        ConfigError.
+        """
         from ferrule.connectors.mcp import Approvals
 
         standing = self.standing(name)

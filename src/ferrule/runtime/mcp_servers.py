@@ -1,4 +1,6 @@
-"""The MCP servers of the command line: what the settings and files name, put together for a run or a command."""
+"""The MCP servers of the command line: what the settings and files name, put together for a run or
+a command.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,20 @@ _FILES = ("mcp.json",)
 
 
 def servers_of(
-    settings: Settings, confine: Policy, taken: Iterable[str], handed: Mapping[str, Any] | None = None
+    settings: Settings,
+    confine: Policy,
+    taken: Iterable[str],
+    handed: Mapping[str, Any] | None = None,
 ) -> Servers | None:
-    """The servers of a run, none of them started; None, and nothing loaded for it, where nobody names any. Close it with the agent.
+    """The servers of a run, none of them started; None, and nothing loaded for it, where nobody
+    names any. Close it with the agent.
 
-    `confine` is what commands may do: servers are held under the same bounds. `taken` are the names of the other tools. `handed` are entries
-    of a program that the person works in: each is used if they approved the very same one among their own, and else named in a notice.
+    `confine` is what commands may do: servers are held under the same bounds. `taken` are the names
+    of the other tools. `handed` are entries of a program that the person works in: each is used if
+    they approved the very same one among their own, and else named in a notice.
 
-    Raises ConfigError for a policy that cannot be read: a server must not run with another one than was written.
+    Raises ConfigError for a policy that cannot be read: a server must not run with another one than
+    was written.
     """
     theirs = settings.repository.state == "trusted" and ".mcp.json" in settings.repository.files
     own = any((paths.config() / name).exists() for name in _FILES) or _named(settings)
@@ -66,10 +74,13 @@ def _approved(
         if server is None or (name in own and own[name].digest() == server.digest()):
             continue
         if name in own:
-            problems.append(f"server `{name}` that was handed over is not used: your own of that name is")
+            problems.append(
+                f"server `{name}` that was handed over is not used: your own of that name is"
+            )
         elif book.look(server).manifest is None:
             problems.append(
-                f"server `{name}` that was handed over is not started: you have not approved it; write it into"
+                f"server `{name}` that was handed over is not started: you have not approved "
+                "it; write it into"
                 f" `{paths.config() / _FILES[0]}` and run `ferrule mcp approve {name}`"
             )
         else:
@@ -81,7 +92,9 @@ def load(settings: Settings, *, as_trusted: bool = False) -> Loaded:
     """What the settings and files name."""
     from ferrule.connectors.mcp import load_servers
 
-    return load_servers(settings.repository, paths.config(), _named(settings), as_trusted=as_trusted)
+    return load_servers(
+        settings.repository, paths.config(), _named(settings), as_trusted=as_trusted
+    )
 
 
 def ground_of(settings: Settings, root: Path | None = None, names: Names | None = None) -> Ground:
@@ -90,7 +103,9 @@ def ground_of(settings: Settings, root: Path | None = None, names: Names | None 
 
     from .confinement import policy_of
 
-    extended = DEFAULT.extended(reserved=settings["reserved.extend"], secret=settings["secrets.extend"])
+    extended = DEFAULT.extended(
+        reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
+    )
     return Ground(
         root or Path(settings.workspace).resolve(),
         names=names or extended,
@@ -105,7 +120,9 @@ def _named(settings: Settings) -> object:
 
 
 async def listed(settings: Settings, server: McpServer) -> Manifest:
-    """What a server offers now. It is started for that. Raises ConfigError, also for what it did not say: a person asked."""
+    """What a server offers now. It is started for that. Raises ConfigError, also for what it did
+    not say: a person asked.
+    """
     from ferrule.connectors.mcp import Approvals
     from ferrule.connectors.mcp.server import Live
 

@@ -54,7 +54,9 @@ async def _ollama(settings: Settings) -> list[Row]:
         names = []
     finally:
         await wire.close()
-    nothing = Row("ollama:", False, f"nothing at {wire.base_url} (`ollama serve`, `ollama pull llama3.2`)")
+    nothing = Row(
+        "ollama:", False, f"nothing at {wire.base_url} (`ollama serve`, `ollama pull llama3.2`)"
+    )
     return [Row(f"ollama:{name}", True) for name in names] or [nothing]
 
 

@@ -21,12 +21,15 @@ PACKS = ("typed", "git", "git_write", "git_toolbox", "code")
 
 
 def shipped(packs: Sequence[str] = ()) -> tuple[Tool, ...]:
-    """The tools of every run, in the order of their kits, and those of the packs that a person named.
+    """The tools of every run, in the order of their kits, and those of the packs that a person
+    named.
 
     Raises ConfigError for a pack that there is not.
     """
     own = tuple(
-        tool for kit in (files, browse, search_files, commands, command, tasks, clock) for tool in kit.TOOLS
+        tool
+        for kit in (files, browse, search_files, commands, command, tasks, clock)
+        for tool in kit.TOOLS
     )
     added = own
     for name in dict.fromkeys(packs):
@@ -60,7 +63,9 @@ def _tools_of(pack: str, own: Sequence[Tool]) -> tuple[Tool, ...]:
 
 
 def brought_by_runs() -> tuple[str, ...]:
-    """Names of tools that a run brings where it has a use for them: found tools, kept results, tasks, sub-agents, skills."""
+    """Names of tools that a run brings where it has a use for them: found tools, kept results,
+    tasks, sub-agents, skills.
+    """
     from ferrule.engine import background
     from ferrule.engine.artifacts import tools as artifact_tools
     from ferrule.engine.delegation.sub_agent import DELEGATE

@@ -1,4 +1,6 @@
-"""How the tools of a command-line run are loaded: which are deferred, and how the model finds those."""
+"""How the tools of a command-line run are loaded: which are deferred, and how the model finds
+those.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,20 @@ if TYPE_CHECKING:
     from ferrule.tools.search.options import ToolSearch
 
 FINDERS = ("tool_search", "tool_get")
-"""Tools that the agent adds itself where something is deferred: settings may name them though they are not there yet."""
+"""Tools that the agent adds itself where something is deferred: settings may name them though they
+are not there yet.
+"""
 
 _OF_SERVERS = "__"
-"""Part of the names of MCP servers' tools: a server that does not start today takes no command line with it."""
+"""Part of the names of MCP servers' tools: a server that does not start today takes no command line
+with it.
+"""
 
 
 def loaded(settings: Settings, tools: Iterable[Tool]) -> list[Tool]:
-    """The tools, loaded as `tools.entries` says. Raises ConfigError for an entry that names none."""
+    """The tools, loaded as `tools.entries` says. Raises ConfigError for an entry that names
+    none.
+    """
     given = list(tools)
     modes = {name: Loading(mode) for name, mode in settings["tools.entries"]}
     names = {tool.full_name for tool in given}
@@ -30,7 +38,10 @@ def loaded(settings: Settings, tools: Iterable[Tool]) -> list[Tool]:
         if name not in names and _OF_SERVERS not in name:
             near = ", ".join(f"`{one}`" for one in Catalog(given).nearest(name))
             raise ConfigError(
-                f"{settings.origin('tools.entries').where}: `tools.entries` names a tool `{name}`, and there is none",
+                (
+                    f"{settings.origin('tools.entries').where}: `tools.entries` names a tool "
+                    f"`{name}`, and there is none"
+                ),
                 hint=f"nearest: {near}" if near else "`ferrule tools list` lists them",
             )
     return [
@@ -47,7 +58,9 @@ def named_for_loading(settings: Settings) -> tuple[str, ...]:
 
 
 def search_of(settings: Settings, catalog: Catalog) -> ToolSearch | bool | None:
-    """What the settings say for `Agent(tool_search=...)`; `auto` and whatever refines it count where something is deferred."""
+    """What the settings say for `Agent(tool_search=...)`; `auto` and whatever refines it count
+    where something is deferred.
+    """
     word = settings["tools.tool_search"]
     if word == "off" or FINDERS[0] in settings["tools.denied"]:
         return False

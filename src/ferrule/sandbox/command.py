@@ -18,7 +18,8 @@ Sink = Callable[[bytes], bool]
 
 @frozen
 class Wall:
-    """The files that a program of ours may use, held by Landlock: for it and all it starts, links and races included.
+    """The files that a program of ours may use, held by Landlock: for it and all it starts, links
+    and races included.
 
     A granted path that is relative begins at the command's `directory`. `tcp`: it may use TCP.
     """
@@ -31,10 +32,11 @@ class Wall:
 class Command:
     """What to start. `program` is the file to execute, `argv` its words (the first is its name).
 
-    `directory` is a descriptor of the folder to start in; it stays the caller's and may be closed once `start` has
-    returned. `output` gets standard output, and standard error too unless `errors` is given: only with one
-    pipe is the order of arrival true. `stdin`: bytes, then the end; or a descriptor to read from.
-    `timeout` and `grace` are seconds: SIGTERM, `grace`, SIGKILL. `timeout` None: until someone ends it.
+    `directory` is a descriptor of the folder to start in; it stays the caller's and may be closed
+    once `start` has returned. `output` gets standard output, and standard error too unless `errors`
+    is given: only with one pipe is the order of arrival true. `stdin`: bytes, then the end; or a
+    descriptor to read from. `timeout` and `grace` are seconds: SIGTERM, `grace`, SIGKILL. `timeout`
+    None: until someone ends it.
     """
 
     argv: tuple[str, ...]
@@ -49,18 +51,20 @@ class Command:
     identity: Identity | None = None
     """Who it runs for: said in the records of what it reaches."""
     wall: Wall | None = None
-    """For a sandbox that holds nothing else. Where the kernel cannot hold it, the command does not run."""
+    """For a sandbox that holds nothing else. Where the kernel cannot hold it, the command does not
+    run.
+    """
 
 
 @frozen
 class Ended:
     """How a program ended.
 
-    `exit_code` is None if a signal ended it (`signal` has its name) or if nobody knows. `stopped`: a sink
-    had enough. `killed`: `Running.end` ended it. `left`: processes it left behind, ended by us; `alive`: what
-    may still be running.
-    `refused`: names that it tried to create and was not allowed to, relative to the workspace. `changes`: with a
-    preview, what would change.
+    `exit_code` is None if a signal ended it (`signal` has its name) or if nobody knows. `stopped`:
+    a sink had enough. `killed`: `Running.end` ended it. `left`: processes it left behind, ended by
+    us; `alive`: what may still be running.
+    `refused`: names that it tried to create and was not allowed to, relative to the workspace.
+    `changes`: with a preview, what would change.
     """
 
     exit_code: int | None
@@ -79,7 +83,9 @@ class Ended:
 
 @frozen
 class Change:
-    """A file that a previewed command would have `created`, `changed` or `deleted`. `name` is relative to the root."""
+    """A file that a previewed command would have `created`, `changed` or `deleted`. `name` is
+    relative to the root.
+    """
 
     name: str
     kind: str
@@ -89,9 +95,9 @@ class Change:
 class Running(Protocol):
     """A started command.
 
-    Contract: the tree of processes is gone when `wait` returns, whatever held its pipes. `wait` may be called
-    often and by many; cancelling one wait ends nothing. `end` is idempotent and returns when all is gone.
-    If our process dies, the kernel or the launcher ends the tree.
+    Contract: the tree of processes is gone when `wait` returns, whatever held its pipes. `wait` may
+    be called often and by many; cancelling one wait ends nothing. `end` is idempotent and returns
+    when all is gone. If our process dies, the kernel or the launcher ends the tree.
     """
 
     @property

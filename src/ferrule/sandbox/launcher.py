@@ -1,8 +1,9 @@
 """The fork server as our process sees it: starts it, hands it commands, ends it.
 
-One `Launcher` has one server, started when the first command comes and again if it was killed. Sending is one
-small message with descriptors, so a launcher belongs to no event loop; it may be used from several threads. The
-server ends when its socket closes or our process dies, whatever we forgot.
+One `Launcher` has one server, started when the first command comes and again if it was killed.
+Sending is one small message with descriptors, so a launcher belongs to no event loop; it may be
+used from several threads. The server ends when its socket closes or our process dies, whatever we
+forgot.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class _Server:
 class Launcher:
     """Hands commands to a fork server of its own. `close` or `close_now` ends what it still runs.
 
-    `session` gives the record of what holds for all of them (`inside.session`); without one, nothing is held. A launcher that
-    is dropped, or lives until the interpreter ends, closes itself.
+    `session` gives the record of what holds for all of them (`inside.session`); without one,
+    nothing is held. A launcher that is dropped, or lives until the interpreter ends, closes itself.
     """
 
     def __init__(self, session: Callable[[], bytes] | None = None) -> None:
@@ -89,7 +90,9 @@ class Launcher:
                 self._server.forget(channel)
             else:
                 return
-        raise FerruleError("the process that starts commands was ended twice while it was asked for one")
+        raise FerruleError(
+            "the process that starts commands was ended twice while it was asked for one"
+        )
 
     def _running(self) -> socket.socket:
         with self._server.lock:
@@ -125,7 +128,9 @@ class Launcher:
         return ours
 
     async def close(self) -> None:
-        """Ends the server, and with it all that it runs. Bounded. The next command starts another one."""
+        """Ends the server, and with it all that it runs. Bounded. The next command starts another
+        one.
+        """
         await asyncio.to_thread(self.close_now)
 
     def close_now(self) -> None:
@@ -142,7 +147,8 @@ async def _send(channel: socket.socket, descriptors: Sequence[int]) -> None:
         except BlockingIOError:
             if loop.time() >= until:
                 raise
-            # Its queue is full, which takes hundreds of commands at once: it works them off in milliseconds.
+            # Its queue is full, which takes hundreds of commands at once: it works them off in
+            # milliseconds.
             await asyncio.sleep(0.005)
         else:
             return
@@ -157,7 +163,9 @@ def _wait(server: subprocess.Popen[bytes]) -> None:
 
 
 def in_memory(data: bytes) -> int:
-    """A descriptor to read `data` from. A file in memory: it can be of any size and needs no writer."""
+    """A descriptor to read `data` from. A file in memory: it can be of any size and needs no
+    writer.
+    """
     if not data:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     if hasattr(os, "memfd_create"):

@@ -1,8 +1,9 @@
 """What a sandbox must hold, as data: no I/O, no platform.
 
-A policy says what a command may touch and which aspects must be *enforced* for it to run at all. How
-each aspect is enforced, and by what, is a rung's business (`selection.py`). A rung that enforces less than
-the policy requires is a gap: an error where nobody can be asked, one question to a person otherwise.
+A policy says what a command may touch and which aspects must be *enforced* for it to run at all.
+How each aspect is enforced, and by what, is a rung's business (`selection.py`). A rung that
+enforces less than the policy requires is a gap: an error where nobody can be asked, one question to
+a person otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Aspect(StrEnum):
     NEW_NAMES = "new_names"
     """Reserved names that do not exist yet cannot be created."""
     EXEC = "exec"
-    """Only programs of the system folders and the workspace run, and none gains rights by running."""
+    """Only programs of the system folders and the workspace run, and none gains rights by running.
+    """
     NETWORK = "network"
     """No packet leaves, except to the hosts that the policy names."""
     UNIX_SOCKETS = "unix_sockets"
@@ -57,8 +59,8 @@ MUST = ALL - {Aspect.MEMORY, Aspect.PROCESSES}
 class Bounds:
     """Sizes in bytes, counts of processes. None: no bound.
 
-    `memory` and `processes` hold for all commands of a session together where the machine offers that, for each
-    process elsewhere; the report says which.
+    `memory` and `processes` hold for all commands of a session together where the machine offers
+    that, for each process elsewhere; the report says which.
     """
 
     memory: int | None = 8 * 1024**3
@@ -70,10 +72,11 @@ class Bounds:
 class Policy:
     """What commands of one session may do. Folders are absolute.
 
-    `root` is the workspace. `names` are refused in it. `temporary` is bound as `/tmp` and outlives a command,
-    not the session. `readable` and `writable` are further folders a person opened. `network` are the hosts that
-    can be reached: `host`, `host:port` or `*.domain`. `preview`: nothing is written; changes are collected.
-    `require` are the aspects without which no command runs.
+    `root` is the workspace. `names` are refused in it. `temporary` is bound as `/tmp` and outlives
+    a command, not the session. `readable` and `writable` are further folders a person opened.
+    `network` are the hosts that can be reached: `host`, `host:port` or `*.domain`. `preview`:
+    nothing is written; changes are collected. `require` are the aspects without which no command
+    runs.
     """
 
     root: Path
@@ -90,8 +93,8 @@ class Policy:
 class Applied:
     """What held a command: in its result, in the journal, in `ferrule doctor`.
 
-    `rung` is the name of the mechanism (`namespaces`, `bubblewrap`, `landlock`, `none`, …), `holds` says for each
-    aspect how far, `how` by what, in a few words.
+    `rung` is the name of the mechanism (`namespaces`, `bubblewrap`, `landlock`, `none`, …), `holds`
+    says for each aspect how far, `how` by what, in a few words.
     """
 
     rung: str
@@ -103,7 +106,9 @@ class Applied:
         return tuple(a for a in Aspect if a in required and self.holds.get(a) is not Holds.YES)
 
     def as_record(self) -> dict[str, object]:
-        """`{"kind": rung, "enforced": [aspects], "not_enforced": [aspects]}`, for results and the journal."""
+        """`{"kind": rung, "enforced": [aspects], "not_enforced": [aspects]}`, for results and the
+        journal.
+        """
         held = [str(a) for a in Aspect if self.holds.get(a) is Holds.YES]
         return {
             "kind": self.rung,

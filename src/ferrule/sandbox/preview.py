@@ -1,4 +1,5 @@
-"""What a previewed command would change: read from the upper folder of an overlay, against the folder below it.
+"""What a previewed command would change: read from the upper folder of an overlay, against the
+folder below it.
 
     seen = preview(upper, root, policy.names)
     seen.changes        created, changed and deleted files, sorted by name
@@ -6,16 +7,19 @@
 
 Rules of this file:
 
-* A file that was copied up but is what it was (content, mode, owner; not its times) is no change. Content is compared up to
-  `COMPARED` bytes in all; beyond that a copied file counts as changed.
-* A renamed file is one deleted and one created: an overlay knows nothing else. Folders are listed, with a slash at the
-  end, only where no file inside says it: empty ones, and those whose mode or owner changed.
+* A file that was copied up but is what it was (content, mode, owner; not its times) is no change.
+  Content is compared up to `COMPARED` bytes in all; beyond that a copied file counts as changed.
+* A renamed file is one deleted and one created: an overlay knows nothing else. Folders are listed,
+  with a slash at the end, only where no file inside says it: empty ones, and those whose mode or
+  owner changed.
 * Of a name that no tool may read, neither content nor size is looked at.
-* Everything is opened by descriptor, one name at a time, and no link is followed: the upper folder is what the command made it.
+* Everything is opened by descriptor, one name at a time, and no link is followed: the upper folder
+  is what the command made it.
 
-Source of the format: overlayfs.rst of the kernel. A whiteout is a character device 0:0, or an empty file with the attribute
-`overlay.whiteout` in a folder marked `x`; a folder with `overlay.opaque` hides what is below it. The attributes live
-below `user.` where the overlay was mounted with `userxattr`, below `trusted.` elsewhere; only there do they mean something.
+Source of the format: overlayfs.rst of the kernel. A whiteout is a character device 0:0, or an empty
+file with the attribute `overlay.whiteout` in a folder marked `x`; a folder with `overlay.opaque`
+hides what is below it. The attributes live below `user.` where the overlay was mounted with
+`userxattr`, below `trusted.` elsewhere; only there do they mean something.
 """
 
 from __future__ import annotations
@@ -61,7 +65,8 @@ def preview(
     most: int = MOST,
     compared: int = COMPARED,
 ) -> Preview:
-    """List what `upper` changes about `lower`. The overlay must not be in use any more. Raises OSError.
+    """List what `upper` changes about `lower`. The overlay must not be in use any more. Raises
+    OSError.
 
     `attributes`: `user` or `trusted`, as the overlay was mounted.
     """
@@ -81,7 +86,8 @@ class _Reading:
     cut: bool = False
 
     def folder(self, above: int, below: int | None, at: str, *, opaque: bool) -> None:
-        """A folder of the upper tree. `below` is the same folder of the lower one, if it is a folder there.
+        """A folder of the upper tree. `below` is the same folder of the lower one, if it is a
+        folder there.
 
         `opaque`: what is below is gone, so whatever is not here was deleted.
         """
@@ -141,13 +147,20 @@ class _Reading:
         if there and stat.S_ISDIR(there.st_mode):
             self._gone(below, name, there, rel)
             there = None
-        if there and below is not None and not hidden and self._same(above, below, name, status, there):
+        if (
+            there
+            and below is not None
+            and not hidden
+            and self._same(above, below, name, status, there)
+        ):
             return
         size = 0 if hidden or not stat.S_ISREG(status.st_mode) else status.st_size
         self._add(rel, "changed" if there else "created", size)
 
     def _gone(self, below: int | None, name: str, there: os.stat_result | None, rel: str) -> None:
-        """Something of the lower tree that is not there any more: a file, or all files of a folder."""
+        """Something of the lower tree that is not there any more: a file, or all files of a
+        folder.
+        """
         if there is None or self._full():
             return
         if not stat.S_ISDIR(there.st_mode):
@@ -162,7 +175,9 @@ class _Reading:
             if not within:
                 self._add(f"{rel}/", "deleted")
 
-    def _same(self, above: int, below: int, name: str, status: os.stat_result, there: os.stat_result) -> bool:
+    def _same(
+        self, above: int, below: int, name: str, status: os.stat_result, there: os.stat_result
+    ) -> bool:
         if _rights(status) != _rights(there):
             return False
         if stat.S_ISLNK(status.st_mode):
@@ -177,7 +192,9 @@ class _Reading:
         except OSError:
             return False  # What cannot be read cannot be called the same.
 
-    def _whiteout(self, status: os.stat_result, folder: int, name: str, marked: bytes | None) -> bool:
+    def _whiteout(
+        self, status: os.stat_result, folder: int, name: str, marked: bytes | None
+    ) -> bool:
         if stat.S_ISCHR(status.st_mode):
             return status.st_rdev == 0
         if marked != b"x" or not stat.S_ISREG(status.st_mode) or status.st_size:
@@ -193,7 +210,9 @@ class _Reading:
 
     @contextmanager
     def _inside(self, folder: int | None, name: str, rel: str) -> Generator[int | None]:
-        """A folder in an open one. None if there is none to open, if it is too deep, or if it cannot be read."""
+        """A folder in an open one. None if there is none to open, if it is too deep, or if it
+        cannot be read.
+        """
         if folder is None or rel.count("/") >= DEEPEST:
             self.cut = self.cut or folder is not None
             yield None

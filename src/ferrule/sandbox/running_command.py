@@ -1,9 +1,11 @@
 """A command from its start to its end, seen from our event loop: its output, its reports, its time.
 
-* Output is read as it comes. Pipes may stay open for a moment after the last process is gone, since someone else
-  was handed their end; then they are closed.
-* One task keeps the time and ends the command. It is cancelled with the event loop, and ends the tree then too.
-* Whatever happens to that task, the control socket is closed, and the supervisor ends the tree when it is.
+* Output is read as it comes. Pipes may stay open for a moment after the last process is gone, since
+  someone else was handed their end; then they are closed.
+* One task keeps the time and ends the command. It is cancelled with the event loop, and ends the
+  tree then too.
+* Whatever happens to that task, the control socket is closed, and the supervisor ends the tree when
+  it is.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ _MOST = 8
 
 
 class NotSetUp(ToolFailed):
-    """The program was not at fault: what was to hold it could not be made. Trying again can help."""
+    """The program was not at fault: what was to hold it could not be made. Trying again can
+    help.
+    """
 
 
 _closing: set[asyncio.Future[None]] = set()
@@ -52,7 +56,9 @@ class Execution:
     command: Command
     applied: Applied
     told: Callable[[str, str, list[int]], bool] = lambda word, rest, descriptors: False
-    """Hears each line first, with the descriptors that came along; True: it has taken them, and nothing is kept."""
+    """Hears each line first, with the descriptors that came along; True: it has taken them, and
+    nothing is kept.
+    """
     finish: Callable[[Ended], Awaitable[Ended]] | None = None
     """Called once all is gone, for what else is to be told and put away."""
     _over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -96,7 +102,9 @@ class Execution:
         return await self.wait()
 
     async def begin(self, launcher: Launcher, launch: Launch) -> None:
-        """Hand it to the server and wait until it runs. Raises ToolFailed, leaving nothing, if it cannot."""
+        """Hand it to the server and wait until it runs. Raises ToolFailed, leaving nothing, if it
+        cannot.
+        """
         self._began = asyncio.get_running_loop().time()
         record = in_memory(encode(launch))
         try:
@@ -117,7 +125,8 @@ class Execution:
             if isinstance(error, TimeoutError):
                 raise ToolFailed(
                     ErrorType.TIMEOUT,
-                    f"{shlex.quote(self.command.argv[0])} was not run: it could not be started within "
+                    f"{shlex.quote(self.command.argv[0])} was not run: it could not be "
+                    "started within "
                     f"{_START_TIME:g} s; run less at once",
                 ) from None
             raise
@@ -144,7 +153,9 @@ class Execution:
                     loop.add_reader(reader, self._read, reader, sink)
             loop.add_reader(ours.fileno(), self._listen)
             control, source, output = given[:3]
-            await launcher.send([record, control, self.command.directory, source, output, given[-1]])
+            await launcher.send(
+                [record, control, self.command.directory, source, output, given[-1]]
+            )
         finally:
             for descriptor in given:
                 os.close(descriptor)
@@ -195,7 +206,9 @@ class Execution:
             self._first.set()
 
     def _avenge(self) -> None:
-        """The supervisor was killed before its work was done: end at least the program's own group."""
+        """The supervisor was killed before its work was done: end at least the program's own
+        group.
+        """
         started = self._words("started")
         if started and "done" not in self._said:
             try:
@@ -225,7 +238,8 @@ class Execution:
             if self._open:
                 await _within(_DRAIN, self._quiet)
         finally:
-            # Also when the loop is shutting down: the closed socket makes the supervisor end the tree.
+            # Also when the loop is shutting down: the closed socket makes the supervisor end the
+            # tree.
             self._let_go()
 
     def _end(self) -> None:
@@ -264,7 +278,8 @@ class Execution:
             raise NotSetUp(ErrorType.INTERNAL_ERROR, f"{name} was not run: {broken[0]}")
         raise ToolFailed(
             ErrorType.INTERNAL_ERROR,
-            f"{name} was to be started, and its supervisor was ended from outside or by it: nobody knows how far it "
+            f"{name} was to be started, and its supervisor was ended from outside or by it: "
+            "nobody knows how far it "
             "came; look at what it would have done before trying again",
         )
 
@@ -298,7 +313,11 @@ async def _within(seconds: float, event: asyncio.Event) -> None:
 
 def encode(launch: Launch) -> bytes:
     """As the server reads it. Raises ToolFailed for words that no program can be given."""
-    words = [launch.program, *launch.argv, *(text for pair in launch.environment.items() for text in pair)]
+    words = [
+        launch.program,
+        *launch.argv,
+        *(text for pair in launch.environment.items() for text in pair),
+    ]
     if any("\0" in text for text in words):
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED, "a command cannot contain the character NUL; leave it out"
@@ -307,7 +326,9 @@ def encode(launch: Launch) -> bytes:
         for text in words:
             os.fsencode(text)
     except UnicodeEncodeError:
-        raise ToolFailed(ErrorType.VALIDATION_FAILED, "the command is not valid Unicode text") from None
+        raise ToolFailed(
+            ErrorType.VALIDATION_FAILED, "the command is not valid Unicode text"
+        ) from None
     return launch.encode()
 
 
@@ -327,7 +348,9 @@ def not_started(word: str, number: int, program: str) -> ToolFailed:
         said = "it is not a program; name its interpreter first (`sh script`, `python3 script`)"
         return ToolFailed(ErrorType.IO_ERROR, f"{name} was not run: {said}")
     if number == errno.E2BIG:
-        return ToolFailed(ErrorType.VALIDATION_FAILED, f"{name} was not run: the command line is too long")
+        return ToolFailed(
+            ErrorType.VALIDATION_FAILED, f"{name} was not run: the command line is too long"
+        )
     return ToolFailed(ErrorType.IO_ERROR, f"{name} was not run: {os.strerror(number)}")
 
 

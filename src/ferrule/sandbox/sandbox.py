@@ -4,8 +4,9 @@
     ended = await sandbox.run(command)
     await sandbox.close()
 
-Without a policy nothing is held (the rung `none`): a program is started, and it and all that it started are gone when
-it is over. That is what our own tools use for programs they choose themselves, and it is all shared: `plain`.
+Without a policy nothing is held (the rung `none`): a program is started, and it and all that it
+started are gone when it is over. That is what our own tools use for programs they choose
+themselves, and it is all shared: `plain`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from .policy import UNCONFINED, Applied, Policy
 from .running_command import Execution, NotSetUp
 
 _TRIES = 3
-"""How often a sandbox is made for a command: the workspace can change between the look at it and the mount."""
+"""How often a sandbox is made for a command: the workspace can change between the look at it and
+the mount.
+"""
 
 
 _HELD_BY: dict[str, type[Confinement]] = {
@@ -43,12 +46,13 @@ _HELD_BY: dict[str, type[Confinement]] = {
 
 
 class Sandbox:
-    """Commands of one session, on one event loop. `close` ends what still runs and removes what it needed.
+    """Commands of one session, on one event loop. `close` ends what still runs and removes what it
+    needed.
 
-    `rung` is the one to use, if a person agreed to less than the policy requires; otherwise the first that holds
-    all that is required. `contact` hears of every connection that a command asked for. The constructor raises
-    `SandboxGap` where this machine cannot hold the policy; `start` and `run` raise ToolFailed where a program cannot
-    be started.
+    `rung` is the one to use, if a person agreed to less than the policy requires; otherwise the
+    first that holds all that is required. `contact` hears of every connection that a command asked
+    for. The constructor raises `SandboxGap` where this machine cannot hold the policy; `start` and
+    `run` raise ToolFailed where a program cannot be started.
     """
 
     def __init__(
@@ -82,7 +86,9 @@ class Sandbox:
 
     @property
     def scratch(self) -> tuple[Path, str] | None:
-        """A folder that commands can write, as we see it and as they do. None where there is no such place of their own."""
+        """A folder that commands can write, as we see it and as they do. None where there is no
+        such place of their own.
+        """
         if self._confinement is None:
             return None
         return self._confinement.scratch()
@@ -111,7 +117,9 @@ class Sandbox:
     async def _begin(self, command: Command) -> Execution:
         if self._confinement is not None:
             return await self._confinement.begin(self._launcher, command, self._applied)
-        launch = Launch(list(command.argv), command.program, dict(command.environment), command.grace)
+        launch = Launch(
+            list(command.argv), command.program, dict(command.environment), command.grace
+        )
         if command.wall is not None:
             launch.wall = (command.wall.granted, command.wall.tcp)
         execution = Execution(command, self._applied)
@@ -122,7 +130,9 @@ class Sandbox:
         self._running.discard(execution)
 
     async def run(self, command: Command) -> Ended:
-        """Start a command and wait for it. When cancelled, all it started is gone before the cancellation goes on."""
+        """Start a command and wait for it. When cancelled, all it started is gone before the
+        cancellation goes on.
+        """
         execution = await self.start(command)
         try:
             return await execution.wait()
@@ -131,7 +141,9 @@ class Sandbox:
             await asyncio.shield(execution.end())
 
     async def close(self) -> None:
-        """End all that runs, and remove the session's temporary folder. Later starts are refused."""
+        """End all that runs, and remove the session's temporary folder. Later starts are
+        refused.
+        """
         self._closed = True
         await asyncio.gather(*(execution.end() for execution in list(self._running)))
         await self._launcher.close()
@@ -151,7 +163,9 @@ _lock = threading.Lock()
 
 
 def plain() -> Sandbox:
-    """The sandbox that holds nothing, shared by this process. It ends with the process; nobody closes it."""
+    """The sandbox that holds nothing, shared by this process. It ends with the process; nobody
+    closes it.
+    """
     with _lock:
         if not _shared:
             _shared.append(Sandbox())

@@ -14,14 +14,20 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "ferrule.servers.openai.command:openai",
         "A chat completions endpoint with tools behind it.",
     ),
-    "console": ("ferrule.console.command:console", "The web console: runs, approvals, tools, audit."),
+    "console": (
+        "ferrule.console.command:console",
+        "The web console: runs, approvals, tools, audit.",
+    ),
 }
-"""Name to `module:object` and line of help. An interface is named by its text, so that none knows another."""
+"""Name to `module:object` and line of help. An interface is named by its text, so that none knows
+another.
+"""
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def serve() -> None:
     """Serve this folder's tools, or an agent that uses them, to other programs.
 
-    All of them call tools through the same gate, with the same rules, sandbox and journal as `ferrule run`.
+    All of them call tools through the same gate, with the same rules, sandbox and journal as
+    `ferrule run`.
     """

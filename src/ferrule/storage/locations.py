@@ -1,4 +1,5 @@
-"""Where journals and artifacts are kept, as people write it: a file or folder, or the address of a store for many machines.
+"""Where journals and artifacts are kept, as people write it: a file or folder, or the address of a
+store for many machines.
 
     journal:    ~/journal.db      postgresql://ferrule:${DB_PASSWORD}@db.example.com/ferrule
     artifacts:  ~/artifacts       s3://bucket/prefix   gs://…   az://…   postgresql://…
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 _DATABASE = ("postgresql://", "postgres://")
 
 
-def journal_at(where: str | Path | None, *, durability: str = "process") -> SqliteJournal | PostgresJournal:
+def journal_at(
+    where: str | Path | None, *, durability: str = "process"
+) -> SqliteJournal | PostgresJournal:
     """The journal at a place; None is the person's own. Opens nothing yet. Raises ConfigError."""
     if not is_address(where):
         return SqliteJournal(where or paths.journal(), durability=durability)
@@ -43,7 +46,9 @@ def journal_at(where: str | Path | None, *, durability: str = "process") -> Sqli
 def artifacts_at(
     where: str | Path | None, *, max_bytes: int | None = 1 << 30, days: float | None = 30.0
 ) -> ArtifactStore:
-    """The store of artifacts at a place; None is the person's own. Opens nothing yet. Raises ConfigError."""
+    """The store of artifacts at a place; None is the person's own. Opens nothing yet. Raises
+    ConfigError.
+    """
     if not is_address(where):
         return FileArtifacts(where, max_bytes=max_bytes, days=days)
     address = filled(str(where))

@@ -1,8 +1,8 @@
 """Where Ferrule keeps what is its own: the XDG folders, never inside a workspace.
 
-`FERRULE_STATE`, `FERRULE_CONFIG` and `FERRULE_CACHE` replace a folder (absolute or starting with `~`).
-Asking for a path touches nothing; folders come into being, readable by their owner alone, with the
-first write. An existing folder keeps its permissions: it may be a person's own choice.
+`FERRULE_STATE`, `FERRULE_CONFIG` and `FERRULE_CACHE` replace a folder (absolute or starting with
+`~`). Asking for a path touches nothing; folders come into being, readable by their owner alone,
+with the first write. An existing folder keeps its permissions: it may be a person's own choice.
 """
 
 from __future__ import annotations
@@ -57,17 +57,24 @@ def private_folder(path: Path) -> Path:
         raise FerruleError(
             f"cannot make the folder `{path}`: {error.strerror}",
             code="folder",
-            hint="set FERRULE_STATE (or FERRULE_CONFIG, FERRULE_CACHE) to a folder that you can write",
+            hint=(
+                "set FERRULE_STATE (or FERRULE_CONFIG, FERRULE_CACHE) to a folder that you can "
+                "write"
+            ),
         ) from error
     return path
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file as a whole, mode 0600: readers see the old text or the new, never half of one."""
+    """Replace a file as a whole, mode 0600: readers see the old text or the new, never half of
+    one.
+    """
     private_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(
+        draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)

@@ -1,7 +1,9 @@
-"""Addresses of stores elsewhere, as people write them: told from files, with variables in them, and never with a password.
+"""Addresses of stores elsewhere, as people write them: told from files, with variables in them, and
+never with a password.
 
-`${NAME}` in an address stands for a variable of the environment, percent-encoded as addresses want it; it is looked up when the
-store is opened. Settings hold no passwords: one that is written out is refused.
+`${NAME}` in an address stands for a variable of the environment, percent-encoded as addresses want
+it; it is looked up when the store is opened. Settings hold no passwords: one that is written out is
+refused.
 """
 
 from __future__ import annotations
@@ -29,20 +31,27 @@ def filled(address: str, environment: Mapping[str, str] | None = None) -> str:
 
     def value(found: re.Match[str]) -> str:
         if not values.get(found[1]):
-            raise ConfigError(f"`{shown(address)}` takes a part from `{found[1]}`, which is not set")
+            raise ConfigError(
+                f"`{shown(address)}` takes a part from `{found[1]}`, which is not set"
+            )
         return quote(values[found[1]], safe="")
 
     return _REFERENCE.sub(value, address)
 
 
 def no_password(address: str, where: str) -> None:
-    """Refuse an address that holds a password instead of naming the variable that does. Raises ConfigError."""
+    """Refuse an address that holds a password instead of naming the variable that does. Raises
+    ConfigError.
+    """
     found = _PASSWORD.search(address)
     password = (found[1] or found[2] or "") if found else ""
     if password and not _REFERENCE.fullmatch(password):
         raise ConfigError(
             f"{where}: passwords are not kept in settings",
-            hint="name a variable: `postgresql://user:${DB_PASSWORD}@host/database`, or use ~/.pgpass",
+            hint=(
+                "name a variable: `postgresql://user:${DB_PASSWORD}@host/database`, or use "
+                "~/.pgpass"
+            ),
         )
 
 

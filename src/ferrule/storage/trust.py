@@ -1,18 +1,20 @@
 """A repository's own configuration does nothing until a person trusts it, as it stands.
 
-Covered: everything in `.ferrule/` and `.harness/`, and the files `harness.md`, `ferrule.yaml`, `ferrule.yml` and `.mcp.json`, at the root
-of the workspace, and every Python file of it that its settings name (`tools.python`). Not covered: `AGENTS.md` and other instructions,
-which are text for the model and no power. The digest is
+Covered: everything in `.ferrule/` and `.harness/`, and the files `harness.md`, `ferrule.yaml`,
+`ferrule.yml` and `.mcp.json`, at the root of the workspace, and every Python file of it that its
+settings name (`tools.python`). Not covered: `AGENTS.md` and other instructions, which are text for
+the model and no power. The digest is
 
     SHA-256 over, per entry sorted by name:   name \\0 kind \\0 length in decimal \\0 bytes
 
-with names relative to the workspace in UTF-8 (`/` between parts) and kind `file` or `link` (bytes: where it points).
-Symbolic links are never followed; other things (devices, pipes) are refused. Trust holds for one folder and one
-digest: a changed, added or removed file asks again. What was trusted is what `look` read, so nothing can change
-between the check and the use: use `Snapshot.files`, do not read them again.
+with names relative to the workspace in UTF-8 (`/` between parts) and kind `file` or `link` (bytes:
+where it points). Symbolic links are never followed; other things (devices, pipes) are refused.
+Trust holds for one folder and one
+digest: a changed, added or removed file asks again. What was trusted is what `look` read, so
+nothing can change between the check and the use: use `Snapshot.files`, do not read them again.
 
-Trust lies in `<state>/trust.json` (mode 0600), texts for the comparison beside it. A trust file that is damaged,
-newer, or writable by others is an error, not "trusted".
+Trust lies in `<state>/trust.json` (mode 0600), texts for the comparison beside it. A trust file
+that is damaged, newer, or writable by others is an error, not "trusted".
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ from .settings.yaml_tree import parse_yaml
 PROJECT_FILE = ".ferrule/ferrule.yaml"
 """The settings of a repository."""
 COVERED = (".ferrule", ".harness", ".mcp.json", "harness.md", "ferrule.yaml", "ferrule.yml")
-"""Whatever something of Ferrule reads as configuration is one of these or a Python file that they name, or does nothing."""
+"""Whatever something of Ferrule reads as configuration is one of these or a Python file that they
+name, or does nothing.
+"""
 MAX_FILES = 2_000
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 16
@@ -55,7 +59,9 @@ _VERSION = 1
 
 @frozen
 class Snapshot:
-    """A repository's configuration as it was read once. `files` holds the bytes of its regular files by name."""
+    """A repository's configuration as it was read once. `files` holds the bytes of its regular
+    files by name.
+    """
 
     workspace: str
     state: State
@@ -66,7 +72,9 @@ class Snapshot:
 
 @frozen
 class Change:
-    """A file that differs from what was trusted; `diff` is unified, empty where no text was kept."""
+    """A file that differs from what was trusted; `diff` is unified, empty where no text was
+    kept.
+    """
 
     name: str
     what: Literal["added", "removed", "changed"]
@@ -74,21 +82,27 @@ class Change:
 
 
 class Trust:
-    """What a person trusts. Safe for several processes; nothing is written before the first `trust`."""
+    """What a person trusts. Safe for several processes; nothing is written before the first
+    `trust`.
+    """
 
     def __init__(self, file: Path | None = None, *, now: Callable[[], float] = time.time) -> None:
         self._file = file or paths.state() / "trust.json"
         self._now = now
 
     def look(self, workspace: str | Path) -> Snapshot:
-        """Read the configuration and say whether it is trusted. Raises ConfigError if it is out of bounds."""
+        """Read the configuration and say whether it is trusted. Raises ConfigError if it is out of
+        bounds.
+        """
         root = os.path.realpath(workspace)
         files, links = _scan(root)
         if not files and not links:
             return Snapshot(root, "absent", "")
         digest = _digest(files, links)
         known = self._load().get(root)
-        state: State = "untrusted" if known is None else "trusted" if known["digest"] == digest else "changed"
+        state: State = (
+            "untrusted" if known is None else "trusted" if known["digest"] == digest else "changed"
+        )
         return Snapshot(root, state, digest, files, links)
 
     def state(self, workspace: str | Path) -> State:
@@ -99,7 +113,9 @@ class Trust:
         """Trust it as it stands; with a `digest`, only if it is still what the person was shown."""
         seen = self.look(workspace)
         if seen.state == "absent":
-            raise ConfigError(f"`{seen.workspace}` has no configuration of its own", code="trust_absent")
+            raise ConfigError(
+                f"`{seen.workspace}` has no configuration of its own", code="trust_absent"
+            )
         if digest and digest != seen.digest:
             raise ConfigError(
                 f"the configuration in `{seen.workspace}` changed while you looked at it",
@@ -134,13 +150,17 @@ class Trust:
         return {root: int(entry.get("at", 0)) for root, entry in self._load().items()}
 
     def diff(self, workspace: str | Path) -> list[Change]:
-        """What differs from what was trusted; without trust, everything there is. What cannot be seen is spelled out."""
+        """What differs from what was trusted; without trust, everything there is. What cannot be
+        seen is spelled out.
+        """
         seen = self.look(workspace)
         known = self._load().get(seen.workspace, {})
         before = cast(dict[str, str], known.get("files", {}))
         after = _hashes(seen)
         texts = self._kept_texts(seen.workspace) if before else {}
-        names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        names = sorted(
+            name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
+        )
         return [_change(name, before, after, texts.get(name), seen) for name in names]
 
     # ---- the file
@@ -151,11 +171,15 @@ class Trust:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise ConfigError(f"cannot read `{self._file}`: {error.strerror}", code="trust_file") from error
+            raise ConfigError(
+                f"cannot read `{self._file}`: {error.strerror}", code="trust_file"
+            ) from error
         with os.fdopen(descriptor, encoding="utf-8") as file:
             about = os.fstat(descriptor)
             if about.st_uid != os.getuid() or about.st_mode & 0o022:
-                raise self._unusable("others can write it", "check who changed it, then `chmod 600` it")
+                raise self._unusable(
+                    "others can write it", "check who changed it, then `chmod 600` it"
+                )
             try:
                 content = json.load(file)
                 if content["version"] > _VERSION:
@@ -226,7 +250,9 @@ def _scan(root: str) -> tuple[dict[str, bytes], dict[str, str]]:
 
 @lru_cache(maxsize=8)
 def python_files(settings: bytes) -> tuple[str, ...]:
-    """The Python files of the folder that these settings name. None where they cannot be read: then they have no effect either."""
+    """The Python files of the folder that these settings name. None where they cannot be read: then
+    they have no effect either.
+    """
     if b"python" not in settings:
         return ()
     try:
@@ -238,13 +264,17 @@ def python_files(settings: bytes) -> tuple[str, ...]:
 
 
 def is_python_file(name: str) -> bool:
-    """Whether an entry of a repository's `tools.python` names a file below its folder, in plain spelling."""
+    """Whether an entry of a repository's `tools.python` names a file below its folder, in plain
+    spelling.
+    """
     parts = name.split("/")
     return name.endswith(".py") and not {"", ".", "..", "~"} & set(parts) and "\0" not in name
 
 
 def _read_below(base: int, path: str, files: dict[str, bytes], links: dict[str, str]) -> None:
-    """A file in folders of the workspace, each opened below the one before. A link on the way is recorded and not followed."""
+    """A file in folders of the workspace, each opened below the one before. A link on the way is
+    recorded and not followed.
+    """
     *folders, name = path.split("/")
     opened: list[int] = []
     try:
@@ -253,7 +283,9 @@ def _read_below(base: int, path: str, files: dict[str, bytes], links: dict[str, 
             if stat.S_ISLNK(about.st_mode):
                 links["/".join(folders[:count])] = os.readlink(folder, dir_fd=base)
                 return
-            base = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=base)
+            base = os.open(
+                folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=base
+            )
             opened.append(base)
         _read(base, name, path, files, links, 0)
     except (FileNotFoundError, NotADirectoryError):
@@ -273,14 +305,18 @@ def _read(
     except FileNotFoundError:
         return
     if depth > MAX_DEPTH or len(files) + len(links) >= MAX_FILES:
-        raise ConfigError(f"`{path}`: more than {MAX_FILES} files or {MAX_DEPTH} levels", code="trust_bounds")
+        raise ConfigError(
+            f"`{path}`: more than {MAX_FILES} files or {MAX_DEPTH} levels", code="trust_bounds"
+        )
     if stat.S_ISLNK(about.st_mode):
         links[path] = os.readlink(name, dir_fd=base)
         return
     if not stat.S_ISDIR(about.st_mode) and not stat.S_ISREG(about.st_mode):
         raise ConfigError(f"`{path}` is neither a file nor a folder", code="trust_bounds")
     # O_NONBLOCK: a pipe put in place after the check must not make us wait.
-    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=base)
+    descriptor = os.open(
+        name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=base
+    )
     try:
         if stat.S_ISDIR(about.st_mode):
             for child in sorted(os.listdir(descriptor)):  # noqa: PTH208 - a descriptor, not a path
@@ -299,7 +335,9 @@ def _bytes(descriptor: int, path: str, before: int) -> bytes:
     while part := os.read(descriptor, 1 << 20):
         size += len(part)
         if size > MAX_BYTES:
-            raise ConfigError(f"`{path}`: more than {MAX_BYTES} bytes of configuration", code="trust_bounds")
+            raise ConfigError(
+                f"`{path}`: more than {MAX_BYTES} bytes of configuration", code="trust_bounds"
+            )
         parts.append(part)
     return b"".join(parts)
 

@@ -1,4 +1,5 @@
-"""The contract of `ferrule.storage.artifacts.store.ArtifactStore` as tests. Any store of large outputs can run them.
+"""The contract of `ferrule.storage.artifacts.store.ArtifactStore` as tests. Any store of large
+outputs can run them.
 
 class TestMyStore(ArtifactConformance):
     def open_store(self) -> ArtifactStore:
@@ -24,7 +25,16 @@ OTHERS = (
     Scope("localme", "s1", "x"),
 )
 NEVER = "art-" + "0" * 64
-MALFORMED = ("", "art-", "art-" + "G" * 64, "0" * 64, "../" + NEVER, NEVER + "/x", "art-" + "0" * 63, "\x00")
+MALFORMED = (
+    "",
+    "art-",
+    "art-" + "G" * 64,
+    "0" * 64,
+    "../" + NEVER,
+    NEVER + "/x",
+    "art-" + "0" * 63,
+    "\x00",
+)
 
 
 class ArtifactConformance:
@@ -42,7 +52,9 @@ class ArtifactConformance:
 
     def test_what_went_in_comes_back_in_any_part(self, artifacts: ArtifactStore) -> None:
         data = bytes(range(256)) * 5000
-        kept = artifacts.put(MINE, [data[:7], b"", data[7:]], mime="application/x-bytes", tool="dump")
+        kept = artifacts.put(
+            MINE, [data[:7], b"", data[7:]], mime="application/x-bytes", tool="dump"
+        )
         assert (kept.size, kept.mime, kept.tool) == (len(data), "application/x-bytes", "dump")
         assert (kept.sha256, kept.lines) == (hashlib.sha256(data).hexdigest(), data.count(b"\n"))
         assert artifacts.find(MINE, kept.reference) == kept
@@ -54,7 +66,9 @@ class ArtifactConformance:
             (len(data) + 9, 5),
             (0, len(data)),
         ):
-            assert artifacts.read(MINE, kept.reference, offset, size) == data[offset : offset + size]
+            assert (
+                artifacts.read(MINE, kept.reference, offset, size) == data[offset : offset + size]
+            )
         pieces = list(artifacts.pieces(MINE, kept.reference, 100))
         assert b"".join(pieces) == data[100:]
         assert all(0 < len(piece) <= PIECE for piece in pieces)
@@ -142,7 +156,9 @@ class ArtifactConformance:
         kept = artifacts.put(MINE, [data])
         assert b"".join(artifacts.pieces(MINE, kept.reference)) == data
 
-    def test_the_same_bytes_of_two_scopes_do_not_share_their_end(self, artifacts: ArtifactStore) -> None:
+    def test_the_same_bytes_of_two_scopes_do_not_share_their_end(
+        self, artifacts: ArtifactStore
+    ) -> None:
         mine = artifacts.put(MINE, [b"same"], tool="mine")
         theirs = artifacts.put(OTHERS[0], [b"same"], tool="theirs")
         assert mine.reference == theirs.reference
@@ -159,7 +175,9 @@ class ArtifactConformance:
         assert artifacts.read(MINE, kept.reference, PIECE, 1 << 40) == b"x"
         assert artifacts.read(MINE, kept.reference, 0, 0) == b""
 
-    def test_the_list_has_the_newest_first_and_says_what_find_says(self, artifacts: ArtifactStore) -> None:
+    def test_the_list_has_the_newest_first_and_says_what_find_says(
+        self, artifacts: ArtifactStore
+    ) -> None:
         for number in range(5):
             artifacts.put(MINE, [b"%d\n" % number], tool=f"t{number}")
         listed = artifacts.list(MINE)
@@ -167,7 +185,9 @@ class ArtifactConformance:
         assert listed == [artifacts.find(MINE, one.reference) for one in listed]
         assert {one.tool for one in listed} == {"t0", "t1", "t2", "t3", "t4"}
 
-    @pytest.mark.parametrize("odd", ["", "nul\0", "half \ud83d", "two\nlines", "ä" * 5000, "a'b\"c;--"])
+    @pytest.mark.parametrize(
+        "odd", ["", "nul\0", "half \ud83d", "two\nlines", "ä" * 5000, "a'b\"c;--"]
+    )
     def test_odd_words_about_an_artifact_do_not_keep_it_from_being_found(
         self, artifacts: ArtifactStore, odd: str
     ) -> None:

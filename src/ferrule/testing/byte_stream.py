@@ -1,11 +1,12 @@
-"""Connections whose bytes arrive exactly as a test cuts them: no socket, no timing, the real client above.
+"""Connections whose bytes arrive exactly as a test cuts them: no socket, no timing, the real client
+above.
 
     with arriving(answer):                       # every new connection of this process is one of these
         await exchange.ask(history, sink=sink)
 
-`answer` takes the bytes of a request and returns `Arrival`s: each piece reaches the client in a turn of the event
-loop of its own, so that a reader sees every cut. Not covered is what a kernel does to bytes (a reset that discards
-what was not read yet); `http_double` has real sockets.
+`answer` takes the bytes of a request and returns `Arrival`s: each piece reaches the client in a
+turn of the event loop of its own, so that a reader sees every cut. Not covered is what a kernel
+does to bytes (a reset that discards what was not read yet); `http_double` has real sockets.
 """
 
 from __future__ import annotations

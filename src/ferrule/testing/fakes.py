@@ -1,4 +1,6 @@
-"""Doubles for tests of programs that use Ferrule: a clock that does not wait, an approver that remembers."""
+"""Doubles for tests of programs that use Ferrule: a clock that does not wait, an approver that
+remembers.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,13 @@ class FakeClock:
 
 
 class RecordingApprover:
-    """Answers approval requests from a list (the last answer repeats), or by a function; keeps them all."""
+    """Answers approval requests from a list (the last answer repeats), or by a function; keeps them
+    all.
+    """
 
-    def __init__(self, answers: Iterable[Choice] | Callable[[ApprovalRequest], Answer] = ("once",)) -> None:
+    def __init__(
+        self, answers: Iterable[Choice] | Callable[[ApprovalRequest], Answer] = ("once",)
+    ) -> None:
         self._choose = answers if callable(answers) else None
         self._answers = [] if callable(answers) else list(answers)
         self.requests: list[ApprovalRequest] = []

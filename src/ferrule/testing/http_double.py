@@ -1,4 +1,5 @@
-"""A small HTTP/1.1 server in this process, for tests of what talks HTTP. It can misbehave in every way we met.
+"""A small HTTP/1.1 server in this process, for tests of what talks HTTP. It can misbehave in every
+way we met.
 
 async with HttpDouble(lambda request: Reply(json={"ok": True})) as server:
     await transport.post(f"{server.url}/x", b"{}", {})
@@ -33,10 +34,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What goes out. `pieces` are sent one by one, each as an HTTP chunk (or raw, by length or until close).
+    """What goes out. `pieces` are sent one by one, each as an HTTP chunk (or raw, by length or
+    until close).
 
-    `then` is what comes after the pieces: `end` properly, `hold` until the client goes, or `drop` the connection
-    without an end. `hold_head` sends nothing at all until the client goes; `drop_head` closes at once.
+    `then` is what comes after the pieces: `end` properly, `hold` until the client goes, or `drop`
+    the connection without an end. `hold_head` sends nothing at all until the client goes;
+    `drop_head` closes at once.
     """
 
     status: int = 200
@@ -56,8 +59,9 @@ Handler = Callable[[Request], "Reply | Awaitable[Reply]"]
 
 
 class HttpDouble:
-    """The server. `requests` is what it was asked; `asked` is set at each request, `abandoned` when a client
-    closes while it is owed an answer; `connections` counts those that were opened."""
+    """The server. `requests` is what it was asked; `asked` is set at each request, `abandoned` when
+    a client closes while it is owed an answer; `connections` counts those that were opened.
+    """
 
     def __init__(self, handler: Handler, *, tls: ssl.SSLContext | None = None) -> None:
         self._handler = handler
@@ -80,7 +84,10 @@ class HttpDouble:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         assert self._server is not None
         self._server.close()
@@ -111,7 +118,10 @@ class HttpDouble:
             return None
         first, *lines = head.decode("latin-1").rstrip().split("\r\n")
         method, target, _ = first.split(" ")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
+        }
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         request = Request(method, target, headers, body)
         self.requests.append(request)
@@ -146,13 +156,20 @@ class HttpDouble:
             headers["transfer-encoding"] = "chunked"
         elif reply.framing == "length":
             headers["content-length"] = str(sum(len(piece) for piece in pieces))
-        lines = [f"HTTP/1.1 {reply.status} Said", *(f"{name}: {value}" for name, value in headers.items())]
+        lines = [
+            f"HTTP/1.1 {reply.status} Said",
+            *(f"{name}: {value}" for name, value in headers.items()),
+        ]
         writer.write("\r\n".join((*lines, "\r\n")).encode("latin-1"))
         for piece in pieces:
-            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece) if reply.framing == "chunked" else piece)
+            writer.write(
+                b"%x\r\n%b\r\n" % (len(piece), piece) if reply.framing == "chunked" else piece
+            )
             await writer.drain()
             if len(pieces) > 1:
-                await asyncio.sleep(0)  # Lets the client read this piece before the next one is there.
+                await asyncio.sleep(
+                    0
+                )  # Lets the client read this piece before the next one is there.
         if reply.framing == "chunked" and reply.then == "end":
             writer.write(b"0\r\n\r\n")
         await writer.drain()

@@ -1,4 +1,5 @@
-"""The contract of `ferrule.storage.journal.sqlite.Journal` as tests. Any store of events can run them.
+"""The contract of `ferrule.storage.journal.sqlite.Journal` as tests. Any store of events can run
+them.
 
     class TestMyJournal(JournalConformance):
         def open_journal(self) -> Journal:
@@ -39,7 +40,9 @@ STORY: tuple[Event, ...] = (
     RunStarted("What is in\n a.txt?"),
     ModelAnswered("", (Call("c1", "read_file", '{"path":"a.txt"}'),), usage=Usage(10, 3)),
     CallStarted("c1", "d1"),
-    ToolAnswered(Result("c1", "read_file", True, "ÄÖ\u2028\x00 \U0001f600 end", size=20, notes=("n",))),
+    ToolAnswered(
+        Result("c1", "read_file", True, "ÄÖ\u2028\x00 \U0001f600 end", size=20, notes=("n",))
+    ),
     ModelAnswered("It says ÄÖ."),
     RunFinished("done", "It says ÄÖ.", usage=Usage(10, 3)),
 )
@@ -111,12 +114,19 @@ class JournalConformance:
         journal.verify("s1")
 
     @pytest.mark.parametrize("data", ["ä" * 70_000, {"lines": ["x" * 100] * 900}])
-    def test_a_result_beyond_the_cap_is_cut_and_says_so(self, journal: Journal, data: object) -> None:
+    def test_a_result_beyond_the_cap_is_cut_and_says_so(
+        self, journal: Journal, data: object
+    ) -> None:
         whole = len((data if isinstance(data, str) else compact(data)).encode())
-        (record,) = journal.append("s1", "r1", [ToolAnswered(Result("c1", "t", True, data))], identity=ME)
+        (record,) = journal.append(
+            "s1", "r1", [ToolAnswered(Result("c1", "t", True, data))], identity=ME
+        )
         assert isinstance(record.event, ToolAnswered)
         result = record.event.result
-        assert isinstance(result.data, str) and OUTPUT_CAP - 4 < len(result.data.encode()) <= OUTPUT_CAP
+        assert (
+            isinstance(result.data, str)
+            and OUTPUT_CAP - 4 < len(result.data.encode()) <= OUTPUT_CAP
+        )
         assert result.partial and result.size == whole and result.notes
         assert list(journal.records("s1")) == [record]
 
@@ -124,7 +134,10 @@ class JournalConformance:
         failed = Result("c1", "t", False, None, ErrorType.IO_ERROR, "e" * 100_000)
         (record,) = journal.append("s1", "r1", [ToolAnswered(failed)], identity=ME)
         assert isinstance(record.event, ToolAnswered)
-        assert len(record.event.result.error_message or "") == OUTPUT_CAP and record.event.result.data is None
+        assert (
+            len(record.event.result.error_message or "") == OUTPUT_CAP
+            and record.event.result.data is None
+        )
 
     def test_an_append_that_fails_records_nothing(self, journal: Journal) -> None:
         journal.append("s1", "r1", STORY[:2], identity=ME)
@@ -159,7 +172,10 @@ class JournalConformance:
 
     def test_another_user_cannot_tell_a_session_from_none(self, journal: Journal) -> None:
         journal.append("s1", "r1", STORY, identity=ME)
-        for other in (Identity("local", "you", "s1", "r1"), Identity("elsewhere", "me", "s1", "r1")):
+        for other in (
+            Identity("local", "you", "s1", "r1"),
+            Identity("elsewhere", "me", "s1", "r1"),
+        ):
             with pytest.raises(SessionNotFound) as refused:
                 journal.append("s1", "r1", STORY, identity=other)
             with pytest.raises(SessionNotFound) as hidden:
@@ -211,7 +227,9 @@ class JournalConformance:
         assert journal.append("s1", "r2", [], identity=ME) == []
         assert journal.head("s1")[0] == 1
 
-    def test_a_session_that_was_taken_and_never_written_does_not_exist(self, journal: Journal) -> None:
+    def test_a_session_that_was_taken_and_never_written_does_not_exist(
+        self, journal: Journal
+    ) -> None:
         journal.lease("s1")
         journal.lease("s1")
         assert journal.sessions() == []
@@ -280,7 +298,10 @@ class JournalConformance:
         journal.append("s1", "r1", STORY, identity=ME)
         journal.close()
         journal.close()
-        for act in (lambda: journal.append("s1", "r1", STORY, identity=ME), lambda: journal.verify("s1")):
+        for act in (
+            lambda: journal.append("s1", "r1", STORY, identity=ME),
+            lambda: journal.verify("s1"),
+        ):
             with pytest.raises(JournalError):
                 act()
 

@@ -1,9 +1,9 @@
 """An Ollama in this process that behaves badly in the ways the real one does.
 
-It keeps the last tokens of a prompt and drops what stands before them, tools included, answers 200 all the
-same and reports the small count; when the user's words are among what was dropped, it answers 500
-"no user query found". It ignores `tool_choice`, sends arguments as objects, and sends calls in any chunk.
-On `/v1` it ignores `num_ctx` too.
+It keeps the last tokens of a prompt and drops what stands before them, tools included, answers 200
+all the same and reports the small count; when the user's words are among what was dropped, it
+answers 500 "no user query found". It ignores `tool_choice`, sends arguments as objects, and sends
+calls in any chunk. On `/v1` it ignores `num_ctx` too.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ def count_tokens(value: object) -> int:
 
 
 class OllamaDouble:
-    """Answers the steps in order; `memory` is the window that the machine can hold, whatever `num_ctx` says,
-    `default_window` what it uses where nothing is asked for. `prompts` are the messages the model saw."""
+    """Answers the steps in order; `memory` is the window that the machine can hold, whatever
+    `num_ctx` says, `default_window` what it uses where nothing is asked for. `prompts` are the
+    messages the model saw.
+    """
 
     def __init__(
         self,
@@ -64,7 +66,10 @@ class OllamaDouble:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self._http.__aexit__(kind, error, trace)
 
@@ -81,7 +86,10 @@ class OllamaDouble:
         self.asks.append(asked)
         if asked.get("tools") and "tools" not in self._show.get("capabilities", ["tools"]):
             return Reply(
-                400, json={"error": f"registry.ollama.ai/library/{asked['model']} does not support tools"}
+                400,
+                json={
+                    "error": f"registry.ollama.ai/library/{asked['model']} does not support tools"
+                },
             )
         return self._chat(asked, native=request.target == "/api/chat")
 
@@ -121,9 +129,16 @@ def _native(step: Step, read: int, asked: Mapping[str, Any]) -> Reply:
     end = {"done": True, "done_reason": step.stop if step.stop == "length" else "stop"}
     end |= {"prompt_eval_count": read, "eval_count": 5}
     if asked.get("stream") is False:
-        message = {"role": "assistant", "content": step.text, "thinking": step.reasoning, "tool_calls": made}
+        message = {
+            "role": "assistant",
+            "content": step.text,
+            "thinking": step.reasoning,
+            "tool_calls": made,
+        }
         return Reply(json={"message": message, **end})
-    words: list[dict[str, Any]] = [{"thinking": step.reasoning, "content": ""}] if step.reasoning else []
+    words: list[dict[str, Any]] = (
+        [{"thinking": step.reasoning, "content": ""}] if step.reasoning else []
+    )
     words += [{"content": piece} for piece in step.text]
     # A call between the words, and the others in the last chunk: both are seen.
     middle = [{"content": "", "tool_calls": made[:1]}] if made else []
@@ -144,4 +159,6 @@ def _compatible(step: Step, read: int) -> Reply:
     ]
     message = {"role": "assistant", "content": step.text, "tool_calls": made}
     choice = {"message": message, "finish_reason": "tool_calls" if made else "stop"}
-    return Reply(json={"choices": [choice], "usage": {"prompt_tokens": read, "completion_tokens": 5}})
+    return Reply(
+        json={"choices": [choice], "usage": {"prompt_tokens": read, "completion_tokens": 5}}
+    )

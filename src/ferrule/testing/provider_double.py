@@ -1,11 +1,13 @@
-"""Providers in this process, made of their official SDKs' types: what they are sent must fit these, what they answer is built of them.
+"""Providers in this process, made of their official SDKs' types: what they are sent must fit these,
+what they answer is built of them.
 
     async with ProviderDouble([calls(("add", {"a": 1, "b": 2})), says("3")]) as server:
         Anthropic("m", base_url=server.url, api_key="k")        # or OpenAIResponses(..., base_url=f"{server.url}/v1")
 
-It speaks `/v1/messages`, `/v1/responses` and `/v1/chat/completions`. A request is refused as the provider would refuse it: a
-field that the SDK does not know, a turn out of order, a call without its result, a result without its call. The SDKs
-(`anthropic`, `openai`) are needed where this is used; not checked is what only the provider knows (models, signatures, sizes).
+It speaks `/v1/messages`, `/v1/responses` and `/v1/chat/completions`. A request is refused as the
+provider would refuse it: a field that the SDK does not know, a turn out of order, a call without
+its result, a result without its call. The SDKs (`anthropic`, `openai`) are needed where this is
+used; not checked is what only the provider knows (models, signatures, sizes).
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class Refused(Exception):
 
 
 class ProviderDouble:
-    """Answers the steps in order, streamed where that was asked for. `asks` are the requests, `refused` what was wrong."""
+    """Answers the steps in order, streamed where that was asked for. `asks` are the requests,
+    `refused` what was wrong.
+    """
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = list(steps)
@@ -54,14 +58,19 @@ class ProviderDouble:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self._http.__aexit__(kind, error, trace)
 
     def _handle(self, request: Request) -> Reply:
         route = _ROUTES.get(request.target)
         if route is None:
-            return Reply(404, json={"error": {"type": "not_found_error", "message": "no such route"}})
+            return Reply(
+                404, json={"error": {"type": "not_found_error", "message": "no such route"}}
+            )
         checked, answered = route
         asked = request.json()
         self.asks.append(asked)
@@ -70,10 +79,13 @@ class ProviderDouble:
         except (Refused, ValidationError) as problem:
             self.refused.append(str(problem))
             return Reply(
-                400, json={"error": {"type": "invalid_request_error", "message": str(problem)[:400]}}
+                400,
+                json={"error": {"type": "invalid_request_error", "message": str(problem)[:400]}},
             )
         if not self._steps:
-            return Reply(400, json={"error": {"type": "invalid_request_error", "message": "no more steps"}})
+            return Reply(
+                400, json={"error": {"type": "invalid_request_error", "message": "no more steps"}}
+            )
         step = self._steps.pop(0)
         if step.error:
             said = {"type": step.error.code or "api_error", "message": step.error.detail}
@@ -100,11 +112,17 @@ def _adapter(module: str, name: str) -> TypeAdapter[Any]:
 
 
 def fits(value: Any, module: str, name: str) -> Any:
-    """`value`, if the SDK's type takes it whole. Raises ValidationError, or Refused for what the type does not know."""
+    """`value`, if the SDK's type takes it whole. Raises ValidationError, or Refused for what the
+    type does not know.
+    """
     adapter = _adapter(module, name)
     try:
-        spelled = adapter.dump_json(adapter.validate_python(value), exclude_unset=True, by_alias=True)
-    except PydanticSerializationError as problem:  # Lists in the SDKs' types are checked when they are read.
+        spelled = adapter.dump_json(
+            adapter.validate_python(value), exclude_unset=True, by_alias=True
+        )
+    except (
+        PydanticSerializationError
+    ) as problem:  # Lists in the SDKs' types are checked when they are read.
         raise Refused(str(problem)) from problem
     known: Any = json.loads(spelled)
     if known != value:
@@ -156,7 +174,8 @@ def check_messages(asked: dict[str, Any]) -> None:
 
 def _block_fits(block: dict[str, Any]) -> None:
     hosted = block["type"].endswith("_tool_result")
-    # Results of hosted tools go back as they came; the types of what is sent do not read all that lies in them.
+    # Results of hosted tools go back as they came; the types of what is sent do not read all that
+    # lies in them.
     kind = (
         ("anthropic.types.beta", "BetaContentBlock")
         if hosted
@@ -173,7 +192,9 @@ def _message(step: Step, number: int, streamed: bool) -> Reply:
         content.append({"type": "text", "text": step.text, "citations": None})
     for at, call in enumerate(step.calls):
         id = call.id or f"toolu_{number}_{at}"
-        content.append({"type": "tool_use", "id": id, "name": call.tool, "input": json.loads(call.arguments)})
+        content.append(
+            {"type": "tool_use", "id": id, "name": call.tool, "input": json.loads(call.arguments)}
+        )
     stop = {"length": "max_tokens", "filter": "refusal"}.get(
         step.stop, "tool_use" if step.calls else "end_turn"
     )
@@ -186,7 +207,9 @@ def _message(step: Step, number: int, streamed: bool) -> Reply:
 def message_of(
     content: Sequence[Mapping[str, Any]], stop: str, usage: Mapping[str, Any], **more: Any
 ) -> dict[str, Any]:
-    """A message as the API answers it, by the SDK's type (the beta one, which knows more blocks)."""
+    """A message as the API answers it, by the SDK's type (the beta one, which knows more
+    blocks).
+    """
     value = {
         "id": "msg_01",
         "type": "message",
@@ -210,9 +233,14 @@ def messages_stream(message: Mapping[str, Any]) -> Reply:
     for index, block in enumerate(dicts(message["content"])):
         start, deltas = _block_deltas(block)
         events.append({"type": "content_block_start", "index": index, "content_block": start})
-        events += ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
+        events += (
+            {"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas
+        )
         events.append({"type": "content_block_stop", "index": index})
-    ended: dict[str, Any] = {"stop_reason": message["stop_reason"], "stop_sequence": message["stop_sequence"]}
+    ended: dict[str, Any] = {
+        "stop_reason": message["stop_reason"],
+        "stop_sequence": message["stop_sequence"],
+    }
     if "container" in message:
         ended["container"] = message["container"]
     events.append({"type": "message_delta", "delta": ended, "usage": message["usage"]})
@@ -227,18 +255,25 @@ def _block_deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str,
     match block["type"]:
         case "text":
             deltas = [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
-            deltas += [{"type": "citations_delta", "citation": one} for one in block.get("citations") or ()]
+            deltas += [
+                {"type": "citations_delta", "citation": one} for one in block.get("citations") or ()
+            ]
             start: dict[str, Any] = {**block, "text": ""} | (
                 {"citations": []} if block.get("citations") else {}
             )
             return start, deltas
         case "thinking":
-            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])]
+            deltas = [
+                {"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])
+            ]
             deltas.append({"type": "signature_delta", "signature": block["signature"]})
             return {**block, "thinking": "", "signature": ""}, deltas
         case "tool_use" | "server_tool_use" | "mcp_tool_use":
             spelled = compact(block["input"]) if block["input"] else ""
-            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ["", *pieces(spelled)]]
+            deltas = [
+                {"type": "input_json_delta", "partial_json": piece}
+                for piece in ["", *pieces(spelled)]
+            ]
             return {**block, "input": {}}, deltas
         case _:
             return block, []
@@ -278,7 +313,12 @@ def _response(step: Step, number: int, streamed: bool) -> Reply:
     if step.reasoning:
         thought = {"type": "summary_text", "text": step.reasoning}
         output.append(
-            {"id": f"rs_{number}", "type": "reasoning", "summary": [thought], "encrypted_content": "gAAA=="}
+            {
+                "id": f"rs_{number}",
+                "type": "reasoning",
+                "summary": [thought],
+                "encrypted_content": "gAAA==",
+            }
         )
     if step.text:
         kind, name = ("refusal", "refusal") if step.stop == "filter" else ("output_text", "text")
@@ -301,7 +341,9 @@ def _response(step: Step, number: int, streamed: bool) -> Reply:
             "status": "completed",
             "name": call.tool,
         }
-        output.append({**fields, "call_id": call.id or f"call_{number}_{at}", "arguments": call.arguments})
+        output.append(
+            {**fields, "call_id": call.id or f"call_{number}_{at}", "arguments": call.arguments}
+        )
     response = response_of(output, step.stop, step.usage.input, step.usage.output)
     return responses_stream(response) if streamed else Reply(json=response)
 
@@ -311,7 +353,11 @@ def response_of(
 ) -> dict[str, Any]:
     """A response as the API answers it, by the SDK's type."""
     cut = stop == "length"
-    usage: dict[str, Any] = {"input_tokens": read, "output_tokens": wrote, "total_tokens": read + wrote}
+    usage: dict[str, Any] = {
+        "input_tokens": read,
+        "output_tokens": wrote,
+        "total_tokens": read + wrote,
+    }
     usage["input_tokens_details"] = {"cached_tokens": 0, "cache_write_tokens": 0}
     usage["output_tokens_details"] = {"reasoning_tokens": 0}
     value: dict[str, Any] = {
@@ -367,14 +413,20 @@ def _item_deltas(item: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, A
                         for p in pieces(part["refusal"])
                     )
                 else:
-                    words: dict[str, Any] = {"type": "response.output_text.delta", **here, "logprobs": []}
+                    words: dict[str, Any] = {
+                        "type": "response.output_text.delta",
+                        **here,
+                        "logprobs": [],
+                    }
                     deltas += ({**words, "delta": piece} for piece in pieces(part["text"]))
             return {**item, "content": [], "status": "in_progress"}, deltas
         case "reasoning":
             for number, part in enumerate(item["summary"]):
                 here = {**at, "summary_index": number}
                 empty = {"type": "summary_text", "text": ""}
-                deltas.append({"type": "response.reasoning_summary_part.added", **here, "part": empty})
+                deltas.append(
+                    {"type": "response.reasoning_summary_part.added", **here, "part": empty}
+                )
                 said = {"type": "response.reasoning_summary_text.delta", **here}
                 deltas += ({**said, "delta": piece} for piece in pieces(part["text"]))
             return {**item, "summary": []}, deltas
@@ -391,9 +443,13 @@ def _item_deltas(item: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, A
 
 
 def check_chat(asked: dict[str, Any]) -> None:
-    """Raise Refused, or ValidationError, for a request that `POST /v1/chat/completions` would not take."""
+    """Raise Refused, or ValidationError, for a request that `POST /v1/chat/completions` would not
+    take.
+    """
     settings = {name: value for name, value in asked.items() if name != "stream"}
-    _only(settings, "openai.types.chat.completion_create_params", "CompletionCreateParamsNonStreaming")
+    _only(
+        settings, "openai.types.chat.completion_create_params", "CompletionCreateParamsNonStreaming"
+    )
     owed: list[str] = []
     for message in dicts(asked["messages"]):
         fits(message, "openai.types.chat", "ChatCompletionMessageParam")
@@ -422,7 +478,11 @@ def _completion(step: Step, number: int, streamed: bool) -> Reply:
     usage = {"prompt_tokens": read, "completion_tokens": wrote, "total_tokens": read + wrote}
     head: dict[str, Any] = {"id": "chatcmpl-1", "created": 1_780_000_000, "model": "gpt-5.5"}
     if not streamed:
-        message: dict[str, Any] = {"role": "assistant", "content": step.text or None, "refusal": None}
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": step.text or None,
+            "refusal": None,
+        }
         message |= {"tool_calls": made} if made else {}
         choice = {"index": 0, "finish_reason": finish, "message": message, "logprobs": None}
         value = {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
@@ -431,16 +491,22 @@ def _completion(step: Step, number: int, streamed: bool) -> Reply:
     deltas += ({"content": piece} for piece in pieces(step.text))
     for index, call in enumerate(made):
         function: Any = call["function"]
-        deltas.append({"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]})
+        deltas.append(
+            {"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]}
+        )
         said: list[Any] = [
             {"index": index, "function": {"arguments": p}} for p in pieces(function["arguments"])
         ]
         deltas += ({"tool_calls": [one]} for one in said)
     head["object"] = "chat.completion.chunk"
-    chunks = [{**head, "choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas]
+    chunks = [
+        {**head, "choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas
+    ]
     chunks.append({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
     chunks.append({**head, "choices": [], "usage": usage})
-    sent = [event(fits(one, "openai.types.chat", "ChatCompletionChunk"), named=False) for one in chunks]
+    sent = [
+        event(fits(one, "openai.types.chat", "ChatCompletionChunk"), named=False) for one in chunks
+    ]
     return Reply(200, [*sent, b"data: [DONE]\n\n"], headers=EVENTS)
 
 

@@ -1,14 +1,16 @@
 """A plugin for pytest: bundles of recorded sessions (`*.ferrule`) in the test folders are tests.
 
-Each session of a bundle is one test: it is replayed through the installed version, offline, and must come out byte for byte as it
-was recorded (`engine.replay.replay`). The fixture `rerun_bundle` gives the recorded answers to the tools of an agent as they are now:
+Each session of a bundle is one test: it is replayed through the installed version, offline, and
+must come out byte for byte as it was recorded (`engine.replay.replay`). The fixture `rerun_bundle`
+gives the recorded answers to the tools of an agent as they are now:
 
     def test_the_tools_still_answer_as_recorded(rerun_bundle):
         rerun_bundle("tests/holiday.ferrule", Agent("scripted:none", tools=[holidays]))
 
-It fails with what came out otherwise, and returns what it saw (`engine.replay.rerun.Again`, one per session). It is asked for by name, with
-`-p ferrule.testing.pytest_plugin` or in the root `conftest.py`; an entry point would load it in every pytest that sees Ferrule's
-metadata. Nothing of Ferrule is loaded until there is a bundle.
+It fails with what came out otherwise, and returns what it saw (`engine.replay.rerun.Again`, one per
+session). It is asked for by name, with `-p ferrule.testing.pytest_plugin` or in the root
+`conftest.py`; an entry point would load it in every pytest that sees Ferrule's metadata. Nothing of
+Ferrule is loaded until there is a bundle.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class ReplayFailed(AssertionError):
 
 
 def made(kind: type[Any], parent: pytest.Collector, **more: Any) -> Any:
-    """A node of pytest's: it makes them itself, with a method whose parameters it does not tell the types of."""
+    """A node of pytest's: it makes them itself, with a method whose parameters it does not tell the
+    types of.
+    """
     return kind.from_parent(parent, **more)
 
 
@@ -83,7 +87,9 @@ class RecordedSession(pytest.Item):
 
 @pytest.fixture
 def rerun_bundle() -> Callable[[str | Path, Agent], list[Again]]:
-    """Runs the sessions of a bundle again: recorded answers, the agent's own tools. Fails where they answer otherwise."""
+    """Runs the sessions of a bundle again: recorded answers, the agent's own tools. Fails where
+    they answer otherwise.
+    """
 
     def rerun_bundle(path: str | Path, agent: Agent) -> list[Again]:
         from ferrule.engine.replay.recording import Recording
@@ -95,10 +101,15 @@ def rerun_bundle() -> Callable[[str | Path, Agent], list[Again]]:
             return [await rerun(Recording.of(records), agent, tools="live") for records in sessions]
 
         seen = asyncio.run(again())
-        different = [call for one in seen for run in one.runs for call in run.calls if not call.same]
+        different = [
+            call for one in seen for run in one.runs for call in run.calls if not call.same
+        ]
         if different or not all(one.same for one in seen):
             lines = [
-                f"{call.call}\n  -> {call.result}\nrecorded {call.recorded_call}\n  -> {call.recorded_result}"
+                (
+                    f"{call.call}\n  -> {call.result}\nrecorded {call.recorded_call}\n  -> "
+                    f"{call.recorded_result}"
+                )
                 for call in different
             ]
             raise ReplayFailed("\n".join(lines) or "the runs ended otherwise")

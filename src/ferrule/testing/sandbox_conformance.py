@@ -1,12 +1,13 @@
-"""The contract of `ferrule.sandbox.sandbox.Sandbox` as tests: it runs commands, and what it claims is true.
+"""The contract of `ferrule.sandbox.sandbox.Sandbox` as tests: it runs commands, and what it claims
+is true.
 
     class TestMySandbox(SandboxConformance):
         def open_sandbox(self, policy: Policy) -> Sandbox:
             return Sandbox(policy, rung=...)       # the suite closes it
 
-For each aspect that the sandbox says holds (`Holds.YES`), the suite makes attempts on it with a real shell; an aspect that
-it does not claim is skipped, visibly. Every attempt says `BROKEN` if it came through, and the suite looks from
-outside as well.
+For each aspect that the sandbox says holds (`Holds.YES`), the suite makes attempts on it with a
+real shell; an aspect that it does not claim is skipped, visibly. Every attempt says `BROKEN` if it
+came through, and the suite looks from outside as well.
 """
 
 from __future__ import annotations
@@ -31,43 +32,101 @@ _PYTHON = "/usr/bin/python3"
 
 ATTEMPTS: Mapping[Aspect, tuple[str, ...]] = {
     Aspect.FILE_READS: (
-        "cat {outside}/note.txt", "cat $PWD/../outside/note.txt", "ln -s {outside}/note.txt way; cat way", "ls {outside}",
-        "cat /proc/self/cwd/../outside/note.txt", "cat /proc/*/root{outside}/note.txt", "cat /etc/shadow",
-        "ln {outside}/note.txt copy.txt", "cp -r {outside} copy",
+        "cat {outside}/note.txt",
+        "cat $PWD/../outside/note.txt",
+        "ln -s {outside}/note.txt way; cat way",
+        "ls {outside}",
+        "cat /proc/self/cwd/../outside/note.txt",
+        "cat /proc/*/root{outside}/note.txt",
+        "cat /etc/shadow",
+        "ln {outside}/note.txt copy.txt",
+        "cp -r {outside} copy",
     ),
     Aspect.FILE_WRITES: (
-        "echo x > {outside}/new.txt", "echo x >> {outside}/note.txt", "rm {outside}/note.txt", "mv note.txt {outside}/",
-        "mkdir {outside}/folder", "truncate -s 0 {outside}/note.txt", "chmod 777 {outside}/note.txt", "touch /usr/ferrule-made",
-        "ln -s {outside} way; echo x > way/new.txt", "touch /etc/ferrule-made", "touch -d 2001-01-01 {outside}/note.txt",
-        "chown 0:0 {outside}/note.txt", "cp -p note.txt {outside}/note.txt",
+        "echo x > {outside}/new.txt",
+        "echo x >> {outside}/note.txt",
+        "rm {outside}/note.txt",
+        "mv note.txt {outside}/",
+        "mkdir {outside}/folder",
+        "truncate -s 0 {outside}/note.txt",
+        "chmod 777 {outside}/note.txt",
+        "touch /usr/ferrule-made",
+        "ln -s {outside} way; echo x > way/new.txt",
+        "touch /etc/ferrule-made",
+        "touch -d 2001-01-01 {outside}/note.txt",
+        "chown 0:0 {outside}/note.txt",
+        "cp -p note.txt {outside}/note.txt",
     ),
     Aspect.NAMES: (
-        "cat .env", "cat deep/.env", "cp .env x; cat x", "cat < .env", "tar cf - .env", "mv .env x", "echo x > .env", "rm .env",
-        "ls .ferrule | grep settings", "cat .ferrule/settings", "rm -r .ferrule", "mv .ferrule x", "cat same.txt",
-        "echo x > .vscode/tasks.json", "mv .vscode x", "cat .git/config | grep hidden", "echo x >> .git/config",
-        "ln .env other", "cat /proc/self/cwd/.env", "mv deep deeper && cat deeper/.env", "chmod 666 .env", "touch -d 2001-01-01 .env",
+        "cat .env",
+        "cat deep/.env",
+        "cp .env x; cat x",
+        "cat < .env",
+        "tar cf - .env",
+        "mv .env x",
+        "echo x > .env",
+        "rm .env",
+        "ls .ferrule | grep settings",
+        "cat .ferrule/settings",
+        "rm -r .ferrule",
+        "mv .ferrule x",
+        "cat same.txt",
+        "echo x > .vscode/tasks.json",
+        "mv .vscode x",
+        "cat .git/config | grep hidden",
+        "echo x >> .git/config",
+        "ln .env other",
+        "cat /proc/self/cwd/.env",
+        "mv deep deeper && cat deeper/.env",
+        "chmod 666 .env",
+        "touch -d 2001-01-01 .env",
     ),
     Aspect.NEW_NAMES: (
-        "mkdir sub/.ferrule", "mkdir .harness", "touch .harness", "mkdir agents", "ln -s sub .harness", "mkdir x && mv x .harness",
-        "mkdir -p .git/hooks && echo x > .git/hooks/pre-commit", "mkdir -p sub/.git/hooks", "cp -r sub agents", "touch .bashrc", "ln note.txt .gitmodules",
-        "mkfifo .harness", "cd sub && mkdir ../agents", "echo x > sub/.git", "cd sub && ln -s /tmp .git", "mkdir -p x/y && mv x sub/.ferrule",
+        "mkdir sub/.ferrule",
+        "mkdir .harness",
+        "touch .harness",
+        "mkdir agents",
+        "ln -s sub .harness",
+        "mkdir x && mv x .harness",
+        "mkdir -p .git/hooks && echo x > .git/hooks/pre-commit",
+        "mkdir -p sub/.git/hooks",
+        "cp -r sub agents",
+        "touch .bashrc",
+        "ln note.txt .gitmodules",
+        "mkfifo .harness",
+        "cd sub && mkdir ../agents",
+        "echo x > sub/.git",
+        "cd sub && ln -s /tmp .git",
+        "mkdir -p x/y && mv x sub/.ferrule",
     ),
-    Aspect.EXEC: ("{outside}/tool", "cp {outside}/tool . && ./tool", "su -c true", "unshare -Ur {outside}/tool"),
+    Aspect.EXEC: (
+        "{outside}/tool",
+        "cp {outside}/tool . && ./tool",
+        "su -c true",
+        "unshare -Ur {outside}/tool",
+    ),
     Aspect.NETWORK: (
-        "bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'", "bash -c 'echo x > /dev/udp/127.0.0.1/{udp}'; false",
+        "bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'",
+        "bash -c 'echo x > /dev/udp/127.0.0.1/{udp}'; false",
         "unshare -Urn true && bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'",
         "bash -c 'echo x > /dev/tcp/{address}/{port}'",
     ),
     Aspect.UNIX_SOCKETS: (
-        f"{_PYTHON} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{{outside}}/socket\")'",
+        (
+            f"{_PYTHON} -c 'import socket; "
+            f'socket.socket(socket.AF_UNIX).connect("{{outside}}/socket")\''
+        ),
         f"{_PYTHON} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"\\0{{abstract}}\")'",
         f"{_PYTHON} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"here.socket\")'",
     ),
     Aspect.SIGNALS: (
-        "kill -0 {pid}", "kill -9 {pid}", "test -d /proc/{pid}/fd", "cat /proc/{pid}/cmdline | grep -a sleep",
+        "kill -0 {pid}",
+        "kill -9 {pid}",
+        "test -d /proc/{pid}/fd",
+        "cat /proc/{pid}/cmdline | grep -a sleep",
         "kill -9 -1; grep -l ferrule-outside /proc/*/cmdline",
     ),
-}  # fmt: skip
+}
 """What must not come through. `{...}` are things outside that the suite made."""
 
 
@@ -119,10 +178,14 @@ def _knocked(server: socket.socket) -> bool:
 
 
 class SandboxConformance:
-    """Subclass it, name the class `Test…`, and give `open_sandbox`. Needs pytest-asyncio in its automatic mode."""
+    """Subclass it, name the class `Test…`, and give `open_sandbox`. Needs pytest-asyncio in its
+    automatic mode.
+    """
 
     tells_signals = True
-    """Whether a program that a signal ended is told apart from one with exit status 128 and the signal's number."""
+    """Whether a program that a signal ended is told apart from one with exit status 128 and the
+    signal's number.
+    """
 
     def open_sandbox(self, policy: Policy) -> Sandbox:
         """A sandbox for this policy, on the running event loop."""
@@ -133,9 +196,15 @@ class SandboxConformance:
         """A workspace with something of everything."""
         root = tmp_path / "work"
         for name, text in {
-            "note.txt": "hello\n", ".env": "SECRET", "deep/.env": "SECRET", ".ferrule/settings": "SECRET", "sub/x": "x",
-            ".vscode/tasks.json": "{}", ".git/config": "[remote \"a\"]\n\turl = https://hidden@x\n", ".git/HEAD": "ref: refs/heads/main\n",
-        }.items():  # fmt: skip
+            "note.txt": "hello\n",
+            ".env": "SECRET",
+            "deep/.env": "SECRET",
+            ".ferrule/settings": "SECRET",
+            "sub/x": "x",
+            ".vscode/tasks.json": "{}",
+            ".git/config": '[remote "a"]\n\turl = https://hidden@x\n',
+            ".git/HEAD": "ref: refs/heads/main\n",
+        }.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
         os.link(root / ".env", root / "same.txt")
@@ -168,7 +237,9 @@ class SandboxConformance:
         process = subprocess.Popen(["sh", "-c", "exec sleep 1000", "ferrule-outside"])
         try:
             written = (folder / "note.txt").stat().st_mtime
-            yield Outside(folder, sockets[0], sockets[1], tuple(sockets[2:]), process, abstract, written)
+            yield Outside(
+                folder, sockets[0], sockets[1], tuple(sockets[2:]), process, abstract, written
+            )
         finally:
             process.kill()
             process.wait()
@@ -177,7 +248,9 @@ class SandboxConformance:
 
     @pytest.fixture
     async def opened(self, root: Path) -> AsyncIterator[Callable[..., Sandbox]]:
-        """`opened(bounds=…)`: a sandbox whose policy requires nothing, so that any rung can be looked at."""
+        """`opened(bounds=…)`: a sandbox whose policy requires nothing, so that any rung can be
+        looked at.
+        """
         made: list[Sandbox] = []
 
         def opens(**changes: object) -> Sandbox:
@@ -191,33 +264,47 @@ class SandboxConformance:
 
     # What any sandbox does
 
-    async def test_a_command_works_in_the_workspace(self, opened: Callable[..., Sandbox], root: Path) -> None:
+    async def test_a_command_works_in_the_workspace(
+        self, opened: Callable[..., Sandbox], root: Path
+    ) -> None:
         ended, said = await says(
-            opened(), "cat note.txt; echo new > made.txt; mkdir folder; mv made.txt folder/; cat", b"in"
+            opened(),
+            "cat note.txt; echo new > made.txt; mkdir folder; mv made.txt folder/; cat",
+            b"in",
         )
         assert (ended.exit_code, said, ended.left, ended.alive) == (0, "hello\nin", (), ())
         assert (root / "folder/made.txt").read_text() == "new\n"
 
-    @pytest.mark.parametrize(("script", "code", "name"), [("exit 7", 7, ""), ("kill -9 $$", None, "SIGKILL")])
+    @pytest.mark.parametrize(
+        ("script", "code", "name"), [("exit 7", 7, ""), ("kill -9 $$", None, "SIGKILL")]
+    )
     async def test_how_it_ended_is_told(
         self, opened: Callable[..., Sandbox], script: str, code: int | None, name: str
     ) -> None:
         ended, _ = await says(opened(), script)
         if name and not self.tells_signals:
             code, name = 137, ""
-        assert (ended.exit_code, ended.signal, ended.timed_out, ended.killed) == (code, name, False, False)
+        assert (ended.exit_code, ended.signal, ended.timed_out, ended.killed) == (
+            code,
+            name,
+            False,
+            False,
+        )
 
     async def test_what_is_over_time_is_gone_with_all_it_started(
         self, opened: Callable[..., Sandbox], root: Path
     ) -> None:
         holds = (
-            "exec 9> held.lock; flock 9; (trap '' TERM; setsid sleep 1000 & sleep 1000) & echo started; wait"
+            "exec 9> held.lock; flock 9; (trap '' TERM; setsid sleep 1000 & sleep 1000) & echo "
+            "started; wait"
         )
         ended, said = await says(opened(), holds, timeout=3)
         assert (ended.timed_out, said, ended.alive) == (True, "started\n", ())
         assert _free(root / "held.lock")
 
-    async def test_what_is_left_behind_is_ended(self, opened: Callable[..., Sandbox], root: Path) -> None:
+    async def test_what_is_left_behind_is_ended(
+        self, opened: Callable[..., Sandbox], root: Path
+    ) -> None:
         ended, _ = await says(
             opened(), "exec 9> held.lock; flock 9; setsid sleep 1000 > /dev/null 2>&1 & exit 0"
         )
@@ -247,7 +334,12 @@ class SandboxConformance:
         [(aspect, attempt) for aspect, scripts in ATTEMPTS.items() for attempt in scripts],
     )
     async def test_an_attempt_on_what_is_claimed_does_not_come_through(
-        self, opened: Callable[..., Sandbox], root: Path, outside: Outside, aspect: Aspect, attempt: str
+        self,
+        opened: Callable[..., Sandbox],
+        root: Path,
+        outside: Outside,
+        aspect: Aspect,
+        attempt: str,
     ) -> None:
         sandbox = opened()
         _claimed(sandbox, aspect)
@@ -266,7 +358,10 @@ class SandboxConformance:
         sandbox = opened(bounds=Bounds(memory=64 << 20))
         _claimed(sandbox, Aspect.MEMORY)
         _needs_python(_PYTHON)
-        one = f"{_PYTHON} -c 'x = bytearray(40 << 20); import time; print(len(x), flush=True); time.sleep(1)'"
+        one = (
+            f"{_PYTHON} -c 'x = bytearray(40 << 20); import time; print(len(x), flush=True); "
+            "time.sleep(1)'"
+        )
         _, said = await says(sandbox, f"{one} & {one} & {one} & wait; echo over")
         assert said.count("41943040") < 3
 
@@ -275,7 +370,10 @@ class SandboxConformance:
         _claimed(sandbox, Aspect.PROCESSES)
         _, said = await says(
             sandbox,
-            "for n in 1 2 3 4 5 6 7 8 9; do (for m in 1 2 3 4 5; do (echo one; sleep 2) & done; wait) & done; wait",
+            (
+                "for n in 1 2 3 4 5 6 7 8 9; do (for m in 1 2 3 4 5; do (echo one; sleep 2) & "
+                "done; wait) & done; wait"
+            ),
         )
         assert said.count("one\n") < 20
 
@@ -307,7 +405,9 @@ def _names(root: Path) -> set[str]:
 def _reserved(names: set[str]) -> set[str]:
     from ferrule.permissions.protected_names import DEFAULT
 
-    return {name for name in names if (DEFAULT.check(name, write=False) or "").startswith("reserved")}
+    return {
+        name for name in names if (DEFAULT.check(name, write=False) or "").startswith("reserved")
+    }
 
 
 def _free(lock: Path) -> bool:

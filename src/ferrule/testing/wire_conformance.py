@@ -7,9 +7,9 @@
         def encode(self, said, streamed):       # what its server would send for this answer
             return Reply(pieces=[...])
 
-`other` answers requests that are no asks (descriptions of models); `until_text` is how many pieces a stream has until its first
-words; `object_arguments` and `string_arguments` say how
-the format carries arguments; `choice` that it can forbid calls while tools are sent.
+`other` answers requests that are no asks (descriptions of models); `until_text` is how many pieces
+a stream has until its first words; `object_arguments` and `string_arguments` say how the format
+carries arguments; `choice` that it can forbid calls while tools are sent.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class SaidCall:
 
 @dataclass(frozen=True)
 class Said:
-    """An answer as a model gives it. `text` is streamed in these pieces; `stop` is `end`, `calls` or `length`."""
+    """An answer as a model gives it. `text` is streamed in these pieces; `stop` is `end`, `calls`
+    or `length`.
+    """
 
     text: tuple[str, ...] = ()
     calls: tuple[SaidCall, ...] = ()
@@ -105,7 +107,11 @@ class Talk:
         return self._suite.make(self.server.url, self.transport)
 
     async def ask(
-        self, sink: Listener | None = None, *, tools: bool = True, history: Sequence[Message] = HELLO
+        self,
+        sink: Listener | None = None,
+        *,
+        tools: bool = True,
+        history: Sequence[Message] = HELLO,
     ) -> ModelAnswered:
         exchange = self.wire().open("Be brief.", [ADD], ModelOptions())
         return await exchange.ask(history, tools=tools, sink=sink)
@@ -171,11 +177,16 @@ class WireConformance:
 
     def test_calls_come_in_order_under_the_tools_own_names(self) -> None:
         said = Said(
-            calls=(SaidCall(id="x1"), SaidCall("nobody_has_this", id="x2"), SaidCall(id="x3")), stop="calls"
+            calls=(SaidCall(id="x1"), SaidCall("nobody_has_this", id="x2"), SaidCall(id="x3")),
+            stop="calls",
         )
         whole, streamed, _ = self.both(said)
         assert whole == streamed
-        assert [call.tool for call in streamed.calls] == ["math::add", "nobody_has_this", "math::add"]
+        assert [call.tool for call in streamed.calls] == [
+            "math::add",
+            "nobody_has_this",
+            "math::add",
+        ]
         assert [call.arguments for call in streamed.calls] == ['{"a":1,"b":2}'] * 3
         assert streamed.stop == "calls"
 
@@ -201,14 +212,18 @@ class WireConformance:
     def test_broken_arguments_are_kept_as_they_are(self, broken: str) -> None:
         if not self.string_arguments:
             pytest.skip("this format has no string arguments")
-        whole, streamed, _ = self.both(Said(calls=(SaidCall(arguments=broken, id="x"),), stop="calls"))
+        whole, streamed, _ = self.both(
+            Said(calls=(SaidCall(arguments=broken, id="x"),), stop="calls")
+        )
         assert whole == streamed
         assert streamed.calls[0].arguments == broken
 
     def test_a_call_that_was_cut_off_is_returned_as_it_stands(self) -> None:
         if not self.string_arguments:
             pytest.skip("this format has no partial calls")
-        whole, streamed, _ = self.both(Said(calls=(SaidCall(arguments='{"a":1,"b', id="x"),), stop="length"))
+        whole, streamed, _ = self.both(
+            Said(calls=(SaidCall(arguments='{"a":1,"b', id="x"),), stop="length")
+        )
         assert whole == streamed
         assert (streamed.stop, streamed.calls[0].arguments) == ("length", '{"a":1,"b')
 
@@ -220,7 +235,9 @@ class WireConformance:
         said = Said(("Drei ☃", " 🙂"), (SaidCall(id="x1"), SaidCall(id="x2")), stop="calls")
         reply = self.encode(said, True)
         data = b"".join(reply.body())
-        bytewise = Reply(reply.status, [data[i : i + 1] for i in range(len(data))], headers=reply.headers)
+        bytewise = Reply(
+            reply.status, [data[i : i + 1] for i in range(len(data))], headers=reply.headers
+        )
         in_one = Reply(reply.status, [data], headers=reply.headers)
         answers: list[ModelAnswered] = []
 

@@ -29,7 +29,8 @@ async def get_current_time(
         zone = ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise RetryCall(
-            f"`{timezone[:100]}` is not a time zone known here; use an IANA name such as `Europe/Berlin` or `UTC`"
+            f"`{timezone[:100]}` is not a time zone known here; use an IANA name such as "
+            "`Europe/Berlin` or `UTC`"
         ) from None
     return datetime.now(zone).isoformat(timespec="seconds")
 

@@ -1,7 +1,7 @@
 """How people ask for the built-in tools: a request and the arguments that answer it.
 
-Shown to models that were never taught to call tools, those most like the request first. They are part of
-a tool's description: kept apart here so that a strong model's prompt does not grow by them.
+Shown to models that were never taught to call tools, those most like the request first. They are
+part of a tool's description: kept apart here so that a strong model's prompt does not grow by them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,16 @@ EXAMPLES: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
         ("View the text of poem.tex", {"path": "poem.tex"}),
         ("Take a look inside garden.ini", {"path": "garden.ini"}),
         ("I want to read the recipe in food/soup.txt", {"path": "food/soup.txt"}),
-        ("Go through lines 31 to 44 of novel.tex", {"path": "novel.tex", "line_start": 31, "line_end": 44}),
+        (
+            "Go through lines 31 to 44 of novel.tex",
+            {"path": "novel.tex", "line_start": 31, "line_end": 44},
+        ),
         ("less manual", {"path": "manual"}),
         ("Please open food/menu.txt and print all of it", {"path": "food/menu.txt"}),
-        ("Lines 12-30 of garden.py, please", {"path": "garden.py", "line_start": 12, "line_end": 30}),
+        (
+            "Lines 12-30 of garden.py, please",
+            {"path": "garden.py", "line_start": 12, "line_end": 30},
+        ),
         ("I would like to see the code in pond.go", {"path": "pond.go"}),
     ),
     "read_file_tail": (
@@ -30,7 +36,10 @@ EXAMPLES: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
         ("The last bit of pond.log, say 6 lines", {"path": "pond.log", "line_count": 6}),
     ),
     "write_file": (
-        ("Compose poem.txt with the words 'roses are red'", {"path": "poem.txt", "content": "roses are red"}),
+        (
+            "Compose poem.txt with the words 'roses are red'",
+            {"path": "poem.txt", "content": "roses are red"},
+        ),
         (
             'Generate food/fruits.csv holding "apple,pear"',
             {"path": "food/fruits.csv", "content": "apple,pear"},
@@ -109,10 +118,19 @@ EXAMPLES: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
     ),
     "move_path": (
         ("Give poem.tex the name ode.tex", {"source": "poem.tex", "target": "ode.tex"}),
-        ("soup.txt should live at recipes/soup.txt", {"source": "soup.txt", "target": "recipes/soup.txt"}),
-        ("Transfer songs/a.mp3 over to music/a.mp3", {"source": "songs/a.mp3", "target": "music/a.mp3"}),
+        (
+            "soup.txt should live at recipes/soup.txt",
+            {"source": "soup.txt", "target": "recipes/soup.txt"},
+        ),
+        (
+            "Transfer songs/a.mp3 over to music/a.mp3",
+            {"source": "songs/a.mp3", "target": "music/a.mp3"},
+        ),
         ("mv box.txt crate.txt", {"source": "box.txt", "target": "crate.txt"}),
-        ("The folder attic is to be called loft from now on", {"source": "attic", "target": "loft"}),
+        (
+            "The folder attic is to be called loft from now on",
+            {"source": "attic", "target": "loft"},
+        ),
     ),
     "delete_path": (
         ("Wipe out garden.bak", {"path": "garden.bak"}),
@@ -210,9 +228,12 @@ EXAMPLES: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
 
 
 def examples_for(name: str) -> tuple[Mapping[str, Any], ...]:
-    """The examples of a tool in the form of `Tool.examples`: `{"request": ..., "arguments": {...}}`."""
+    """The examples of a tool in the form of `Tool.examples`: `{"request": ..., "arguments":
+    {...}}`.
+    """
     return tuple(
-        {"request": request, "arguments": arguments} for request, arguments in EXAMPLES.get(name, ())
+        {"request": request, "arguments": arguments}
+        for request, arguments in EXAMPLES.get(name, ())
     )
 
 

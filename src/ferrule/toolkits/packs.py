@@ -5,8 +5,9 @@
     agent_command_tools  run_command, read_command_output, read_command_output_tail                               group `command`
     agent_host_tools     read and command together; edits are a pack of their own on purpose
 
-A pack takes its own options by name and those of `tools.pack_options.Shape`. It adds nothing to what the tools may do: the
-workspace of the run is the boundary, `root` only narrows it, and every call goes through the gate.
+A pack takes its own options by name and those of `tools.pack_options.Shape`. It adds nothing to
+what the tools may do: the workspace of the run is the boundary, `root` only narrows it, and every
+call goes through the gate.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ _KEYS = {
     "git_command": "git_inspect",
     "create_dir": "create_directory",
 }
-"""Names of our tools -> what requirement 001 calls them. Several names for one thing never meet in one pack."""
+"""Names of our tools -> what requirement 001 calls them. Several names for one thing never meet in
+one pack.
+"""
 
 
 class SearchOptions(TypedDict, total=False):
@@ -51,8 +54,9 @@ class SearchOptions(TypedDict, total=False):
 class RunOptions(TypedDict, total=False):
     """Options of `run_command`: see `toolkits.commands.policy.CommandOptions`, which they become.
 
-    `command_behavior` (also `run_command_behavior`) holds defaults of every request, `command_policy` (also `allow_command`) is a
-    function that allows, denies or rewrites one. `max_inline_bytes` caps output inside a result, whatever a call asks for.
+    `command_behavior` (also `run_command_behavior`) holds defaults of every request,
+    `command_policy` (also `allow_command`) is a function that allows, denies or rewrites one.
+    `max_inline_bytes` caps output inside a result, whatever a call asks for.
     """
 
     cwd: str | os.PathLike[str]
@@ -79,7 +83,8 @@ class HostPack(Shape, SearchOptions, RunOptions, total=False):
 
 
 def agent_read_tools(root: Folder = None, **options: Unpack[ReadPack]) -> tuple[Tool, ...]:
-    """Tools that look and change nothing, kept to `root` (a folder of the workspace; None: all of it).
+    """Tools that look and change nothing, kept to `root` (a folder of the workspace; None: all of
+    it).
 
     Raises ConfigError for an option, key or name that does not exist, naming the nearest.
     """
@@ -94,7 +99,9 @@ def agent_edit_tools(root: Folder = None, **options: Unpack[Shape]) -> tuple[Too
 
 
 def agent_command_tools(root: Folder = None, **options: Unpack[CommandPack]) -> tuple[Tool, ...]:
-    """Tools that run programs and read their output, kept to `root`. Raises ConfigError as `agent_read_tools` does."""
+    """Tools that run programs and read their output, kept to `root`. Raises ConfigError as
+    `agent_read_tools` does.
+    """
     check_options(options, CommandPack)
     run, shape = _taken(options, RunOptions)
     return shaped(_commands(root, run, shape), shape)
@@ -128,7 +135,12 @@ def _commands(root: Folder, options: Mapping[str, Any], shape: Shape) -> tuple[T
     behavior = _either(options, "command_behavior", "run_command_behavior", None)
     given: dict[str, Any] = {
         name: options[name]
-        for name in ("max_inline_bytes", "allow_argv_prefixes", "preserve_filtered_output", "lifecycle")
+        for name in (
+            "max_inline_bytes",
+            "allow_argv_prefixes",
+            "preserve_filtered_output",
+            "lifecycle",
+        )
         if name in options
     }
     made = command_tools(
@@ -144,7 +156,9 @@ def _commands(root: Folder, options: Mapping[str, Any], shape: Shape) -> tuple[T
         )
     )
     readers = [tool.name for tool in made if tool.name.startswith("read_command_output")]
-    return toolset.annotated(toolset.keyed(made, "command"), {"run_command": {"result_readers": readers}})
+    return toolset.annotated(
+        toolset.keyed(made, "command"), {"run_command": {"result_readers": readers}}
+    )
 
 
 def _record_format(shape: Shape) -> Any:
@@ -159,12 +173,16 @@ def _as_required(tools: Iterable[Tool], group: str) -> tuple[Tool, ...]:
     """Tools under the names that the requirement gives them."""
     found = tuple(tools)
     known = {name: key for name, key in _KEYS.items() if any(tool.name == name for tool in found)}
-    return toolset.renamed(toolset.keyed(found, group, keys=_KEYS), {key: key for key in known.values()})
+    return toolset.renamed(
+        toolset.keyed(found, group, keys=_KEYS), {key: key for key in known.values()}
+    )
 
 
 def _globs(globs: Any) -> tuple[str, ...]:
     if isinstance(globs, str):
-        raise ConfigError(f"exclude_globs: found the text {globs!r}", hint=f"give a list: [{globs!r}]")
+        raise ConfigError(
+            f"exclude_globs: found the text {globs!r}", hint=f"give a list: [{globs!r}]"
+        )
     return tuple(globs)
 
 

@@ -1,10 +1,12 @@
-"""Runs a program that a tool chose itself, so that it, and all it starts, is gone when the call is over.
+"""Runs a program that a tool chose itself, so that it, and all it starts, is gone when the call is
+over.
 
-Not for commands of a model: those go through the session's own sandbox. Here nothing is confined but by the `wall` that a
-caller gives, only ended (`sandbox.sandbox.plain`). The rules:
+Not for commands of a model: those go through the session's own sandbox. Here nothing is confined
+but by the `wall` that a caller gives, only ended (`sandbox.sandbox.plain`). The rules:
 
 * One pipe for both outputs unless `errors` is given: only so is the order of arrival true.
-* Timeout, cancellation, a sink that has enough: SIGTERM, `grace` seconds, SIGKILL, for every descendant.
+* Timeout, cancellation, a sink that has enough: SIGTERM, `grace` seconds, SIGKILL, for every
+  descendant.
 * What the program leaves behind when it ends is ended as well, and named.
 * `run_process` returns within `timeout + grace` and a few seconds, whatever holds the pipes.
 * If our process dies, a supervisor sees its socket close and ends the tree.
@@ -38,9 +40,10 @@ async def run_process(
 ) -> Ended:
     """Run `program` with the words `argv` in the folder that `directory` is a descriptor of.
 
-    `output` gets standard output, and standard error too unless `errors` is given. Standard input is
-    `stdin` and then its end. `timeout` and `grace` are seconds. `wall` are the files that it may use; None: all. Raises ToolFailed if the program cannot be
-    started. When cancelled, the tree of processes is ended before the cancellation goes on.
+    `output` gets standard output, and standard error too unless `errors` is given. Standard input
+    is `stdin` and then its end. `timeout` and `grace` are seconds. `wall` are the files that it may
+    use; None: all. Raises ToolFailed if the program cannot be started. When cancelled, the tree of
+    processes is ended before the cancellation goes on.
     """
     return await plain().run(
         Command(
@@ -61,8 +64,9 @@ async def run_process(
 def find_program(name: str, path: str, *, outside: str = "") -> str | None:
     """The file that `name` stands for, by the absolute folders of `path`, or None.
 
-    Relative folders (also the empty one) are skipped, and so are folders at or below `outside`: a file
-    that a tool could have written must not take the place of a program that was allowed by its name.
+    Relative folders (also the empty one) are skipped, and so are folders at or below `outside`: a
+    file that a tool could have written must not take the place of a program that was allowed by its
+    name.
     """
     for folder in path.split(os.pathsep):
         if not folder.startswith("/") or (outside and _below(folder, outside)):

@@ -1,8 +1,9 @@
 """Asks whether a remote MCP server that the provider reaches may be called (`models.hosted_tools`).
 
-The provider asks, not the model, and the provider makes the call: this tool only carries the question through the gate, to a
-person and into the journal, and its success is the yes. Rules can deny it by its name; each question is critical,
-so no rule and no answer in advance says yes for a person. Where it is not among the tools, the answer is no.
+The provider asks, not the model, and the provider makes the call: this tool only carries the
+question through the gate, to a person and into the journal, and its success is the yes. Rules can
+deny it by its name; each question is critical, so no rule and no answer in advance says yes for a
+person. Where it is not among the tools, the answer is no.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from ferrule.tools.decorator import tool
 
 async def _preview(values: Mapping[str, Any], context: Any) -> str:
     del context
-    return f"{values['server']}.{values['tool']}({compact(values['arguments'])}) is called by the provider, not from here"
+    return (
+        f"{values['server']}.{values['tool']}({compact(values['arguments'])}) is called by the "
+        "provider, not from here"
+    )
 
 
 @tool(name=APPROVAL, side_effect="external", risk="critical", preview=_preview)

@@ -1,7 +1,9 @@
-"""Tools that are kept to one folder of the workspace: what they name must lie in it, or the call is refused.
+"""Tools that are kept to one folder of the workspace: what they name must lie in it, or the call is
+refused.
 
-The workspace stays the boundary, and names stay names from its root, so rules, refusals and results speak of the same
-paths as everywhere; a folder only makes less of it reachable. A folder outside of the workspace makes every call a
+The workspace stays the boundary, and names stay names from its root, so rules, refusals and results
+speak of the same paths as everywhere; a folder only makes less of it reachable. A folder outside of
+the workspace makes every call a
 refusal: where tools work is the run's decision, not a pack's.
 """
 
@@ -25,7 +27,8 @@ Folder = str | os.PathLike[str] | None
 
 
 def confined(tools: Iterable[Tool], folder: Folder) -> tuple[Tool, ...]:
-    """The tools, kept to `folder`: a path argument that names something else is refused before anything is opened.
+    """The tools, kept to `folder`: a path argument that names something else is refused before
+    anything is opened.
 
     Where a call leaves a path at `.`, it means the folder.
     """
@@ -34,7 +37,9 @@ def confined(tools: Iterable[Tool], folder: Folder) -> tuple[Tool, ...]:
 
 
 def _confined(tool: Tool, start: str) -> Tool:
-    if tool.context_parameter is None or not any(t.kind in ("read", "write") for t in tool.touches.values()):
+    if tool.context_parameter is None or not any(
+        t.kind in ("read", "write") for t in tool.touches.values()
+    ):
         return tool
     handler, preview, context = tool.handler, tool.preview, tool.context_parameter
 
@@ -65,21 +70,28 @@ def _confined(tool: Tool, start: str) -> Tool:
     return replace(tool, preview=show)
 
 
-def _kept(tool: Tool, values: Mapping[str, Any], start: str, workspace: Workspace) -> dict[str, Any]:
+def _kept(
+    tool: Tool, values: Mapping[str, Any], start: str, workspace: Workspace
+) -> dict[str, Any]:
     folder = within(workspace, start)
     changed = dict(values)
     for parameter, touch in tool.touches.items():
         value = values.get(parameter)
         if touch.kind not in ("read", "write") or value is None:
             continue
-        paths = [value] if isinstance(value, str) else [str(one) for one in cast("Iterable[object]", value)]
+        paths = (
+            [value]
+            if isinstance(value, str)
+            else [str(one) for one in cast("Iterable[object]", value)]
+        )
         found = [_below(workspace, path, folder) for path in paths]
         changed[parameter] = found[0] if isinstance(value, str) else found
     return changed
 
 
 def _placed(answer: Any, start: str, context: Context) -> Any:
-    """A text whose names begin in the folder, with a line that says so: in a call they begin at the workspace.
+    """A text whose names begin in the folder, with a line that says so: in a call they begin at the
+    workspace.
 
     Values name paths from the workspace already.
     """
@@ -87,18 +99,22 @@ def _placed(answer: Any, start: str, context: Context) -> Any:
     if not folder or not isinstance(answer, str):
         return answer
     return (
-        f"{answer}\n[names here begin in {shown(folder + '/')}: to other tools write them as `{folder}/NAME`]"
+        f"{answer}\n[names here begin in {shown(folder + '/')}: to other tools write them as "
+        f"`{folder}/NAME`]"
     )
 
 
 def within(workspace: Workspace, start: str) -> str:
-    """The name of a folder that tools are kept to. Raises ToolFailed(permission_denied) if it is not in the workspace."""
+    """The name of a folder that tools are kept to. Raises ToolFailed(permission_denied) if it is
+    not in the workspace.
+    """
     try:
         return workspace.permit(start, write=False)
     except ToolFailed as failure:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            f"nothing was done: these tools are kept to {shown(start)}, which no tool of this run may use ({failure}); "
+            f"nothing was done: these tools are kept to {shown(start)}, which no tool of "
+            f"this run may use ({failure}); "
             "ask the person to change it",
         ) from None
 
@@ -112,7 +128,8 @@ def _below(workspace: Workspace, path: str, folder: str) -> str:
     example = "..." if path.startswith("/") else name
     raise ToolFailed(
         ErrorType.PERMISSION_DENIED,
-        f"{shown(path)} lies outside of {shown(folder + '/')}, which this tool is kept to; paths begin at the workspace, "
+        f"{shown(path)} lies outside of {shown(folder + '/')}, which this tool is kept to; "
+        "paths begin at the workspace, "
         f"as in {shown(f'{folder}/{example}')}",
     )
 
@@ -133,7 +150,8 @@ class _NamesBelow(Names):
 def subfolder(workspace: Workspace, start: str) -> Workspace:
     """A folder of a workspace as a workspace: for what works on a whole one, such as a repository.
 
-    What the outer one refuses, it refuses too. Raises ToolFailed if there is no such folder, or a link leads to it.
+    What the outer one refuses, it refuses too. Raises ToolFailed if there is no such folder, or a
+    link leads to it.
     """
     name = within(workspace, start)
     if not name:
@@ -147,7 +165,8 @@ def subfolder(workspace: Workspace, start: str) -> Workspace:
         try:
             if not os.path.samestat(os.fstat(expected), os.fstat(found)):
                 raise ToolFailed(
-                    ErrorType.PERMISSION_DENIED, f"{shown(start)} changed while it was opened; try again"
+                    ErrorType.PERMISSION_DENIED,
+                    f"{shown(start)} changed while it was opened; try again",
                 )
         finally:
             os.close(found)
@@ -157,7 +176,9 @@ def subfolder(workspace: Workspace, start: str) -> Workspace:
 
 
 def based(tools: Iterable[Tool], start: Folder) -> tuple[Tool, ...]:
-    """The tools, with the folder as their workspace: names begin there. For tools of a repository."""
+    """The tools, with the folder as their workspace: names begin there. For tools of a
+    repository.
+    """
     folder = os.fspath(start) if start is not None else "."
     return tuple(tool if folder == "." else _based(tool, folder) for tool in tools)
 

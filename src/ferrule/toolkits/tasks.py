@@ -1,4 +1,6 @@
-"""The task list of a session: what a model means to do and how far it is. Lives in `Context.memory`."""
+"""The task list of a session: what a model means to do and how far it is. Lives in
+`Context.memory`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def _list(context: Context) -> dict[str, Task]:
 
 
 @tool(side_effect="none", risk="safe", parallel=False)
-async def add_task(content: Annotated[str, "What is to be done, in one line."], context: Context) -> str:
+async def add_task(
+    content: Annotated[str, "What is to be done, in one line."], context: Context
+) -> str:
     """Add a task to the list of what is to be done. Returns its id, such as `task_1`."""
     tasks = _list(context)
     content = content.strip()
@@ -74,7 +78,9 @@ async def update_task(
     task = tasks.get(task_id.strip())
     if task is None:
         known = ", ".join(list(tasks)[:20]) or "none yet; add one with `add_task`"
-        raise ToolFailed(ErrorType.NOT_FOUND, f"there is no task `{task_id[:100]}`; the tasks are: {known}")
+        raise ToolFailed(
+            ErrorType.NOT_FOUND, f"there is no task `{task_id[:100]}`; the tasks are: {known}"
+        )
     before, task["status"] = task["status"], status
     return f"{task['id']} is {status} (was {before}): {task['content']}"
 

@@ -1,4 +1,6 @@
-"""The tools of a run: unique names, sorted, byte-stable on the wire, safe to share between threads."""
+"""The tools of a run: unique names, sorted, byte-stable on the wire, safe to share between
+threads.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,14 @@ def _from_dictionary(item: Mapping[str, Any]) -> Tool:
     name, description = fields.pop("name", None), fields.pop("description", "")
     if not isinstance(name, str):
         raise ToolDefinitionError(
-            f"a tool given as a dictionary has the keys {', '.join(map(repr, item)) or 'none'} and no `name`",
-            hint="write {'name': …, 'description': …, 'parameters': …, 'handler': …}, as for `define_tool`",
+            (
+                "a tool given as a dictionary has the keys "
+                f"{', '.join(map(repr, item)) or 'none'} and no `name`"
+            ),
+            hint=(
+                "write {'name': …, 'description': …, 'parameters': …, 'handler': …}, as for "
+                "`define_tool`"
+            ),
         )
     return define_tool(name, description, **fields)
 
@@ -53,8 +61,9 @@ class Catalog:
         self.add(*tools)
 
     def add(self, *tools: Definable) -> None:
-        """Register tools; plain functions and dictionaries become tools first (`tool_of`). Raises ToolDefinitionError, also for a
-        name that is taken."""
+        """Register tools; plain functions and dictionaries become tools first (`tool_of`). Raises
+        ToolDefinitionError, also for a name that is taken.
+        """
         made = [tool_of(item) for item in tools]
         with self._lock:
             joined = dict(self._tools)
@@ -62,7 +71,10 @@ class Catalog:
                 earlier = joined.get(item.full_name)
                 if earlier is not None:
                     raise ToolDefinitionError(
-                        f"two tools are named `{item.full_name}` (from {earlier.source} and {item.source})",
+                        (
+                            f"two tools are named `{item.full_name}` (from {earlier.source} and "
+                            f"{item.source})"
+                        ),
                         hint="rename one, or give it a namespace",
                     )
                 joined[item.full_name] = item
@@ -94,7 +106,8 @@ class Catalog:
     def _wire(self) -> dict[str, str]:
         table = self._by_wire
         if table is None:
-            # Under the lock: a table made of earlier tools must not be stored after `add` dropped it.
+            # Under the lock: a table made of earlier tools must not be stored after `add` dropped
+            # it.
             with self._lock:
                 table = self._by_wire = _swap(wire_names(self._tools))
         return table

@@ -13,9 +13,10 @@ _PIECE = 262_144
 class Chunks:
     """A result that comes in pieces: `return Chunks(open(path, "rb"), mime="text/csv")`.
 
-    It is read once, in a thread, after the handler has returned, within the tool's timeout, and never held as a whole: what is
-    large goes to the run's artifacts and the model gets a stub. `parts` may raise; then the call has failed. If they have a `close`, it is
-    called. `mime` says what the pieces joined are; text is UTF-8.
+    It is read once, in a thread, after the handler has returned, within the tool's timeout, and
+    never held as a whole: what is large goes to the run's artifacts and the model gets a stub.
+    `parts` may raise; then the call has failed. If they have a `close`, it is called. `mime` says
+    what the pieces joined are; text is UTF-8.
     """
 
     parts: Iterable[bytes | str]
@@ -27,7 +28,9 @@ class Chunks:
             for part in self.parts:
                 for start in range(0, len(part), _PIECE):
                     piece = part[start : start + _PIECE]
-                    yield piece.encode("utf-8", "replace") if isinstance(piece, str) else bytes(piece)
+                    yield (
+                        piece.encode("utf-8", "replace") if isinstance(piece, str) else bytes(piece)
+                    )
         finally:
             if close := getattr(self.parts, "close", None):
                 close()

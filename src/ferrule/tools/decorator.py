@@ -1,4 +1,6 @@
-"""`@tool`: a function becomes a tool. Its signature is the schema, its docstring the description."""
+"""`@tool`: a function becomes a tool. Its signature is the schema, its docstring the
+description.
+"""
 
 from __future__ import annotations
 
@@ -64,18 +66,21 @@ def tool(
 def tool(
     function: Callable[..., Any] | None = None, /, **options: Any
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a function, sync or async: `@tool`, `@tool(side_effect="read", timeout=5)`, `tool(function, risk="low")`.
+    """Make a tool of a function, sync or async: `@tool`, `@tool(side_effect="read", timeout=5)`,
+    `tool(function, risk="low")`.
 
-    Parameters become the JSON Schema: plain types, Literals, enums, Optionals, nested lists and dicts,
-    dataclasses, typed dicts, pydantic models, `Annotated` with a description (a string), a `Touch`, or
-    pydantic constraints. A parameter without a default is required. One annotated `Context` is
-    filled in by Ferrule and hidden from the model. The return type becomes the output schema.
+    Parameters become the JSON Schema: plain types, Literals, enums, Optionals, nested lists and
+    dicts, dataclasses, typed dicts, pydantic models, `Annotated` with a description (a string), a
+    `Touch`, or pydantic constraints. A parameter without a default is required. One annotated
+    `Context` is filled in by Ferrule and hidden from the model. The return type becomes the output
+    schema.
 
-    A tool that declares no side effect runs unasked (you handed it over) but alone in its
-    round, and is never retried. Declaring `write`, `execute` or `external` makes it ask, unless `risk`
-    says otherwise; declaring `none` or `read` lets calls run together and be retried. With `defer_loading` a
-    model learns of it by a search (`Agent(tool_search=...)`). `impossible` takes checked values and says what of them can
-    never work: such a call is refused before a person is asked.
+    A tool that declares no side effect runs unasked (you handed it over) but alone in its round,
+    and is never retried. Declaring `write`, `execute` or `external` makes it ask, unless `risk`
+    says otherwise; declaring `none` or `read` lets calls run together and be retried. With
+    `defer_loading` a model learns of it by a search (`Agent(tool_search=...)`). `impossible` takes
+    checked values and says what of them can never work: such a call is refused before a person is
+    asked.
 
     Raises ToolDefinitionError, naming the tool and the parameter, for what cannot be a schema.
     """
@@ -165,7 +170,9 @@ def _output(name: str, returns: Any) -> Output | None:
 
 
 def _outcome(returns: Any) -> Any:
-    """What a function promises of its outcome: work that goes on as a task (`Launch`) has it only later."""
+    """What a function promises of its outcome: work that goes on as a task (`Launch`) has it only
+    later.
+    """
     alternatives = get_args(returns) if get_origin(returns) in (Union, UnionType) else ()
     if Launch not in alternatives:
         return returns

@@ -1,4 +1,6 @@
-"""`define_tool`: a tool from a dictionary of parameters or a JSON Schema, for tools that are data."""
+"""`define_tool`: a tool from a dictionary of parameters or a JSON Schema, for tools that are
+data.
+"""
 
 from __future__ import annotations
 
@@ -61,19 +63,26 @@ def define_tool(
     """A tool whose parameters are data.
 
     `parameters` is either a JSON Schema of an object (it has `type: object` or `properties`), or a
-    mapping from name to a schema or to a plain description. In the mapping every parameter is required
-    unless it says `required: false`, and a bare text means a required string. A parameter that is left out gets the `default` of
-    its schema. `returns` is the JSON Schema of what the handler returns. `handler` takes the arguments by keyword. `touches` maps parameter names to `read`, `write`, `command`, `variables` or `url`. Every
-    other key is one of `@tool`'s (`side_effect`, `risk`, `timeout`, ...).
+    mapping from name to a schema or to a plain description. In the mapping every parameter is
+    required unless it says `required: false`, and a bare text means a required string. A parameter
+    that is left out gets the `default` of its schema. `returns` is the JSON Schema of what the
+    handler returns. `handler` takes the arguments by keyword. `touches` maps parameter names to
+    `read`, `write`, `command`, `variables` or `url`. Every other key is one of `@tool`'s
+    (`side_effect`, `risk`, `timeout`, ...).
 
-    Raises ToolDefinitionError naming the tool and the key, also for `params` written for `parameters`.
+    Raises ToolDefinitionError naming the tool and the key, also for `params` written for
+    `parameters`.
     """
     check_name(name)
     _check_config(name, config)
     if not isinstance(description, str) or not description.strip():  # pyright: ignore[reportUnnecessaryIsInstance]  from data
-        raise ToolDefinitionError(f"tool `{name}` has no description", hint="say in a sentence what it does")
+        raise ToolDefinitionError(
+            f"tool `{name}` has no description", hint="say in a sentence what it does"
+        )
     if handler is None:
-        raise ToolDefinitionError(f"tool `{name}` has no handler", hint="pass `handler=`, a function")
+        raise ToolDefinitionError(
+            f"tool `{name}` has no handler", hint="pass `handler=`, a function"
+        )
     schema = _schema(name, parameters or {})
     arguments = DefaultedArguments(name, schema)
     shell = make(_placeholder, name=name, description=description, **config)
@@ -115,8 +124,14 @@ def _touch(name: str, key: str, kind: str) -> Any:
 def _schema(tool: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     if "type" in parameters and parameters["type"] in _TYPES[:5] + _TYPES[6:]:
         raise ToolDefinitionError(
-            f"tool `{tool}`: `parameters` describes a {parameters['type']}, where arguments are an object",
-            hint="name each parameter: {'items': {'type': 'array'}}, or write the schema of an object",
+            (
+                f"tool `{tool}`: `parameters` describes a {parameters['type']}, where arguments "
+                "are an object"
+            ),
+            hint=(
+                "name each parameter: {'items': {'type': 'array'}}, or write the schema of an "
+                "object"
+            ),
         )
     if parameters.get("type") == "object" or isinstance(parameters.get("properties"), Mapping):
         return {"type": "object", **parameters}
@@ -141,11 +156,17 @@ def _schema(tool: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
                 hint=f"JSON Schema knows {', '.join(_TYPES)}",
             )
         properties[name] = schema
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
 
 
 def validator_of(tool: str, schema: dict[str, Any], what: str = "schema") -> Any:
-    """Make what checks values with a schema; `what` is how an error calls it. Raises ToolDefinitionError.
+    """Make what checks values with a schema; `what` is how an error calls it. Raises
+    ToolDefinitionError.
 
     Remote references are refused: a schema must not make this machine fetch anything.
     """
@@ -162,9 +183,11 @@ def validator_of(tool: str, schema: dict[str, Any], what: str = "schema") -> Any
 
 
 class SchemaArguments:
-    """`tools.definition.Arguments` for a JSON Schema that arrived as data, checked by jsonschema-rs.
+    """`tools.definition.Arguments` for a JSON Schema that arrived as data, checked by
+    jsonschema-rs.
 
-    What the handler gets is what was given: a schema's defaults say what its author does where an argument is left out.
+    What the handler gets is what was given: a schema's defaults say what its author does where an
+    argument is left out.
     """
 
     def __init__(self, tool: str, schema: dict[str, Any]) -> None:
@@ -184,10 +207,13 @@ class SchemaArguments:
         return Checked(values, list(dict.fromkeys(problems)), [])
 
     def _problems(self, error: Any, values: Mapping[str, Any]) -> list[str]:
-        """In words. Arguments that nobody declared are named, each with the parameter that may have been meant."""
+        """In words. Arguments that nobody declared are named, each with the parameter that may have
+        been meant.
+        """
         extra = _undeclared(error, values)
         named = unknown(dict.fromkeys(extra), self._names)
-        # A part of the schema may close itself against what the whole declares: then the checker's words say it.
+        # A part of the schema may close itself against what the whole declares: then the checker's
+        # words say it.
         return named if extra and len(named) == len(extra) else [_problem(error)]
 
 
@@ -202,7 +228,8 @@ def _undeclared(error: Any, values: Mapping[str, Any]) -> list[str]:
 
 
 class DefaultedArguments(SchemaArguments):
-    """The same for a schema whose author is the program that has the handler: what is left out gets its default.
+    """The same for a schema whose author is the program that has the handler: what is left out gets
+    its default.
 
     A default that does not fit its own schema is an error where the tool is defined.
     """
@@ -227,7 +254,10 @@ class DefaultedArguments(SchemaArguments):
             path = list(error.instance_path)
             if path:
                 raise ToolDefinitionError(
-                    f"tool `{tool}`: the default of `{path[0]}` does not fit its own schema: {error.message}",
+                    (
+                        f"tool `{tool}`: the default of `{path[0]}` does not fit its own schema: "
+                        f"{error.message}"
+                    ),
                     hint="correct the default, or leave it out",
                 )
 
@@ -249,5 +279,7 @@ class SchemaOutput:
 
 
 def _problem(error: Any, whole: str = "arguments") -> str:
-    where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path).lstrip(".")
+    where = "".join(
+        f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path
+    ).lstrip(".")
     return f"`{where or whole}`: {error.message}"

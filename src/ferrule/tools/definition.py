@@ -29,7 +29,9 @@ class SideEffect(StrEnum):
 
 
 class Loading(StrEnum):
-    """When the model learns of a tool. `DEFERRED`: once a search found it. `INTERNAL`: never, it is for other tools to call."""
+    """When the model learns of a tool. `DEFERRED`: once a search found it. `INTERNAL`: never, it is
+    for other tools to call.
+    """
 
     ALWAYS = "always"
     DEFERRED = "deferred"
@@ -51,8 +53,8 @@ class Risk(StrEnum):
 class Touch:
     """Marks a parameter as naming something the gate must know of: `path: Annotated[str, READS]`.
 
-    `kind` is `read` or `write` (a workspace path), `command` (text or argv of a program), `variables` (a mapping: what a
-    command's environment gets besides) or `url`.
+    `kind` is `read` or `write` (a workspace path), `command` (text or argv of a program),
+    `variables` (a mapping: what a command's environment gets besides) or `url`.
     """
 
     kind: str
@@ -62,7 +64,9 @@ OWN = "ferrule"
 """The namespace that a tool of Ferrule's own goes to where a file has taken its name."""
 
 FINDERS = "ferrule tool search"
-"""The source of the tools that find others (`engine.tool_search.tools`): a run without a search is not shown them."""
+"""The source of the tools that find others (`engine.tool_search.tools`): a run without a search is
+not shown them.
+"""
 
 READS = Touch("read")
 WRITES = Touch("write")
@@ -73,7 +77,9 @@ URL = Touch("url")
 
 @frozen
 class Subject:
-    """What one call touches: `Touch.kind` and the value of the marked argument; variables as `NAME=value`."""
+    """What one call touches: `Touch.kind` and the value of the marked argument; variables as
+    `NAME=value`.
+    """
 
     kind: str
     value: str | tuple[str, ...]
@@ -82,8 +88,9 @@ class Subject:
 class Arguments(Protocol):
     """Checks the arguments of a tool. Made by `tools.signature`, `tools.define` or a source.
 
-    Contract: `check` never raises and does no I/O; on success `problems` is empty and `values` holds what
-    the handler gets; `repairs` says in words what was changed on the way (`"limit": "5" -> 5`).
+    Contract: `check` never raises and does no I/O; on success `problems` is empty and `values`
+    holds what the handler gets; `repairs` says in words what was changed on the way (`"limit": "5"
+    -> 5`).
     """
 
     @property
@@ -115,9 +122,14 @@ class Output(Protocol):
 
 
 def misfit(tool: Tool, problems: Sequence[str]) -> str:
-    """A notice that a value does not fit what its tool promised. The call took effect: it is no failure, and no reason to call again."""
+    """A notice that a value does not fit what its tool promised. The call took effect: it is no
+    failure, and no reason to call again.
+    """
     shown = "; ".join(problems[:8])
-    return f"[note: `{tool.name}` ran; its result is as it came and does not fit the tool's own schema: {shown[:1000]}]"
+    return (
+        f"[note: `{tool.name}` ran; its result is as it came and does not fit the tool's own "
+        f"schema: {shown[:1000]}]"
+    )
 
 
 class Preview(Protocol):
@@ -130,12 +142,14 @@ class Preview(Protocol):
 class Tool:
     """A tool as everything else in Ferrule sees it.
 
-    `handler` takes the checked values by keyword (and a `Context` under `context_parameter` if that is
-    set); sync handlers run in a thread, async ones on the loop. It returns text or a JSON-able value, or
-    raises `ToolFailed`. `risk` and `side_effect` steer the gate; `touches` maps parameter names to what
-    they name; `polls` exempts a tool from the repeat breaker; `parallel=False` keeps it alone; `inline` says that its results
-    are parts already, with a way to read on: they are never kept as artifacts. `probe` finds out whether a call happened (`tools.outcome_probe`).
-    `annotations` are further facts for programs, which decide nothing here (`tools.toolset` lists those it sets).
+    `handler` takes the checked values by keyword (and a `Context` under `context_parameter` if that
+    is set); sync handlers run in a thread, async ones on the loop. It returns text or a JSON-able
+    value, or raises `ToolFailed`. `risk` and `side_effect` steer the gate; `touches` maps parameter
+    names to what they name; `polls` exempts a tool from the repeat breaker; `parallel=False` keeps
+    it alone; `inline` says that its results are parts already, with a way to read on: they are
+    never kept as artifacts. `probe` finds out whether a call happened (`tools.outcome_probe`).
+    `annotations` are further facts for programs, which decide nothing here (`tools.toolset` lists
+    those it sets).
     """
 
     _: KW_ONLY
@@ -165,8 +179,9 @@ class Tool:
     inline: bool = False
     probe: Probe | None = None
     impossible: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
-    """Say what is wrong with values that fit the schema and can never work, for the model. Quick, without I/O: it runs before
-    any rule is looked at and before a person is asked."""
+    """Say what is wrong with values that fit the schema and can never work, for the model. Quick,
+    without I/O: it runs before any rule is looked at and before a person is asked.
+    """
 
     @property
     def full_name(self) -> str:
@@ -175,7 +190,9 @@ class Tool:
 
     @property
     def known_as(self) -> str:
-        """What guards know it by: the full name, and its own where it had to give that to a tool of a file."""
+        """What guards know it by: the full name, and its own where it had to give that to a tool of
+        a file.
+        """
         return self.name if self.namespace == OWN else self.full_name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -187,7 +204,9 @@ class Tool:
         return compact(self.arguments.schema)
 
     def problems_of(self, values: Mapping[str, Any]) -> list[str]:
-        """What makes these checked values impossible, by what they name and by what the tool says itself."""
+        """What makes these checked values impossible, by what they name and by what the tool says
+        itself.
+        """
         found = [
             f"{name}: it names no program"
             for name, touch in self.touches.items()
@@ -229,7 +248,10 @@ class Tool:
         if self.side_effect not in (SideEffect.READ, SideEffect.WRITE):
             return EVERYTHING
         subjects = self.subjects(values)
-        paths = {kind: tuple(_key(s.value) for s in subjects if s.kind == kind) for kind in ("read", "write")}
+        paths = {
+            kind: tuple(_key(s.value) for s in subjects if s.kind == kind)
+            for kind in ("read", "write")
+        }
         if self.side_effect is SideEffect.READ:
             return Access(reads=paths["read"] or ("",))
         return Access(reads=paths["read"], writes=paths["write"] or ("",))
@@ -245,6 +267,8 @@ def _is_blank(command: object) -> bool:
 
 
 def _key(path: object) -> str:
-    """A path prefix for `Access`. Anything unusual means the whole workspace: too much order is safe."""
+    """A path prefix for `Access`. Anything unusual means the whole workspace: too much order is
+    safe.
+    """
     parts = [part for part in str(path).split("/") if part not in ("", ".")]
     return "" if ".." in parts or str(path).startswith(("/", "~")) else "/".join(parts)

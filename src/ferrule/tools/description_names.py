@@ -11,10 +11,11 @@ from .definition import Arguments, Checked, Tool
 
 
 def reworded(tool: Tool, names: Mapping[str, str]) -> Tool:
-    """The tool, with these names exchanged in its description and in those of its parameters. All at once: two may swap.
+    """The tool, with these names exchanged in its description and in those of its parameters. All
+    at once: two may swap.
 
-    A name is exchanged where it stands alone in back-ticks; without them only if it holds a `_`, since `read` and
-    `search` are also ordinary words.
+    A name is exchanged where it stands alone in back-ticks; without them only if it holds a `_`,
+    since `read` and `search` are also ordinary words.
     """
     if not names:
         return tool
@@ -39,7 +40,9 @@ def exchanged(text: str, names: Mapping[str, str]) -> str:
 
 
 def _reworded_schema(schema: Any, names: Mapping[str, str]) -> Any:
-    """Only texts under `description` change: enumerations, defaults and names of properties are no prose."""
+    """Only texts under `description` change: enumerations, defaults and names of properties are no
+    prose.
+    """
     if isinstance(schema, list):
         return [_reworded_schema(item, names) for item in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):

@@ -1,7 +1,7 @@
 """What a docstring says: the description, and a line per parameter.
 
-Reads the Google style (`Args:` with indented `name: text`) and the reST style (`:param name: text`).
-Sections that are not for the model (Returns, Raises, Examples) end the description.
+Reads the Google style (`Args:` with indented `name: text`) and the reST style (`:param name:
+text`). Sections that are not for the model (Returns, Raises, Examples) end the description.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import inspect
 import re
 from dataclasses import dataclass, field
 
-_SECTION = re.compile(r"(Args|Arguments|Parameters|Returns?|Raises|Yields|Examples?|Notes?|See Also):\s*$")
+_SECTION = re.compile(
+    r"(Args|Arguments|Parameters|Returns?|Raises|Yields|Examples?|Notes?|See Also):\s*$"
+)
 _FIELD = re.compile(r":(?:param|parameter|arg)\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
 _OTHER_FIELD = re.compile(r":(?:returns?|rtype|raises?|type)\b")
 _ITEM = re.compile(r"\s{0,4}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
@@ -33,7 +35,8 @@ def parse_docstring(text: str | None) -> Documentation:
     described: list[str] = []
     section, current = "", ""
     for line in inspect.cleandoc(text).splitlines():
-        # Sections and fields begin where a line does, and most lines are not one: those cost no expression.
+        # Sections and fields begin where a line does, and most lines are not one: those cost no
+        # expression.
         first = line[:1]
         if first == ":" and (match := _FIELD.match(line)):
             section, current = "fields", match[1]

@@ -1,8 +1,8 @@
 """Names of tools: what may be registered, and what a provider sees.
 
-Providers accept letters, digits, `_` and `-`, 64 at the most. Other characters are replaced by `_`; where
-that loses the difference between two names, or a name is too long, a short hash of the full name
-makes it unique. The mapping depends only on the set of names, never on their order.
+Providers accept letters, digits, `_` and `-`, 64 at the most. Other characters are replaced by `_`;
+where that loses the difference between two names, or a name is too long, a short hash of the full
+name makes it unique. The mapping depends only on the set of names, never on their order.
 """
 
 from __future__ import annotations
@@ -19,16 +19,22 @@ _UNSAFE = expression(r"[^A-Za-z0-9_-]")
 
 
 def check_name(name: str) -> None:
-    """Raises ToolDefinitionError if `name` cannot be a tool's name (`[A-Za-z_][A-Za-z0-9_.-]*`, 128 at most)."""
+    """Raises ToolDefinitionError if `name` cannot be a tool's name (`[A-Za-z_][A-Za-z0-9_.-]*`, 128
+    at most).
+    """
     if not _VALID.fullmatch(name):
         raise ToolDefinitionError(
             f"`{name}` cannot be the name of a tool",
-            hint="letters, digits, `_`, `-` and `.`, beginning with a letter or `_`, 128 at the most",
+            hint=(
+                "letters, digits, `_`, `-` and `.`, beginning with a letter or `_`, 128 at the most"
+            ),
         )
 
 
 def check_namespace(namespace: object) -> None:
-    """Raises ToolDefinitionError for what is no namespace: names as of tools, several joined by `::`."""
+    """Raises ToolDefinitionError for what is no namespace: names as of tools, several joined by
+    `::`.
+    """
     if not isinstance(namespace, str):
         raise ToolDefinitionError(
             f"namespace: found {namespace!r}, which is a {type(namespace).__name__}",
@@ -68,7 +74,8 @@ def wire_name_beside(name: str, taken: set[str]) -> str:
 
 def _hashed(base: str, name: str, taken: set[str]) -> str:
     digest = sha256(name.encode()).hexdigest()
-    # A longer hash where somebody registered the spelling of a shorter one, by chance or to be called for it.
+    # A longer hash where somebody registered the spelling of a shorter one, by chance or to be
+    # called for it.
     for digits in (8, 16, 32, WIRE_LIMIT - 2):
         wire = f"{base[: WIRE_LIMIT - 1 - digits]}_{digest[:digits]}"
         if wire not in taken:

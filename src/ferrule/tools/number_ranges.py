@@ -10,7 +10,9 @@ Bounds = tuple[float, float | None]
 
 
 def ranges(**bounds: Bounds) -> Callable[[Mapping[str, Any]], list[str]]:
-    """Say which of the named arguments lie outside of their bounds. What was left out (None) is not looked at."""
+    """Say which of the named arguments lie outside of their bounds. What was left out (None) is not
+    looked at.
+    """
 
     def problems(values: Mapping[str, Any]) -> list[str]:
         found: list[str] = []

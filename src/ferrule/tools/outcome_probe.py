@@ -7,9 +7,10 @@
     @tool(side_effect="external", probe=sent)
     async def send(to: str, text: str, context: Context) -> dict[str, str]: ...
 
-A probe only looks. It gets the checked arguments of the call and a context with the same session and `call_id` that the handler had,
-which is why a handler does well to leave both with what it does: ids of calls differ within a session, and not between sessions. A
-probe that raises, or takes too long, knows nothing.
+A probe only looks. It gets the checked arguments of the call and a context with the same session
+and `call_id` that the handler had, which is why a handler does well to leave both with what it
+does: ids of calls differ within a session, and not between sessions. A probe that raises, or takes
+too long, knows nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ SECONDS = 30.0
 
 @frozen
 class Probed:
-    """`happened` is True (then `value` is what the handler would have returned), False (it may be done now), or None: unknown."""
+    """`happened` is True (then `value` is what the handler would have returned), False (it may be
+    done now), or None: unknown.
+    """
 
     happened: bool | None
     value: Any = None

@@ -1,6 +1,8 @@
-"""How a person wants a set of tools: the options that every pack of tools takes, applied in one order.
+"""How a person wants a set of tools: the options that every pack of tools takes, applied in one
+order.
 
-    which (enabled, disabled) -> raw overrides -> descriptions -> annotations -> names -> format -> namespace -> deferred
+    which (enabled, disabled) -> raw overrides -> descriptions -> annotations -> names -> format ->
+    namespace -> deferred
 
 Names are given by logical key, so an option means the same tool whatever the others do.
 """
@@ -22,8 +24,9 @@ from .toolset import Tools
 class Shape(TypedDict, total=False):
     """Options of a set of tools, with the names of requirement 001. All may be left out.
 
-    `enabled_tools` and `disabled_tools` take logical keys, names and groups; the others are by logical key, `annotations` and
-    `tool_config` also under `*`. `formatters` are `result_formatter`s of single tools.
+    `enabled_tools` and `disabled_tools` take logical keys, names and groups; the others are by
+    logical key, `annotations` and `tool_config` also under `*`. `formatters` are
+    `result_formatter`s of single tools.
     """
 
     enabled_tools: Iterable[str] | None
@@ -42,8 +45,8 @@ class Shape(TypedDict, total=False):
 def shaped(tools: Iterable[Tool], options: Shape, *, default: Iterable[str] | None = None) -> Tools:
     """The tools as `options` want them; `default` is what is enabled where they do not say.
 
-    Settings for a tool that the options themselves disable are accepted and have no effect. Raises ConfigError
-    for an option, key, name or group that does not exist, naming the nearest.
+    Settings for a tool that the options themselves disable are accepted and have no effect. Raises
+    ConfigError for an option, key, name or group that does not exist, naming the nearest.
     """
     check_options(options, Shape)
     found = tuple(tools)
@@ -55,7 +58,9 @@ def shaped(tools: Iterable[Tool], options: Shape, *, default: Iterable[str] | No
     left = {toolset.key_of(tool) for tool in kept} | {tool.name for tool in kept} | {toolset.EVERY}
 
     def of(option: str) -> dict[str, Any]:
-        """Settings of an option for tools that are still there. Words that nobody knows stay: they are refused below."""
+        """Settings of an option for tools that are still there. Words that nobody knows stay: they
+        are refused below.
+        """
         given = cast("Mapping[str, Any]", options.get(option) or {})
         return {word: value for word, value in given.items() if word in left or word not in every}
 
@@ -82,7 +87,9 @@ def _defers(options: Shape) -> bool:
 
 
 def check_options(options: Mapping[str, Any], kind: type) -> None:
-    """Raises ConfigError for an option that `kind` (a TypedDict) does not have, naming the nearest."""
+    """Raises ConfigError for an option that `kind` (a TypedDict) does not have, naming the
+    nearest.
+    """
     known = list(kind.__annotations__)
     for name in options:
         if name not in known:

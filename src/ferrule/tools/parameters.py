@@ -1,8 +1,9 @@
 """The parameters of a tool, read from a function's signature, or given one by one.
 
-A thousand tools are read before a program has said anything, and `inspect.signature` and `get_type_hints` take most of that time.
-Both look at what a function as `def` makes it has in plain sight: its code object, its defaults, its annotations. So these are
-read directly where nothing else can be meant, and those two are asked about all other callables and all other types.
+A thousand tools are read before a program has said anything, and `inspect.signature` and
+`get_type_hints` take most of that time. Both look at what a function as `def` makes it has in plain
+sight: its code object, its defaults, its annotations. So these are read directly where nothing else
+can be meant, and those two are asked about all other callables and all other types.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _REST = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 @frozen
 class Parameter:
-    """One argument: `annotation` is the whole type, `hint` the type without its `Annotated` extras."""
+    """One argument: `annotation` is the whole type, `hint` the type without its `Annotated`
+    extras.
+    """
 
     name: str
     annotation: Any
@@ -40,7 +43,9 @@ class Parameter:
 def read(
     function: Callable[..., Any], tool: str, documentation: Documentation
 ) -> tuple[list[Parameter], str | None, Any]:
-    """Parameters, the name of the `Context` parameter if there is one, and the return annotation."""
+    """Parameters, the name of the `Context` parameter if there is one, and the return
+    annotation.
+    """
     try:
         hints = types_of(function)
     except (NameError, TypeError) as error:
@@ -54,11 +59,14 @@ def read(
         if name not in hints and name in ("self", "cls") and not parameters:
             raise ToolDefinitionError(
                 f"tool `{tool}`: it is a method, and nobody would give it its `{name}`",
-                hint=f"make the tool of a bound method, `tool(thing.{tool})`, or of a plain function",
+                hint=(
+                    f"make the tool of a bound method, `tool(thing.{tool})`, or of a plain function"
+                ),
             )
         if name not in hints:
             raise ToolDefinitionError(
-                f"tool `{tool}`: parameter `{name}` has no type", hint=f"write `{name}: str`, for example"
+                f"tool `{tool}`: parameter `{name}` has no type",
+                hint=f"write `{name}: str`, for example",
             )
         if hints[name] is Context:
             context = name
@@ -68,11 +76,14 @@ def read(
 
 
 def types_of(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """What the parameters and the result are annotated with, `Annotated` kept. Raises as `get_type_hints` does."""
+    """What the parameters and the result are annotated with, `Annotated` kept. Raises as
+    `get_type_hints` does.
+    """
     if _is_plain(function):
         hints: dict[str, Any] = {}
         for name, said in function.__annotations__.items():
-            # Text, as `from __future__ import annotations` leaves it: a name means what the function would find under it.
+            # Text, as `from __future__ import annotations` leaves it: a name means what the
+            # function would find under it.
             kind = _named(function, said) if type(said) is str else said
             if not isinstance(kind, type):
                 break
@@ -83,7 +94,8 @@ def types_of(function: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def taken(function: Callable[..., Any], tool: str) -> Iterable[tuple[str, Any]]:
-    """Names of what a function takes, in their order, each with its default (`Parameter.empty`: none).
+    """Names of what a function takes, in their order, each with its default (`Parameter.empty`:
+    none).
 
     Raises ToolDefinitionError on the way, at a parameter that a JSON object has no name for.
     """
@@ -104,7 +116,9 @@ def taken(function: Callable[..., Any], tool: str) -> Iterable[tuple[str, Any]]:
 
 
 def _is_plain(function: Callable[..., Any]) -> TypeGuard[FunctionType]:
-    """True for a function as `def` leaves it. Attributes (`__wrapped__`, `__signature__`) and type variables change what it says."""
+    """True for a function as `def` leaves it. Attributes (`__wrapped__`, `__signature__`) and type
+    variables change what it says.
+    """
     return (
         type(function) is FunctionType
         and not function.__dict__
@@ -121,17 +135,27 @@ def _inspected(function: Callable[..., Any], tool: str) -> Iterator[tuple[str, A
         if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD, item.POSITIONAL_ONLY):
             raise ToolDefinitionError(
                 f"tool `{tool}`: parameter `{name}` cannot be named in a JSON object",
-                hint="give every parameter a name and a type; use a list or a dict parameter for many values",
+                hint=(
+                    "give every parameter a name and a type; use a list or a dict parameter for "
+                    "many values"
+                ),
             )
         yield name, item.default
 
 
 def _parameter(name: str, annotation: Any, default: Any, documentation: Documentation) -> Parameter:
-    hint, description, touch, constrained = annotation, documentation.parameters.get(name, ""), None, False
+    hint, description, touch, constrained = (
+        annotation,
+        documentation.parameters.get(name, ""),
+        None,
+        False,
+    )
     required = default is inspect.Parameter.empty
     if type(annotation) is type:
         # A class, by far the most common: there is nothing inside it to look for.
-        return Parameter(name, annotation, hint, description, required, None if required else default)
+        return Parameter(
+            name, annotation, hint, description, required, None if required else default
+        )
     if get_origin(annotation) is Annotated:
         hint, *extras = get_args(annotation)
         for extra in extras:
@@ -143,12 +167,21 @@ def _parameter(name: str, annotation: Any, default: Any, documentation: Document
                 constrained = True
     touch = touch or _touch_within(hint)
     return Parameter(
-        name, annotation, hint, description, required, None if required else default, touch, constrained
+        name,
+        annotation,
+        hint,
+        description,
+        required,
+        None if required else default,
+        touch,
+        constrained,
     )
 
 
 def _touch_within(hint: Any) -> Touch | None:
-    """A mark inside a type, as in `Annotated[str, READS] | None`: it means the parameter, never nothing."""
+    """A mark inside a type, as in `Annotated[str, READS] | None`: it means the parameter, never
+    nothing.
+    """
     found = (item if isinstance(item, Touch) else _touch_within(item) for item in get_args(hint))
     return next((touch for touch in found if touch), None)
 
@@ -162,7 +195,9 @@ def unknown(arguments: Mapping[str, Any], names: Sequence[str]) -> list[str]:
         if key not in names:
             near = get_close_matches(key, names, n=1)
             known = (
-                f"did you mean `{near[0]}`?" if near else f"it takes: {', '.join(names) or 'no arguments'}"
+                f"did you mean `{near[0]}`?"
+                if near
+                else f"it takes: {', '.join(names) or 'no arguments'}"
             )
             problems.append(f"`{key}` is not an argument of this tool; {known}")
     return problems

@@ -1,11 +1,11 @@
 """Schemas and checks for plain Python types, without a library.
 
 Plain means: `str`, `int`, `float`, `bool`, `None`, `Any`, `list[...]`, `dict[str, ...]`, `Literal`,
-enumerations and unions of these. Most tools need no more, and a catalog of a thousand of them must be
-built in milliseconds without loading pydantic; everything else goes to `tools.pydantic_types`. Both agree on
-what they accept (a property test compares them), except that this one also repairs what models
-often get wrong and says so: a number or truth value sent as text, a list or object sent as its JSON
-text, a choice in the wrong case, a whole number with a decimal point.
+enumerations and unions of these. Most tools need no more, and a catalog of a thousand of them must
+be built in milliseconds without loading pydantic; everything else goes to `tools.pydantic_types`.
+Both agree on what they accept (a property test compares them), except that this one also repairs
+what models often get wrong and says so: a number or truth value sent as text, a list or object sent
+as its JSON text, a choice in the wrong case, a whole number with a decimal point.
 """
 
 from __future__ import annotations
@@ -47,9 +47,12 @@ class PlainArguments:
             if not parameter.required and parameter.default is not None:
                 schema["default"] = _plain_default(tool, parameter)
             properties[parameter.name] = schema
-            # Models fill optional parameters with null; where null is no value, the default is what they mean.
+            # Models fill optional parameters with null; where null is no value, the default is what
+            # they mean.
             forgiving = not parameter.required and not _accepts_null(check)
-            self._checks.append((parameter.name, check, parameter.required, forgiving, parameter.default))
+            self._checks.append(
+                (parameter.name, check, parameter.required, forgiving, parameter.default)
+            )
         self._names = [parameter.name for parameter in parameters]
         self._known = frozenset(self._names)
         required = [parameter.name for parameter in parameters if parameter.required]
@@ -252,7 +255,9 @@ def _dict(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
         if not isinstance(value, Mapping):
             return wrong(where, "an object", value, problems)
         items = cast("Mapping[str, Any]", value)
-        return {key: check(item, f"{where}.{key}", problems, repairs) for key, item in items.items()}
+        return {
+            key: check(item, f"{where}.{key}", problems, repairs) for key, item in items.items()
+        }
 
     return {"type": "object", "additionalProperties": schema or True}, check_dict
 
@@ -270,7 +275,11 @@ def _choices(values: list[Any], members: list[Any]) -> tuple[dict[str, Any], Che
         for choice, member in zip(values, members, strict=True):
             if type(choice) is type(value) and choice == value:
                 return member
-        if isinstance(value, str) and unambiguous and (near := folded.get(value.strip().lower())) is not None:
+        if (
+            isinstance(value, str)
+            and unambiguous
+            and (near := folded.get(value.strip().lower())) is not None
+        ):
             return members[values.index(_repaired(value, near, where, repairs))]
         return wrong(where, f"one of {shown}", value, problems)
 
@@ -313,7 +322,9 @@ def _accepts_null(check: Check) -> bool:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Leaving an optional parameter out says null already; weak models do better without the choice."""
+    """Leaving an optional parameter out says null already; weak models do better without the
+    choice.
+    """
     branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
     return dict(branches[0]) if len(branches) == 1 else schema
 

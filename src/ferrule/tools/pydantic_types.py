@@ -1,4 +1,6 @@
-"""Arguments and results whose types need pydantic: models, dataclasses, typed dicts, constraints, dates."""
+"""Arguments and results whose types need pydantic: models, dataclasses, typed dicts, constraints,
+dates.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class ModelledArguments:
         self._names = [parameter.name for parameter in parameters]
         self._optional = {parameter.name for parameter in parameters if not parameter.required}
         try:
-            # The parameters' names are aliases: as fields, `schema` or `_x` would clash with pydantic's own.
+            # The parameters' names are aliases: as fields, `schema` or `_x` would clash with
+            # pydantic's own.
             fields: dict[str, Any] = {f"p{i}": _field(p) for i, p in enumerate(parameters)}
             self._model: Any = create_model(tool, __config__=ConfigDict(extra="forbid"), **fields)
             self._schema = _tidy(self._model.model_json_schema())
@@ -52,12 +55,22 @@ class ModelledArguments:
             except ValidationError as error:
                 return Checked({}, _problems(error), [])
             repairs = [f"{problem}: was converted" for problem in _problems(strict, given)]
-        return Checked({name: getattr(made, f"p{i}") for i, name in enumerate(self._names)}, [], repairs)
+        return Checked(
+            {name: getattr(made, f"p{i}") for i, name in enumerate(self._names)}, [], repairs
+        )
 
     def _without_nulls(self, arguments: Mapping[str, Any], error: Any) -> Mapping[str, Any]:
-        """Models fill optional parameters with null; where null is no value, the default is what they mean."""
-        refused = {item["loc"][0] for item in error.errors(include_url=False) if item["loc"]} & self._optional
-        return {name: value for name, value in arguments.items() if value is not None or name not in refused}
+        """Models fill optional parameters with null; where null is no value, the default is what
+        they mean.
+        """
+        refused = {
+            item["loc"][0] for item in error.errors(include_url=False) if item["loc"]
+        } & self._optional
+        return {
+            name: value
+            for name, value in arguments.items()
+            if value is not None or name not in refused
+        }
 
 
 def _field(parameter: Parameter) -> tuple[Any, Any]:
@@ -65,7 +78,9 @@ def _field(parameter: Parameter) -> tuple[Any, Any]:
 
     default = ... if parameter.required else parameter.default
     description = parameter.description or None
-    return _portable(parameter.annotation), Field(default, alias=parameter.name, description=description)
+    return _portable(parameter.annotation), Field(
+        default, alias=parameter.name, description=description
+    )
 
 
 def _encoded(arguments: Mapping[str, Any]) -> str:
@@ -84,15 +99,22 @@ def _inexpressible(tool: str, parameters: list[Parameter], error: Exception) -> 
         except PydanticUserError as cause:
             reason = str(cause).splitlines()[0]
             return ToolDefinitionError(
-                f"tool `{tool}`: the type of `{parameter.name}` cannot be expressed as JSON Schema: {reason}",
+                (
+                    f"tool `{tool}`: the type of `{parameter.name}` cannot be expressed as JSON "
+                    f"Schema: {reason}"
+                ),
                 hint="use plain types, dataclasses or pydantic models",
             )
     reason = str(error).splitlines()[0]
-    return ToolDefinitionError(f"tool `{tool}`: its parameters cannot be expressed as JSON Schema: {reason}")
+    return ToolDefinitionError(
+        f"tool `{tool}`: its parameters cannot be expressed as JSON Schema: {reason}"
+    )
 
 
 def _portable(hint: Any) -> Any:
-    """Before Python 3.12 pydantic takes only the typed dicts of `typing_extensions`: make those of `typing` so."""
+    """Before Python 3.12 pydantic takes only the typed dicts of `typing_extensions`: make those of
+    `typing` so.
+    """
     if sys.version_info >= (3, 12):
         return hint
     if is_typeddict(hint) and type(hint).__module__ == "typing":
@@ -131,7 +153,10 @@ class ModelledOutput:
             self.schema: Mapping[str, Any] = _tidy(self._adapter.json_schema(mode="serialization"))
         except PydanticUserError as error:
             raise ToolDefinitionError(
-                f"tool `{tool}`: the return type cannot be expressed as JSON Schema: {str(error).splitlines()[0]}",
+                (
+                    f"tool `{tool}`: the return type cannot be expressed as JSON Schema: "
+                    f"{str(error).splitlines()[0]}"
+                ),
                 hint="annotate the result with plain types, dataclasses or pydantic models",
             ) from error
 
@@ -151,11 +176,15 @@ def _problems(error: Any, given: Mapping[str, Any] | None = None) -> list[str]:
     for item in error.errors(include_url=False, include_context=False):
         if given is not None and item["loc"] and item["loc"][0] not in given:
             continue
-        where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in item["loc"]).lstrip(".")
+        where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in item["loc"]).lstrip(
+            "."
+        )
         found = json.dumps(item.get("input"), ensure_ascii=False, default=str)
         found = found if len(found) <= 60 else found[:57] + "..."
         shown = "" if item["type"] == "missing" else f", found {found}"
-        problems.append(f"`{where or 'arguments'}`: {item['msg'][:1].lower()}{item['msg'][1:]}{shown}")
+        problems.append(
+            f"`{where or 'arguments'}`: {item['msg'][:1].lower()}{item['msg'][1:]}{shown}"
+        )
     return problems
 
 

@@ -1,8 +1,10 @@
-"""Facts of a call: what its result says in words for a reader, as values for the program that made the call.
+"""Facts of a call: what its result says in words for a reader, as values for the program that made
+the call.
 
-A tool whose value is text (`run_command` in its plain form) leaves here how things stand: an exit status, not output. So a
-script that called it need not find the status in a text that the program had a say in. Facts are no second way to a tool: they
-come of a call that passed the gate, they hold nothing that a hook may have been made to withhold, and they end with the session.
+A tool whose value is text (`run_command` in its plain form) leaves here how things stand: an exit
+status, not output. So a script that called it need not find the status in a text that the program
+had a say in. Facts are no second way to a tool: they come of a call that passed the gate, they hold
+nothing that a hook may have been made to withhold, and they end with the session.
 """
 
 from __future__ import annotations

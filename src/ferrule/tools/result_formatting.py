@@ -4,8 +4,8 @@
     json      always one JSON text: what the handler returned as text becomes a JSON string
     display   text for reading: `name: value` lines, one item per line
 
-A formatter is a function `(tool, value) -> JSON-able value`; a tool's own wins over the one for all, and both win over
-a format. Failures keep their shape: they are results without a value.
+A formatter is a function `(tool, value) -> JSON-able value`; a tool's own wins over the one for
+all, and both win over a format. Failures keep their shape: they are results without a value.
 """
 
 from __future__ import annotations
@@ -38,10 +38,13 @@ def formatted(
 ) -> Tools:
     """Tools whose values are shown in another way. `formatters` is by logical key or name.
 
-    A tool that is formatted has no output schema any more. Raises ConfigError for an unknown format or key.
+    A tool that is formatted has no output schema any more. Raises ConfigError for an unknown format
+    or key.
     """
     if output_format not in FORMATS:
-        raise ConfigError(f"output_format: found {output_format!r}", hint=f"use one of {', '.join(FORMATS)}")
+        raise ConfigError(
+            f"output_format: found {output_format!r}", hint=f"use one of {', '.join(FORMATS)}"
+        )
     items = tuple(tools)
     own = named_settings(items, formatters or {}, "formatters")
     shared = result_formatter or _FORMATTERS.get(output_format)
@@ -71,7 +74,9 @@ def with_handler(tool: Tool, handler: Callable[..., Any]) -> Tool:
 
 
 def _then(value: Any, show: Callable[[Any], Any]) -> Any:
-    """`show(value)`, now or when it is there: handlers may be async, or sync and return something to wait for."""
+    """`show(value)`, now or when it is there: handlers may be async, or sync and return something
+    to wait for.
+    """
     if inspect.isawaitable(value):
         return _later(value, show)
     return show(value)
@@ -98,7 +103,9 @@ _FORMATTERS: Mapping[str, Formatter] = {"json": as_json, "display": as_display}
 
 def _display(value: Any, indent: str = "") -> str:
     if isinstance(value, Mapping):
-        return "\n".join(_field(str(k), v, indent) for k, v in cast("Mapping[Any, Any]", value).items())
+        return "\n".join(
+            _field(str(k), v, indent) for k, v in cast("Mapping[Any, Any]", value).items()
+        )
     if isinstance(value, list):
         items = cast("list[Any]", value)
         return "\n".join(f"{indent}- {_display(item, indent + '  ').lstrip()}" for item in items)
@@ -116,7 +123,9 @@ def _field(name: str, value: Any, indent: str) -> str:
 
 
 def _value(tool: Tool, value: Any) -> tuple[Any, str]:
-    """The JSON value of what a handler returned, by the tool's own output schema where it has one, and a notice if it does not fit."""
+    """The JSON value of what a handler returned, by the tool's own output schema where it has one,
+    and a notice if it does not fit.
+    """
     if tool.output is None:
         return _plain(value), ""
     encoded, problems = tool.output.encode(value)

@@ -1,20 +1,23 @@
 """Toolsets: what is done to tools as a set, as small functions over sequences of `Tool`.
 
-Each takes tools and gives tools, in the order they came, and knows nothing of the others; so they compose:
+Each takes tools and gives tools, in the order they came, and knows nothing of the others; so they
+compose:
 
     tools = toolset.select(pack, ["read"], without=["git_inspect"])
     tools = toolset.renamed(tools, {"read_file": "look"})
     tools = toolset.namespaced(tools, "release")
 
-A tool has a *logical key* (what it is, whatever it is called by now: its first name unless `keyed` says otherwise) and
-*groups*. Both are kept in its annotations, beside what a program may want to know:
+A tool has a *logical key* (what it is, whatever it is called by now: its first name unless `keyed`
+says otherwise) and *groups*. Both are kept in its annotations, beside what a program may want to
+know:
 
     key, groups                     set by `keyed`
     result_readers, see_also        names of other tools of the set; they follow a rename (`LINKS`)
     defer_loading                   set by `deferred`: no schema until a tool search found it, where the engine has one
 
-Everything here is said by the person who builds the set, so what cannot be meant raises ConfigError naming the nearest
-word. Not changed by a rename: what a handler says while it runs (its error messages), and rules that name a tool.
+Everything here is said by the person who builds the set, so what cannot be meant raises ConfigError
+naming the nearest word. Not changed by a rename: what a handler says while it runs (its error
+messages), and rules that name a tool.
 """
 
 from __future__ import annotations
@@ -72,7 +75,9 @@ def groups_of(tool: Tool) -> tuple[str, ...]:
 
 
 def keyed(tools: Iterable[Tool], *groups: str, keys: Mapping[str, str] | None = None) -> Tools:
-    """Put tools into groups (beside those they are in), and give some a logical key: `keys` maps names to keys."""
+    """Put tools into groups (beside those they are in), and give some a logical key: `keys` maps
+    names to keys.
+    """
     found: list[Tool] = []
     for tool in tools:
         joined = tuple(dict.fromkeys((*groups_of(tool), *groups)))
@@ -87,10 +92,11 @@ def keyed(tools: Iterable[Tool], *groups: str, keys: Mapping[str, str] | None = 
 def select(
     tools: Iterable[Tool], enabled: Iterable[str] | None = None, *, without: Iterable[str] = ()
 ) -> Tools:
-    """Tools named by logical key, name or group (`all` and `*`: every one), less those named in `without`.
+    """Tools named by logical key, name or group (`all` and `*`: every one), less those named in
+    `without`.
 
-    `enabled` None means all. Links to tools that are left out are dropped. Raises ConfigError for a word that names
-    nothing, in either list.
+    `enabled` None means all. Links to tools that are left out are dropped. Raises ConfigError for a
+    word that names nothing, in either list.
     """
     items = tuple(tools)
     wanted = set(range(len(items))) if enabled is None else _named(items, enabled, "enabled_tools")
@@ -140,7 +146,9 @@ def _unknown(where: str, word: object, known: Sequence[str]) -> ConfigError:
 def named_settings(
     items: Tools, given: Mapping[str, Any], where: str, *, shared: bool = False
 ) -> dict[int, Any]:
-    """Settings by logical key or name -> settings by position. With `shared`, `*` is left to the caller."""
+    """Settings by logical key or name -> settings by position. With `shared`, `*` is left to the
+    caller.
+    """
     found: dict[int, Any] = {}
     for word, value in given.items():
         if shared and word == EVERY:
@@ -158,9 +166,10 @@ def named_settings(
 def renamed(tools: Iterable[Tool], names: Mapping[str, str]) -> Tools:
     """Give tools other names; `names` maps logical keys (or names) to names.
 
-    Whatever mentions a renamed tool follows: `LINKS` in annotations, and descriptions of tools and parameters, where
-    the old name stands in back-ticks or could be no ordinary word (it holds a `_`). Raises ConfigError for an unknown
-    key and for two tools of one name, ToolDefinitionError for what cannot be a name.
+    Whatever mentions a renamed tool follows: `LINKS` in annotations, and descriptions of tools and
+    parameters, where the old name stands in back-ticks or could be no ordinary word (it holds a
+    `_`). Raises ConfigError for an unknown key and for two tools of one name, ToolDefinitionError
+    for what cannot be a name.
     """
     items = tuple(tools)
     new = named_settings(items, names, "names")
@@ -178,7 +187,9 @@ def renamed(tools: Iterable[Tool], names: Mapping[str, str]) -> Tools:
 
 
 def namespaced(tools: Iterable[Tool], namespace: str) -> Tools:
-    """Put tools into a namespace. What mentions them says what a model will see: `release__read_file`."""
+    """Put tools into a namespace. What mentions them says what a model will see:
+    `release__read_file`.
+    """
     if namespace == "":
         raise ConfigError("namespace: found nothing", hint="give a name, or leave it out")
     check_namespace(namespace)
@@ -196,14 +207,19 @@ def _check_unique(items: Sequence[Tool]) -> None:
         other = seen.setdefault(tool.full_name, tool)
         if other is not tool:
             raise ConfigError(
-                f"names: `{key_of(other)}` and `{key_of(tool)}` would both be called `{tool.full_name}`",
+                (
+                    f"names: `{key_of(other)}` and `{key_of(tool)}` would both be called "
+                    f"`{tool.full_name}`"
+                ),
                 hint="give one of them another name",
             )
 
 
 def _followed(tool: Tool, mentions: Mapping[str, str], links: Mapping[str, str]) -> Tool:
     tool = reworded(tool, mentions)
-    changed = {name: _linked(tool.annotations[name], links) for name in LINKS if name in tool.annotations}
+    changed = {
+        name: _linked(tool.annotations[name], links) for name in LINKS if name in tool.annotations
+    }
     return replace(tool, annotations={**tool.annotations, **changed}) if changed else tool
 
 
@@ -223,38 +239,51 @@ def described(tools: Iterable[Tool], descriptions: Mapping[str, str]) -> Tools:
                 f"descriptions: that of `{key_of(items[number])}` is empty",
                 hint="say in a sentence what it does",
             )
-    return tuple(replace(tool, description=new[n]) if n in new else tool for n, tool in enumerate(items))
+    return tuple(
+        replace(tool, description=new[n]) if n in new else tool for n, tool in enumerate(items)
+    )
 
 
 # ---- what else is known of them
 
 
 def annotated(tools: Iterable[Tool], annotations: Mapping[str, Mapping[str, Any]]) -> Tools:
-    """Merge annotations into tools: those under `*` into all, those under a logical key or name over them."""
+    """Merge annotations into tools: those under `*` into all, those under a logical key or name
+    over them.
+    """
     items = tuple(tools)
     shared = annotations.get(EVERY, {})
     own = named_settings(items, annotations, "annotations", shared=True)
     for word, value in annotations.items():
         if not isinstance(value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
-            raise ConfigError(f"annotations: those of `{word}` are {value!r}", hint="give a mapping")
+            raise ConfigError(
+                f"annotations: those of `{word}` are {value!r}", hint="give a mapping"
+            )
     return tuple(
         replace(tool, annotations={**tool.annotations, **shared, **own.get(n, {})})
         for n, tool in enumerate(items)
     )
 
 
-def deferred(tools: Iterable[Tool], names: Iterable[str] | None = None, *, defer: bool = True) -> Tools:
+def deferred(
+    tools: Iterable[Tool], names: Iterable[str] | None = None, *, defer: bool = True
+) -> Tools:
     """Mark tools (all, or those named by key, name or group) as deferred.
 
-    The mark is `Tool.loading`, and the annotation `defer_loading`. It takes effect where a run has a tool search; without one
-    a deferred tool is offered like any other. Tools for other tools alone stay that.
+    The mark is `Tool.loading`, and the annotation `defer_loading`. It takes effect where a run has
+    a tool search; without one a deferred tool is offered like any other. Tools for other tools
+    alone stay that.
     """
     if not isinstance(defer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
         raise ConfigError(f"defer_loading: found {defer!r}", hint="say true or false")
     items = tuple(tools)
     wanted = set(range(len(items))) if names is None else _named(items, names, "defer_loading")
     return tuple(
-        replace(tool, annotations={**tool.annotations, "defer_loading": defer}, loading=_loading(tool, defer))
+        replace(
+            tool,
+            annotations={**tool.annotations, "defer_loading": defer},
+            loading=_loading(tool, defer),
+        )
         if n in wanted
         else tool
         for n, tool in enumerate(items)
@@ -268,10 +297,12 @@ def _loading(tool: Tool, defer: bool) -> Loading:
 
 
 def configured(tools: Iterable[Tool], config: Mapping[str, Mapping[str, Any]]) -> Tools:
-    """Override what tools say of themselves, by logical key or name, `*` for all (a tool's own entry wins).
+    """Override what tools say of themselves, by logical key or name, `*` for all (a tool's own
+    entry wins).
 
-    Takes the words of `@tool` (`risk`, `side_effect`, `timeout`, `scopes`, `cost`, ...), `description`, `annotations` (merged) and
-    `defer_loading`. Raises ConfigError for an unknown word, naming the nearest, and for an impossible value.
+    Takes the words of `@tool` (`risk`, `side_effect`, `timeout`, `scopes`, `cost`, ...),
+    `description`, `annotations` (merged) and `defer_loading`. Raises ConfigError for an unknown
+    word, naming the nearest, and for an impossible value.
     """
     items = tuple(tools)
     own = named_settings(items, config, "tool_config", shared=True)
@@ -280,10 +311,13 @@ def configured(tools: Iterable[Tool], config: Mapping[str, Mapping[str, Any]]) -
 
 
 def governed(tools: Iterable[Tool], policies: Policies) -> Tools:
-    """Tools under policies of attempts and times, by their full names. What a tool says of itself is weaker than its own entry only."""
+    """Tools under policies of attempts and times, by their full names. What a tool says of itself
+    is weaker than its own entry only.
+    """
     made = ((tool, policies.of(tool.full_name, tool.reliability)) for tool in tools)
     return tuple(
-        tool if tool.reliability == wanted else replace(tool, reliability=wanted) for tool, wanted in made
+        tool if tool.reliability == wanted else replace(tool, reliability=wanted)
+        for tool, wanted in made
     )
 
 
@@ -300,11 +334,17 @@ def _configured(tool: Tool, given: Mapping[str, Any]) -> Tool:
         except (ValueError, TypeError) as error:
             raise ConfigError(f"{where}: {error}", hint=f"`{word}` cannot be {value!r}") from error
     if shell := {word: given[word] for word in ("timeout", "max_attempts") if word in given}:
-        fields["reliability"] = _reliability(where, fields.get("reliability", tool.reliability), shell)
+        fields["reliability"] = _reliability(
+            where, fields.get("reliability", tool.reliability), shell
+        )
     changed = replace(tool, **fields)
     if "annotations" in given:
         changed = annotated([changed], {EVERY: given["annotations"]})[0]
-    return deferred([changed], defer=given["defer_loading"])[0] if "defer_loading" in given else changed
+    return (
+        deferred([changed], defer=given["defer_loading"])[0]
+        if "defer_loading" in given
+        else changed
+    )
 
 
 def _reliability(where: str, base: Reliability, given: Mapping[str, Any]) -> Reliability:

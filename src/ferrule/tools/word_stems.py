@@ -20,7 +20,9 @@ let want need like get got not named called given
 """
 
 FUNCTION_WORDS = frozenset(_FUNCTION.split())
-"""English words that carry no content; a copied value neither begins nor ends with one (in lower case)."""
+"""English words that carry no content; a copied value neither begins nor ends with one (in lower
+case).
+"""
 
 _ENDINGS = (("ations", 5), ("ation", 5), ("ing", 4), ("ies", 4), ("ed", 4), ("es", 4), ("s", 3))
 _LAST = frozenset(ending[-1] for ending, _ in _ENDINGS)
@@ -33,7 +35,11 @@ def stem(word: str) -> str:
     # Most words end otherwise: one look spares seven.
     if word[-1:] in _LAST:
         for ending, least in _ENDINGS:
-            if word.endswith(ending) and len(word) - len(ending) >= least - 1 and not word.endswith("ss"):
+            if (
+                word.endswith(ending)
+                and len(word) - len(ending) >= least - 1
+                and not word.endswith("ss")
+            ):
                 word = word[: -len(ending)]
                 if ending == "ies":
                     word += "y"
@@ -42,7 +48,9 @@ def stem(word: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Every word of a text, names (`snake_case`, `camelCase`, `HTTPServer`, `a.b`) taken apart, in order, as it is written."""
+    """Every word of a text, names (`snake_case`, `camelCase`, `HTTPServer`, `a.b`) taken apart, in
+    order, as it is written.
+    """
     return _WORD.findall(_CAMEL.sub(" ", text))
 
 
@@ -57,7 +65,9 @@ def content(text: str) -> list[str]:
 
 
 def tokens(text: str) -> list[str]:
-    """Runs of letters and digits in lower case: no stems, no camel case (systems.md §2.1, corpus of the tool search)."""
+    """Runs of letters and digits in lower case: no stems, no camel case (systems.md §2.1, corpus of
+    the tool search).
+    """
     return _TOKEN.findall(text.lower())
 
 

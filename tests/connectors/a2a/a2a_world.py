@@ -1,4 +1,6 @@
-"""Agents of the protocol library on this machine, served over real HTTP, and sessions that call them."""
+"""Agents of the protocol library on this machine, served over real HTTP, and sessions that call
+them.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ class Executor(AgentExecutor):
         self._world = world
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        job = Job(context, event_queue, TaskUpdater(event_queue, context.task_id, context.context_id))
+        job = Job(
+            context, event_queue, TaskUpdater(event_queue, context.task_id, context.context_id)
+        )
         self._world.jobs.append(job)
         await self._world.behaviour(job)
 
@@ -96,7 +100,9 @@ async def echo(job: Job) -> None:
 
 @dataclass
 class World:
-    """A folder of the person's own, and one agent beside it. `card` and `behaviour` may be changed at any time."""
+    """A folder of the person's own, and one agent beside it. `card` and `behaviour` may be changed
+    at any time.
+    """
 
     state: Path
     url: str = ""
@@ -107,7 +113,9 @@ class World:
     was_cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     requests: list[tuple[str, str, dict[str, str], Any]] = field(default_factory=list[Any])
     instead: dict[str, Handler] = field(default_factory=dict[str, Handler])
-    """Handlers by path that answer in place of the agent: for those who do not keep to the protocol."""
+    """Handlers by path that answer in place of the agent: for those who do not keep to the
+    protocol.
+    """
     serving: Any = None
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -130,7 +138,9 @@ class World:
         self.stack.push_async_callback(session.close)
         return session
 
-    async def call(self, peer: A2aPeer | None = None, skill: str = "echo", **arguments: Any) -> Result:
+    async def call(
+        self, peer: A2aPeer | None = None, skill: str = "echo", **arguments: Any
+    ) -> Result:
         """One call to the agent, from nothing to its result."""
         peer = peer or self.peer()
         session = self.session(await self.peers(peer))
@@ -142,7 +152,9 @@ class World:
 
     def sent(self, method: str) -> list[dict[str, Any]]:
         """The JSON-RPC requests of a method that arrived, their parameters."""
-        bodies = [body for verb, _, _, body in self.requests if verb == "POST" and isinstance(body, dict)]
+        bodies = [
+            body for verb, _, _, body in self.requests if verb == "POST" and isinstance(body, dict)
+        ]
         return [body["params"] for body in bodies if body.get("method") == method]
 
 
@@ -151,7 +163,13 @@ def data(value: Any) -> Part:
 
 
 def skill(name: str = "echo", **more: Any) -> dict[str, Any]:
-    return {"id": name, "name": name.title(), "description": f"Does {name}.", "tags": ["test"], **more}
+    return {
+        "id": name,
+        "name": name.title(),
+        "description": f"Does {name}.",
+        "tags": ["test"],
+        **more,
+    }
 
 
 def card_of(
@@ -177,7 +195,10 @@ class Served:
         handler = DefaultRequestHandler(
             Executor(world), InMemoryTaskStore(), parse_agent_card(card_of("http://x"))
         )
-        routes = [*create_jsonrpc_routes(handler, "/rpc"), *create_rest_routes(handler, path_prefix="/rest")]
+        routes = [
+            *create_jsonrpc_routes(handler, "/rpc"),
+            *create_rest_routes(handler, path_prefix="/rest"),
+        ]
         self._agent = Starlette(routes=[Route(CARD, self._card), *routes])
         world.serving = self
 
@@ -192,7 +213,9 @@ class Served:
         parsed: Any = None
         with contextlib.suppress(ValueError):
             parsed = json.loads(body)
-        self._world.requests.append((request.method, request.url.path, dict(request.headers), parsed))
+        self._world.requests.append(
+            (request.method, request.url.path, dict(request.headers), parsed)
+        )
         instead = self._world.instead.get(request.url.path)
         given = self.agent if instead is None else await instead(request)
         await given(scope, _again(body, receive), send)
@@ -230,9 +253,13 @@ def broken_stream(*events: Any) -> Response:
 
 
 async def serve(app: Any, stack: AsyncExitStack) -> str:
-    """Serve an application on a free port of this machine until the stack is closed; its address."""
+    """Serve an application on a free port of this machine until the stack is closed; its
+    address.
+    """
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=0)
+    config = uvicorn.Config(
+        app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=0
+    )
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # the signals are pytest's
     running = asyncio.create_task(server.serve(sockets=[listening]))

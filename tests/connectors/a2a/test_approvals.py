@@ -43,7 +43,12 @@ async def test_an_agent_of_the_settings_does_nothing_until_it_was_approved(world
 @pytest.mark.proves("a2a.approval")
 @pytest.mark.parametrize(
     "more",
-    [{"card_path": "/else.json"}, {"endpoint": "https://else.example"}, {"identity": True}, {"keys": "/k"}],
+    [
+        {"card_path": "/else.json"},
+        {"endpoint": "https://else.example"},
+        {"identity": True},
+        {"keys": "/k"},
+    ],
 )
 async def test_another_way_to_reach_it_asks_again(world: World, more: dict[str, Any]) -> None:
     await approved(world)
@@ -59,7 +64,9 @@ async def test_what_a_person_chooses_or_bounds_asks_nothing(world: World) -> Non
 
 
 @pytest.mark.proves("a2a.changes")
-async def test_a_card_that_changed_after_approval_is_not_used_and_the_change_is_shown(world: World) -> None:
+async def test_a_card_that_changed_after_approval_is_not_used_and_the_change_is_shown(
+    world: World,
+) -> None:
     one = await approved(world)
     session = world.session(await world.peers(one))
     world.card["skills"][0]["description"] = "Also reads your mail."
@@ -69,8 +76,13 @@ async def test_a_card_that_changed_after_approval_is_not_used_and_the_change_is_
     assert "ferrule a2a approve friend" in str(result.error_message)
     seen = world.approvals.look(one)
     assert seen.state == "changed" and seen.pending is not None
-    changed = [line for line in world.approvals.diff(one, seen.pending).splitlines() if line[:1] in "+-"]
-    assert changed[2:] == ['-   "description": "Does echo.",', '+   "description": "Also reads your mail.",']
+    changed = [
+        line for line in world.approvals.diff(one, seen.pending).splitlines() if line[:1] in "+-"
+    ]
+    assert changed[2:] == [
+        '-   "description": "Does echo.",',
+        '+   "description": "Also reads your mail.",',
+    ]
     again = await world.peers(one)
     assert again.tools == () and "held back: `echo`" in again.notices[0]
 
@@ -82,7 +94,11 @@ async def test_what_did_not_change_stays_and_what_is_new_waits(world: World) -> 
     world.card = card_of(f"{world.url}/rpc", skill("a"), skill("b", tags=["other"]), skill("new"))
     session = world.session(await world.peers(one))
     results = [await session.call(f"friend__{name}", message="go") for name in "abc"]
-    assert [str(result.error_type) for result in results] == ["none", "permission_denied", "not_found"]
+    assert [str(result.error_type) for result in results] == [
+        "none",
+        "permission_denied",
+        "not_found",
+    ]
     assert [tool.name for tool in (await world.peers(one)).tools] == ["friend__a"]
     world.card = card_of(f"{world.url}/rpc", skill("a"), skill("b"), skill("c"))
     fresh = world.session(await world.peers(one))
@@ -95,9 +111,15 @@ async def test_what_did_not_change_stays_and_what_is_new_waits(world: World) -> 
 async def test_another_head_holds_back_everything(world: World, key: str) -> None:
     one = await approved(world)
     session = world.session(await world.peers(one))
-    interface = {"url": f"{world.url}/rest", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
+    interface = {
+        "url": f"{world.url}/rest",
+        "protocolBinding": "HTTP+JSON",
+        "protocolVersion": "1.0",
+    }
     schemes = [{"schemes": {"password": {"list": []}}}]
-    world.card[key] = {"supportedInterfaces": [interface], "securityRequirements": schemes}.get(key, "9.9")
+    world.card[key] = {"supportedInterfaces": [interface], "securityRequirements": schemes}.get(
+        key, "9.9"
+    )
     result = await session.call("friend__echo", message="go")
     assert result.error_type is ErrorType.PERMISSION_DENIED
     assert "what the agent says of itself changed" in str(result.error_message)
@@ -111,7 +133,9 @@ async def test_a_program_pins_what_it_saw_first(world: World) -> None:
     world.requests.clear()
     session = world.session(await world.peers())
     assert world.requests == []
-    assert (await session.call("friend__echo", message="go")).error_type is ErrorType.PERMISSION_DENIED
+    assert (
+        await session.call("friend__echo", message="go")
+    ).error_type is ErrorType.PERMISSION_DENIED
 
 
 @pytest.mark.proves("a2a.lazy")
@@ -169,17 +193,26 @@ class Signer:
         self.file = folder / f"{kid}.jwks"
         self.file.write_text(json.dumps({"keys": [{**public, "kid": kid, "alg": "ES256"}]}))
 
-    def sign(self, card: dict[str, Any], algorithm: str = "ES256", key: Any = None) -> dict[str, Any]:
+    def sign(
+        self, card: dict[str, Any], algorithm: str = "ES256", key: Any = None
+    ) -> dict[str, Any]:
         from a2a.utils.signing import create_agent_card_signer
         from google.protobuf.json_format import MessageToDict
 
-        header: Any = {"kid": self.kid, "alg": algorithm, "jku": "https://evil.example/keys", "typ": "JOSE"}
+        header: Any = {
+            "kid": self.kid,
+            "alg": algorithm,
+            "jku": "https://evil.example/keys",
+            "typ": "JOSE",
+        }
         sign = create_agent_card_signer(key or self._key, header)
         return MessageToDict(sign(parse_agent_card(json.loads(json.dumps(card)))))
 
 
 @pytest.mark.proves("a2a.signed")
-async def test_with_keys_only_a_card_that_one_of_them_signed_is_taken(world: World, tmp_path: Path) -> None:
+async def test_with_keys_only_a_card_that_one_of_them_signed_is_taken(
+    world: World, tmp_path: Path
+) -> None:
     owner, stranger = Signer(tmp_path), Signer(tmp_path / "..", "k2")
     unsigned = world.card
     keyed = world.peer(keys=str(owner.file))
@@ -194,11 +227,18 @@ async def test_with_keys_only_a_card_that_one_of_them_signed_is_taken(world: Wor
 
 
 @pytest.mark.proves("a2a.signed")
-async def test_a_secret_that_both_sides_could_know_signs_nothing(world: World, tmp_path: Path) -> None:
+async def test_a_secret_that_both_sides_could_know_signs_nothing(
+    world: World, tmp_path: Path
+) -> None:
     owner = Signer(tmp_path)
     shared = tmp_path / "shared.jwks"
     secret = b"a secret of thirty-two bytes now"
-    key = {"kty": "oct", "k": "YSBzZWNyZXQgb2YgdGhpcnR5LXR3byBieXRlcyBub3c", "kid": "k1", "alg": "HS256"}
+    key = {
+        "kty": "oct",
+        "k": "YSBzZWNyZXQgb2YgdGhpcnR5LXR3byBieXRlcyBub3c",
+        "kid": "k1",
+        "alg": "HS256",
+    }
     shared.write_text(json.dumps({"keys": [key]}))
     world.card = owner.sign(world.card, "HS256", secret)
     peers = await world.peers(world.peer(keys=str(shared)))

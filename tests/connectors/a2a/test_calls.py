@@ -79,7 +79,9 @@ async def test_a_message_has_an_id_of_its_own_and_a_session_one_conversation(wor
 async def test_who_a_call_is_for_is_sent_only_where_the_person_said_so(world: World) -> None:
     await world.call()
     await world.call(world.peer("other", identity=True))
-    without, given = (params["message"]["metadata"] for params in world.sent("SendStreamingMessage"))
+    without, given = (
+        params["message"]["metadata"] for params in world.sent("SendStreamingMessage")
+    )
     assert set(without) == {"skill"}
     assert set(given["ferrule/identity"]) == {"tenant", "user", "session", "run"}
 
@@ -109,7 +111,10 @@ async def test_values_that_nest_too_deeply_are_refused(world: World) -> None:
     for _ in range(80):
         nested = {"deeper": nested}
     result = await world.call(data=nested)
-    assert result.error_type is ErrorType.VALIDATION_FAILED and world.sent("SendStreamingMessage") == []
+    assert (
+        result.error_type is ErrorType.VALIDATION_FAILED
+        and world.sent("SendStreamingMessage") == []
+    )
 
 
 # ---- what comes back
@@ -207,9 +212,13 @@ async def test_one_file_alone_is_kept_as_an_artifact(world: World) -> None:
 
     world.behaviour = file
     peers = await world.peers()
-    result = await world.session(peers, artifacts=world.state / "kept").call("friend__echo", message="zip it")
+    result = await world.session(peers, artifacts=world.state / "kept").call(
+        "friend__echo", message="zip it"
+    )
     assert result.success and result.size == len(raw) and result.partial
-    assert any(found.read_bytes() == raw for found in (world.state / "kept").rglob("*") if found.is_file())
+    assert any(
+        found.read_bytes() == raw for found in (world.state / "kept").rglob("*") if found.is_file()
+    )
 
 
 @pytest.mark.proves("a2a.bindings")
@@ -294,12 +303,16 @@ async def test_another_session_cannot_go_on_with_a_task(world: World) -> None:
     world.behaviour = asks
     peers = await world.peers()
     first = await world.session(peers).call("friend__echo", message="weather")
-    other = await world.session(peers).call("friend__echo", message="Lyon", task_id=first.data["task_id"])
+    other = await world.session(peers).call(
+        "friend__echo", message="Lyon", task_id=first.data["task_id"]
+    )
     assert other.error_type is ErrorType.VALIDATION_FAILED and len(world.jobs) == 1
 
 
 @pytest.mark.proves("a2a.waits")
-async def test_a_task_that_wants_a_sign_in_leads_to_a_person_and_not_to_a_password(world: World) -> None:
+async def test_a_task_that_wants_a_sign_in_leads_to_a_person_and_not_to_a_password(
+    world: World,
+) -> None:
     async def locked(job: Job) -> None:
         await job.begin()
         await job.updater.requires_auth(job.says("Sign in at https://login.example"))
@@ -307,14 +320,18 @@ async def test_a_task_that_wants_a_sign_in_leads_to_a_person_and_not_to_a_passwo
     world.behaviour = locked
     result = await world.call()
     assert result.success and result.data["state"] == "auth-required"
-    assert "login.example" in result.data["wants"] and "Never send a password" in result.data["next"]
+    assert (
+        "login.example" in result.data["wants"] and "Never send a password" in result.data["next"]
+    )
 
 
 # ---- progress, polling, time, cancellation
 
 
 @pytest.mark.proves("a2a.progress")
-async def test_what_an_agent_says_on_the_way_is_progress_and_cannot_move_the_cursor(world: World) -> None:
+async def test_what_an_agent_says_on_the_way_is_progress_and_cannot_move_the_cursor(
+    world: World,
+) -> None:
     async def chatty(job: Job) -> None:
         await job.begin()
         await job.updater.start_work(job.says("half\x1b[2J way\u202e"))
@@ -323,7 +340,9 @@ async def test_what_an_agent_says_on_the_way_is_progress_and_cannot_move_the_cur
     world.behaviour = chatty
     session = world.session(await world.peers())
     shown: list[str] = []
-    session.driver.log.observer = lambda one: shown.append(one.text) if isinstance(one, Progress) else None
+    session.driver.log.observer = lambda one: (
+        shown.append(one.text) if isinstance(one, Progress) else None
+    )
     await session.call("friend__echo", message="go")
     assert "half[2J way" in "".join(shown)
 
@@ -350,7 +369,8 @@ async def test_an_agent_that_does_not_stream_is_asked_until_it_is_done(world: Wo
     result = await world.call()
     assert result.data["answer"] == "done now"
     assert (
-        world.sent("GetTask") and world.sent("SendMessage")[0]["configuration"]["returnImmediately"] is True
+        world.sent("GetTask")
+        and world.sent("SendMessage")[0]["configuration"]["returnImmediately"] is True
     )
 
 
@@ -387,7 +407,9 @@ BOUND = 77.0
 
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Lets the time of a call (`BOUND` seconds) run out when the agent said that it began, however long that took."""
+    """Lets the time of a call (`BOUND` seconds) run out when the agent said that it began, however
+    long that took.
+    """
     bounds: list[asyncio.Timeout] = []
     real = asyncio.timeout
 
@@ -410,14 +432,18 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.proves("a2a.time")
 @pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
-async def test_time_runs_out_and_the_remote_task_is_told_so(world: World, late: Any, streaming: bool) -> None:
+async def test_time_runs_out_and_the_remote_task_is_told_so(
+    world: World, late: Any, streaming: bool
+) -> None:
     world.behaviour = forever
     world.card = card_of(f"{world.url}/rpc", streaming=streaming)
     session = world.session(await world.peers(world.peer(timeout=BOUND)))
     late(session)
     result = await session.call("friend__echo", message="go")
     assert result.error_type is ErrorType.TIMEOUT
-    assert "within 77 s" in str(result.error_message) and "told to stop" in str(result.error_message)
+    assert "within 77 s" in str(result.error_message) and "told to stop" in str(
+        result.error_message
+    )
     async with asyncio.timeout(20):
         await world.was_cancelled.wait()
     assert world.cancelled == [world.jobs[0].context.task_id]
@@ -516,4 +542,7 @@ def test_sizes_of_files_are_told_without_decoding_them() -> None:
     from ferrule.connectors.a2a.results import told
 
     raw = base64.b64encode(b"x" * 300).decode()
-    assert told([{"raw": raw}, {"text": "and"}]) == [{"file": "", "media_type": "", "bytes": 300}, "and"]
+    assert told([{"raw": raw}, {"text": "and"}]) == [
+        {"file": "", "media_type": "", "bytes": 300},
+        "and",
+    ]

@@ -36,14 +36,21 @@ def test_every_key_of_an_entry_means_something() -> None:
         "loading": "deferred",
         "identity": True,
     }
-    loaded = load_peers([{"name": "friend", **entry}, {"name": "off", "url": URL, "disabled": True}])
+    loaded = load_peers(
+        [{"name": "friend", **entry}, {"name": "off", "url": URL, "disabled": True}]
+    )
     (peer,) = loaded.peers
     assert loaded.problems == ()
     assert peer.card_url == f"{URL}/agent/card.json"
     assert peer.auth == Auth("FRIEND", "X-Key", "")
     assert (peer.only, peer.without, peer.trust, peer.timeout) == (("a", "b"), ("b",), "high", 5.0)
     assert (peer.policies.of("a").timeout, peer.policies.of("b").max_attempts) == (0.1, 2)
-    assert (peer.deferred, peer.identity, peer.origin, peer.keys) == (True, True, "person", "/keys.jwks")
+    assert (peer.deferred, peer.identity, peer.origin, peer.keys) == (
+        True,
+        True,
+        "person",
+        "/keys.jwks",
+    )
 
 
 @pytest.mark.proves("a2a.settings")

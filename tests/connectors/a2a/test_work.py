@@ -1,4 +1,6 @@
-"""Folding what an agent says of its task: whatever arrives, there is one outcome, and nothing of it is lost or doubled."""
+"""Folding what an agent says of its task: whatever arrives, there is one outcome, and nothing of it
+is lost or doubled.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,32 @@ leaf = st.sampled_from(
     [None, True, "", "a", [], {}, [{"text": "x"}], [{"raw": "x"}, 7], {"parts": [{"data": None}]}]
 )
 states = st.sampled_from(
-    ["TASK_STATE_COMPLETED", "TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_FAILED", 9]
+    [
+        "TASK_STATE_COMPLETED",
+        "TASK_STATE_WORKING",
+        "TASK_STATE_INPUT_REQUIRED",
+        "TASK_STATE_FAILED",
+        9,
+    ]
 )
 status = leaf | st.fixed_dictionaries({"state": states}, optional={"message": leaf})
-artifact = leaf | st.fixed_dictionaries({}, optional={"artifactId": leaf, "name": leaf, "parts": leaf})
+artifact = leaf | st.fixed_dictionaries(
+    {}, optional={"artifactId": leaf, "name": leaf, "parts": leaf}
+)
 inner = leaf | st.fixed_dictionaries(
     {},
     optional={
-        "id": leaf, "taskId": leaf, "contextId": leaf, "parts": leaf, "status": status, "artifact": artifact,
-        "artifacts": st.lists(artifact, max_size=2), "append": leaf, "history": leaf,
+        "id": leaf,
+        "taskId": leaf,
+        "contextId": leaf,
+        "parts": leaf,
+        "status": status,
+        "artifact": artifact,
+        "artifacts": st.lists(artifact, max_size=2),
+        "append": leaf,
+        "history": leaf,
     },
-)  # fmt: skip
+)
 wild = st.sampled_from(["task", "message", "statusUpdate", "artifactUpdate", "else"]).flatmap(
     lambda kind: inner.map(lambda value: {kind: value})
 )
@@ -42,11 +59,15 @@ wild = st.sampled_from(["task", "message", "statusUpdate", "artifactUpdate", "el
 
 def piece(text: str, *, append: bool = True, key: str = "a") -> dict[str, Any]:
     artifact = {"artifactId": key, "parts": [{"text": text}]}
-    return {"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": artifact, "append": append}}
+    return {
+        "artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": artifact, "append": append}
+    }
 
 
 def state(name: str) -> dict[str, Any]:
-    return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": f"TASK_STATE_{name}"}}}
+    return {
+        "statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": f"TASK_STATE_{name}"}}
+    }
 
 
 @pytest.mark.proves("a2a.answers")
@@ -143,7 +164,11 @@ cards = st.fixed_dictionaries(
 def test_a_card_that_is_kept_is_the_card_that_was_read(said: dict[str, Any]) -> None:
     card = read_card(said)
     kept = from_json(json.loads(json.dumps(card.as_json())))
-    assert (kept.digest(), kept.head_hash, kept.text()) == (card.digest(), card.head_hash, card.text())
+    assert (kept.digest(), kept.head_hash, kept.text()) == (
+        card.digest(),
+        card.head_hash,
+        card.text(),
+    )
 
 
 @pytest.mark.proves("a2a.changes")
@@ -152,7 +177,10 @@ def test_cards_have_one_digest_exactly_if_they_say_the_same(
     one: dict[str, Any], other: dict[str, Any]
 ) -> None:
     first, second = read_card(one), read_card(other)
-    same = (first.head, [s.raw for s in first.skills]) == (second.head, [s.raw for s in second.skills])
+    same = (first.head, [s.raw for s in first.skills]) == (
+        second.head,
+        [s.raw for s in second.skills],
+    )
     assert (first.digest() == second.digest()) is same
 
 

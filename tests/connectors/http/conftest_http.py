@@ -1,4 +1,6 @@
-"""A service in this process, manifests for it, and sessions whose calls go through the whole pipeline."""
+"""A service in this process, manifests for it, and sessions whose calls go through the whole
+pipeline.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,14 @@ def tools_of(text: str, *, sender: Callable[..., Sender] = Sender, **more: Any) 
 
 
 def one_tool(url: str, *lines: str, method: str = "GET", top: str = "", **more: Any) -> Tool:
-    """A manifest with one tool called `it`; each line is a key of it, `top` what stands above the tools."""
+    """A manifest with one tool called `it`; each line is a key of it, `top` what stands above the
+    tools.
+    """
     keys = "\n".join(f"    {line}" for line in lines)
-    text = f"{top}\ntools:\n  - name: it\n    description: Asks the service.\n    method: {method}\n    url_template: '{url}'\n{keys}\n"
+    text = (
+        f"{top}\ntools:\n  - name: it\n    description: Asks the service.\n    method: "
+        f"{method}\n    url_template: '{url}'\n{keys}\n"
+    )
     (tool,) = make_tools(
         parse_manifest(text.encode(), "api.yaml", secrets=SECRETS, opened=more.pop("opened", ())),
         SECRETS,
@@ -50,7 +57,9 @@ def one_tool(url: str, *lines: str, method: str = "GET", top: str = "", **more: 
 
 @dataclass
 class Service:
-    """A server that answers with `reply`, or as `answer` says; it opens itself as a person would."""
+    """A server that answers with `reply`, or as `answer` says; it opens itself as a person
+    would.
+    """
 
     server: HttpDouble
     replies: list[Reply] = field(default_factory=list[Reply])
@@ -75,14 +84,21 @@ class Service:
 
     def session(self, *tools: Tool, approver: Approver | None = None, **more: Any) -> Session:
         agent = Agent(
-            "scripted:x", tools, workspace=self.folder, approver=approver or AllowThese(["*"]), clock=self.clock,
-            journal=self.folder / "journal.db", **more,
-        )  # fmt: skip
+            "scripted:x",
+            tools,
+            workspace=self.folder,
+            approver=approver or AllowThese(["*"]),
+            clock=self.clock,
+            journal=self.folder / "journal.db",
+            **more,
+        )
         session = agent.session()
         self._stack.push_async_callback(session.close)
         return session
 
-    async def call(self, tool: Tool, arguments: Mapping[str, Any] | None = None, **more: Any) -> Result:
+    async def call(
+        self, tool: Tool, arguments: Mapping[str, Any] | None = None, **more: Any
+    ) -> Result:
         """One call through the pipeline, by a person who says yes."""
         return await self.session(tool, **more).call(tool.full_name, **(arguments or {}))
 
@@ -92,7 +108,9 @@ class Service:
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    """Answers `{}` until `replies` says otherwise: the first of them, the last one again and again."""
+    """Answers `{}` until `replies` says otherwise: the first of them, the last one again and
+    again.
+    """
     made: list[Service] = []
 
     def answer(request: Request) -> Reply:

@@ -26,7 +26,10 @@ SCHEMA = "output_schema: {type: object, required: [id], properties: {id: {type: 
         (Reply(json={"a": [1, None]}), {"a": [1, None]}),
         (Reply(201, json="text"), "text"),
         (
-            Reply(pieces=[b'{"a": 1}'], headers={"content-type": "application/problem+json; charset=utf-8"}),
+            Reply(
+                pieces=[b'{"a": 1}'],
+                headers={"content-type": "application/problem+json; charset=utf-8"},
+            ),
             {"a": 1},
         ),
         (Reply(pieces=[b'{"a": 1}'], headers={"content-type": "text/plain"}), '{"a": 1}'),
@@ -34,7 +37,9 @@ SCHEMA = "output_schema: {type: object, required: [id], properties: {id: {type: 
         (Reply(204, framing="length"), {"status": 204}),
         (Reply(200, framing="length"), {"status": 200}),
         (
-            Reply(pieces=[b'{"a": 1}'], headers={"content-type": "application/json"}, framing="close"),
+            Reply(
+                pieces=[b'{"a": 1}'], headers={"content-type": "application/json"}, framing="close"
+            ),
             {"a": 1},
         ),
     ],
@@ -81,7 +86,9 @@ async def test_a_program_finds_status_and_type_beside_the_value(service: Service
     [
         (
             "application/json",
-            json.dumps([{"n": n, "text": "word " * 20} for n in range(9000)], separators=(",", ":")).encode(),
+            json.dumps(
+                [{"n": n, "text": "word " * 20} for n in range(9000)], separators=(",", ":")
+            ).encode(),
         ),
         (
             "application/json",
@@ -100,8 +107,14 @@ async def test_a_large_answer_or_one_that_is_no_text_is_kept_aside(
     from ferrule.engine.artifacts.tools import TOOLS
 
     store = FileArtifacts(service.folder / "artifacts")
-    agent = Agent("scripted:x", [service.tool(), *TOOLS], workspace=service.folder, allow=["it", "artifact_fetch"],
-                  journal=service.folder / "journal.db", artifacts=Artifacts(store))  # fmt: skip
+    agent = Agent(
+        "scripted:x",
+        [service.tool(), *TOOLS],
+        workspace=service.folder,
+        allow=["it", "artifact_fetch"],
+        journal=service.folder / "journal.db",
+        artifacts=Artifacts(store),
+    )
     session = agent.session()
     result = await session.call("it")
     assert (
@@ -117,11 +130,23 @@ async def test_a_large_answer_or_one_that_is_no_text_is_kept_aside(
 
 
 FAILURES = [
-    (400, "validation_failed", 1), (401, "permission_denied", 1), (403, "permission_denied", 1), (404, "not_found", 1),
-    (410, "not_found", 1), (409, "tool_error", 1), (405, "tool_error", 1), (413, "tool_error", 1), (422, "validation_failed", 1),
-    (408, "timeout", 4), (504, "timeout", 4), (429, "io_error", 4), (503, "io_error", 4), (500, "io_error", 4), (502, "io_error", 4),
+    (400, "validation_failed", 1),
+    (401, "permission_denied", 1),
+    (403, "permission_denied", 1),
+    (404, "not_found", 1),
+    (410, "not_found", 1),
+    (409, "tool_error", 1),
+    (405, "tool_error", 1),
+    (413, "tool_error", 1),
+    (422, "validation_failed", 1),
+    (408, "timeout", 4),
+    (504, "timeout", 4),
+    (429, "io_error", 4),
+    (503, "io_error", 4),
+    (500, "io_error", 4),
+    (502, "io_error", 4),
     (304, "tool_error", 1),
-]  # fmt: skip
+]
 
 
 @pytest.mark.proves("http-tools.failures")
@@ -153,10 +178,17 @@ async def test_a_refusal_names_the_auth_entry_that_was_used(service: Service) ->
 @pytest.mark.parametrize(
     ("reply", "unknown"),
     [
-        (Reply(500), True), (Reply(502), True), (Reply(503, headers={"retry-after": "1"}), True), (Reply(504), True), (Reply(408), True),
-        (Reply(drop_head=True), True), (Reply(pieces=[b"{"], then="drop"), True), (Reply(429), False), (Reply(400), False),
+        (Reply(500), True),
+        (Reply(502), True),
+        (Reply(503, headers={"retry-after": "1"}), True),
+        (Reply(504), True),
+        (Reply(408), True),
+        (Reply(drop_head=True), True),
+        (Reply(pieces=[b"{"], then="drop"), True),
+        (Reply(429), False),
+        (Reply(400), False),
     ],
-)  # fmt: skip
+)
 async def test_what_has_an_effect_is_not_repeated_by_itself(
     service: Service, method: str, reply: Reply, unknown: bool
 ) -> None:
@@ -184,13 +216,17 @@ async def test_not_even_where_more_attempts_are_allowed_unless_it_says_that_twic
         await service.call(service.tool("/x", "policy: {max_attempts: 3}", method=method))
         assert len(service.requests) == 3
     service.server.requests.clear()
-    await service.call(service.tool("/x", "policy: {max_attempts: 3}", "idempotent: false", method="PUT"))
+    await service.call(
+        service.tool("/x", "policy: {max_attempts: 3}", "idempotent: false", method="PUT")
+    )
     assert len(service.requests) == 1
 
 
 @pytest.mark.proves("http-tools.retry-after")
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_service_that_says_when_to_come_back_is_asked_then(service: Service, status: int) -> None:
+async def test_a_service_that_says_when_to_come_back_is_asked_then(
+    service: Service, status: int
+) -> None:
     service.replies = [Reply(status, headers={"retry-after": "7"}), Reply(json={"ok": 1})]
     before = service.clock.monotonic()
     result = await service.call(service.tool("/x", "policy: {timeout_ms: 5000}"))
@@ -199,10 +235,16 @@ async def test_a_service_that_says_when_to_come_back_is_asked_then(service: Serv
 
 
 @pytest.mark.proves("http-tools.retry-after")
-@pytest.mark.parametrize("value", ["3600", formatdate(9_999_999_999, usegmt=True), "-5", "soon", "9" * 5000])
-async def test_a_wait_that_is_too_long_or_none_holds_nobody_up(service: Service, value: str) -> None:
+@pytest.mark.parametrize(
+    "value", ["3600", formatdate(9_999_999_999, usegmt=True), "-5", "soon", "9" * 5000]
+)
+async def test_a_wait_that_is_too_long_or_none_holds_nobody_up(
+    service: Service, value: str
+) -> None:
     service.replies = [Reply(429, headers={"retry-after": value})]
     before = service.clock.monotonic()
     result = await service.call(service.tool())
     assert result.error_type == "io_error" and service.clock.monotonic() - before < 60
-    assert len(service.requests) == (1 if value == "3600" or "GMT" in value or value.isdigit() else 4)
+    assert len(service.requests) == (
+        1 if value == "3600" or "GMT" in value or value.isdigit() else 4
+    )

@@ -1,4 +1,6 @@
-"""The gate sees where a call would go: rules for hosts hold for HTTP tools, and a rule that lets one look lets nobody change."""
+"""The gate sees where a call would go: rules for hosts hold for HTTP tools, and a rule that lets
+one look lets nobody change.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,14 @@ def test_a_tool_that_goes_outside_asks_where_nothing_is_said() -> None:
 @pytest.mark.proves("http-tools.gate")
 def test_a_rule_for_a_host_holds_for_the_host_of_the_call() -> None:
     for tool in (GET, POST):
-        assert verdict(tool, ("deny", "WebFetch(domain:api.example.com)"), ("allow", "it")) == "deny"
+        assert (
+            verdict(tool, ("deny", "WebFetch(domain:api.example.com)"), ("allow", "it")) == "deny"
+        )
         assert verdict(tool, ("deny", "WebFetch(domain:*.example.com)"), ("allow", "it")) == "deny"
         assert (
-            verdict(tool, ("deny", "WebFetch(domain:api.example.com)"), ("allow", "it"), where="other")
+            verdict(
+                tool, ("deny", "WebFetch(domain:api.example.com)"), ("allow", "it"), where="other"
+            )
             == "allow"
         )
         assert verdict(tool, ("ask", "WebFetch(domain:api.example.com)"), ("allow", "it")) == "ask"
@@ -66,12 +72,16 @@ def test_what_is_offered_to_remember_is_no_wider_than_the_tool() -> None:
 
 
 @pytest.mark.proves("http-tools.gate")
-async def test_the_person_is_shown_the_address_and_a_denied_call_sends_nothing(service: Service) -> None:
+async def test_the_person_is_shown_the_address_and_a_denied_call_sends_nothing(
+    service: Service,
+) -> None:
     approver = RecordingApprover(["deny"])
     tool = service.tool("/x/{{id}}", "body_template: {n: '{{n}}'}", method="POST")
     result = await service.call(tool, {"id": "a b", "n": 1}, approver=approver)
     assert (
-        result.error_type == "permission_denied" and not service.requests and service.server.connections == 0
+        result.error_type == "permission_denied"
+        and not service.requests
+        and service.server.connections == 0
     )
     (request,) = approver.requests
     assert f"{service.url}/x/a%20b" in str(request)
@@ -103,5 +113,7 @@ async def test_a_redirect_is_judged_by_the_rules_for_its_host(service: Service, 
     assert [request.target for request in service.requests] == ["/a"]
     service.replies = [Reply(302, headers={"location": place}), Reply(json={"ok": 1})]
     assert (
-        await service.call(tool, allow=["it"], **{which: ["WebFetch(domain:elsewhere.example.com)"]})
+        await service.call(
+            tool, allow=["it"], **{which: ["WebFetch(domain:elsewhere.example.com)"]}
+        )
     ).data == {"ok": 1}

@@ -1,4 +1,6 @@
-"""Manifests: what is wrong is said at once with its place, secrets are only referred to, and a repository's file does less."""
+"""Manifests: what is wrong is said at once with its place, secrets are only referred to, and a
+repository's file does less.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,11 @@ def test_a_manifest_becomes_tools() -> None:
         SideEffect.READ,
         Risk.LOW,
     )
-    assert find.scopes == {"shop.read"} and find.annotations["tags"] == ["articles"] and find.repeatable
+    assert (
+        find.scopes == {"shop.read"}
+        and find.annotations["tags"] == ["articles"]
+        and find.repeatable
+    )
     assert find.examples == (
         {"request": "", "arguments": {"q": "lamp", "limit": 3}},
         {"request": "Any chairs?", "arguments": {"q": "chair"}},
@@ -89,7 +95,9 @@ def test_a_manifest_becomes_tools() -> None:
         and order.risk is Risk.CRITICAL
         and order.side_effect is SideEffect.EXTERNAL
     )
-    assert order.repeatable and order.reliability.timeout == 5 and order.reliability.max_attempts == 2
+    assert (
+        order.repeatable and order.reliability.timeout == 5 and order.reliability.max_attempts == 2
+    )
     assert set(order.arguments.schema["properties"]) == {"article", "who"}
 
 
@@ -170,7 +178,11 @@ def test_everything_that_is_wrong_with_a_file_is_said_at_once_with_its_place() -
         ("bad.yaml:32:19", "is no JSON"),
     ]
     for where, what in wanted:
-        assert any(line.startswith(f"{where}: ") and what in line for line in lines), (where, what, lines)
+        assert any(line.startswith(f"{where}: ") and what in line for line in lines), (
+            where,
+            what,
+            lines,
+        )
     assert "sk-written-out" not in caught.value.detail
 
 
@@ -215,14 +227,20 @@ def test_a_secret_in_the_wrong_place_is_an_error(line: str) -> None:
             "parameters: [{name: X-SHOP, in: header}]",
         ),
         ("{kind: bearer, secret: '${API_TOKEN}'}", "headers: {AUTHORIZATION: other}"),
-        ("{kind: cookie, cookie: sid, secret: '${API_TOKEN}'}", "parameters: [{name: sid, in: cookie}]"),
+        (
+            "{kind: cookie, cookie: sid, secret: '${API_TOKEN}'}",
+            "parameters: [{name: sid, in: cookie}]",
+        ),
         ("{kind: api_key, query: k, secret: '${API_TOKEN}'}", "parameters: [{name: k, in: query}]"),
     ],
 )
 def test_nothing_can_take_the_place_of_what_auth_sets(auth: str, line: str) -> None:
     with pytest.raises(ConfigError, match=r"set by the auth section|cannot be set"):
         one_tool("https://api.example.com/x", line, "auth_ref: a", top=f"auth: {{a: {auth}}}")
-    assert one_tool("https://api.example.com/x", "auth_ref: a", top=f"auth: {{a: {auth}}}").name == "it"
+    assert (
+        one_tool("https://api.example.com/x", "auth_ref: a", top=f"auth: {{a: {auth}}}").name
+        == "it"
+    )
 
 
 @pytest.mark.proves("http-tools.load-errors")
@@ -277,7 +295,10 @@ def test_an_address_that_cannot_be_meant_is_an_error(url: str, why: str) -> None
             ["input_schema: {type: object, properties: {a: {$ref: 'https://evil.example.com/s'}}}"],
             "have to be fetched",
         ),
-        (["input_schema: {type: object, properties: {request url: {type: string}}}"], "name of an argument"),
+        (
+            ["input_schema: {type: object, properties: {request url: {type: string}}}"],
+            "name of an argument",
+        ),
         (["examples: [{b: 1}]", "body_template: {a: '{{a}}'}"], "no argument"),
         (
             ["examples: [{a: 1}]", "input_schema: {type: object, properties: {a: {type: string}}}"],
@@ -347,7 +368,9 @@ def workspace(tmp_path: Path, text: str) -> Path:
 
 
 @pytest.mark.proves("http-tools.trust")
-def test_a_repositorys_manifest_does_nothing_until_it_is_trusted_as_it_stands(tmp_path: Path) -> None:
+def test_a_repositorys_manifest_does_nothing_until_it_is_trusted_as_it_stands(
+    tmp_path: Path,
+) -> None:
     folder = workspace(tmp_path, THEIRS)
     assert load_tools(Wanted(), Trust().look(folder)).tools == ()
     Trust().trust(folder)
@@ -366,7 +389,9 @@ def test_a_repository_gets_no_secret_that_the_person_did_not_name_for_it(tmp_pat
 
 
 @pytest.mark.proves("http-tools.trust")
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8080", "169.254.169.254", "[fd00::1]", "10.1.2.3"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "127.0.0.1:8080", "169.254.169.254", "[fd00::1]", "10.1.2.3"]
+)
 def test_a_repository_cannot_open_this_machine_or_its_network(host: str) -> None:
     text = THEIRS.replace("files.example.com", host)
     with pytest.raises(ConfigError, match="a repository cannot open that"):
@@ -383,7 +408,10 @@ def test_a_repository_cannot_lower_how_much_a_person_is_asked() -> None:
     assert read(post, origin="repository").tools[0].risk is Risk.MEDIUM
     assert read(post, origin="person").tools[0].risk is Risk.LOW
     with pytest.raises(ConfigError, match="plain http"):
-        read(THEIRS.replace("https://api", "http://api").replace("files.", "api."), origin="repository")
+        read(
+            THEIRS.replace("https://api", "http://api").replace("files.", "api."),
+            origin="repository",
+        )
 
 
 @pytest.mark.proves("http-tools.trust")
@@ -400,8 +428,16 @@ def test_a_persons_setting_does_not_reach_into_the_workspace(tmp_path: Path) -> 
 
 @pytest.mark.proves("http-tools.load-errors")
 @settings(max_examples=60, deadline=None)
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.sampled_from(WORDS) | st.text(max_size=5),
-                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from((*KEYS, *TOOL_KEYS)), inner, max_size=6), max_leaves=30))  # fmt: skip
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.sampled_from(WORDS) | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from((*KEYS, *TOOL_KEYS)), inner, max_size=6)
+        ),
+        max_leaves=30,
+    )
+)
 def test_whatever_a_manifest_holds_it_is_tools_or_an_error(content: Any) -> None:
     first = {
         "name": "it",

@@ -12,7 +12,14 @@ from conftest_http import SECRET, Service
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ferrule.connectors.http import Secrets, Wanted, load_tools, make_tools, openapi_tools, read_manifest
+from ferrule.connectors.http import (
+    Secrets,
+    Wanted,
+    load_tools,
+    make_tools,
+    openapi_tools,
+    read_manifest,
+)
 from ferrule.connectors.http.fields import tree
 from ferrule.connectors.http.openapi import Choice, import_document, parse_document
 from ferrule.connectors.http.tools import URL
@@ -24,7 +31,12 @@ from ferrule.tools.definition import Loading, Risk, SideEffect, Tool
 
 KENNEL = Path(__file__).parent / "kennel.yaml"
 SECRETS = Secrets(
-    {"KENNEL_BEARER": SECRET, "KENNEL_KEY": "key-12345", "KENNEL_SESSION": "session-1", "MINE": "mine-123"}
+    {
+        "KENNEL_BEARER": SECRET,
+        "KENNEL_KEY": "key-12345",
+        "KENNEL_SESSION": "session-1",
+        "MINE": "mine-123",
+    }
 )
 
 
@@ -65,7 +77,9 @@ def test_every_operation_that_can_be_a_tool_is_one() -> None:
     assert effects["addDog"] == (SideEffect.EXTERNAL, Risk.MEDIUM, False)
     assert effects["delete_dogs_dogId"] == (SideEffect.EXTERNAL, Risk.HIGH, True)
     assert tools["listDogs"].description == "Kennel: Lists dogs\nThe newest first, in pages."
-    assert tools["delete_dogs_dogId"].description.startswith("Deprecated. Kennel: DELETE /dogs/{dogId}")
+    assert tools["delete_dogs_dogId"].description.startswith(
+        "Deprecated. Kennel: DELETE /dogs/{dogId}"
+    )
     assert tools["listDogs"].annotations["tags"] == ["dogs"]
 
 
@@ -73,7 +87,10 @@ def test_every_operation_that_can_be_a_tool_is_one() -> None:
 def test_what_cannot_be_a_tool_is_left_out_and_said() -> None:
     _, notices = import_document(parse_document(KENNEL.read_bytes(), "kennel.yaml"))
     assert [notice for notice in notices if "addPhoto" in notice or "photo" in notice] == [
-        "`POST /dogs/{dogId}/photo` is left out: its body must be multipart/form-data, which is not supported"
+        (
+            "`POST /dogs/{dogId}/photo` is left out: its body must be multipart/form-data, which "
+            "is not supported"
+        )
     ]
     assert any("HEAD /stays" in notice for notice in notices)
 
@@ -111,7 +128,9 @@ def test_many_operations_are_found_by_search_instead_of_being_shown() -> None:
 def test_names_are_valid_and_unlike_each_other() -> None:
     document = spec(
         **{
-            "a b/{x}": {"get": {"parameters": [{"name": "x", "in": "path", "required": True, "schema": {}}]}},
+            "a b/{x}": {
+                "get": {"parameters": [{"name": "x", "in": "path", "required": True, "schema": {}}]}
+            },
             "a-b": {
                 "get": {"operationId": "list things!"},
                 "post": {"operationId": "list things?"},
@@ -209,7 +228,13 @@ async def test_parameters_go_where_the_document_says(service: Service) -> None:
     assert (
         await service.call(
             tools["stays.between"],
-            {"from": "2026-01-01", "to": "a/b", "from_query": "x", "debug": True, "where": {"k": [1]}},
+            {
+                "from": "2026-01-01",
+                "to": "a/b",
+                "from_query": "x",
+                "debug": True,
+                "where": {"k": [1]},
+            },
         )
     ).success
     request = service.requests[1]
@@ -219,7 +244,9 @@ async def test_parameters_go_where_the_document_says(service: Service) -> None:
     assert (await service.call(tools["book"], {"body": {"dog": 1, "nights": 2}})).success
     assert service.requests[2].body == b"dog=1&nights=2"
     assert service.requests[2].headers["content-type"] == "application/x-www-form-urlencoded"
-    assert (await service.call(tools["addDog"], {"body": {"name": "Rex", "nickname": None}})).success
+    assert (
+        await service.call(tools["addDog"], {"body": {"name": "Rex", "nickname": None}})
+    ).success
     assert json.loads(service.requests[3].body) == {"name": "Rex", "nickname": None}
 
 
@@ -227,13 +254,17 @@ async def test_parameters_go_where_the_document_says(service: Service) -> None:
 async def test_security_schemes_become_auth_entries(service: Service) -> None:
     tools = {
         t.name: t
-        for t in openapi_tools(KENNEL, secrets=SECRETS, server=service.url, hosts=tuple(service.opens()))
+        for t in openapi_tools(
+            KENNEL, secrets=SECRETS, server=service.url, hosts=tuple(service.opens())
+        )
     }
     for name, arguments in (("getDog", {"dogId": 1}), ("delete_dogs_dogId", {"dogId": 1})):
         assert (await service.call(tools[name], arguments)).success
     free, deleted = service.requests
     assert "authorization" not in free.headers and "cookie" not in free.headers
-    assert deleted.target == "/dogs/1?key=key-12345" and deleted.headers["cookie"] == "sid=session-1"
+    assert (
+        deleted.target == "/dogs/1?key=key-12345" and deleted.headers["cookie"] == "sid=session-1"
+    )
     manifest, _ = import_document(
         parse_document(KENNEL.read_bytes(), "k"), Choice(auth={"bearer": "${MINE}"})
     )
@@ -256,11 +287,17 @@ def test_of_several_ways_to_sign_in_one_that_can_be_had_is_taken() -> None:
     }
 
     def auth_of(security: list[Any], **choice: Any) -> Any:
-        document = {**spec(x={"get": {"security": security}}), "components": {"securitySchemes": schemes}}
+        document = {
+            **spec(x={"get": {"security": security}}),
+            "components": {"securitySchemes": schemes},
+        }
         manifest, _ = made_of(document, **choice)
         return manifest.get("auth"), manifest["tools"][0].get("auth_ref")
 
-    assert auth_of([{"a": []}, {"b": ["read"]}]) == ({"b": {"kind": "bearer", "secret": "${T_B}"}}, "b")
+    assert auth_of([{"a": []}, {"b": ["read"]}]) == (
+        {"b": {"kind": "bearer", "secret": "${T_B}"}},
+        "b",
+    )
     assert auth_of([{"b": []}, {"d": []}], auth={"d": "${K}"}) == (
         {"d": {"kind": "api_key", "header": "X-K", "secret": "${K}"}},
         "d",
@@ -280,11 +317,18 @@ def test_of_several_ways_to_sign_in_one_that_can_be_had_is_taken() -> None:
 def test_schemas_stand_on_their_own() -> None:
     schema = kennel()["addDog"].arguments.schema
     body = schema["properties"]["body"]
-    assert schema["required"] == ["body"] and body["required"] == ["name"] and "id" not in body["properties"]
+    assert (
+        schema["required"] == ["body"]
+        and body["required"] == ["name"]
+        and "id" not in body["properties"]
+    )
     assert body["properties"]["nickname"] == {"type": ["string", "null"]}
     assert body["properties"]["breed"] == {"type": "string", "enum": ["beagle", "corgi", "mutt"]}
     assert body["properties"]["coat"] == {
-        "anyOf": [{"type": "string"}, {"type": "object", "properties": {"colour": {"type": "string"}}}]
+        "anyOf": [
+            {"type": "string"},
+            {"type": "object", "properties": {"colour": {"type": "string"}}},
+        ]
     }
     assert body["properties"]["mother"]["properties"]["mother"] == {}
     assert "$ref" not in compact(schema) and "discriminator" not in compact(schema)
@@ -373,7 +417,9 @@ def component(**schemas: Any) -> dict[str, Any]:
             }
         },
         {
-            f"{'A' if n == 0 else f'S{n}'}": {"allOf": [{"$ref": f"#/components/schemas/S{n + 1}"}] * 20}
+            f"{'A' if n == 0 else f'S{n}'}": {
+                "allOf": [{"$ref": f"#/components/schemas/S{n + 1}"}] * 20
+            }
             for n in range(30)
         }
         | {"S30": {}},
@@ -424,7 +470,9 @@ def test_a_schema_that_would_grow_or_break_stays_bounded(schemas: dict[str, Any]
         "#/paths/~1x/99999999999",
     ],
 )
-def test_nothing_is_fetched_and_a_reference_to_nothing_leaves_the_operation_out(reference: str) -> None:
+def test_nothing_is_fetched_and_a_reference_to_nothing_leaves_the_operation_out(
+    reference: str,
+) -> None:
     body = {"required": True, "content": {"application/json": {"schema": {"$ref": reference}}}}
     document = spec(x={"post": {"requestBody": body}}, y={"get": {}}, z={"$ref": reference})
     manifest, notices = made_of(document)
@@ -434,15 +482,33 @@ def test_nothing_is_fetched_and_a_reference_to_nothing_leaves_the_operation_out(
 
 @pytest.mark.proves("openapi.hostile")
 def test_a_document_cannot_write_templates_hosts_or_secrets() -> None:
-    document = spec(**{
-        "{{auth.token}}/{id}": {"get": {"parameters": [{"name": "id", "in": "path", "required": True, "schema": {}}]}},
-        "a/{b": {"get": {}},
-        "x": {"get": {"parameters": [{"name": "Host", "in": "header", "schema": {}}, {"name": "X-Api-Key", "in": "header", "schema": {}},
-                                     {"name": "a\r\nb", "in": "header", "schema": {}}, {"name": "auth", "in": "query", "schema": {}}]}},
-        "y": {"get": {"servers": [{"url": "https://user:pw@evil.example.com"}]}},
-        "z": {"get": {"servers": [{"url": "http://169.254.169.254/{{auth}}"}]}},
-        "p/{auth}": {"get": {"parameters": [{"name": "auth", "in": "path", "required": True, "schema": {}}]}},
-    })  # fmt: skip
+    document = spec(
+        **{
+            "{{auth.token}}/{id}": {
+                "get": {
+                    "parameters": [{"name": "id", "in": "path", "required": True, "schema": {}}]
+                }
+            },
+            "a/{b": {"get": {}},
+            "x": {
+                "get": {
+                    "parameters": [
+                        {"name": "Host", "in": "header", "schema": {}},
+                        {"name": "X-Api-Key", "in": "header", "schema": {}},
+                        {"name": "a\r\nb", "in": "header", "schema": {}},
+                        {"name": "auth", "in": "query", "schema": {}},
+                    ]
+                }
+            },
+            "y": {"get": {"servers": [{"url": "https://user:pw@evil.example.com"}]}},
+            "z": {"get": {"servers": [{"url": "http://169.254.169.254/{{auth}}"}]}},
+            "p/{auth}": {
+                "get": {
+                    "parameters": [{"name": "auth", "in": "path", "required": True, "schema": {}}]
+                }
+            },
+        }
+    )
     manifest, notices = made_of(document, without=("GET /y",))
     urls = [tool["url_template"] for tool in manifest["tools"]]
     assert urls == [
@@ -472,14 +538,64 @@ def test_words_of_a_document_are_cut_and_cleaned() -> None:
     document = {**spec(x={"get": operation}), "info": {"title": bad, "version": "1"}}
     (tool,) = make_tools(read_manifest(tree(made_of(document)[0], "x")))
     shown = compact([tool.description, tool.arguments.schema, tool.annotations, tool.full_name])
-    assert len(shown) < 2500 and not any(sign in shown for sign in ("\u202e", "\u200b", "\x1b", "\\u001b"))
+    assert len(shown) < 2500 and not any(
+        sign in shown for sign in ("\u202e", "\u200b", "\x1b", "\\u001b")
+    )
 
 
 scalars = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=6)
-KEYS = ["$ref", "type", "properties", "items", "required", "allOf", "oneOf", "enum", "name", "in", "schema", "content", "style", "explode", "parameters",
-        "requestBody", "responses", "security", "servers", "url", "variables", "default", "get", "post", "operationId", "tags", "application/json", "200"]  # fmt: skip
-WORDS = ["#/paths", "#/components/schemas/A", "#/x", "object", "array", "string", "path", "query", "header", "cookie", "form", "deepObject", "id", "/a/{id}", "{x}",
-         "https://h.example.com", "//", "{{auth}}", "\r\n", "\u202e"]  # fmt: skip
+KEYS = [
+    "$ref",
+    "type",
+    "properties",
+    "items",
+    "required",
+    "allOf",
+    "oneOf",
+    "enum",
+    "name",
+    "in",
+    "schema",
+    "content",
+    "style",
+    "explode",
+    "parameters",
+    "requestBody",
+    "responses",
+    "security",
+    "servers",
+    "url",
+    "variables",
+    "default",
+    "get",
+    "post",
+    "operationId",
+    "tags",
+    "application/json",
+    "200",
+]
+WORDS = [
+    "#/paths",
+    "#/components/schemas/A",
+    "#/x",
+    "object",
+    "array",
+    "string",
+    "path",
+    "query",
+    "header",
+    "cookie",
+    "form",
+    "deepObject",
+    "id",
+    "/a/{id}",
+    "{x}",
+    "https://h.example.com",
+    "//",
+    "{{auth}}",
+    "\r\n",
+    "\u202e",
+]
 trees = st.recursive(
     scalars | st.sampled_from(WORDS),
     lambda inner: (
@@ -492,7 +608,9 @@ trees = st.recursive(
 
 @pytest.mark.proves("openapi.hostile")
 @settings(
-    max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None
+    max_examples=80,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    deadline=None,
 )
 @given(trees, trees, trees, trees)
 def test_whatever_a_document_holds_it_is_tools_or_an_error_that_says_so(
@@ -500,11 +618,23 @@ def test_whatever_a_document_holds_it_is_tools_or_an_error_that_says_so(
 ) -> None:
     parameter = {"name": "id", "in": "path", "required": True, "schema": parts}
     document = {
-        "openapi": "3.0.1", "info": top, "servers": [{"url": "https://h.example.com"}, top],
-        "paths": {"/a/{id}": {"get": operation, "post": {"parameters": [parameter, parts], "requestBody": {"content": {"application/json": {"schema": parts}}}},
-                              "parameters": item}, "/b": item, "/c": {"put": {"requestBody": parts, "responses": top, "security": item}}},
+        "openapi": "3.0.1",
+        "info": top,
+        "servers": [{"url": "https://h.example.com"}, top],
+        "paths": {
+            "/a/{id}": {
+                "get": operation,
+                "post": {
+                    "parameters": [parameter, parts],
+                    "requestBody": {"content": {"application/json": {"schema": parts}}},
+                },
+                "parameters": item,
+            },
+            "/b": item,
+            "/c": {"put": {"requestBody": parts, "responses": top, "security": item}},
+        },
         "components": {"schemas": {"A": parts}, "securitySchemes": top},
-    }  # fmt: skip
+    }
     try:
         manifest, notices = made_of(document, results=True)
         tools = make_tools(read_manifest(tree(manifest, "x"), secrets=None))
@@ -524,6 +654,8 @@ async def test_a_service_that_answers_otherwise_than_its_document_says_is_no_fai
     service.replies = [Reply(json={"unexpected": 1})]
     tools = {
         t.name: t
-        for t in openapi_tools(KENNEL, secrets=SECRETS, server=service.url, hosts=tuple(service.opens()))
+        for t in openapi_tools(
+            KENNEL, secrets=SECRETS, server=service.url, hosts=tuple(service.opens())
+        )
     }
     assert (await service.call(tools["getDog"], {"dogId": 1})).data == {"unexpected": 1}

@@ -17,9 +17,12 @@ from ferrule.connectors.http.tools import URL
 from ferrule.tools.definition import Tool
 
 PATH = one_tool(
-    "https://api.example.com/a/{{one}}/b/{{two}}.txt?q={{q?}}&fixed=1", "headers: {X-Note: 'n={{note?}}'}"
+    "https://api.example.com/a/{{one}}/b/{{two}}.txt?q={{q?}}&fixed=1",
+    "headers: {X-Note: 'n={{note?}}'}",
 )
-HOST = one_tool("https://{{region}}.api.example.com:8443/x", top='hosts: ["*.api.example.com:8443"]')
+HOST = one_tool(
+    "https://{{region}}.api.example.com:8443/x", top='hosts: ["*.api.example.com:8443"]'
+)
 
 
 def problems(tool: Tool, **arguments: Any) -> str:
@@ -33,7 +36,10 @@ def url_of(tool: Tool, **arguments: Any) -> str:
 
 
 scalars = st.one_of(
-    st.text(max_size=30), st.integers(), st.booleans(), st.floats(allow_nan=False, allow_infinity=False)
+    st.text(max_size=30),
+    st.integers(),
+    st.booleans(),
+    st.floats(allow_nan=False, allow_infinity=False),
 )
 
 
@@ -65,7 +71,20 @@ def test_no_value_changes_host_segments_or_parameters(one: Any, two: Any, q: Any
 @pytest.mark.proves("http-tools.values-stay-values")
 @pytest.mark.parametrize(
     "value",
-    ["..", ".", "", "a/../b", "../x", "..%2fx", "%2e%2e", "%252e%252e", "..\\x", "a\x00b", "a\nb", "\ud800"],
+    [
+        "..",
+        ".",
+        "",
+        "a/../b",
+        "../x",
+        "..%2fx",
+        "%2e%2e",
+        "%252e%252e",
+        "..\\x",
+        "a\x00b",
+        "a\nb",
+        "\ud800",
+    ],
 )
 def test_a_value_that_some_server_reads_as_another_path_is_refused(value: str) -> None:
     tool = one_tool("https://api.example.com/files/{{name}}")
@@ -102,7 +121,9 @@ def test_a_value_for_the_host_stays_within_the_allowed_hosts(value: str) -> None
         "169.254.169.254",
         "a.example.com.evil.com",
     ):
-        assert "none of the hosts" in problems(whole, host=host) or "cannot" in problems(whole, host=host)
+        assert "none of the hosts" in problems(whole, host=host) or "cannot" in problems(
+            whole, host=host
+        )
 
 
 @pytest.mark.proves("http-tools.no-header-injection")
@@ -166,16 +187,42 @@ def test_no_value_adds_to_a_json_body(name: Any, who: str) -> None:
     ("lines", "arguments", "media", "body"),
     [
         ([], {"id": 1, "a": [1], "b": None}, "application/json", '{"a":[1],"b":null}'),
-        (["body_template: {x: '{{a}}', y: [1, 'n {{b}}']}"], {"id": 1, "a": {"k": 1}, "b": 2}, "application/json", '{"x":{"k":1},"y":[1,"n 2"]}'),
+        (
+            ["body_template: {x: '{{a}}', y: [1, 'n {{b}}']}"],
+            {"id": 1, "a": {"k": 1}, "b": 2},
+            "application/json",
+            '{"x":{"k":1},"y":[1,"n 2"]}',
+        ),
         (["body_from: a"], {"id": 1, "a": [1, 2]}, "application/json", "[1,2]"),
-        (["body_type: form", "body_template: 'a={{a}}&b={{b}}'"], {"id": 1, "a": "x&y=z", "b": "ü"},
-         "application/x-www-form-urlencoded", "a=x%26y%3Dz&b=%C3%BC"),
-        (["body_type: form", "body_from: a"], {"id": 1, "a": {"x": "1&2", "y": ["a", "b"]}}, "application/x-www-form-urlencoded", "x=1%262&y=a&y=b"),
-        (["headers: {Content-Type: application/soap+xml}", "body_template: '<a b=\"{{a}}\">{{b}}</a>'"], {"id": 1, "a": '"><x>', "b": "&'"},
-         "application/soap+xml", '<a b="&quot;&gt;&lt;x&gt;">&amp;&apos;</a>'),
-        (["body_type: text", "body_template: 'hello {{a}}'"], {"id": 1, "a": "wörld"}, "text/plain; charset=utf-8", "hello wörld"),
+        (
+            ["body_type: form", "body_template: 'a={{a}}&b={{b}}'"],
+            {"id": 1, "a": "x&y=z", "b": "ü"},
+            "application/x-www-form-urlencoded",
+            "a=x%26y%3Dz&b=%C3%BC",
+        ),
+        (
+            ["body_type: form", "body_from: a"],
+            {"id": 1, "a": {"x": "1&2", "y": ["a", "b"]}},
+            "application/x-www-form-urlencoded",
+            "x=1%262&y=a&y=b",
+        ),
+        (
+            [
+                "headers: {Content-Type: application/soap+xml}",
+                "body_template: '<a b=\"{{a}}\">{{b}}</a>'",
+            ],
+            {"id": 1, "a": '"><x>', "b": "&'"},
+            "application/soap+xml",
+            '<a b="&quot;&gt;&lt;x&gt;">&amp;&apos;</a>',
+        ),
+        (
+            ["body_type: text", "body_template: 'hello {{a}}'"],
+            {"id": 1, "a": "wörld"},
+            "text/plain; charset=utf-8",
+            "hello wörld",
+        ),
     ],
-)  # fmt: skip
+)
 async def test_bodies(
     service: Service, lines: list[str], arguments: dict[str, Any], media: str, body: str
 ) -> None:
@@ -184,7 +231,11 @@ async def test_bodies(
     result = await service.call(tool, arguments)
     assert result.success, result
     (request,) = service.requests
-    assert (request.method, request.target, request.headers["content-type"]) == ("POST", "/things/1", media)
+    assert (request.method, request.target, request.headers["content-type"]) == (
+        "POST",
+        "/things/1",
+        media,
+    )
     assert request.body.decode() == body
 
 
@@ -195,9 +246,13 @@ async def test_arguments_that_are_missing(service: Service) -> None:
     assert service.requests[0].target == "/x?b=true" and "x-c" not in service.requests[0].headers
     result = await service.call(tool, {})
     assert result.error_type == "validation_failed" and "b" in (result.error_message or "")
-    open_ended = service.tool("/x/{{a.b}}", "input_schema: {type: object, properties: {a: {type: object}}}")
+    open_ended = service.tool(
+        "/x/{{a.b}}", "input_schema: {type: object, properties: {a: {type: object}}}"
+    )
     result = await service.call(open_ended, {"a": {}})
-    assert result.error_type == "validation_failed" and "`a.b` is needed" in (result.error_message or "")
+    assert result.error_type == "validation_failed" and "`a.b` is needed" in (
+        result.error_message or ""
+    )
     result = await service.call(open_ended, {"a": {"b": [1]}})
     assert "is a list" in (result.error_message or "")
     assert len(service.requests) == 1
@@ -213,8 +268,16 @@ async def test_arguments_that_are_missing(service: Service) -> None:
             ("x-key", f"v1 {SECRET}"),
             "/x?a=1",
         ),
-        ("{kind: api_key, query: key, secret: '${API_TOKEN}'}", None, "/x?a=1&key=tk-5bd1%2Fe9%2BZq%3D%3D"),
-        ("{kind: cookie, cookie: sid, secret: '${API_TOKEN}'}", ("cookie", f"c=2; sid={SECRET}"), "/x?a=1"),
+        (
+            "{kind: api_key, query: key, secret: '${API_TOKEN}'}",
+            None,
+            "/x?a=1&key=tk-5bd1%2Fe9%2BZq%3D%3D",
+        ),
+        (
+            "{kind: cookie, cookie: sid, secret: '${API_TOKEN}'}",
+            ("cookie", f"c=2; sid={SECRET}"),
+            "/x?a=1",
+        ),
         (
             "{kind: basic, username: robot, secret: '${API_TOKEN}'}",
             ("authorization", "Basic cm9ib3Q6dGstNWJkMS9lOStacT09"),
@@ -226,7 +289,10 @@ async def test_auth_goes_where_it_belongs(
     service: Service, auth: str, header: tuple[str, str] | None, target: str
 ) -> None:
     tool = service.tool(
-        "/x?a={{a}}", "auth_ref: me", "parameters: [{name: c, in: cookie}]", top=f"auth: {{me: {auth}}}"
+        "/x?a={{a}}",
+        "auth_ref: me",
+        "parameters: [{name: c, in: cookie}]",
+        top=f"auth: {{me: {auth}}}",
     )
     checked = tool.arguments.check({"a": 1, "c": 2})
     assert SECRET not in str(checked) and "5bd1" not in str(checked)
@@ -238,11 +304,16 @@ async def test_auth_goes_where_it_belongs(
 
 
 @pytest.mark.proves("http-tools.auth")
-async def test_a_new_secret_holds_without_a_restart_and_a_missing_one_is_a_refusal(service: Service) -> None:
+async def test_a_new_secret_holds_without_a_restart_and_a_missing_one_is_a_refusal(
+    service: Service,
+) -> None:
     from ferrule.connectors.http import Secrets, make_tools, parse_manifest
 
     environment = {"API_TOKEN": "first-one"}
-    text = f"{AUTH}\ntools:\n  - {{name: it, description: d, method: GET, url_template: '{service.url}/', auth_ref: token}}\n"
+    text = (
+        f"{AUTH}\ntools:\n  - "
+        f"{{name: it, description: d, method: GET, url_template: '{service.url}/', auth_ref: token}}\n"
+    )
     secrets = Secrets(environment)
     (tool,) = make_tools(
         parse_manifest(text.encode(), "a.yaml", secrets=secrets, opened=service.opens()), secrets
@@ -261,7 +332,9 @@ async def test_a_new_secret_holds_without_a_restart_and_a_missing_one_is_a_refus
 
 
 @pytest.mark.proves("http-tools.idempotency-key")
-async def test_an_idempotency_key_is_the_calls_own_and_the_same_for_every_attempt(service: Service) -> None:
+async def test_an_idempotency_key_is_the_calls_own_and_the_same_for_every_attempt(
+    service: Service,
+) -> None:
     from ferrule.testing.http_double import Reply
 
     service.replies = [Reply(503), Reply(json={}), Reply(json={})]
@@ -276,8 +349,18 @@ STYLES = [
     # The table of "Style Examples" in OpenAPI 3.1: empty, text, list, object.
     ("query", "form", None, ["color=blue", "color=blue&color=black", "R=100&G=200"]),
     ("query", "form", False, ["color=blue", "color=blue,black", "color=R,100,G,200"]),
-    ("query", "spaceDelimited", None, ["color=blue", "color=blue%20black", "color=R%20100%20G%20200"]),
-    ("query", "pipeDelimited", None, ["color=blue", "color=blue%7Cblack", "color=R%7C100%7CG%7C200"]),
+    (
+        "query",
+        "spaceDelimited",
+        None,
+        ["color=blue", "color=blue%20black", "color=R%20100%20G%20200"],
+    ),
+    (
+        "query",
+        "pipeDelimited",
+        None,
+        ["color=blue", "color=blue%7Cblack", "color=R%7C100%7CG%7C200"],
+    ),
     ("query", "deepObject", None, ["color=blue", None, "color[R]=100&color[G]=200"]),
     ("path", "simple", None, ["blue", "blue,black", "R,100,G,200"]),
     ("path", "simple", True, ["blue", "blue,black", "R=100,G=200"]),
@@ -302,7 +385,9 @@ def test_styles_are_those_of_the_specification(
         if place == "query":
             assert "&".join(parameter.query(value)).replace("%5B", "[").replace("%5D", "]") == text
         else:
-            assert (parameter.segment(value) if place == "path" else parameter.header(value)) == text
+            assert (
+                parameter.segment(value) if place == "path" else parameter.header(value)
+            ) == text
 
 
 @pytest.mark.proves("http-tools.values-stay-values")

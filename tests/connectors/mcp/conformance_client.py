@@ -1,9 +1,10 @@
-"""A client for `@modelcontextprotocol/conformance`: lists what a server offers and calls it, through the tools of a run.
+"""A client for `@modelcontextprotocol/conformance`: lists what a server offers and calls it,
+through the tools of a run.
 
     python conformance_client.py http://localhost:1234/mcp
 
-The scenario is in `MCP_CONFORMANCE_SCENARIO`, what it wants called in `MCP_CONFORMANCE_CONTEXT`. Signing in is played by a browser that says
-yes at once.
+The scenario is in `MCP_CONFORMANCE_SCENARIO`, what it wants called in `MCP_CONFORMANCE_CONTEXT`.
+Signing in is played by a browser that says yes at once.
 """
 
 from __future__ import annotations
@@ -39,9 +40,13 @@ async def by_tools(url: str, state: Path) -> None:
     async with connect([McpServer("s", url=url, era=ERA)], workspace=state) as servers:
         print(servers.notices, servers.status())
         agent = Agent(
-            "scripted:x", servers.tools, workspace=state, approver=AllowThese(["*"]), journal=state / "j.db",
+            "scripted:x",
+            servers.tools,
+            workspace=state,
+            approver=AllowThese(["*"]),
+            journal=state / "j.db",
             resources=[Forms(defaults)],
-        )  # fmt: skip
+        )
         session = agent.session()
         wanted = list(GIVEN.get("toolCalls", []))
         named = {one["name"] for one in wanted}
@@ -54,9 +59,12 @@ async def by_tools(url: str, state: Path) -> None:
             schema = dict(
                 next(tool for tool in servers.tools if tool.name.endswith("_tool")).arguments.schema
             )
-            wanted = [{**one, "arguments": {"schema": schema}} for one in wanted if "echo" in one["name"]]
+            wanted = [
+                {**one, "arguments": {"schema": schema}} for one in wanted if "echo" in one["name"]
+            ]
         results = [
-            session.call(f"s__{one['name']}", **without_nulls(one.get("arguments", {}))) for one in wanted
+            session.call(f"s__{one['name']}", **without_nulls(one.get("arguments", {})))
+            for one in wanted
         ]
         for result in [await one for one in results]:
             print(result.tool, result.success, str(result.data)[:300], result.error_message)
@@ -69,7 +77,9 @@ async def by_tools(url: str, state: Path) -> None:
 
 
 def without_nulls(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Where a schema has no null, a caller without a value leaves it out: arguments that do not fit are not sent."""
+    """Where a schema has no null, a caller without a value leaves it out: arguments that do not fit
+    are not sent.
+    """
     return {name: value for name, value in arguments.items() if value is not None}
 
 
@@ -98,12 +108,18 @@ async def signed_in(url: str) -> None:
 
     async def speak(auth: Any) -> None:
         connection = Connection(
-            "s", open_http(server, filled, auth), era=ERA, elicit=Asking("s").answer, changed=lambda: None
+            "s",
+            open_http(server, filled, auth),
+            era=ERA,
+            elicit=Asking("s").answer,
+            changed=lambda: None,
         )
         await connection.open()
         try:
             for tool in (await connection.list_tools())[0]:
-                print(await connection.request("tools/call", {"name": tool["name"], "arguments": {}}))
+                print(
+                    await connection.request("tools/call", {"name": tool["name"], "arguments": {}})
+                )
         finally:
             await connection.close()
 

@@ -1,4 +1,6 @@
-"""Fixtures; the rest of what these tests share is in `conftest_mcp.py`, which can be imported beside other folders' own."""
+"""Fixtures; the rest of what these tests share is in `conftest_mcp.py`, which can be imported
+beside other folders' own.
+"""
 
 from __future__ import annotations
 

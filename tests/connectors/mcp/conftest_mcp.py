@@ -1,4 +1,6 @@
-"""A person's folders and a workspace of its own for each test, plain servers in it, and sessions that say yes."""
+"""A person's folders and a workspace of its own for each test, plain servers in it, and sessions
+that say yes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Place:
     approvals: Approvals
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
-    def plain(self, era: str = "new", behaviour: str = "good", name: str = "plain", **more: Any) -> McpServer:
+    def plain(
+        self, era: str = "new", behaviour: str = "good", name: str = "plain", **more: Any
+    ) -> McpServer:
         """A plain server, as a program would name it."""
         return McpServer(name, command=(PYTHON, "plain_server.py", era, behaviour), **more)
 
@@ -54,7 +58,9 @@ class Place:
         opened = connect(specs, ground=self.ground, approvals=self.approvals, **more)
         return await self._stack.enter_async_context(opened)
 
-    def session(self, servers: Servers, *, approver: Approver | None = None, **more: Any) -> Session:
+    def session(
+        self, servers: Servers, *, approver: Approver | None = None, **more: Any
+    ) -> Session:
         """A session whose person says yes to every tool of a server."""
         agent = Agent(
             "scripted:x",

@@ -8,13 +8,18 @@ from typing import Any
 from ferrule.testing.http_double import Reply, Request
 
 VERSION = "2026-07-28"
-ECHO = {"name": "echo", "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}
+ECHO = {
+    "name": "echo",
+    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
+}
 READS = {**ECHO, "name": "look", "annotations": {"readOnlyHint": True}}
 Answer = Callable[[dict[str, Any]], Reply | None]
 
 
 class Server:
-    """A server of the newer protocol over plain HTTP. `answer` may reply to `tools/call` in its own way."""
+    """A server of the newer protocol over plain HTTP. `answer` may reply to `tools/call` in its own
+    way.
+    """
 
     def __init__(self, answer: Answer = lambda message: None) -> None:
         self.answer = answer

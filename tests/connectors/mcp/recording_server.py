@@ -1,4 +1,6 @@
-"""A server made with the official `mcp` package: one tool with defaults of every kind, and a record of what it was sent."""
+"""A server made with the official `mcp` package: one tool with defaults of every kind, and a record
+of what it was sent.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.
         file.write(json.dumps(params.arguments) + "\n")
     refused = (params.arguments or {}).get("day") == "never"
     said = "User not found" if refused else "booked"
-    return types.CallToolResult(content=[types.TextContent(type="text", text=said)], is_error=refused)
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=said)], is_error=refused
+    )
 
 
 async def main() -> None:

@@ -51,7 +51,9 @@ async def test_an_approved_server_is_listed_without_being_started_and_starts_wit
 
 def _echo(place: Place) -> Definition:
     schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-    return Definition({"name": "echo", "description": "Says what it was told.", "inputSchema": schema})
+    return Definition(
+        {"name": "echo", "description": "Says what it was told.", "inputSchema": schema}
+    )
 
 
 @pytest.mark.proves("mcp.approval.command")
@@ -65,7 +67,9 @@ def _echo(place: Place) -> Definition:
         {"place": "/another"},
     ],
 )
-def test_any_change_of_what_was_approved_asks_again(tmp_path: Path, change: dict[str, object]) -> None:
+def test_any_change_of_what_was_approved_asks_again(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
     book = Approvals(tmp_path)
     spec = McpServer("git", command=("mcp-server-git",), origin="repository", place="/work")
     book.approve(spec, Manifest(tools=(ECHO,)))
@@ -100,7 +104,9 @@ def test_an_approval_that_others_can_write_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.proves("mcp.approval.secrets")
 def test_a_literal_secret_is_neither_shown_nor_kept_and_still_counts(tmp_path: Path) -> None:
-    spec = McpServer("docs", url="https://example.com/mcp", headers={"Authorization": "Bearer abc123"})
+    spec = McpServer(
+        "docs", url="https://example.com/mcp", headers={"Authorization": "Bearer abc123"}
+    )
     other = replace(spec, headers={"Authorization": "Bearer abc124"})
     book = Approvals(tmp_path)
     book.approve(spec)

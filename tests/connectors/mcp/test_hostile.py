@@ -1,4 +1,6 @@
-"""Servers that mean harm, or only behave badly: nothing of it reaches further than the result of a call."""
+"""Servers that mean harm, or only behave badly: nothing of it reaches further than the result of a
+call.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,9 @@ async def test_a_server_that_cannot_start_says_why_and_which_variable_it_missed(
 
 
 @pytest.mark.proves("mcp.mute")
-async def test_a_server_that_never_says_a_word_is_a_notice_and_nothing_is_left_running(place: Place) -> None:
+async def test_a_server_that_never_says_a_word_is_a_notice_and_nothing_is_left_running(
+    place: Place,
+) -> None:
     servers = await place.servers(place.plain(behaviour="mute", connect_timeout=1.0))
     assert servers.tools == ()
     assert any("did not answer within 1 s" in one for one in servers.notices)
@@ -144,7 +148,12 @@ async def test_a_large_result_is_cut_like_any_other(place: Place) -> None:
     session = place.session(await place.servers(place.plain()))
     place.behave("large")
     result = await session.call("plain__echo", text="x")
-    assert result.success and result.partial and result.size == 300_000 and len(str(result.data)) <= 64 * 1024
+    assert (
+        result.success
+        and result.partial
+        and result.size == 300_000
+        and len(str(result.data)) <= 64 * 1024
+    )
 
 
 @pytest.mark.proves("mcp.flood")
@@ -190,7 +199,9 @@ async def test_a_tool_that_changed_since_it_was_approved_is_not_called(place: Pl
 
 
 @pytest.mark.proves("mcp.rug-pull")
-async def test_what_changed_is_not_offered_in_the_next_run_and_the_difference_is_shown(place: Place) -> None:
+async def test_what_changed_is_not_offered_in_the_next_run_and_the_difference_is_shown(
+    place: Place,
+) -> None:
     spec = place.plain()
     await place.call(spec, "look", text="x")
     place.behave("rug-pull")
@@ -208,7 +219,9 @@ async def test_what_changed_is_not_offered_in_the_next_run_and_the_difference_is
 
 
 @pytest.mark.proves("mcp.rug-pull")
-async def test_a_server_that_says_that_its_tools_changed_is_asked_again_before_a_call(place: Place) -> None:
+async def test_a_server_that_says_that_its_tools_changed_is_asked_again_before_a_call(
+    place: Place,
+) -> None:
     session = place.session(await place.servers(place.plain("old")))
     await session.call("plain__echo", text="x")
     place.behave("announces")
@@ -229,7 +242,9 @@ async def test_a_poisoned_description_is_cut_cleaned_and_named_as_the_servers(pl
 
 
 @pytest.mark.proves("mcp.schemas")
-async def test_schemas_that_cost_too_much_are_left_out_or_checked_from_outside_only(place: Place) -> None:
+async def test_schemas_that_cost_too_much_are_left_out_or_checked_from_outside_only(
+    place: Place,
+) -> None:
     servers = await place.servers(place.plain(behaviour="schemas"))
     assert [tool.name for tool in servers.tools if not tool.name.endswith("resources")] == [
         "plain__costly",
@@ -245,12 +260,16 @@ async def test_schemas_that_cost_too_much_are_left_out_or_checked_from_outside_o
     for _ in range(40):
         nested = [{"v": nested}]
     assert (await session.call("plain__itself", v=nested)).success
-    assert (await session.call("plain__itself", v="no list")).error_type is ErrorType.VALIDATION_FAILED
+    assert (
+        await session.call("plain__itself", v="no list")
+    ).error_type is ErrorType.VALIDATION_FAILED
 
 
 @pytest.mark.proves("mcp.bounded-lists")
 @pytest.mark.parametrize("behaviour", ["many", "endless"])
-async def test_more_tools_than_a_run_can_use_are_left_out_with_a_notice(place: Place, behaviour: str) -> None:
+async def test_more_tools_than_a_run_can_use_are_left_out_with_a_notice(
+    place: Place, behaviour: str
+) -> None:
     servers = await place.servers(place.plain(behaviour=behaviour))
     assert len(servers.tools) <= MAX_TOOLS + 2
     assert any("more" in one for one in servers.notices)

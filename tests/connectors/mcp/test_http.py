@@ -22,7 +22,9 @@ async def test_a_server_over_http_is_called_with_its_headers(
 ) -> None:
     monkeypatch.setenv("DOCS_TOKEN", "t-1")
     async with HttpDouble(Server()) as double:
-        spec = McpServer("docs", url=f"{double.url}/mcp", headers={"Authorization": "Bearer ${DOCS_TOKEN}"})
+        spec = McpServer(
+            "docs", url=f"{double.url}/mcp", headers={"Authorization": "Bearer ${DOCS_TOKEN}"}
+        )
         assert (await place.call(spec, "echo", text="x")).data == "hello"
         await place.close()
     assert {one.headers["authorization"] for one in double.requests} == {"Bearer t-1"}
@@ -37,7 +39,9 @@ async def test_a_giant_answer_is_not_read_to_its_end(place: Place, kind: str) ->
     pieces = [b'{"jsonrpc":"2.0","id":1,"result":"' if kind == "json" else b"data: ", *[piece] * 40]
     headers = {"content-type": "application/json" if kind == "json" else "text/event-stream"}
     async with HttpDouble(Server(lambda message: Reply(pieces=pieces, headers=headers))) as double:
-        spec = McpServer("docs", url=f"{double.url}/mcp", policies=Policies(Reliability(timeout=20.0)))
+        spec = McpServer(
+            "docs", url=f"{double.url}/mcp", policies=Policies(Reliability(timeout=20.0))
+        )
         result = await place.call(spec, "echo", text="x")
         await place.close()
     assert not result.success and result.size < MAX_BODY
@@ -50,7 +54,9 @@ async def test_a_compressed_answer_is_refused(place: Place) -> None:
         headers={"content-type": "application/json", "content-encoding": "gzip"},
     )
     async with HttpDouble(Server(lambda message: bomb)) as double:
-        spec = McpServer("docs", url=f"{double.url}/mcp", policies=Policies(Reliability(timeout=10.0)))
+        spec = McpServer(
+            "docs", url=f"{double.url}/mcp", policies=Policies(Reliability(timeout=10.0))
+        )
         result = await place.call(spec, "echo", text="x")
         await place.close()
     assert not result.success
@@ -94,7 +100,9 @@ async def test_a_5xx_is_tried_again_as_the_policy_says_and_only_where_it_does_no
 @pytest.mark.proves("mcp.http.never-answers")
 async def test_a_server_that_takes_the_request_and_says_nothing_is_a_timeout(place: Place) -> None:
     async with HttpDouble(Server(lambda message: Reply(hold_head=True))) as double:
-        spec = McpServer("docs", url=f"{double.url}/mcp", policies=Policies(Reliability(timeout=0.3)))
+        spec = McpServer(
+            "docs", url=f"{double.url}/mcp", policies=Policies(Reliability(timeout=0.3))
+        )
         result = await place.call(spec, "echo", text="x")
         assert result.error_type is ErrorType.TIMEOUT
         await place.close()
@@ -104,7 +112,9 @@ async def test_a_server_that_takes_the_request_and_says_nothing_is_a_timeout(pla
 async def test_a_server_that_wants_a_person_to_sign_in_says_so_in_a_run(place: Place) -> None:
     def handler(request: Request) -> Reply:
         if request.target.startswith("/.well-known/oauth-protected-resource"):
-            return Reply(json={"resource": f"{double.url}/mcp", "authorization_servers": [double.url]})
+            return Reply(
+                json={"resource": f"{double.url}/mcp", "authorization_servers": [double.url]}
+            )
         if request.target.startswith("/.well-known/"):
             about = {"issuer": double.url, "authorization_endpoint": f"{double.url}/authorize"}
             more = {"token_endpoint": f"{double.url}/token", "response_types_supported": ["code"]}
@@ -112,7 +122,9 @@ async def test_a_server_that_wants_a_person_to_sign_in_says_so_in_a_run(place: P
         return Reply(status=401, headers={"www-authenticate": "Bearer"})
 
     async with HttpDouble(handler) as double:
-        spec = McpServer("docs", url=f"{double.url}/mcp", oauth=OAuth(client_id="me"), connect_timeout=10.0)
+        spec = McpServer(
+            "docs", url=f"{double.url}/mcp", oauth=OAuth(client_id="me"), connect_timeout=10.0
+        )
         servers = await place.servers(spec)
         await place.close()
     assert any("sign in" in one and "ferrule mcp login docs" in one for one in servers.notices), (
@@ -123,7 +135,12 @@ async def test_a_server_that_wants_a_person_to_sign_in_says_so_in_a_run(place: P
 @pytest.mark.proves("mcp.http.ssrf")
 @pytest.mark.parametrize(
     "address",
-    ["http://192.0.2.1/x", "https://169.254.169.254/latest", "https://127.0.0.1:9/x", "https://10.0.0.1/"],
+    [
+        "http://192.0.2.1/x",
+        "https://169.254.169.254/latest",
+        "https://127.0.0.1:9/x",
+        "https://10.0.0.1/",
+    ],
 )
 async def test_addresses_that_a_server_names_do_not_lead_inside(address: str) -> None:
     import httpx2

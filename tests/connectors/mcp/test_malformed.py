@@ -1,4 +1,6 @@
-"""Answers that are none: whoever waits for one is told at once what was wrong, and never left to the end of its time."""
+"""Answers that are none: whoever waits for one is told at once what was wrong, and never left to
+the end of its time.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from hypothesis import strategies as st
 
 from ferrule.connectors.mcp import McpServer
 from ferrule.connectors.mcp.stdio import MAX_LINE, Lines
-from ferrule.connectors.mcp.streams import MALFORMED, TOO_LARGE, Incoming, Pending, oversized, take_line
+from ferrule.connectors.mcp.streams import (
+    MALFORMED,
+    TOO_LARGE,
+    Incoming,
+    Pending,
+    oversized,
+    take_line,
+)
 from ferrule.core.calls import ErrorType
 from ferrule.testing.http_double import HttpDouble, Reply
 
@@ -41,9 +50,7 @@ BROKEN = [
     '{"jsonrpc":"2.0","id":$ID,"result":{"content":[]}} trailing',
     "{'jsonrpc': '2.0', 'id': $ID, \"jsonrpc\": 1}",
 ]
-NO_NUMBER = (
-    '{"jsonrpc":"2.0","id":$ID,"result":{"resultType":"complete","content":[],"structuredContent":{"x":NaN}}}'
-)
+NO_NUMBER = '{"jsonrpc":"2.0","id":$ID,"result":{"resultType":"complete","content":[],"structuredContent":{"x":NaN}}}'
 NO_MESSAGES = [
     "",
     "listening on 3000",
@@ -55,7 +62,9 @@ NO_MESSAGES = [
 
 
 class Heard:
-    """What the protocol library would be handed of a server's lines, for these requests in flight."""
+    """What the protocol library would be handed of a server's lines, for these requests in
+    flight.
+    """
 
     def __init__(self, *numbers: int) -> None:
         self.incoming = Incoming(64 * 1024 * 1024)
@@ -93,7 +102,9 @@ def test_a_line_that_was_meant_as_an_answer_fails_its_request(answer: str) -> No
 
 
 @pytest.mark.proves("mcp.malformed")
-def test_a_broken_answer_without_an_id_fails_all_it_may_be_for_and_one_with_an_id_only_its_own() -> None:
+def test_a_broken_answer_without_an_id_fails_all_it_may_be_for_and_one_with_an_id_only_its_own() -> (
+    None
+):
     heard = Heard(1, 2)
     heard.lines(b'{"jsonrpc":"2.0","id":2,"result":null}\n')
     heard.lines(b'{"jsonrpc":"2.0","result":null}\n')
@@ -122,7 +133,9 @@ def test_a_line_that_does_not_end_fails_its_request_when_it_is_too_long_not_when
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """An answer with some of its bytes removed, doubled or replaced, or with one of its values of another kind."""
+    """An answer with some of its bytes removed, doubled or replaced, or with one of its values of
+    another kind.
+    """
     value: dict[str, Any] = {
         "jsonrpc": "2.0",
         "id": 7,
@@ -130,7 +143,13 @@ def damaged(draw: st.DrawFn) -> bytes:
     }
     if draw(st.booleans()):
         name = draw(st.sampled_from(["jsonrpc", "result", "id"]))
-        odd = st.none() | st.booleans() | st.floats() | st.text(max_size=3) | st.lists(st.none(), max_size=2)
+        odd = (
+            st.none()
+            | st.booleans()
+            | st.floats()
+            | st.text(max_size=3)
+            | st.lists(st.none(), max_size=2)
+        )
         if draw(st.booleans()):
             value[name] = draw(odd)
         else:
@@ -199,4 +218,7 @@ async def test_nonsense_over_http_is_said_at_once(place: Place, kind: str) -> No
         for said in answers:
             async with asyncio.timeout(AT_ONCE):
                 result = await session.call("far__echo", text="x")
-            assert result.error_type in (ErrorType.PARSE_ERROR, ErrorType.IO_ERROR), (said[:80], result)
+            assert result.error_type in (ErrorType.PARSE_ERROR, ErrorType.IO_ERROR), (
+                said[:80],
+                result,
+            )

@@ -55,14 +55,19 @@ def test_a_repositorys_server_gets_only_variables_that_the_person_allows() -> No
     assert theirs is not None
     with pytest.raises(ConfigError, match="refers to `GITHUB_TOKEN`"):
         fill(theirs, parent=parent)
-    assert fill(theirs, parent=parent, allowed=("GITHUB_TOKEN",)).env == {"TOKEN": "ghp", "WHERE": "/home/a"}
+    assert fill(theirs, parent=parent, allowed=("GITHUB_TOKEN",)).env == {
+        "TOKEN": "ghp",
+        "WHERE": "/home/a",
+    }
     own = read_server("x", entry, "x")
     assert own is not None and fill(own, parent=parent).env["TOKEN"] == "ghp"
     assert "ghp" not in repr(fill(own, parent=parent))
 
 
 def test_a_repositorys_server_cannot_make_programs_load_something() -> None:
-    theirs = read_server("x", {"command": "x", "env": {"LD_PRELOAD": "./evil.so"}}, "x", origin="repository")
+    theirs = read_server(
+        "x", {"command": "x", "env": {"LD_PRELOAD": "./evil.so"}}, "x", origin="repository"
+    )
     assert theirs is not None
     with pytest.raises(ConfigError, match="LD_PRELOAD"):
         fill(theirs)
@@ -73,7 +78,15 @@ def test_the_persons_own_file_and_settings_are_read_and_problems_do_not_take_oth
     tmp_path: Path,
 ) -> None:
     (tmp_path / "mcp.json").write_text(
-        json.dumps({"mcpServers": {"git": ENTRY, "bad": {"comand": "x"}, "off": {**ENTRY, "disabled": True}}})
+        json.dumps(
+            {
+                "mcpServers": {
+                    "git": ENTRY,
+                    "bad": {"comand": "x"},
+                    "off": {**ENTRY, "disabled": True},
+                }
+            }
+        )
     )
     (tmp_path / "ferrule.yaml").write_text(
         "mcp_servers:\n"

@@ -1,7 +1,8 @@
-"""Servers that other people wrote, from their registries, held by the sandbox: listed, called, cancelled, crashed and started again.
+"""Servers that other people wrote, from their registries, held by the sandbox: listed, called,
+cancelled, crashed and started again.
 
-Those of PyPI must be installed in the environment of the tests; those of npm are taken with `npm` into a cache of their own and skipped
-where there is none or the registry cannot be reached.
+Those of PyPI must be installed in the environment of the tests; those of npm are taken with `npm`
+into a cache of their own and skipped where there is none or the registry cannot be reached.
 """
 
 from __future__ import annotations
@@ -47,8 +48,18 @@ def node_modules() -> Path:
     folder = Path(os.environ.get("FERRULE_TEST_NPM", default))
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "node_modules/@modelcontextprotocol/server-everything").exists():
-        words = [npm, "install", "--no-audit", "--no-fund", "--silent", "--ignore-scripts", *PACKAGES]
-        ran = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
+        words = [
+            npm,
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "--silent",
+            "--ignore-scripts",
+            *PACKAGES,
+        ]
+        ran = subprocess.run(
+            words, cwd=folder, capture_output=True, text=True, timeout=400, check=False
+        )
         if ran.returncode:
             pytest.skip(f"npm could not install the servers: {ran.stderr.strip()[-300:]}")
     return folder / "node_modules"
@@ -57,14 +68,20 @@ def node_modules() -> Path:
 def node_server(modules: Path, name: str, *args: str, **more: Any) -> McpServer:
     script = modules / f"@modelcontextprotocol/server-{name}/dist/index.js"
     node = shutil.which("node") or "node"
-    return McpServer(name, command=(node, str(script), *args), readable=(str(modules.parent),), **more)
+    return McpServer(
+        name, command=(node, str(script), *args), readable=(str(modules.parent),), **more
+    )
 
 
 @pytest.fixture
 def repository(place: Place) -> Path:
     environment = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
     who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
-    for words in (("init", "-q"), ("add", "plain_server.py"), (*who, "commit", "-qm", "the first one")):
+    for words in (
+        ("init", "-q"),
+        ("add", "plain_server.py"),
+        (*who, "commit", "-qm", "the first one"),
+    ):
         subprocess.run(["git", *words], cwd=place.root, check=True, env=environment)
     return place.root
 
@@ -81,13 +98,19 @@ async def test_the_time_server_converts_times_in_both_eras(place: Place, era: An
     result = await session.call("time__convert_time", **given)
     assert result.success and "T00:00:00+00:00" in result.text()
     wrong = await session.call("time__convert_time", **{**given, "source_timezone": "Nowhere/Land"})
-    assert wrong.error_type is ErrorType.TOOL_ERROR and "Nowhere/Land" in (wrong.error_message or "")
+    assert wrong.error_type is ErrorType.TOOL_ERROR and "Nowhere/Land" in (
+        wrong.error_message or ""
+    )
 
 
 @pytest.mark.proves("mcp.real.git")
-async def test_the_git_server_reads_the_history_of_the_workspace(place: Place, repository: Path) -> None:
+async def test_the_git_server_reads_the_history_of_the_workspace(
+    place: Place, repository: Path
+) -> None:
     servers = await place.servers(python_server("git", "--repository", str(repository)))
-    assert {"git__git_log", "git__git_status", "git__git_commit"} <= {tool.name for tool in servers.tools}
+    assert {"git__git_log", "git__git_status", "git__git_commit"} <= {
+        tool.name for tool in servers.tools
+    }
     session = place.session(servers)
     result = await session.call("git__git_log", repo_path=str(repository))
     assert result.success and "the first one" in result.text()
@@ -101,7 +124,11 @@ async def test_a_real_server_that_is_killed_is_an_error_and_is_started_again(pla
     servers = await place.servers(spec)
     session = place.session(servers)
     assert (await session.call("time__get_current_time", timezone="UTC")).success
-    pids = [int(one) for one in os.listdir("/proc") if one.isdigit() and _runs(int(one), "mcp-server-time")]
+    pids = [
+        int(one)
+        for one in os.listdir("/proc")
+        if one.isdigit() and _runs(int(one), "mcp-server-time")
+    ]
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     async with asyncio.timeout(20):
@@ -138,18 +165,24 @@ async def test_the_filesystem_server_writes_in_the_workspace_and_sees_no_secrets
     session = place.session(servers)
     read = await session.call("filesystem__read_text_file", path=str(place.root / "a.txt"))
     assert read.success and "hello" in read.text()
-    written = await session.call("filesystem__write_file", path=str(place.root / "b.txt"), content="new")
+    written = await session.call(
+        "filesystem__write_file", path=str(place.root / "b.txt"), content="new"
+    )
     assert written.success and (place.root / "b.txt").read_text() == "new"
     assert (
         "TOKEN"
-        not in (await session.call("filesystem__read_text_file", path=str(place.root / ".env"))).text()
+        not in (
+            await session.call("filesystem__read_text_file", path=str(place.root / ".env"))
+        ).text()
     )
     refused = await session.call("filesystem__read_text_file", path="/etc/hostname")
     assert not refused.success
 
 
 @pytest.mark.proves("mcp.real.everything")
-async def test_the_everything_server_shows_every_kind_of_content(place: Place, node_modules: Path) -> None:
+async def test_the_everything_server_shows_every_kind_of_content(
+    place: Place, node_modules: Path
+) -> None:
     servers = await place.servers(node_server(node_modules, "everything", "stdio"))
     await everything(place, servers, "2025-11-25")
 
@@ -162,7 +195,9 @@ async def everything(place: Place, servers: Any, era: str) -> None:
     assert structured.success and isinstance(structured.data, dict)
     image = await session.call("everything__get-tiny-image")
     kinds = [part["type"] for part in image.data["parts"]]
-    assert "image" in kinds and image.data["parts"][kinds.index("image")]["media_type"] == "image/png"
+    assert (
+        "image" in kinds and image.data["parts"][kinds.index("image")]["media_type"] == "image/png"
+    )
     links = await session.call("everything__get-resource-links", count=2)
     assert [part["type"] for part in links.data["parts"]].count("resource_link") == 2
     listed = await session.call("everything__resources")
@@ -188,7 +223,9 @@ async def test_a_long_call_to_a_real_server_is_cancelled_and_the_server_goes_on(
     await asyncio.wait([call], timeout=1.0)
     call.cancel()
     await asyncio.wait([call])
-    assert (await session.call("everything__echo", message="still there")).data == "Echo: still there"
+    assert (
+        await session.call("everything__echo", message="still there")
+    ).data == "Echo: still there"
 
 
 @pytest.mark.proves("mcp.real.task")
@@ -197,7 +234,9 @@ async def test_a_tool_that_runs_only_as_a_task_is_followed_to_its_end(
 ) -> None:
     servers = await place.servers(node_server(node_modules, "everything", "stdio"))
     session = place.session(servers)
-    result = await session.call("everything__simulate-research-query", topic="ferrules", ambiguous=False)
+    result = await session.call(
+        "everything__simulate-research-query", topic="ferrules", ambiguous=False
+    )
     assert result.success and "ferrules" in result.text()
 
 
@@ -228,6 +267,8 @@ def _listens(port: int) -> bool:
 
 
 @pytest.mark.proves("mcp.real.http")
-async def test_the_everything_server_is_the_same_over_http(place: Place, everything_over_http: str) -> None:
+async def test_the_everything_server_is_the_same_over_http(
+    place: Place, everything_over_http: str
+) -> None:
     servers = await place.servers(McpServer("everything", url=everything_over_http))
     await everything(place, servers, "2025-11-25")

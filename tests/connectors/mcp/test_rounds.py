@@ -42,11 +42,16 @@ async def test_a_question_of_a_server_is_put_to_the_person_of_the_run(
     place.behave("asks")
     result = await session.call("plain__echo", text="x")
     assert result.success
-    answer = {"action": "accept", "content": {"sure": True}} if choice == "once" else {"action": "decline"}
+    answer = (
+        {"action": "accept", "content": {"sure": True}}
+        if choice == "once"
+        else {"action": "decline"}
+    )
     assert result.data["answer"].items() >= answer.items()
     assert result.data["state"] == ("s1" if era == "new" else None)
     assert (
-        "server `plain` asks: Are you sure?" in person.asked[0].reason and person.asked[0].risk == "critical"
+        "server `plain` asks: Are you sure?" in person.asked[0].reason
+        and person.asked[0].risk == "critical"
     )
 
 
@@ -70,7 +75,9 @@ async def test_a_question_for_a_secret_reaches_nobody(place: Place, era: str) ->
         filled.append(form)
         return {"password": "hunter2"}
 
-    session = place.session(await place.servers(place.plain(era)), approver=person, resources=[Forms(fill)])
+    session = place.session(
+        await place.servers(place.plain(era)), approver=person, resources=[Forms(fill)]
+    )
     place.behave("asks-secret")
     result = await session.call("plain__echo", text="x")
     assert result.data["answer"]["action"] == "decline"
@@ -87,7 +94,9 @@ async def test_values_are_asked_for_where_something_can_take_them(place: Place, 
     servers = await place.servers(place.plain(era))
     session = place.session(servers, resources=[Forms(fill)])
     place.behave("asks-values")
-    assert (await session.call("plain__echo", text="x")).data["answer"]["content"] == {"city": "Ghent"}
+    assert (await session.call("plain__echo", text="x")).data["answer"]["content"] == {
+        "city": "Ghent"
+    }
     without = place.session(servers)
     assert (await without.call("plain__echo", text="x")).data["answer"]["action"] == "cancel"
 
@@ -97,7 +106,9 @@ async def test_a_server_that_wants_another_round_forever_gets_an_error(place: Pl
     session = place.session(await place.servers(place.plain("new")))
     place.behave("asks-forever")
     result = await session.call("plain__echo", text="x")
-    assert result.error_type is ErrorType.TOOL_ERROR and "more than 10 times" in (result.error_message or "")
+    assert result.error_type is ErrorType.TOOL_ERROR and "more than 10 times" in (
+        result.error_message or ""
+    )
 
 
 @pytest.mark.proves("mcp.tasks")

@@ -43,7 +43,9 @@ async def test_a_server_receives_what_the_model_wrote_and_no_default_of_its_sche
     for arguments in WRITTEN:
         result = await session.call("recorder__book", **arguments)
         assert result.success, result
-    received = [json.loads(line) for line in (place.root / "received.jsonl").read_text().splitlines()]
+    received = [
+        json.loads(line) for line in (place.root / "received.jsonl").read_text().splitlines()
+    ]
     assert received == list(WRITTEN)
 
 

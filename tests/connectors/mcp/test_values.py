@@ -34,7 +34,9 @@ def test_each_field_falls_through_by_itself(server: dict[str, Any], tool: dict[s
     assert found.max_attempts == both.get("max_attempts")
     assert found.timeout == (both["timeout_ms"] / 1000 if "timeout_ms" in both else None)
     assert found.retry_on == (tuple(both["retry_on"]) if "retry_on" in both else None)
-    assert policies(server, {"search": tool}, "x").of("other") == policies(server, None, "x").default
+    assert (
+        policies(server, {"search": tool}, "x").of("other") == policies(server, None, "x").default
+    )
 
 
 @pytest.mark.proves("mcp.policy.fields")
@@ -47,7 +49,9 @@ def test_each_field_falls_through_by_itself(server: dict[str, Any], tool: dict[s
         ({"max_retries": 3}, "unknown key `max_retries`"),
     ],
 )
-def test_what_a_policy_cannot_mean_is_an_error_that_names_it(given_: dict[str, Any], said: str) -> None:
+def test_what_a_policy_cannot_mean_is_an_error_that_names_it(
+    given_: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ConfigError, match=said):
         policies(given_, None, "server `x`")
     with pytest.raises(ConfigError, match=said):
@@ -100,16 +104,29 @@ def test_what_a_tool_says_of_itself_only_tightens_unless_the_server_is_believed(
             {"parts": [{"type": "image", "media_type": "image/png", "bytes": 3}]},
         ),
         (
-            {"content": [{"type": "text", "text": "see"}, {"type": "resource_link", "uri": "a://b", "name": "b"}]},
-            {"parts": [{"type": "text", "text": "see"}, {"type": "resource_link", "uri": "a://b", "name": "b"}]},
+            {
+                "content": [
+                    {"type": "text", "text": "see"},
+                    {"type": "resource_link", "uri": "a://b", "name": "b"},
+                ]
+            },
+            {
+                "parts": [
+                    {"type": "text", "text": "see"},
+                    {"type": "resource_link", "uri": "a://b", "name": "b"},
+                ]
+            },
         ),
         (
             {"content": [{"type": "resource", "resource": {"uri": "a://b", "text": "in it"}}]},
             {"parts": [{"type": "resource", "uri": "a://b", "media_type": "", "text": "in it"}]},
         ),
-        ({"content": [{"type": "hologram"}]}, {"parts": [{"type": "hologram", "note": "a kind of content that is not known here"}]}),
+        (
+            {"content": [{"type": "hologram"}]},
+            {"parts": [{"type": "hologram", "note": "a kind of content that is not known here"}]},
+        ),
     ],
-)  # fmt: skip
+)
 def test_results_become_values(result: dict[str, Any], value: Any) -> None:
     assert value_of("s", "t", result) == value
 
@@ -122,9 +139,14 @@ def test_an_error_of_a_tool_is_a_failure_with_its_words() -> None:
 
 json_values: Any = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["$ref", "type", "properties", "allOf", "a"]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["$ref", "type", "properties", "allOf", "a"]), inner, max_size=4
+        )
+    ),
     max_leaves=25,
-)  # fmt: skip
+)
 
 
 @pytest.mark.proves("mcp.schemas")
@@ -162,4 +184,6 @@ def test_references_that_lead_round_are_not_checked_to_the_end(
 ) -> None:
     assert bounded(schema) is is_bounded
     if not is_bounded:
-        assert arguments_of("t", {**schema, "type": "object"}).check({"a": {"a": {}}}).problems == []
+        assert (
+            arguments_of("t", {**schema, "type": "object"}).check({"a": {"a": {}}}).problems == []
+        )

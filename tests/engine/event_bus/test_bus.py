@@ -13,7 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule import Agent, ConfigError, Identity, JournalError, Scripted, SessionNotFound, TextDelta, tool
+from ferrule import (
+    Agent,
+    ConfigError,
+    Identity,
+    JournalError,
+    Scripted,
+    SessionNotFound,
+    TextDelta,
+    tool,
+)
 from ferrule.core.events import Noticed, RunFinished
 from ferrule.engine.event_bus.bus import OPERATORS, Bus, Feed
 from ferrule.engine.event_bus.events import BusEvent, CursorError, Place
@@ -72,16 +81,18 @@ async def test_what_a_run_journals_is_what_its_subscriber_gets_with_the_same_num
         user="ada",
     )
     session = agent.session(id="s1")
-    reader = bus.subscribe(OwnSession("local", "ada", "s1"), cursor=Place(), kinds=["*.*", "notice"])
+    reader = bus.subscribe(
+        OwnSession("local", "ada", "s1"), cursor=Place(), kinds=["*.*", "notice"]
+    )
     await session.run("What is 2 + 3?")
     events = [e for e in reader.take_nowait() if not e.kind.startswith("piece.")]
     records = list(journal.records("s1"))
     assert [(e.kind, e.sequence, e.payload) for e in events] == [
         (r.event.kind, Place(r.seq), json.loads(r.body)) for r in records
     ]
-    assert {(e.identity.tenant, e.identity.user, e.identity.session) for e in events if e.identity} == {
-        ("local", "ada", "s1")
-    }
+    assert {
+        (e.identity.tenant, e.identity.user, e.identity.session) for e in events if e.identity
+    } == {("local", "ada", "s1")}
     assert events[-1].identity is not None and events[-1].identity.run == records[-1].run
 
 
@@ -172,7 +183,12 @@ def test_a_subscription_without_tenant_user_or_session_is_refused(blank: str) ->
 @pytest.mark.proves("bus.identity")
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(*[st.sampled_from(["a", "b", "*", "a*"])] * 3), min_size=1, max_size=12, unique=True)
+    st.lists(
+        st.tuples(*[st.sampled_from(["a", "b", "*", "a*"])] * 3),
+        min_size=1,
+        max_size=12,
+        unique=True,
+    )
 )
 def test_nobody_gets_what_is_not_in_their_scope(sessions: list[tuple[str, str, str]]) -> None:
     bus = Bus()
@@ -180,7 +196,8 @@ def test_nobody_gets_what_is_not_in_their_scope(sessions: list[tuple[str, str, s
     own = {key: bus.subscribe(OwnSession(*key)) for key in sessions}
     all_own = {key[:2]: bus.subscribe(OwnSessions(*key[:2])) for key in sessions}
     operators = {
-        tenant: bus.subscribe(Operator("root", tenant=tenant)) for tenant in {key[0] for key in sessions}
+        tenant: bus.subscribe(Operator("root", tenant=tenant))
+        for tenant in {key[0] for key in sessions}
     }
     for key, feed in feeds.items():
         feed.publish(Noticed("who", "/".join(key)))
@@ -243,7 +260,16 @@ def test_a_buffer_of_four_keeps_the_newest_four_of_ten_and_says_which_six_are_lo
     assert notice.kind == "bus.dropped"
     assert notice.payload == {
         "count": 6,
-        "ranges": [{"tenant": "acme", "user": "ada", "session": "s1", "first": "1", "last": "6", "count": 6}],
+        "ranges": [
+            {
+                "tenant": "acme",
+                "user": "ada",
+                "session": "s1",
+                "first": "1",
+                "last": "6",
+                "count": 6,
+            }
+        ],
     }
     assert numbers(rest) == ["7", "8", "9", "10"]
     assert reader.take_nowait() == []
@@ -251,7 +277,9 @@ def test_a_buffer_of_four_keeps_the_newest_four_of_ten_and_says_which_six_are_lo
 
 Step = tuple[str, int]
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["event", "piece", "other session", "elsewhere", "read"]), st.integers(1, 9)),
+    st.tuples(
+        st.sampled_from(["event", "piece", "other session", "elsewhere", "read"]), st.integers(1, 9)
+    ),
     max_size=40,
 )
 
@@ -321,7 +349,10 @@ async def test_a_run_ends_whatever_its_readers_do() -> None:
     agent = Agent(Scripted([says("done")]), bus=bus, journal=":memory:", user="ada")
     session = agent.session(id="s1")
     scope = OwnSession("local", "ada", "s1")
-    never, watching = bus.subscribe(scope, buffer=1), bus.subscribe(Operator("root"), kinds=["bus.*"])
+    never, watching = (
+        bus.subscribe(scope, buffer=1),
+        bus.subscribe(Operator("root"), kinds=["bus.*"]),
+    )
     heard: list[str] = []
 
     def broken(event: BusEvent) -> None:
@@ -446,7 +477,9 @@ async def test_a_reader_that_is_cancelled_while_it_waits_loses_nothing() -> None
 
 
 @pytest.mark.proves("bus.waits")
-async def test_a_reader_that_is_cancelled_while_it_reads_the_journal_loses_nothing(tmp_path: Path) -> None:
+async def test_a_reader_that_is_cancelled_while_it_reads_the_journal_loses_nothing(
+    tmp_path: Path,
+) -> None:
     with SqliteJournal(tmp_path / "j.db") as journal:
         journal.append("s1", "r1", [Noticed("t", str(n)) for n in range(300)], identity=ADA)
         reader = Bus(journal=journal).subscribe(ADA, cursor="0")
@@ -540,7 +573,9 @@ def test_a_cursor_is_gap_free_across_memory_and_journal(
     log.add(Noticed("t", "after"))
     places = [event.sequence for event in reader.take_nowait() if event.sequence]
     assert places == sorted(set(places))
-    assert [p.event for p in places if not p.piece] == list(range(place.event + 1, feed.place.event + 1))
+    assert [p.event for p in places if not p.piece] == list(
+        range(place.event + 1, feed.place.event + 1)
+    )
     assert all(p > place for p in places)
 
 
@@ -584,7 +619,9 @@ async def test_a_cursor_reads_the_journal_of_a_session_that_is_over(tmp_path: Pa
 
 
 @pytest.mark.proves("bus.cursor-other-process")
-def test_a_cursor_of_a_process_that_died_skips_nothing_that_was_never_written(tmp_path: Path) -> None:
+def test_a_cursor_of_a_process_that_died_skips_nothing_that_was_never_written(
+    tmp_path: Path,
+) -> None:
     journal = SqliteJournal(tmp_path / "j.db")
     bus = Bus()
     log = Log(journal, ADA)
@@ -711,7 +748,9 @@ async def test_subscribers_see_a_question_without_secrets_and_the_approver_sees_
 
     bus, approver = Bus(), RecordingApprover()
     agent = Agent(
-        Scripted([calls(("sign_in", {"user": "ada", "password": "correct horse battery"})), says("ok")]),
+        Scripted(
+            [calls(("sign_in", {"user": "ada", "password": "correct horse battery"})), says("ok")]
+        ),
         [sign_in],
         bus=bus,
         approver=approver,
@@ -730,7 +769,11 @@ async def test_subscribers_see_a_question_without_secrets_and_the_approver_sees_
     assert approver.requests[0].values["password"] == "correct horse battery"
     assert ran == ["correct horse battery"]
     kinds = [e.kind for e in events]
-    assert kinds.index("call.evaluated") < kinds.index("approval.requested") < kinds.index("person.answered")
+    assert (
+        kinds.index("call.evaluated")
+        < kinds.index("approval.requested")
+        < kinds.index("person.answered")
+    )
 
 
 def test_a_text_delta_of_nothing_is_no_event() -> None:

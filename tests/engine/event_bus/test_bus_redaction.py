@@ -16,7 +16,11 @@ from ferrule.permissions.redaction import Redactor
 
 ADA = Identity("acme", "ada", "s1", "r1")
 KEY = "ghp_" + "a1B2" * 9
-PEM = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEAx\n" * 20 + "-----END RSA PRIVATE KEY-----"
+PEM = (
+    "-----BEGIN RSA PRIVATE KEY-----\n"
+    + "MIIEpAIBAAKCAQEAx\n" * 20
+    + "-----END RSA PRIVATE KEY-----"
+)
 
 
 @pytest.mark.proves("bus.redacted")
@@ -25,9 +29,13 @@ def test_no_payload_on_the_bus_holds_a_secret() -> None:
     feed, reader = bus.feed(ADA), bus.subscribe(ADA)
     feed.publish(Noticed("t", f"the token is {KEY}"))
     feed.publish(
-        DirectCall(Call("c", "sign_in", f'{{"user":"ada","password":"hunter2 hunter2","x":"{KEY}"}}'))
+        DirectCall(
+            Call("c", "sign_in", f'{{"user":"ada","password":"hunter2 hunter2","x":"{KEY}"}}')
+        )
     )
-    feed.publish(ModelAnswered("ok", (Call("d", "fetch", '{"url":"https://ada:pa55word@example.org/"}'),)))
+    feed.publish(
+        ModelAnswered("ok", (Call("d", "fetch", '{"url":"https://ada:pa55word@example.org/"}'),))
+    )
     feed.publish(Progress("c", f"export GITHUB_TOKEN={KEY}"))
     events = reader.take_nowait()
     for event in events:
@@ -129,7 +137,9 @@ def test_words_that_can_be_no_secret_are_shown_at_once() -> None:
 def test_what_is_held_too_long_is_left_out_up_to_its_end() -> None:
     pieces = Pieces(Redactor())
     pem = (
-        "-----BEGIN PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEAx\n" * 2000 + "-----END PRIVATE KEY-----\nand on "
+        "-----BEGIN PRIVATE KEY-----\n"
+        + "MIIEpAIBAAKCAQEAx\n" * 2000
+        + "-----END PRIVATE KEY-----\nand on "
     )
     shown = "".join(pieces.add(pem[n : n + 37]) for n in range(0, len(pem), 37)) + pieces.rest()
     assert "MIIE" not in shown

@@ -105,7 +105,9 @@ async def test_only_the_owner_can_follow_a_session(tmp_path: Path) -> None:
 async def test_a_journal_that_cannot_tell_of_changes_is_followed_as_well() -> None:
     journal = SqliteJournal(":memory:")
     journal.append("s1", "r1", [Noticed("t", "x")], identity=ADA)
-    async with aclosing(follow(cast(Journal, journal), ADA, kinds=["notice"], interval=0.02)) as events:
+    async with aclosing(
+        follow(cast(Journal, journal), ADA, kinds=["notice"], interval=0.02)
+    ) as events:
         await read(events, 1)
         journal.append("s1", "r1", [Noticed("t", "y"), Noticed("t", "z")], identity=ADA)
         assert [e.payload["text"] for e in await read(events, 2)] == ["y", "z"]

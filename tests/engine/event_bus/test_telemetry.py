@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, ConfigError, Context, Limits, ProviderError, RunCancelled, Scripted, SubAgent, tool
+from ferrule import (
+    Agent,
+    ConfigError,
+    Context,
+    Limits,
+    ProviderError,
+    RunCancelled,
+    Scripted,
+    SubAgent,
+    tool,
+)
 from ferrule.core.events import Usage
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.events import BusEvent
@@ -101,7 +111,11 @@ async def test_a_run_is_a_tree_of_spans_with_the_names_of_the_conventions() -> N
     session = agent.session(id="s1")
     with seen.tracer.start_as_current_span("caller"):
         await session.run("2 + 3?")
-    run, tool_span, caller = seen.spans["invoke_agent"], seen.spans["execute_tool add"], seen.spans["caller"]
+    run, tool_span, caller = (
+        seen.spans["invoke_agent"],
+        seen.spans["execute_tool add"],
+        seen.spans["caller"],
+    )
     first, second = [s for s in seen.exporter.get_finished_spans() if s.name == "chat gpt-test"]
     assert parent(run) == own(caller)
     assert {parent(span) for span in (first, second, tool_span)} == {own(run)}
@@ -145,7 +159,9 @@ async def test_times_of_spans_are_those_of_the_events() -> None:
         """Keep a number."""
         return str(n)
 
-    await seen.agent([calls(("keep_it", {"n": 1})), says("ok")], [keep_it], allow=["keep_it"]).run("go")
+    await seen.agent([calls(("keep_it", {"n": 1})), says("ok")], [keep_it], allow=["keep_it"]).run(
+        "go"
+    )
     first, second = [s for s in seen.exporter.get_finished_spans() if s.name == "chat gpt-test"]
     run, kept = seen.spans["invoke_agent"], seen.spans["execute_tool keep_it"]
     assert (run.start_time, run.end_time) == (at["run.started"][0], at["run.finished"][0])
@@ -197,7 +213,11 @@ async def test_a_run_that_is_stopped_leaves_no_span_open() -> None:
     with pytest.raises((RunCancelled, asyncio.CancelledError)):
         await task
     wrong = {name: (span.attributes or {}).get("error.type") for name, span in seen.spans.items()}
-    assert wrong == {"chat gpt-test": None, "execute_tool wait": "cancelled", "invoke_agent": "cancelled"}
+    assert wrong == {
+        "chat gpt-test": None,
+        "execute_tool wait": "cancelled",
+        "invoke_agent": "cancelled",
+    }
 
 
 @pytest.mark.proves("telemetry.metrics")
@@ -213,7 +233,10 @@ async def test_tokens_and_durations_are_measured() -> None:
     assert chat.attributes["gen_ai.provider.name"] == "openai"
     assert len(chat.explicit_bounds) == 14
     (called,) = metrics[Metric.TOOL_DURATION]
-    assert dict(called.attributes) == {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "add"}
+    assert dict(called.attributes) == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "add",
+    }
     (run,) = metrics[Metric.AGENT_DURATION]
     assert run.sum >= chat.sum
 
@@ -222,7 +245,9 @@ async def test_tokens_and_durations_are_measured() -> None:
 async def test_the_newest_names_come_only_where_somebody_opted_in() -> None:
     seen = Collected({"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true"})
     await seen.agent([calls(("add", {"a": 2, "b": 3}), usage=USED), says("5")], [add]).run("2 + 3?")
-    emitted = {name for span in seen.exporter.get_finished_spans() for name in span.attributes or {}}
+    emitted = {
+        name for span in seen.exporter.get_finished_spans() for name in span.attributes or {}
+    }
     assert emitted & LATEST == set()
     assert {"gen_ai.provider.name", "gen_ai.usage.input_tokens", "gen_ai.tool.call.id"} <= emitted
     metrics = seen.metrics()
@@ -235,11 +260,15 @@ async def test_the_newest_names_come_only_where_somebody_opted_in() -> None:
 @pytest.mark.parametrize("asked", ["", "false", "NO_CONTENT", "EVENT_ONLY", "yes please"])
 async def test_no_content_is_captured_unless_it_is_asked_for_by_name(asked: str) -> None:
     seen = Collected({**LATEST_ON, "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": asked})
-    await seen.agent([calls(("add", {"a": 987654321098, "b": 1})), says("forty-two")], [add]).run("how many?")
+    await seen.agent([calls(("add", {"a": 987654321098, "b": 1})), says("forty-two")], [add]).run(
+        "how many?"
+    )
     everything = "".join(span.to_json() for span in seen.exporter.get_finished_spans())
     for said in ("forty-two", "how many", "987654321098"):
         assert said not in everything
-    assert not CONTENT & {name for s in seen.exporter.get_finished_spans() for name in s.attributes or {}}
+    assert not CONTENT & {
+        name for s in seen.exporter.get_finished_spans() for name in s.attributes or {}
+    }
 
 
 @pytest.mark.proves("telemetry.content-redacted")
@@ -253,14 +282,21 @@ async def test_content_that_is_asked_for_comes_without_secrets() -> None:
 
     steps = [calls(("fetch", {"url": "u", "password": "correct horse battery"})), says("done")]
     await seen.agent(steps, [fetch], instructions="be brief").run("fetch u")
-    call, run = seen.spans["execute_tool fetch"].attributes or {}, seen.spans["invoke_agent"].attributes or {}
-    assert json.loads(str(call["gen_ai.tool.call.arguments"]))["password"].startswith("[redacted sha256:")
+    call, run = (
+        seen.spans["execute_tool fetch"].attributes or {},
+        seen.spans["invoke_agent"].attributes or {},
+    )
+    assert json.loads(str(call["gen_ai.tool.call.arguments"]))["password"].startswith(
+        "[redacted sha256:"
+    )
     assert str(call["gen_ai.tool.call.result"]).startswith("token=[redacted")
     (said,) = json.loads(str(run["gen_ai.input.messages"]))
     assert said == {"role": "user", "parts": [{"type": "text", "content": "fetch u"}]}
     assert "done" in str(run["gen_ai.output.messages"])
     assert "be brief" in str(run["gen_ai.system_instructions"])
-    assert json.loads(str(run["gen_ai.tool.definitions"])) == [{"type": "function", "name": "fetch"}]
+    assert json.loads(str(run["gen_ai.tool.definitions"])) == [
+        {"type": "function", "name": "fetch"}
+    ]
     assert "correct horse" not in "".join(s.to_json() for s in seen.exporter.get_finished_spans())
 
 
@@ -349,7 +385,14 @@ def test_every_name_is_one_of_the_conventions() -> None:
     newer = {Metric.AGENT_DURATION, Metric.TOOL_DURATION}
     assert {str(name) for name in (*Attribute, *Metric)} - known == newer
     values = {value.value for value in gen_ai_attributes.GenAiProviderNameValues}
-    for ours in ("openai:x", "anthropic:x", "any:bedrock/x", "any:mistral/x", "any:gemini/x", "any:xai/x"):
+    for ours in (
+        "openai:x",
+        "anthropic:x",
+        "any:bedrock/x",
+        "any:mistral/x",
+        "any:gemini/x",
+        "any:xai/x",
+    ):
         assert provider_and_model(ours)[0] in values
     assert provider_and_model("ollama:llama3.2") == ("ollama", "llama3.2")
     assert provider_and_model("any:mistral/large") == ("mistral_ai", "large")

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule import Agent, ConfigError, Context, ErrorType, Identity, Limits, Scripted, ToolFailed, tool
+from ferrule import (
+    Agent,
+    ConfigError,
+    Context,
+    ErrorType,
+    Identity,
+    Limits,
+    Scripted,
+    ToolFailed,
+    tool,
+)
 from ferrule.core.events import DirectCall, SessionOpened
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.hooks.events import DelegationPre, Occasion, ToolPre
@@ -67,7 +77,8 @@ def test_a_file_is_an_agent() -> None:
 @pytest.mark.proves("agent-files.claude-code")
 def test_a_file_of_claude_code_means_the_same_here() -> None:
     text = (
-        "---\nname: code-reviewer\ndescription: Expert.\ntools: Read, Grep, Bash, mcp__github__search, mcp__jira\n"
+        "---\nname: code-reviewer\ndescription: Expert.\ntools: Read, Grep, Bash, "
+        "mcp__github__search, mcp__jira\n"
         "disallowedTools: Write, Task\nmodel: inherit\ncolor: blue\n---\nYou review.\n"
     )
     agent, warned = parsed(text)
@@ -86,13 +97,28 @@ def test_a_file_of_claude_code_means_the_same_here() -> None:
         ("no front matter", "reviewer.md:1:1: there is no front matter"),
         ("---\ndescription: x\n", "reviewer.md:1:1: the front matter is not closed"),
         ("---\ntools: [a]\n---\nx", "has no description"),
-        ("---\ndescription: x\nmodel: qwen3\n---\nx", "reviewer.md:3:8: the model `qwen3` names no provider"),
+        (
+            "---\ndescription: x\nmodel: qwen3\n---\nx",
+            "reviewer.md:3:8: the model `qwen3` names no provider",
+        ),
         ("---\ndescription: x\nmode: yolo\n---\nx", "reviewer.md:3:7: `mode` is `yolo`"),
-        ("---\ndescription: x\ntools: {a: b}\n---\nx", "reviewer.md:3:8: `tools` must be a list of texts"),
+        (
+            "---\ndescription: x\ntools: {a: b}\n---\nx",
+            "reviewer.md:3:8: `tools` must be a list of texts",
+        ),
         ("---\ndescription: x\nlimits: 5\n---\nx", "reviewer.md:3:9: `limits` must be a mapping"),
-        ("---\ndescription: x\nlimits: {max_rounds: 0}\n---\nx", "`max_rounds` must be a number above 0"),
-        ("---\ndescription: x\nlimits: {max_rounds: 1.5}\n---\nx", "`max_rounds` must be a number above 0"),
-        ("---\ndescription: x\nlimits: {max_tokens: yes}\n---\nx", "`max_tokens` must be a number above 0"),
+        (
+            "---\ndescription: x\nlimits: {max_rounds: 0}\n---\nx",
+            "`max_rounds` must be a number above 0",
+        ),
+        (
+            "---\ndescription: x\nlimits: {max_rounds: 1.5}\n---\nx",
+            "`max_rounds` must be a number above 0",
+        ),
+        (
+            "---\ndescription: x\nlimits: {max_tokens: yes}\n---\nx",
+            "`max_tokens` must be a number above 0",
+        ),
         ("---\ndescription: x\nlimits: {on_limit: maybe}\n---\nx", "use `error` or `answer`"),
         ("---\ndescription: x\nlimits: {max_output_bytes: 9}\n---\nx", "must lie between 256"),
         ("---\nname: two words\ndescription: x\n---\nx", "an agent is named 'two words'"),
@@ -107,7 +133,10 @@ def test_what_is_wrong_is_said_with_its_place(text: str, said: str) -> None:
 @pytest.mark.proves("agent-files.wrong-is-said")
 def test_a_misspelt_key_is_a_warning_with_the_nearest_and_no_text_is_one_too() -> None:
     _, warned = parsed("---\ndescription: x\ntool: [a]\nlimits: {max_round: 3}\n---\n")
-    assert "reviewer.md:3:1: `tool` is no key of an agent and was ignored; did you mean `tools`?" in warned[0]
+    assert (
+        "reviewer.md:3:1: `tool` is no key of an agent and was ignored; did you mean `tools`?"
+        in warned[0]
+    )
     assert any("did you mean `max_rounds`?" in one for one in warned)
     assert any("the agent has no instructions" in one for one in warned)
 
@@ -214,11 +243,20 @@ async def test_a_script_delegates_through_the_same_gate() -> None:
     def made(hooks: str, steps: list[Any], **options: Any) -> Agent:
         file = parse_tool(SCRIPT.replace("HOOKS", hooks).encode(), "review.md")
         script = make_tool(file, World(delegate=delegate))
-        return Agent(Scripted(steps), [read_file, script], journal=SqliteJournal(":memory:"), agents=[reviewer],
-                     allow=["review"], hooks=[watch], **options)  # fmt: skip
+        return Agent(
+            Scripted(steps),
+            [read_file, script],
+            journal=SqliteJournal(":memory:"),
+            agents=[reviewer],
+            allow=["review"],
+            hooks=[watch],
+            **options,
+        )
 
     step = calls(("review", {"what": "look at a.py"}))
-    ours = made('["watch"]', [step, calls(("read_file", {"path": "a.py"})), says("bad"), says("ok")])
+    ours = made(
+        '["watch"]', [step, calls(("read_file", {"path": "a.py"})), says("bad"), says("ok")]
+    )
     result = await ours.run("go")
     assert result.results[0].data == "bad!"
     journal = [record.event for record in ours.journal.records(result.session)]
@@ -261,14 +299,18 @@ def test_hooks_of_the_contract_read_whose_call_it_is() -> None:
     who = Identity("t", "u", "child", "r")
     call = ToolPre("c", "add", {"a": 1})
     assert "agent_type" not in told(Occasion(call, who))
-    of_agent = told(Occasion(ToolPre("c", "add", {"a": 1}, agent_type="reader", agent_id="child"), who))
+    of_agent = told(
+        Occasion(ToolPre("c", "add", {"a": 1}, agent_type="reader", agent_id="child"), who)
+    )
     assert (of_agent["agent_type"], of_agent["agent_id"]) == ("reader", "child")
     started = told(Occasion(DelegationPre("reader", {}, "child"), who))
     assert (started["hook_event_name"], started["agent_type"], started["agent_id"]) == (
         "SubagentStart", "reader", "child",
     )  # fmt: skip
     only = parse_when('agent_type == "reader" and name == "add"', events=("tool.pre",))
-    assert [only(Occasion(one, who)) for one in (call, ToolPre("c", "add", {}, agent_type="reader"))] == [
+    assert [
+        only(Occasion(one, who)) for one in (call, ToolPre("c", "add", {}, agent_type="reader"))
+    ] == [
         False,
         True,
     ]

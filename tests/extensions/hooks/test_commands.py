@@ -1,4 +1,6 @@
-"""Command and web hooks: scripts written for the known contract, run in the sandbox, and every way to fail is a no."""
+"""Command and web hooks: scripts written for the known contract, run in the sandbox, and every way
+to fail is a no.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def configured(
     root: Path, event: str, hook: dict[str, Any], matcher: str = "", **copies: bytes
 ) -> tuple[EventHook, HookCommands]:
     table = {
-        "hooks": {event: [{"matcher": matcher, "hooks": [{"type": "command", "name": "guard", **hook}]}]}
+        "hooks": {
+            event: [{"matcher": matcher, "hooks": [{"type": "command", "name": "guard", **hook}]}]
+        }
     }
     commands = HookCommands(root, {name.replace("_", "."): data for name, data in copies.items()})
     read = read_configured(parse_yaml(json.dumps(table).encode(), "hooks.json"), Reach(commands))
@@ -122,7 +126,9 @@ async def test_a_script_for_the_known_contract_works_unchanged(tmp_path: Path) -
         ({"command": "C:\\\\hooks\\\\guard.exe"}, "127"),
     ],
 )
-async def test_a_command_that_cannot_judge_blocks(hook: dict[str, Any], words: str, tmp_path: Path) -> None:
+async def test_a_command_that_cannot_judge_blocks(
+    hook: dict[str, Any], words: str, tmp_path: Path
+) -> None:
     guard, commands = configured(tmp_path, "PreToolUse", hook)
     try:
         refused = await written(guard, tmp_path, "a.txt")
@@ -155,11 +161,23 @@ async def test_a_command_sees_no_secrets_of_the_process_and_no_reserved_names(
 @pytest.mark.parametrize(
     ("matcher", "asked"),
     [
-        ("", True), ("*", True), ("Write", True), ("write_file", True), ("Bash|Write", True), ("Bash, Write", True), ("Wri.*", True),
-        ("^(Edit|Write)$", True), ("Writ", False), ("Bash", False), ("mcp__.*", False), ("write", False),
+        ("", True),
+        ("*", True),
+        ("Write", True),
+        ("write_file", True),
+        ("Bash|Write", True),
+        ("Bash, Write", True),
+        ("Wri.*", True),
+        ("^(Edit|Write)$", True),
+        ("Writ", False),
+        ("Bash", False),
+        ("mcp__.*", False),
+        ("write", False),
     ],
-)  # fmt: skip
-def test_a_matcher_is_compared_with_both_names_of_a_tool(matcher: str, asked: bool, tmp_path: Path) -> None:
+)
+def test_a_matcher_is_compared_with_both_names_of_a_tool(
+    matcher: str, asked: bool, tmp_path: Path
+) -> None:
     guard, _ = configured(tmp_path, "PreToolUse", {"command": "true"}, matcher)
     assert guard.when is not None
     assert guard.when(PRE) is asked
@@ -169,9 +187,15 @@ def test_a_matcher_is_compared_with_both_names_of_a_tool(matcher: str, asked: bo
 def test_what_a_hook_reads_has_the_names_of_the_contract_and_our_own() -> None:
     given = told(PRE)
     assert {key: given[key] for key in given if key != "ferrule"} == {
-        "session_id": "s1", "transcript_path": "", "cwd": "/w", "permission_mode": "default", "hook_event_name": "PreToolUse",
-        "tool_name": "Write", "tool_input": {"file_path": "a.txt", "content": "x"}, "tool_use_id": "c1",
-    }  # fmt: skip
+        "session_id": "s1",
+        "transcript_path": "",
+        "cwd": "/w",
+        "permission_mode": "default",
+        "hook_event_name": "PreToolUse",
+        "tool_name": "Write",
+        "tool_input": {"file_path": "a.txt", "content": "x"},
+        "tool_use_id": "c1",
+    }
     assert given["ferrule"]["payload"]["arguments"] == {"path": "a.txt", "content": "x"}
     failed = told(Occasion(ToolPost("c1", "run_command", False, None, "io_error", "gone"), WHO))
     assert (failed["hook_event_name"], failed["tool_name"], failed["error"]) == (
@@ -213,11 +237,18 @@ def test_an_answer_of_the_contract_means_what_it_means_there(text: str, action: 
 @pytest.mark.parametrize(
     "text",
     [
-        "{", '{"decision": "blok"}', '{"decision": true}', '{"continue": "false"}', '{"hookSpecificOutput": []}',
-        specific(permissionDecision="denied"), specific(updatedInput="x"), specific(additionalContext=1),
-        '{"hookSpecificOutput": {"hookEventName": "Stop"}}', "{" * 100_000,
+        "{",
+        '{"decision": "blok"}',
+        '{"decision": true}',
+        '{"continue": "false"}',
+        '{"hookSpecificOutput": []}',
+        specific(permissionDecision="denied"),
+        specific(updatedInput="x"),
+        specific(additionalContext=1),
+        '{"hookSpecificOutput": {"hookEventName": "Stop"}}',
+        "{" * 100_000,
     ],
-)  # fmt: skip
+)
 def test_an_answer_that_cannot_be_read_is_garbage(text: str) -> None:
     with pytest.raises(Garbage):
         read_output(text, PRE)
@@ -226,24 +257,52 @@ def test_an_answer_that_cannot_be_read_is_garbage(text: str) -> None:
 @pytest.mark.proves("hook.contract-output")
 def test_text_is_context_where_a_session_or_a_turn_begins() -> None:
     for payload in (SessionStart(), TurnStart("x")):
-        assert read_output("branch: main\n", Occasion(payload, WHO)) == Action(context="branch: main")
+        assert read_output("branch: main\n", Occasion(payload, WHO)) == Action(
+            context="branch: main"
+        )
 
 
 JSON: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.sampled_from(["allow", "deny", "block", "ask", "tool.pre", ""]) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(["action", "reason", "payload", "arguments", "decision", "continue", "hookSpecificOutput",
-                         "permissionDecision", "updatedInput", "request", "context", "x"]), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["allow", "deny", "block", "ask", "tool.pre", ""])
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "action",
+                    "reason",
+                    "payload",
+                    "arguments",
+                    "decision",
+                    "continue",
+                    "hookSpecificOutput",
+                    "permissionDecision",
+                    "updatedInput",
+                    "request",
+                    "context",
+                    "x",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
     max_leaves=8,
-)  # fmt: skip
+)
 
 
 @pytest.mark.proves("hook.fuzz")
 @settings(max_examples=MANY, deadline=None)
 @given(JSON)
 def test_whatever_a_hook_answers_is_an_action_or_garbage(answer: Any) -> None:
-    for read in (lambda: read_own(answer, PRE.payload), lambda: read_output(json.dumps(answer), PRE)):
+    for read in (
+        lambda: read_own(answer, PRE.payload),
+        lambda: read_output(json.dumps(answer), PRE),
+    ):
         try:
             action = read()
         except Garbage:
@@ -258,7 +317,9 @@ def test_whatever_a_hook_answers_is_an_action_or_garbage(answer: Any) -> None:
 @settings(max_examples=MANY, deadline=None)
 @given(
     st.dictionaries(
-        st.sampled_from(["id", "name", "arguments", "args", "risk", "event", "zzz"]), JSON, max_size=4
+        st.sampled_from(["id", "name", "arguments", "args", "risk", "event", "zzz"]),
+        JSON,
+        max_size=4,
     )
 )
 def test_no_answer_changes_anything_of_a_call_but_its_arguments(change: dict[str, Any]) -> None:
@@ -268,7 +329,11 @@ def test_no_answer_changes_anything_of_a_call_but_its_arguments(change: dict[str
         changed = call.changed(change)
     except Garbage:
         return
-    assert {**changed.as_dict(), "arguments": 0, "args": 0} == {**call.as_dict(), "arguments": 0, "args": 0}
+    assert {**changed.as_dict(), "arguments": 0, "args": 0} == {
+        **call.as_dict(),
+        "arguments": 0,
+        "args": 0,
+    }
     assert isinstance(changed.arguments, dict)
 
 
@@ -291,11 +356,16 @@ async def test_a_server_judges_a_call() -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        Reply(status=500), Reply(status=404), Reply(pieces=[b"{broken"]), Reply(drop_head=True), Reply(hold_head=True),
-        Reply(pieces=[b"x" * 70_000]), Reply(status=302, headers={"location": "http://localhost:1/elsewhere"}),
+        Reply(status=500),
+        Reply(status=404),
+        Reply(pieces=[b"{broken"]),
+        Reply(drop_head=True),
+        Reply(hold_head=True),
+        Reply(pieces=[b"x" * 70_000]),
+        Reply(status=302, headers={"location": "http://localhost:1/elsewhere"}),
         Reply(status=307, headers={"location": "http://example.com/elsewhere"}),
     ],
-)  # fmt: skip
+)
 async def test_a_server_that_does_not_answer_properly_is_a_broken_hook(reply: Reply) -> None:
     async with HttpDouble(lambda request: reply) as server:
         hook = HookServer(f"{server.url}/judge", ("127.0.0.1", "localhost", "example.com"))

@@ -1,4 +1,6 @@
-"""Hooks on events through the public door: an Agent with a scripted model, real tools, real journal."""
+"""Hooks on events through the public door: an Agent with a scripted model, real tools, real
+journal.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,17 @@ from typing import Annotated, Any
 
 import pytest
 
-from ferrule import WRITES, Agent, Block, Context, ErrorType, ProviderError, Scripted, TextDelta, tool
+from ferrule import (
+    WRITES,
+    Agent,
+    Block,
+    Context,
+    ErrorType,
+    ProviderError,
+    Scripted,
+    TextDelta,
+    tool,
+)
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ModelAnswered, NoticeGiven, ToolAnswered
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
@@ -59,7 +71,9 @@ def write(path: Annotated[str, WRITES], content: str = "") -> str:
     return f"wrote {path}"
 
 
-def agent(steps: list[Any], hooks: list[Any], tools: list[Any] | None = None, **options: Any) -> Agent:
+def agent(
+    steps: list[Any], hooks: list[Any], tools: list[Any] | None = None, **options: Any
+) -> Agent:
     options.setdefault("journal", SqliteJournal(":memory:"))
     return Agent(Scripted(steps), tools or [add, write], hooks=hooks, **options)
 
@@ -72,7 +86,9 @@ def one_call(
 
 def events_of(ours: Agent, kind: type) -> list[Any]:
     found = ours.journal.sessions(tenant="local", user=ours._user)  # pyright: ignore[reportPrivateUsage]
-    return [r.event for s in found for r in ours.journal.records(s.session) if isinstance(r.event, kind)]
+    return [
+        r.event for s in found for r in ours.journal.records(s.session) if isinstance(r.event, kind)
+    ]
 
 
 def named(name: str, priority: int, answer: Any, seen: list[str], **options: Any) -> EventHook:
@@ -90,7 +106,9 @@ def named(name: str, priority: int, answer: Any, seen: list[str], **options: Any
 @pytest.mark.proves("hook.order")
 async def test_the_lower_number_goes_first_and_the_first_block_ends_it() -> None:
     seen: list[str] = []
-    plus = named("ten", 10, lambda c: modify({"arguments": {**c.arguments, "a": c.arguments["a"] + 1}}), seen)
+    plus = named(
+        "ten", 10, lambda c: modify({"arguments": {**c.arguments, "a": c.arguments["a"] + 1}}), seen
+    )
     no = named("twenty", 20, block("no"), seen)
     late = named("thirty", 30, None, seen)
     result = (await one_call([late, no, plus]).run("go")).results[0]
@@ -108,7 +126,10 @@ async def test_changes_chain_where_a_hook_in_between_does_not_apply() -> None:
     )
     no = named("twenty", 20, block("no"), seen, when='name == "another"')
     more = named(
-        "thirty", 30, lambda c: modify({"arguments": {**c.arguments, "a": c.arguments["a"] + 1}}), seen
+        "thirty",
+        30,
+        lambda c: modify({"arguments": {**c.arguments, "a": c.arguments["a"] + 1}}),
+        seen,
     )
     assert (await one_call([more, no, double]).run("go")).results[0].data == 2 * 2 + 1 + 3
     assert seen == ["ten", "thirty"]
@@ -117,7 +138,9 @@ async def test_changes_chain_where_a_hook_in_between_does_not_apply() -> None:
 @pytest.mark.proves("hook.change-checked")
 @pytest.mark.parametrize("change", [{"a": "many", "b": 1}, {"a": 1}, {"a": 1, "b": 2, "c": 3}])
 async def test_changed_arguments_are_validated_again(change: dict[str, Any]) -> None:
-    result = (await one_call([named("n", 1, modify({"arguments": change}), [])]).run("go")).results[0]
+    result = (await one_call([named("n", 1, modify({"arguments": change}), [])]).run("go")).results[
+        0
+    ]
     assert result.error_type is ErrorType.VALIDATION_FAILED
     assert RAN == []
 
@@ -152,12 +175,28 @@ BROKEN: list[Any] = [
     _hangs,
     _cancels,
     _exits,
-    *(lambda call, answer=answer: answer for answer in (
-        False, True, "allow", 0, [], {}, {"action": "alow"}, {"action": "allow", "payload": {}}, {"action": "modify"},
-        {"action": "block", "reason": 7}, modify({"name": "other"}), modify({"arguments": [1]}), modify({"argument": {}}),
-        modify({"args": {"a": 1}, "arguments": {"a": 2}}), Action("delegate"), Action("deny"),  # type: ignore[arg-type]
-    )),
-]  # fmt: skip
+    *(
+        lambda call, answer=answer: answer
+        for answer in (
+            False,
+            True,
+            "allow",
+            0,
+            [],
+            {},
+            {"action": "alow"},
+            {"action": "allow", "payload": {}},
+            {"action": "modify"},
+            {"action": "block", "reason": 7},
+            modify({"name": "other"}),
+            modify({"arguments": [1]}),
+            modify({"argument": {}}),
+            modify({"args": {"a": 1}, "arguments": {"a": 2}}),
+            Action("delegate"),
+            Action("deny"),  # type: ignore[arg-type]
+        )
+    ),
+]
 
 
 @pytest.mark.proves("hook.fail-closed")
@@ -172,7 +211,9 @@ async def test_a_hook_that_cannot_be_asked_blocks(function: Any) -> None:
 
 @pytest.mark.proves("hook.fail-closed")
 @pytest.mark.parametrize("function", BROKEN)
-async def test_a_broken_hook_lets_pass_only_where_that_is_written_and_is_reported(function: Any) -> None:
+async def test_a_broken_hook_lets_pass_only_where_that_is_written_and_is_reported(
+    function: Any,
+) -> None:
     reported: list[Failed] = []
 
     @hook("error")
@@ -216,7 +257,9 @@ async def test_a_later_block_wins_over_a_question_and_nobody_is_asked() -> None:
 async def test_a_question_about_changed_arguments_shows_what_would_run() -> None:
     approver = RecordingApprover(["once"])
     change = Action("ask", "so?", payload={"arguments": {"a": 10, "b": 1}})
-    assert (await one_call([named("n", 1, change, [])], approver=approver).run("go")).results[0].data == 11
+    assert (await one_call([named("n", 1, change, [])], approver=approver).run("go")).results[
+        0
+    ].data == 11
     assert dict(approver.requests[0].values) == {"a": 10, "b": 1}
 
 
@@ -224,7 +267,9 @@ async def test_a_question_about_changed_arguments_shows_what_would_run() -> None
 async def test_a_hook_that_allows_lifts_neither_a_deny_nor_a_question() -> None:
     for options in ({"deny": ["write"]}, {"ask": ["write"]}, {}):
         result = (
-            await one_call([named("yes", 1, allow(), [])], "write", {"path": "a"}, **options).run("x")
+            await one_call([named("yes", 1, allow(), [])], "write", {"path": "a"}, **options).run(
+                "x"
+            )
         ).results[0]
         assert result.error_type is ErrorType.PERMISSION_DENIED
     assert RAN == []
@@ -246,9 +291,13 @@ async def test_results_are_changed_withheld_and_commented_on() -> None:
     result = (await one_call([look, redact]).run("go")).results[0]
     assert (result.data, result.notes) == ("[five]", ("[hook look] check the sign",))
     assert (told[0].name, told[0].arguments, told[0].result) == ("add", {"a": 2, "b": 3}, 5)
-    withheld = (await one_call([hook("tool.post", name="h")(lambda r: block("secret"))]).run("go")).results[0]
+    withheld = (
+        await one_call([hook("tool.post", name="h")(lambda r: block("secret"))]).run("go")
+    ).results[0]
     assert (withheld.success, withheld.data) == (False, None)
-    assert "the call ran, its result was withheld by the hook `h`: secret" in (withheld.error_message or "")
+    assert "the call ran, its result was withheld by the hook `h`: secret" in (
+        withheld.error_message or ""
+    )
 
 
 @pytest.mark.proves("hook.delegate")
@@ -262,7 +311,9 @@ async def test_a_delegated_call_is_answered_by_the_other_agent_and_does_not_run(
     over = hook("tool.pre", name="over")(lambda call: delegate({"task": "add", "agent": "adder"}))
     seen: list[DelegationPre] = []
     watch = hook("delegation.pre", name="watch")(seen.append)
-    result = (await one_call([Hooks([over, watch], delegate=other)], user="ann").run("go")).results[0]
+    result = (await one_call([Hooks([over, watch], delegate=other)], user="ann").run("go")).results[
+        0
+    ]
     assert (result.data, RAN) == ("forty-two", [])
     assert asked == [({"task": "add", "agent": "adder"}, "ann")]
     assert [d.agent for d in seen] == ["adder"]
@@ -323,7 +374,9 @@ async def test_a_session_starts_once_and_ends_once() -> None:
 
 @pytest.mark.proves("hook.session")
 async def test_a_session_that_a_hook_refuses_runs_nothing_and_asks_no_model() -> None:
-    ours = agent([says("never")], [hook("session.start", name="closed")(lambda s: block("at night"))])
+    ours = agent(
+        [says("never")], [hook("session.start", name="closed")(lambda s: block("at night"))]
+    )
     for attempt in (ours.run("x"), ours.session().call("add", a=1, b=1)):
         with pytest.raises(HookBlocked, match="the hook `closed`: at night"):
             await attempt
@@ -335,7 +388,11 @@ async def test_a_session_that_a_hook_refuses_runs_nothing_and_asks_no_model() ->
 async def test_a_message_is_changed_or_refused_before_anything_is_done_with_it() -> None:
     @hook("turn.start")
     async def polite(turn: TurnStart) -> Action:
-        return block("no shouting") if turn.text.isupper() else modify({"text": turn.text + ", please"})
+        return (
+            block("no shouting")
+            if turn.text.isupper()
+            else modify({"text": turn.text + ", please"})
+        )
 
     ours = agent([says("hello")], [polite])
     session = ours.session()
@@ -381,7 +438,8 @@ async def test_a_broken_hook_where_nothing_is_left_to_stop_is_a_notice() -> None
 async def test_a_failed_run_is_told_to_the_hooks_on_errors() -> None:
     seen: list[Failed] = []
     ours = agent(
-        [fails(ProviderError("gone", code="unreachable"))], [hook("error", name="watch")(seen.append)]
+        [fails(ProviderError("gone", code="unreachable"))],
+        [hook("error", name="watch")(seen.append)],
     )
     with pytest.raises(ProviderError):
         await ours.run("x")
@@ -479,7 +537,10 @@ async def test_a_withheld_answer_with_calls_gives_each_call_its_one_result() -> 
     async def judge(answer: CompletionPost) -> Action | None:
         return block("not these") if answer.calls else None
 
-    steps = [calls(("add", {"a": 1, "b": 1}), ("write", {"path": "x"}), text="my secret plan"), says("sorry")]
+    steps = [
+        calls(("add", {"a": 1, "b": 1}), ("write", {"path": "x"}), text="my secret plan"),
+        says("sorry"),
+    ]
     ours = agent(steps, [judge], allow=["write"])
     result = await ours.run("go")
     assert (result.text, RAN) == ("sorry", [])
@@ -493,12 +554,18 @@ async def test_a_withheld_answer_with_calls_gives_each_call_its_one_result() -> 
 
 @pytest.mark.proves("hook.completion-post")
 async def test_an_answer_is_shown_to_nobody_before_the_hooks_have_seen_it() -> None:
-    change = hook("completion.post")(lambda answer: modify({"text": answer.text.replace("4711", "[number]")}))
+    change = hook("completion.post")(
+        lambda answer: modify({"text": answer.text.replace("4711", "[number]")})
+    )
     shown = [
-        i.text async for i in agent([says("It is 4711.")], [change]).stream("x") if isinstance(i, TextDelta)
+        i.text
+        async for i in agent([says("It is 4711.")], [change]).stream("x")
+        if isinstance(i, TextDelta)
     ]
     assert "".join(shown) == "It is [number]."
-    withheld = agent([says("It is 4711.")], [hook("completion.post", name="no")(lambda a: block("private"))])
+    withheld = agent(
+        [says("It is 4711.")], [hook("completion.post", name="no")(lambda a: block("private"))]
+    )
     seen: list[Any] = []
     with pytest.raises(ProviderError, match="private"):
         async for item in withheld.stream("x"):
@@ -512,9 +579,9 @@ async def test_a_hook_takes_calls_out_of_an_answer_and_cannot_put_others_in() ->
         return modify({"calls": answer.calls[:1]}) if answer.calls else None
 
     steps = [calls(("add", {"a": 1, "b": 1}), ("add", {"a": 2, "b": 2})), says("ok")]
-    assert [r.data for r in (await agent(steps, [hook("completion.post")(only_first)]).run("x")).results] == [
-        2
-    ]
+    assert [
+        r.data for r in (await agent(steps, [hook("completion.post")(only_first)]).run("x")).results
+    ] == [2]
     other = hook("completion.post")(
         lambda a: modify({"calls": [{"id": "", "name": "write", "arguments": "{}"}]})
     )
@@ -547,8 +614,12 @@ async def test_a_tool_tells_of_its_own_events_and_learns_what_the_hooks_say() ->
     change = hook("custom.*")(lambda event: modify({"data": {**event.data, "by": event.name}}))
     ran = await agent([], [change], [deploy]).session().call("deploy")
     assert ran.data == "{'to': 'live', 'by': 'custom.deploy'}"
-    no = hook("custom.deploy", name="no", when='data["to"] == "live"')(lambda event: block("frozen"))
-    assert (await agent([], [no], [deploy]).session().call("deploy")).data == "the hook `no`: frozen"
+    no = hook("custom.deploy", name="no", when='data["to"] == "live"')(
+        lambda event: block("frozen")
+    )
+    assert (
+        await agent([], [no], [deploy]).session().call("deploy")
+    ).data == "the hook `no`: frozen"
     assert (await agent([], [], [deploy]).session().call("deploy")).data == "{'to': 'live'}"
     with pytest.raises(ConfigError, match="custom"):
         await emit(Context(None, "c"), "tool.pre")  # type: ignore[arg-type]
@@ -559,7 +630,11 @@ def test_a_hook_on_an_event_there_is_not_is_an_error_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"tool\.pres") as wrong:
         hook("tool.pres")(lambda call: None)
     assert "did you mean `tool.pre`?" in wrong.value.hint
-    for bad in ({"events": ()}, {"events": ("custom.",)}, {"events": ("tool.pre",), "timeout": 0.0}):
+    for bad in (
+        {"events": ()},
+        {"events": ("custom.",)},
+        {"events": ("tool.pre",), "timeout": 0.0},
+    ):
         with pytest.raises(ConfigError):
             hook(*bad.pop("events"), **bad)(lambda call: None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError):
@@ -583,7 +658,9 @@ async def test_hooks_of_the_old_seam_and_event_hooks_stand_in_one_row() -> None:
             """Nothing."""
 
     result = (
-        await one_call([named("late", 30, None, seen), Old(), named("early", 10, None, seen)]).run("x")
+        await one_call([named("late", 30, None, seen), Old(), named("early", 10, None, seen)]).run(
+            "x"
+        )
     ).results[0]
     assert seen == ["early", "old"]
     assert "by the old one" in (result.error_message or "")
@@ -599,4 +676,6 @@ async def test_what_a_hook_changes_in_place_changes_nothing_but_what_it_answers(
         return modify({"arguments": call.arguments})
 
     assert (await one_call([hook("tool.pre")(spoil)]).run("x")).results[0].data == 5
-    assert (await one_call([hook("tool.pre")(spoil), hook("tool.pre")(plus)]).run("x")).results[0].data == 6
+    assert (await one_call([hook("tool.pre")(spoil), hook("tool.pre")(plus)]).run("x")).results[
+        0
+    ].data == 6

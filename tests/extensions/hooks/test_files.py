@@ -1,4 +1,6 @@
-"""Hooks from files: what is read, what is refused with its place, and that a repository's do nothing until trusted."""
+"""Hooks from files: what is read, what is refused with its place, and that a repository's do
+nothing until trusted.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,10 @@ async def test_a_script_that_hangs_fails_or_answers_oddly_blocks(tmp_path: Path)
 @pytest.mark.proves("hook.script-pure")
 async def test_a_script_has_no_way_to_the_outside(tmp_path: Path) -> None:
     for reach in ('fs.read("x")', 'exec.run("sh", [])', 'http.get("http://x")', 'delegate("x")'):
-        script = f"---\nevents: [tool.pre]\nscript: |\n  def handle(event, payload):\n      {reach}\n      return allow()\n---\n"
+        script = (
+            f"---\nevents: [tool.pre]\nscript: |\n  def handle(event, payload):\n      {reach}\n "
+            "     return allow()\n---\n"
+        )
         hooks = loaded(put(tmp_path, hooks__a_dot_md=script)).hooks
         assert "the hook `a`: it failed" in await said(hooks, "x")
 
@@ -124,14 +129,22 @@ async def test_a_repositorys_hooks_do_nothing_until_they_are_trusted_as_they_sta
         ("events: [tool.pre]", "2:1", "found none of them"),
         ("events: [tool.pre]\nscript: x\ncommand: y", "2:1", "`script` and `command`"),
         ("events: [tool.pre]\nscript: x\nwhen: nme == 1", "4:7", "did you mean `name`"),
-        ("events: [tool.pre]\nscript: x\nwhen: |\n  name ==\n   open(1)", "6:", "no function `open`"),
+        (
+            "events: [tool.pre]\nscript: x\nwhen: |\n  name ==\n   open(1)",
+            "6:",
+            "no function `open`",
+        ),
         ("events: [tool.pre]\nscript: x\npriority: high", "4:11", "whole number"),
         ("events: [tool.pre]\nscript: x\ntimeout_ms: -1", "4:13", "timeout_ms"),
         ("events: [tool.pre]\nscript: x\non_error: ignore", "4:11", "ignore"),
         ("events: [tool.pre]\nguard: none_such", "3:8", "no guard `none_such`"),
         ("guard: writes_within", "2:8", "needs folders"),
         ("guard: writes_within\nwith: {nowhere: 1}", "3:7", "nowhere"),
-        ("events: [turn.end]\nguard: writes_within\nwith: {within: [src]}", "2:1", "is a guard for tool.pre"),
+        (
+            "events: [turn.end]\nguard: writes_within\nwith: {within: [src]}",
+            "2:1",
+            "is a guard for tool.pre",
+        ),
         ("events: [tool.pre]\nurl: https://example.com/x", "2:1", "no hosts are allowed"),
         ("events: [tool.pre\nscript: x", "3:", "not YAML"),
     ],
@@ -148,7 +161,11 @@ def test_a_mistake_in_a_trusted_file_is_an_error_with_its_place(
 
 @pytest.mark.proves("hook.file-errors")
 def test_all_problems_are_said_at_once_and_unknown_keys_are_warnings(tmp_path: Path) -> None:
-    put(tmp_path, hooks__a_dot_md="no front matter", hooks__b_dot_md="---\nevents: [x]\nscript: y\n---\n")
+    put(
+        tmp_path,
+        hooks__a_dot_md="no front matter",
+        hooks__b_dot_md="---\nevents: [x]\nscript: y\n---\n",
+    )
     with pytest.raises(ConfigError) as wrong:
         loaded(tmp_path)
     assert "a.md:1:1" in str(wrong.value)
@@ -157,20 +174,28 @@ def test_all_problems_are_said_at_once_and_unknown_keys_are_warnings(tmp_path: P
         (tmp_path / ".ferrule" / "hooks" / f"{name}.md").unlink()
     put(tmp_path, hooks__c_dot_md="---\nevents: [tool.pre]\nscript: y\npriorty: 3\n---\n")
     assert [str(w) for w in loaded(tmp_path).warnings] == [
-        ".ferrule/hooks/c.md:4:1: `priorty` is no key of a hook and was ignored; did you mean `priority`?"
+        (
+            ".ferrule/hooks/c.md:4:1: `priorty` is no key of a hook and was ignored; did you "
+            "mean `priority`?"
+        )
     ]
 
 
 @pytest.mark.proves("hook.file")
 async def test_a_file_can_name_a_guard_that_ships(tmp_path: Path) -> None:
-    put(tmp_path, hooks__keys_dot_md="---\nguard: no_secrets_in_arguments\nwith: {environment: false}\n---\n")
+    put(
+        tmp_path,
+        hooks__keys_dot_md="---\nguard: no_secrets_in_arguments\nwith: {environment: false}\n---\n",
+    )
     hooks = loaded(tmp_path).hooks
     assert "the hook `keys`" in await said(hooks, "ghp_" + "a1B2" * 9)
     assert await said(hooks, "hello") == "hello"
 
 
 @pytest.mark.proves("hook.file")
-async def test_a_file_can_name_a_command_whose_files_are_those_that_were_trusted(tmp_path: Path) -> None:
+async def test_a_file_can_name_a_command_whose_files_are_those_that_were_trusted(
+    tmp_path: Path,
+) -> None:
     put(
         tmp_path,
         hooks__no_dot_md="---\nevents: [tool.pre]\ncommand: sh $FERRULE_HOOKS/no_sh\n---\n",
@@ -186,7 +211,10 @@ async def test_a_file_can_name_a_command_whose_files_are_those_that_were_trusted
 
 @pytest.mark.proves("hook.file-errors")
 def test_a_command_that_the_sandbox_hides_from_itself_is_warned_of(tmp_path: Path) -> None:
-    put(tmp_path, hooks__no_dot_md="---\nevents: [tool.pre]\ncommand: sh .ferrule/hooks/no.sh\n---\n")
+    put(
+        tmp_path,
+        hooks__no_dot_md="---\nevents: [tool.pre]\ncommand: sh .ferrule/hooks/no.sh\n---\n",
+    )
     assert ["$FERRULE_HOOKS" in str(w) for w in loaded(tmp_path).warnings] == [True]
     (tmp_path / ".harness" / "hooks").mkdir(parents=True)
     (tmp_path / ".harness" / "hooks" / "no.md").write_text("another")
@@ -225,7 +253,10 @@ def test_settings_in_the_known_shape_are_read_and_mistakes_have_a_place(tmp_path
     table = {
         "hooks": {
             "PreToolUse": [
-                {"matcher": "Bash|Edit", "hooks": [{"type": "command", "command": "true", "timeout": 9}]}
+                {
+                    "matcher": "Bash|Edit",
+                    "hooks": [{"type": "command", "command": "true", "timeout": 9}],
+                }
             ],
             "Stop": [{"hooks": [{"type": "command", "command": "true"}]}],
             "PreCompact": [{"hooks": [{"type": "command", "command": "true"}]}],
@@ -238,7 +269,10 @@ def test_settings_in_the_known_shape_are_read_and_mistakes_have_a_place(tmp_path
     for text, words in (
         ('{"hooks": {"PreToolUze": []}}', "no such event"),
         ('{"hooks": {"PreToolUse": [{"matcher": "(", "hooks": []}]}}', "not a regular expression"),
-        ('{"hooks": {"PreToolUse": [{"hooks": [{"type": "prompt", "prompt": "x"}]}]}}', "type `prompt`"),
+        (
+            '{"hooks": {"PreToolUse": [{"hooks": [{"type": "prompt", "prompt": "x"}]}]}}',
+            "type `prompt`",
+        ),
         ('{"hooks": {"PreToolUse": [{"hooks": [{"type": "command"}]}]}}', "type `command`"),
         ('{"hooks": {"PreToolUse": [{"matcher": "Bash"}]}}', "must be a list"),
         ('{"hooks": []}', "must be a mapping"),

@@ -32,12 +32,19 @@ TOOLS = [*files.TOOLS, *browse.TOOLS, *search_files.TOOLS, *commands.TOOLS]
 async def after(
     guard: EventHook, root: Path, name: str, tools: list[Any] | None = None, **arguments: Any
 ) -> str:
-    """What a call comes to in a whole run with this guard, everything allowed: "" or the refusal."""
+    """What a call comes to in a whole run with this guard, everything allowed: "" or the
+    refusal.
+    """
     steps = [calls((name, arguments)), says("done")]
     ours = Agent(
-        Scripted(steps), tools or TOOLS, workspace=root, allow=[t.full_name for t in tools or TOOLS], hooks=[guard],
-        journal=SqliteJournal(":memory:"), limits=Limits(max_rounds=3),
-    )  # fmt: skip
+        Scripted(steps),
+        tools or TOOLS,
+        workspace=root,
+        allow=[t.full_name for t in tools or TOOLS],
+        hooks=[guard],
+        journal=SqliteJournal(":memory:"),
+        limits=Limits(max_rounds=3),
+    )
     result = (await ours.run("go")).results[0]
     await ours.close()
     if result.error_type is ErrorType.PERMISSION_DENIED:
@@ -76,9 +83,12 @@ async def test_a_command_is_refused_where_there_is_a_tool_for_it(
 
 @pytest.mark.proves("guard.unsure")
 @pytest.mark.parametrize("guard", [prefer_named_tools(), command_policy(deny=["rm *"])])
-@pytest.mark.parametrize("command", ["$(echo cat) notes.txt", "cat 'unclosed", "x=cat; $x notes.txt"])
+@pytest.mark.parametrize(
+    "command", ["$(echo cat) notes.txt", "cat 'unclosed", "x=cat; $x notes.txt"]
+)
 async def test_a_command_that_cannot_be_judged_is_refused(guard: EventHook, command: str) -> None:
-    # In a run the gate asks a person about these first; the guard must not be the one that lets them through.
+    # In a run the gate asks a person about these first; the guard must not be the one that lets
+    # them through.
     call = ToolPre.of("c1", commands.TOOLS[0], {"command": command})
     answer = await guard.run(Occasion(call, Identity("t", "u", "s", "r")))
     assert isinstance(answer, Action)
@@ -89,15 +99,23 @@ async def test_a_command_that_cannot_be_judged_is_refused(guard: EventHook, comm
 @pytest.mark.parametrize(
     "text",
     [
-        f"token = {SECRET}", "AKIA" + "ABCDEFGHIJKLMNOP", "-----BEGIN RSA PRIVATE KEY-----\nMII", "sk-ant-" + "x" * 40,
-        "https://me:hunter22@example.com/x", "xoxb-" + "1" * 20, "value of-a-secret-variable here", "AIza" + "b" * 35,
+        f"token = {SECRET}",
+        "AKIA" + "ABCDEFGHIJKLMNOP",
+        "-----BEGIN RSA PRIVATE KEY-----\nMII",
+        "sk-ant-" + "x" * 40,
+        "https://me:hunter22@example.com/x",
+        "xoxb-" + "1" * 20,
+        "value of-a-secret-variable here",
+        "AIza" + "b" * 35,
     ],
-)  # fmt: skip
+)
 async def test_a_secret_in_an_argument_is_refused_and_not_repeated(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_API_TOKEN", "of-a-secret-variable")
-    refused = await after(no_secrets_in_arguments(), tmp_path, "write_file", path="a.txt", content=text)
+    refused = await after(
+        no_secrets_in_arguments(), tmp_path, "write_file", path="a.txt", content=text
+    )
     assert "the argument `content` holds" in refused
     assert text not in refused
     assert "of-a-secret-variable" not in refused
@@ -105,7 +123,9 @@ async def test_a_secret_in_an_argument_is_refused_and_not_repeated(
 
 
 @pytest.mark.proves("guard.no-secrets")
-async def test_secrets_are_found_wherever_they_stand_and_ordinary_text_passes(tmp_path: Path) -> None:
+async def test_secrets_are_found_wherever_they_stand_and_ordinary_text_passes(
+    tmp_path: Path,
+) -> None:
     guard = no_secrets_in_arguments(patterns={"a customer's number": r"CUST-\d{6}"})
 
     @tool(side_effect="none")
@@ -113,10 +133,22 @@ async def test_secrets_are_found_wherever_they_stand_and_ordinary_text_passes(tm
         """Post."""
         return "posted"
 
-    for body in ({"a": {"b": [1, {"c": SECRET}]}}, {SECRET: 1}, {"words": ["AKIA", "x"], "n": "CUST-123456"}):
-        assert "secrets do not go into calls" in await after(guard, tmp_path, "post", [post], body=body)
+    for body in (
+        {"a": {"b": [1, {"c": SECRET}]}},
+        {SECRET: 1},
+        {"words": ["AKIA", "x"], "n": "CUST-123456"},
+    ):
+        assert "secrets do not go into calls" in await after(
+            guard, tmp_path, "post", [post], body=body
+        )
     assert (
-        await after(guard, tmp_path, "post", [post], body={"sk-": "short", "akia": "https://example.com/a:b"})
+        await after(
+            guard,
+            tmp_path,
+            "post",
+            [post],
+            body={"sk-": "short", "akia": "https://example.com/a:b"},
+        )
         == ""
     )
 
@@ -138,7 +170,9 @@ async def test_secrets_are_found_wherever_they_stand_and_ordinary_text_passes(tm
         ("list_files", {}, True),
     ],
 )
-async def test_writes_stay_in_the_folders(name: str, arguments: Any, passes: bool, tmp_path: Path) -> None:
+async def test_writes_stay_in_the_folders(
+    name: str, arguments: Any, passes: bool, tmp_path: Path
+) -> None:
     for folder in ("src", "docs/x", "srcs"):
         (tmp_path / folder).mkdir(parents=True)
     refused = await after(writes_within("src", "docs"), tmp_path, name, **arguments)
@@ -162,7 +196,9 @@ async def test_a_tool_that_does_not_say_where_it_writes_is_refused(tmp_path: Pat
         """Who knows."""
         return "ran"
 
-    assert "cannot be seen" in await after(writes_within("."), tmp_path, "anything", [anything], path="src/a")
+    assert "cannot be seen" in await after(
+        writes_within("."), tmp_path, "anything", [anything], path="src/a"
+    )
 
 
 @pytest.mark.proves("guard.command-policy")
@@ -194,7 +230,12 @@ def test_a_guard_that_guards_nothing_is_an_error() -> None:
             writes_within(folder)
     with pytest.raises(ValueError, match="regular expression"):
         no_secrets_in_arguments(patterns={"bad": "("})
-    assert set(GUARDS) == {"prefer_named_tools", "no_secrets_in_arguments", "writes_within", "command_policy"}
+    assert set(GUARDS) == {
+        "prefer_named_tools",
+        "no_secrets_in_arguments",
+        "writes_within",
+        "command_policy",
+    }
 
 
 @pytest.mark.model
@@ -202,9 +243,13 @@ def test_a_guard_that_guards_nothing_is_an_error() -> None:
 async def test_a_guard_fires_on_a_call_of_the_real_local_model(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     ours = Agent(
-        "local:smollm2", [*commands.TOOLS], workspace=tmp_path, allow=["run_command"], hooks=[command_policy(deny=["*"])],
+        "local:smollm2",
+        [*commands.TOOLS],
+        workspace=tmp_path,
+        allow=["run_command"],
+        hooks=[command_policy(deny=["*"])],
         journal=SqliteJournal(":memory:"),
-    )  # fmt: skip
+    )
     result = await ours.run("Run the command `ls`.")
     await ours.close()
     refused = [r for r in result.results if "the hook `command_policy`" in (r.error_message or "")]

@@ -1,4 +1,6 @@
-"""The language of `when`: what it can say, that it can do nothing else, and that a mistake is loud."""
+"""The language of `when`: what it can say, that it can do nothing else, and that a mistake is
+loud.
+"""
 
 from __future__ import annotations
 
@@ -59,11 +61,25 @@ def test_a_condition_looks_at_the_payload(text: str, answer: bool) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "arguments.comand == 1", "nme == 1", "name", "name or True", "not name", "1", "arguments < name", "name.x == 1",
-        'arguments.list["a"] == 1', "arguments.list[9] == 1", "1 in name", "name in 7", "glob(arguments, \"*\")", "has(name, \"a\")",
-        "length(7) == 1", "-name == 1", "lower(arguments)",
+        "arguments.comand == 1",
+        "nme == 1",
+        "name",
+        "name or True",
+        "not name",
+        "1",
+        "arguments < name",
+        "name.x == 1",
+        'arguments.list["a"] == 1',
+        "arguments.list[9] == 1",
+        "1 in name",
+        "name in 7",
+        'glob(arguments, "*")',
+        'has(name, "a")',
+        "length(7) == 1",
+        "-name == 1",
+        "lower(arguments)",
     ],
-)  # fmt: skip
+)
 def test_a_condition_that_cannot_be_decided_is_an_error_not_a_no(text: str) -> None:
     with pytest.raises(WhenError):
         holds(text)
@@ -73,14 +89,51 @@ def test_a_condition_that_cannot_be_decided_is_an_error_not_a_no(text: str) -> N
 @pytest.mark.parametrize(
     "text",
     [
-        '__import__("os")', 'open("x")', "name.__class__ == 1", "().__class__", "[x for x in name]", "lambda: 1", "name.lower()",
-        "(yield)", "1 + 1", "name * 9", "2 ** 99", "name if flag else id", 'f"{name}"', "name := 1", "{1: 2}", "{1}", "*name",
-        "glob(name)", "glob(*name)", "glob(text=name)", "glob", "exec(name)", "name is None", "b'x' == name", "1j == 1",
-        'regex(name, "(a")', 'regex(name, "(?=a)")', "_name == 1", "payload._x == 1", "name) or (True", "", "  ", "a, b", "name; 1",
-        "name[1:2]", "...", "await name", "~1 == 1", "name == 'a' # x\n)or(True", "(" * 400 + "1" + ")" * 400, "not " * 600 + "flag",
-        "1" * 5000, "name == \x00",
+        '__import__("os")',
+        'open("x")',
+        "name.__class__ == 1",
+        "().__class__",
+        "[x for x in name]",
+        "lambda: 1",
+        "name.lower()",
+        "(yield)",
+        "1 + 1",
+        "name * 9",
+        "2 ** 99",
+        "name if flag else id",
+        'f"{name}"',
+        "name := 1",
+        "{1: 2}",
+        "{1}",
+        "*name",
+        "glob(name)",
+        "glob(*name)",
+        "glob(text=name)",
+        "glob",
+        "exec(name)",
+        "name is None",
+        "b'x' == name",
+        "1j == 1",
+        'regex(name, "(a")',
+        'regex(name, "(?=a)")',
+        "_name == 1",
+        "payload._x == 1",
+        "name) or (True",
+        "",
+        "  ",
+        "a, b",
+        "name; 1",
+        "name[1:2]",
+        "...",
+        "await name",
+        "~1 == 1",
+        "name == 'a' # x\n)or(True",
+        "(" * 400 + "1" + ")" * 400,
+        "not " * 600 + "flag",
+        "1" * 5000,
+        "name == \x00",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_condition_is_refused_when_it_is_read(text: str) -> None:
     with pytest.raises(ConfigError) as wrong:
         parse_when(text, "guard.md", 7, 9)
@@ -89,7 +142,11 @@ def test_what_is_no_condition_is_refused_when_it_is_read(text: str) -> None:
 
 @pytest.mark.proves("hook.file-errors")
 def test_the_place_of_a_mistake_is_the_one_in_the_file() -> None:
-    for text, place in (("open(1)", "3:7"), ("name == 1 + 1", "3:15"), ("name ==\n  open(1)", "4:3")):
+    for text, place in (
+        ("open(1)", "3:7"),
+        ("name == 1 + 1", "3:15"),
+        ("name ==\n  open(1)", "4:3"),
+    ):
         with pytest.raises(ConfigError) as wrong:
             parse_when(text, "a.md", 3, 7)
         assert wrong.value.detail.startswith(f"a.md:{place}:")
@@ -103,9 +160,42 @@ def test_a_name_that_no_event_of_the_hook_has_is_refused_when_it_is_read() -> No
 
 
 WORDS = st.sampled_from(
-    ["name", "arguments", "payload", "event", ".", "[", "]", "(", ")", '"x"', "==", "in", "not", "and", "or", "1", "<", ",", "glob",
-     "regex", "has", "get", "True", "None", "-", "if", "else", "lambda", ":", "+", "\n", "#", "__class__"]
-)  # fmt: skip
+    [
+        "name",
+        "arguments",
+        "payload",
+        "event",
+        ".",
+        "[",
+        "]",
+        "(",
+        ")",
+        '"x"',
+        "==",
+        "in",
+        "not",
+        "and",
+        "or",
+        "1",
+        "<",
+        ",",
+        "glob",
+        "regex",
+        "has",
+        "get",
+        "True",
+        "None",
+        "-",
+        "if",
+        "else",
+        "lambda",
+        ":",
+        "+",
+        "\n",
+        "#",
+        "__class__",
+    ]
+)
 
 
 @pytest.mark.proves("hook.when-pure")

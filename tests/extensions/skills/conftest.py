@@ -16,7 +16,9 @@ from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.trust import Trust
 
 
-def skill_text(name: str, description: str = "Does things.", body: str = "Do it so.", extra: str = "") -> str:
+def skill_text(
+    name: str, description: str = "Does things.", body: str = "Do it so.", extra: str = ""
+) -> str:
     return f"---\nname: {name}\ndescription: {description}\n{extra}---\n{body}\n"
 
 
@@ -36,8 +38,12 @@ class Place:
         path.write_bytes(data.encode() if isinstance(data, str) else data)
         return path
 
-    def skill(self, folder: str, name: str, *words: str, below: Path | None = None, **options: str) -> Path:
-        return self.put(f"{folder}/{name}/SKILL.md", skill_text(name, *words, **options), below=below)
+    def skill(
+        self, folder: str, name: str, *words: str, below: Path | None = None, **options: str
+    ) -> Path:
+        return self.put(
+            f"{folder}/{name}/SKILL.md", skill_text(name, *words, **options), below=below
+        )
 
     def load(self, **options: Any) -> LoadedSkills:
         seen = Trust().look(self.workspace)
@@ -47,7 +53,11 @@ class Place:
         """A session whose only tool is the one of the skills."""
         found = loaded or self.load()
         agent = Agent(
-            Scripted([]), found.tools, workspace=self.workspace, journal=SqliteJournal(":memory:"), **options
+            Scripted([]),
+            found.tools,
+            workspace=self.workspace,
+            journal=SqliteJournal(":memory:"),
+            **options,
         )
         return agent.session()
 

@@ -36,7 +36,11 @@ def test_a_skill_with_every_key_is_read_whole() -> None:
     assert skill.metadata == {"author": "tools-team", "version": "1.0"}
     assert skill.allowed_tools == ("Read", "Bash(git log:*)", "Write")
     assert skill.body == "# Forms\n\nRead `references/fields.md` first."
-    assert (skill.file, skill.folder, skill.origin) == (FILE, ".agents/skills/pdf-forms", "repository")
+    assert (skill.file, skill.folder, skill.origin) == (
+        FILE,
+        ".agents/skills/pdf-forms",
+        "repository",
+    )
     assert skill.warnings == ()
 
 
@@ -63,12 +67,21 @@ WRONG = {
     b"---\nname: -pdf\ndescription: x\n---\n": (":2:7:", "`-pdf`"),
     b"---\nname: 12\ndescription: x\n---\n": (":2:7:", "`name` must be text"),
     b"---\nname: " + b"a" * 65 + b"\ndescription: x\n---\n": (":2:7:", "65 characters"),
-    b"---\nname: pdf-forms\ndescription: " + b"x" * 1025 + b"\n---\n": (":3:14:", "1025 characters"),
-    b"---\nname: pdf-forms\ndescription: x\ncompatibility: " + b"x" * 501 + b"\n---\n": (":4:16:", "501"),
+    b"---\nname: pdf-forms\ndescription: " + b"x" * 1025 + b"\n---\n": (
+        ":3:14:",
+        "1025 characters",
+    ),
+    b"---\nname: pdf-forms\ndescription: x\ncompatibility: " + b"x" * 501 + b"\n---\n": (
+        ":4:16:",
+        "501",
+    ),
     b"---\nname: pdf-forms\ndescription: x\nmetadata: [a]\n---\n": (":4:11:", "mapping"),
     b"---\nname: pdf-forms\ndescription: Use it: now\n---\n": (":3:", "not YAML"),
     b"---\nname: pdf-forms\nname: pdf-forms\ndescription: x\n---\n": (":3:1:", "a second time"),
-    b"---\nname: !!python/name:os.system pdf-forms\ndescription: x\n---\n": (":2:", "tags are not used"),
+    b"---\nname: !!python/name:os.system pdf-forms\ndescription: x\n---\n": (
+        ":2:",
+        "tags are not used",
+    ),
     b"---\nname: pdf-forms\ndescription: x\n---\n\xff\xfe": (":5:1:", "not UTF-8"),
 }
 
@@ -85,7 +98,10 @@ def test_what_is_wrong_is_said_with_file_line_and_column(data: bytes) -> None:
 
 @pytest.mark.proves("skills.unknown-keys")
 def test_keys_and_values_that_mean_nothing_are_warnings() -> None:
-    data = b"---\nname: pdf-forms\ndescription: x\nlicence: MIT\nmetadata: {version: 1.0}\nallowed-tools: [Read]\n---\n"
+    data = (
+        b"---\nname: pdf-forms\ndescription: x\nlicence: MIT\nmetadata: "
+        b"{version: 1.0}\nallowed-tools: [Read]\n---\n"
+    )
     skill = parse_skill(data, FILE)
     said = [str(one) for one in skill.warnings]
     assert said[0].startswith(f"{FILE}:4:1: `licence` is no key of a skill")

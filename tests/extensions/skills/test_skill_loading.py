@@ -1,4 +1,6 @@
-"""Where skills are found, who answers for them, which of two holds, and what the model is told of them."""
+"""Where skills are found, who answers for them, which of two holds, and what the model is told of
+them.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def test_the_persons_folders_are_looked_at_only_if_they_are_given(place: Any) ->
 
 
 @pytest.mark.proves("skills.trust")
-def test_what_lies_in_ferrule_does_nothing_until_it_is_trusted_and_after_a_change(place: Any) -> None:
+def test_what_lies_in_ferrule_does_nothing_until_it_is_trusted_and_after_a_change(
+    place: Any,
+) -> None:
     place.skill(".ferrule/skills", "e")
     loaded = place.load()
     assert (loaded.skills, loaded.inert) == ((), (".ferrule/skills/e/SKILL.md",))
@@ -105,7 +109,10 @@ def test_the_same_skill_in_two_folders_is_no_warning(place: Any) -> None:
     place.skill(".agents/skills", "a")
     place.skill(".claude/skills", "a")
     loaded = place.load()
-    assert ([skill.file for skill in loaded.skills], loaded.warnings) == ([".agents/skills/a/SKILL.md"], ())
+    assert ([skill.file for skill in loaded.skills], loaded.warnings) == (
+        [".agents/skills/a/SKILL.md"],
+        (),
+    )
 
 
 @pytest.mark.proves("skills.one-bad-skill")
@@ -220,7 +227,9 @@ def test_what_is_ignored_is_what_git_says(
 
 
 @pytest.mark.proves("skills.bounded")
-def test_there_is_a_bound_to_how_many_skills_are_loaded(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_a_bound_to_how_many_skills_are_loaded(
+    place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loading, "MOST_SKILLS", 3)
     monkeypatch.setattr(loading, "MOST_ENTRIES", 6)
     for number in range(8):
@@ -250,14 +259,20 @@ def test_the_catalogue_has_a_line_per_skill_in_the_same_bytes_every_time(place: 
         '- alpha: "About alpha."',
         '- zeta: "About zeta."',
     ]
-    assert text.index("Written or trusted by the person") < text.index("- mine") < text.index("Brought by")
+    assert (
+        text.index("Written or trusted by the person")
+        < text.index("- mine")
+        < text.index("Brought by")
+    )
 
 
 @pytest.mark.proves("skills.catalogue")
 @given(
     st.lists(
         st.builds(
-            made, st.from_regex(r"[a-z0-9]{1,9}(-[a-z0-9]{1,9}){0,3}", fullmatch=True), st.text(max_size=1024)
+            made,
+            st.from_regex(r"[a-z0-9]{1,9}(-[a-z0-9]{1,9}){0,3}", fullmatch=True),
+            st.text(max_size=1024),
         ),
         max_size=60,
         unique_by=lambda skill: skill.name,
@@ -287,7 +302,9 @@ def test_long_descriptions_are_shortened_and_many_names_left_out_and_both_are_sa
     )
     listed = sum(line.startswith("- ") for line in text.splitlines())
     assert 100 < listed < 500 and len(text.encode()) <= MOST_BYTES
-    assert f"{500 - listed} more skills are not listed" in text and said.startswith(f"{500 - listed} skills")
+    assert f"{500 - listed} more skills are not listed" in text and said.startswith(
+        f"{500 - listed} skills"
+    )
 
 
 # ---- rules

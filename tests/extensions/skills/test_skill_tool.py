@@ -21,7 +21,11 @@ async def test_a_model_reads_a_skill_and_goes_on(place: Any) -> None:
     model = Scripted([calls(("skill", {"name": "release"})), says("Done.")])
     journal = SqliteJournal(":memory:")
     agent = Agent(
-        model, loaded.tools, instructions=loaded.catalogue_text, workspace=place.workspace, journal=journal
+        model,
+        loaded.tools,
+        instructions=loaded.catalogue_text,
+        workspace=place.workspace,
+        journal=journal,
     )
     session = agent.session()
     assert (await session.run("Make a release.")).text == "Done."
@@ -51,7 +55,9 @@ async def test_the_body_is_framed_as_the_words_of_who_answers_for_it(place: Any)
 async def test_what_a_skill_needs_is_passed_on(place: Any) -> None:
     place.skill("skills", "c", extra="compatibility: Needs docker.\n", below=place.own)
     data = (await place.session().call("skill", name="c")).data
-    assert data.startswith("It says of itself that it needs: <skill-needs>\nNeeds docker.\n</skill-needs>")
+    assert data.startswith(
+        "It says of itself that it needs: <skill-needs>\nNeeds docker.\n</skill-needs>"
+    )
 
 
 @pytest.mark.proves("skills.tool")
@@ -68,12 +74,15 @@ async def test_files_outside_the_workspace_are_read_through_the_tool(place: Any)
     session = place.session()
     assert "`references/fields.md`" in (await session.call("skill", name="c")).data
     data = (await session.call("skill", name="c", path="references/fields.md")).data
-    assert (
-        data
-        == '<skill-file name="c" path="references/fields.md" by="the person">\nFields: one, two.\n</skill-file>'
+    assert data == (
+        '<skill-file name="c" path="references/fields.md" by="the person">\nFields: one, '
+        "two.\n</skill-file>"
     )
     result = await session.call("skill", name="c", path="references/felds.md")
-    assert result.error_type is ErrorType.NOT_FOUND and "`references/fields.md`" in result.error_message
+    assert (
+        result.error_type is ErrorType.NOT_FOUND
+        and "`references/fields.md`" in result.error_message
+    )
 
 
 @pytest.mark.proves("skills.resources")
@@ -130,7 +139,10 @@ async def test_what_no_tool_may_read_is_not_read_through_a_skill(place: Any) -> 
     place.skill(".claude/skills", "a")
     session = place.session(deny=["Read(.claude/**)"])
     result = await session.call("skill", name="a")
-    assert result.error_type is ErrorType.PERMISSION_DENIED and "Read(.claude/**)" in result.error_message
+    assert (
+        result.error_type is ErrorType.PERMISSION_DENIED
+        and "Read(.claude/**)" in result.error_message
+    )
 
 
 @pytest.mark.proves("skills.no-power")
@@ -148,7 +160,10 @@ async def test_allowed_tools_allow_nothing(place: Any) -> None:
     place.skill("skills", "c", extra="allowed-tools: publish skill\n", below=place.own)
     loaded = place.load()
     agent = Agent(
-        Scripted([]), [*loaded.tools, publish], workspace=place.workspace, journal=SqliteJournal(":memory:")
+        Scripted([]),
+        [*loaded.tools, publish],
+        workspace=place.workspace,
+        journal=SqliteJournal(":memory:"),
     )
     session = agent.session()
     assert (await session.call("skill", name="c")).success

@@ -55,7 +55,8 @@ class Serving:
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """`async with served({"scripted:a": [steps]}) as serving`: a console whose models say these; the first one is the server's own.
+    """`async with served({"scripted:a": [steps]}) as serving`: a console whose models say these;
+    the first one is the server's own.
 
     `tools` are the catalog, `journal` a file that another console may have written before.
     """

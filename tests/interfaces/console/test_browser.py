@@ -1,6 +1,8 @@
-"""The console as a person uses it: Chromium, the real server as a process, and a real model on this machine that calls the tools.
+"""The console as a person uses it: Chromium, the real server as a process, and a real model on this
+machine that calls the tools.
 
-One story, because the model takes a while to start. With FERRULE_TEST_SCREENS=1 it also takes the pictures of `docs/screens`.
+One story, because the model takes a while to start. With FERRULE_TEST_SCREENS=1 it also takes the
+pictures of `docs/screens`.
 """
 
 from __future__ import annotations
@@ -23,18 +25,27 @@ import pytest
 from ferrule.models.local import pull
 from ferrule.storage import paths
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 MISSING = [
     reason
     for reason, there in (
-        ("the embedded model is not pulled: `ferrule models pull smollm2`", (pull.folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists()),
+        (
+            "the embedded model is not pulled: `ferrule models pull smollm2`",
+            (pull.folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists(),
+        ),
         ("playwright is not installed", importlib.util.find_spec("playwright") is not None),
         ("there is no Chromium here", CHROMIUM is not None),
         ("the extra `console` is not installed", importlib.util.find_spec("jinja2") is not None),
     )
     if not there
-]  # fmt: skip
-SCREENS = Path(__file__).parents[3] / "docs" / "screens" if os.environ.get("FERRULE_TEST_SCREENS") else None
+]
+SCREENS = (
+    Path(__file__).parents[3] / "docs" / "screens"
+    if os.environ.get("FERRULE_TEST_SCREENS")
+    else None
+)
 LARGEST = 150 * 1024
 TOKEN = "the-token-of-whoever-sits-here"
 PATIENCE = 90_000
@@ -50,7 +61,14 @@ script: |
 ---
 Print the whole tide table, one line for each tide.
 """
-TOOLS = ("read_file", "run_command", "tide_table", "get_working_directory", "artifact_read", "artifact_fetch")
+TOOLS = (
+    "read_file",
+    "run_command",
+    "tide_table",
+    "get_working_directory",
+    "artifact_read",
+    "artifact_fetch",
+)
 RULES = ("--allow", "Read(config.yaml)", "--allow", "tide_table", "--allow", "Bash(sleep:*)")
 
 
@@ -69,7 +87,11 @@ class House:
 
     @property
     def environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("FERRULE", "XDG"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("FERRULE", "XDG"))
+        }
         return {
             **kept,
             "HOME": str(self.folder),
@@ -145,7 +167,9 @@ class Person:
             found.wait_for()
         except Waited as error:
             shown = self.page.locator("body").inner_text()
-            raise AssertionError(f"no `{selector}` with {text!r} at {self.page.url}:\n{shown}") from error
+            raise AssertionError(
+                f"no `{selector}` with {text!r} at {self.page.url}:\n{shown}"
+            ) from error
         return found
 
     def sees_end(self, how: str) -> None:
@@ -157,7 +181,8 @@ class Person:
             return
         self.page.evaluate("scrollTo(0, 0)")
         self.page.wait_for_function(
-            "document.getAnimations().every(one => one.playState !== 'running' || one.effect.getTiming().iterations === Infinity)"
+            "document.getAnimations().every(one => one.playState !== 'running' || "
+            "one.effect.getTiming().iterations === Infinity)"
         )
         path = SCREENS / f"console-{name}.png"
         self.page.screenshot(path=path, animations="disabled")
@@ -189,7 +214,9 @@ def two(house: House) -> Iterator[tuple[Person, Person]]:
         try:
             people: list[Person] = []
             for _ in range(2):
-                context = browser.new_context(viewport={"width": 1180, "height": 880}, color_scheme="light")
+                context = browser.new_context(
+                    viewport={"width": 1180, "height": 880}, color_scheme="light"
+                )
                 context.set_default_timeout(PATIENCE)
                 people.append(Person(house, context.new_page()))
             for person in people:
@@ -202,7 +229,9 @@ def two(house: House) -> Iterator[tuple[Person, Person]]:
 @pytest.mark.model
 @pytest.mark.skipif(bool(MISSING), reason="; ".join(MISSING))
 @pytest.mark.proves("console.browser")
-def test_a_person_works_with_a_real_model_in_the_browser(house: House, two: tuple[Person, Person]) -> None:
+def test_a_person_works_with_a_real_model_in_the_browser(
+    house: House, two: tuple[Person, Person]
+) -> None:
     ada, eve = two
     _a_question_is_answered_with_a_tool(ada)
     _what_one_allows_the_other_sees(ada, eve)
@@ -277,7 +306,9 @@ def _a_tool_is_tried(ada: Person) -> None:
     ada.picture("tried")
 
 
-def _a_killed_server_is_started_again_and_the_run_goes_on(house: House, ada: Person, eve: Person) -> None:
+def _a_killed_server_is_started_again_and_the_run_goes_on(
+    house: House, ada: Person, eve: Person
+) -> None:
     session = ada.asks("What does keeper.txt say?")
     eve.watches(session)
     for person in (ada, eve):

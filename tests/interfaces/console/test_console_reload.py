@@ -1,4 +1,6 @@
-"""Hot reload in the console: a message is worked with what files say when it begins, as far as a person trusts them."""
+"""Hot reload in the console: a message is worked with what files say when it begins, as far as a
+person trusts them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from ferrule.console.setup import close, console_of
 from ferrule.console.viewer import Viewer
 from ferrule.storage.trust import Trust
 
-GREET = '---\nparameters: {{}}\nside_effect: none\nscript: |\n  def run(args): return "{}"\n---\nGreets.\n'
+GREET = (
+    "---\nparameters: {{}}\nside_effect: none\nscript: |\n  def run(args): return "
+    '"{}"\n---\nGreets.\n'
+)
 
 
 def greetings(live: Live) -> list[str]:
@@ -32,7 +37,8 @@ async def test_a_changed_tool_is_withdrawn_from_the_next_message_on_and_back_onc
     (tmp_path / "talk.json").write_text(json.dumps(step * 3))
     told: list[str] = []
     console = console_of(
-        {"model": f"scripted:{tmp_path}/talk.json", "workspace": str(tmp_path / "work")}, told.append
+        {"model": f"scripted:{tmp_path}/talk.json", "workspace": str(tmp_path / "work")},
+        told.append,
     )
     try:
         live = await console.desk.start(Viewer(console.owner, operator=True), "Hello.")

@@ -67,19 +67,27 @@ async def test_a_run_goes_on_without_anybody_looking(served: Any) -> None:
 
 @pytest.mark.proves("console.approval-inline")
 async def test_a_yes_lets_the_call_run_and_says_who_gave_it(served: Any) -> None:
-    async with served({"scripted:a": [calls(("note", {"text": "x"})), says("ok")]}, tools=[NOTE]) as serving:
+    async with served(
+        {"scripted:a": [calls(("note", {"text": "x"})), says("ok")]}, tools=[NOTE]
+    ) as serving:
         live = await serving.console.desk.start(OWNER, "note x")
         (question,) = await asked(serving)
         serving.console.desk.questions.answer(OWNER, question.id, question.request.digest, "once")
         await over(live)
         (answer,) = events(serving, live.id, PersonAnswered)
-        assert (answer.choice, answer.by, answer.digest) == ("once", "owner", question.request.digest)
+        assert (answer.choice, answer.by, answer.digest) == (
+            "once",
+            "owner",
+            question.request.digest,
+        )
         assert [one.result.data for one in events(serving, live.id, ToolAnswered)] == ["noted x"]
 
 
 @pytest.mark.proves("console.approval-bound")
 async def test_an_answer_about_other_arguments_counts_for_nothing(served: Any) -> None:
-    async with served({"scripted:a": [calls(("note", {"text": "x"})), says("ok")]}, tools=[NOTE]) as serving:
+    async with served(
+        {"scripted:a": [calls(("note", {"text": "x"})), says("ok")]}, tools=[NOTE]
+    ) as serving:
         live = await serving.console.desk.start(OWNER, "note x")
         (question,) = await asked(serving)
         with pytest.raises(QuestionError, match="other arguments"):
@@ -96,7 +104,9 @@ async def test_an_answer_about_other_arguments_counts_for_nothing(served: Any) -
 
 @pytest.mark.proves("console.approval-once")
 async def test_a_question_is_answered_once(served: Any) -> None:
-    async with served({"scripted:a": [calls(("note", {"text": "x"})), says("ok")]}, tools=[NOTE]) as serving:
+    async with served(
+        {"scripted:a": [calls(("note", {"text": "x"})), says("ok")]}, tools=[NOTE]
+    ) as serving:
         live = await serving.console.desk.start(OWNER, "note x")
         (question,) = await asked(serving)
         questions, digest = serving.console.desk.questions, question.request.digest
@@ -109,7 +119,9 @@ async def test_a_question_is_answered_once(served: Any) -> None:
 
 @pytest.mark.proves("console.grants-as-offered")
 async def test_only_what_the_gate_offered_is_granted(served: Any) -> None:
-    async with served({"scripted:a": [calls(("note", {"text": "x"})), says("ok")]}, tools=[NOTE]) as serving:
+    async with served(
+        {"scripted:a": [calls(("note", {"text": "x"})), says("ok")]}, tools=[NOTE]
+    ) as serving:
         live = await serving.console.desk.start(OWNER, "note x")
         (question,) = await asked(serving)
         questions, digest = serving.console.desk.questions, question.request.digest
@@ -144,7 +156,9 @@ async def test_critical_risk_is_for_an_operator_to_allow(served: Any) -> None:
     ) as serving:
         live = await serving.console.desk.start(BOB, "do it")
         (question,) = await asked(serving)
-        assert question.offers(BOB) == () and [one.choice for one in question.offers(OWNER)] == ["once"]
+        assert question.offers(BOB) == () and [one.choice for one in question.offers(OWNER)] == [
+            "once"
+        ]
         serving.console.desk.questions.answer(BOB, question.id, question.request.digest, "deny")
         await over(live)
 
@@ -180,7 +194,9 @@ async def test_stopping_ends_the_run_and_answers_its_calls(served: Any) -> None:
         await begun.wait()
         await serving.console.desk.stop(live.id)
         assert [one.stop for one in events(serving, live.id, RunFinished)] == ["cancelled"]
-        assert [str(one.result.error_type) for one in events(serving, live.id, ToolAnswered)] == ["cancelled"]
+        assert [str(one.result.error_type) for one in events(serving, live.id, ToolAnswered)] == [
+            "cancelled"
+        ]
         with pytest.raises(DeskError, match="not running"):
             await serving.console.desk.stop(live.id)
 
@@ -188,7 +204,9 @@ async def test_stopping_ends_the_run_and_answers_its_calls(served: Any) -> None:
 @pytest.mark.proves("console.stop")
 async def test_one_call_is_stopped_and_the_run_goes_on(served: Any) -> None:
     hang, begun = hanging()
-    async with served({"scripted:a": [calls(("hang", {}, "c1")), says("well")]}, tools=[hang]) as serving:
+    async with served(
+        {"scripted:a": [calls(("hang", {}, "c1")), says("well")]}, tools=[hang]
+    ) as serving:
         live = await serving.console.desk.start(OWNER, "hang")
         await begun.wait()
         serving.console.desk.stop_call(live.id, "c1")
@@ -217,9 +235,13 @@ async def test_words_on_the_way_are_read_before_the_next_answer(served: Any) -> 
 
 
 @pytest.mark.proves("console.resume")
-async def test_a_run_whose_server_died_is_taken_up_by_the_next_one(served: Any, tmp_path: Any) -> None:
+async def test_a_run_whose_server_died_is_taken_up_by_the_next_one(
+    served: Any, tmp_path: Any
+) -> None:
     store = tmp_path / "shared.db"
-    async with served({"scripted:a": [calls(("note", {"text": "x"}))]}, tools=[NOTE], journal=store) as first:
+    async with served(
+        {"scripted:a": [calls(("note", {"text": "x"}))]}, tools=[NOTE], journal=store
+    ) as first:
         live = await first.console.desk.start(OWNER, "note x")
         await asked(first)
         left = [*first.journal.records(live.id)]
@@ -248,7 +270,9 @@ async def _died(serving: Any, live: Live, to: Any, left: list[Any]) -> None:
     with SqliteJournal(to) as journal:
         for record in left:
             who = Identity(record.tenant, record.user, record.session, record.run)
-            journal.append(record.session, record.run, [record.event], identity=who, at=[record.time])
+            journal.append(
+                record.session, record.run, [record.event], identity=who, at=[record.time]
+            )
 
 
 @pytest.mark.proves("console.fork")
@@ -268,7 +292,9 @@ async def test_a_fork_goes_on_from_the_end_of_a_run(served: Any) -> None:
 
 
 @pytest.mark.proves("console.leave")
-async def test_a_session_that_was_let_go_can_be_driven_by_another_process(served: Any, tmp_path: Any) -> None:
+async def test_a_session_that_was_let_go_can_be_driven_by_another_process(
+    served: Any, tmp_path: Any
+) -> None:
     from ferrule.core.errors import JournalError
     from ferrule.storage.journal.sqlite import SqliteJournal
 
@@ -283,7 +309,9 @@ async def test_a_session_that_was_let_go_can_be_driven_by_another_process(served
 
 
 @pytest.mark.proves("console.standing")
-async def test_a_run_of_another_process_is_shown_as_such_and_not_offered_for_resume(served: Any) -> None:
+async def test_a_run_of_another_process_is_shown_as_such_and_not_offered_for_resume(
+    served: Any,
+) -> None:
     from ferrule.core.events import RunStarted, SessionOpened
     from ferrule.core.identity import Identity
     from ferrule.storage.journal.sqlite import SqliteJournal
@@ -321,7 +349,9 @@ async def test_a_model_that_leads_nowhere_is_an_error_and_leaves_no_session(serv
 async def test_closing_the_server_settles_its_runs(served: Any, tmp_path: Any) -> None:
     hang, begun = hanging()
     store = tmp_path / "kept.db"
-    async with served({"scripted:a": [calls(("hang", {}))]}, tools=[hang], journal=store) as serving:
+    async with served(
+        {"scripted:a": [calls(("hang", {}))]}, tools=[hang], journal=store
+    ) as serving:
         live = await serving.console.desk.start(OWNER, "hang")
         await begun.wait()
     from ferrule.storage.journal.sqlite import SqliteJournal
@@ -347,7 +377,9 @@ async def test_a_session_that_nobody_goes_on_with_is_let_go_after_a_while(
 
 
 @pytest.mark.proves("console.bounded")
-async def test_there_are_so_many_runs_at_a_time(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_there_are_so_many_runs_at_a_time(
+    served: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sessions, "RUNS", 1)
     hang, begun = hanging()
     async with served({"scripted:a": [calls(("hang", {}))]}, tools=[hang]) as serving:
@@ -360,7 +392,9 @@ async def test_there_are_so_many_runs_at_a_time(served: Any, monkeypatch: pytest
 
 
 @pytest.mark.proves("console.own-sessions")
-async def test_sessions_of_others_are_theirs_in_the_journal_and_share_the_model(served: Any) -> None:
+async def test_sessions_of_others_are_theirs_in_the_journal_and_share_the_model(
+    served: Any,
+) -> None:
     async with served({"scripted:a": [says("one"), says("two")]}) as serving:
         mine = await serving.console.desk.start(OWNER, "first")
         theirs = await serving.console.desk.start(BOB, "second")
@@ -424,7 +458,9 @@ async def test_a_session_is_never_taken_up_with_more_than_the_server_allows_now(
     async with served({"scripted:a": [says("on")]}, mode=server) as serving:
         who = Identity("local", "owner", "old", "r1")
         opened = SessionOpened(model="scripted:a", workspace=str(serving.workspace), mode=recorded)
-        serving.journal.append("old", "r1", [opened, RunStarted("go"), RunFinished("done")], identity=who)
+        serving.journal.append(
+            "old", "r1", [opened, RunStarted("go"), RunFinished("done")], identity=who
+        )
         serving.journal.release("old")
         live = await serving.console.desk.go_on(OWNER, serving.journal.find("old"), "more")
         await over(live)

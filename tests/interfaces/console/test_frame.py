@@ -1,4 +1,6 @@
-"""The frame of the console: what all pages share, who may see them, and that texts of strangers stay texts."""
+"""The frame of the console: what all pages share, who may see them, and that texts of strangers
+stay texts.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ async def test_a_page_has_landmarks_a_skip_link_and_says_who_looks(served: Any) 
 async def test_without_a_visitor_there_is_no_page(served: Any) -> None:
     async with served({"scripted:a": []}) as serving:
         transport = httpx.ASGITransport(app=serving.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as stranger:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1:8000"
+        ) as stranger:
             for path in ("/runs", "/runs/x", "/playground", "/waiting"):
                 assert (await stranger.get(path)).status_code == 401
             assert (await stranger.post("/playground", data={"text": "hi"})).status_code == 401
@@ -49,7 +53,9 @@ def test_no_template_holds_script_or_style(template: Path) -> None:
     text = template.read_text(encoding="utf-8")
     assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:|hx-on|hx-vals=.js", text)
     assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", text))
-    assert not re.search(r"(?:src|href)=\"(?:https?:)?//", text), "everything comes from this server"
+    assert not re.search(r"(?:src|href)=\"(?:https?:)?//", text), (
+        "everything comes from this server"
+    )
 
 
 @pytest.mark.proves("console.no-inline")
@@ -147,7 +153,10 @@ def tokens(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
 def test_a_file_of_tokens_says_who_everybody_is(tmp_path: Path) -> None:
     file = tokens(
         tmp_path,
-        "# people\n\nowner-token-0123456789\nada ada-token-0123456789\neve eve-token-0123456789 operator\n",
+        (
+            "# people\n\nowner-token-0123456789\nada ada-token-0123456789\neve "
+            "eve-token-0123456789 operator\n"
+        ),
     )
     assert people_of(file, "me") == (
         {
@@ -169,7 +178,9 @@ def test_a_file_of_tokens_says_who_everybody_is(tmp_path: Path) -> None:
         ("same-token\nada same-token", "somebody's already"),
     ],
 )
-def test_a_file_of_tokens_that_is_not_clear_opens_nothing(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_of_tokens_that_is_not_clear_opens_nothing(
+    tmp_path: Path, text: str, said: str
+) -> None:
     with pytest.raises(ConfigError, match=said):
         people_of(tokens(tmp_path, text), "me")
 
@@ -210,7 +221,9 @@ async def test_a_console_is_made_of_the_settings_and_given_back(
     assert said == []
 
 
-def test_a_journal_that_was_brought_along_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_that_was_brought_along_stays_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import asyncio
 
     from ferrule.runtime.assemble import assemble

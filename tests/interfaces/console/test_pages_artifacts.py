@@ -1,4 +1,6 @@
-"""Artifacts open in parts, whatever their size; what they hold is text and never runs; nobody opens another person's."""
+"""Artifacts open in parts, whatever their size; what they hold is text and never runs; nobody opens
+another person's.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,10 @@ def test_the_millionth_line_is_found_without_holding_what_lies_before_it(tmp_pat
     )
     look = Look.at(store, scope, store.put(scope, parts).reference)
     page = line_page(look, 1_000_000)
-    assert [entry[:2] for entry in page.entries[:2]] == [(1_000_000, "1000000"), (1_000_001, "1000001")]
+    assert [entry[:2] for entry in page.entries[:2]] == [
+        (1_000_000, "1000000"),
+        (1_000_001, "1000001"),
+    ]
     assert len(page.entries) == 200 and page.next == 1_000_200 and page.previous == 999_800
     assert store.largest <= 262_144
     assert line_page(look, 2_000_000).entries == []
@@ -71,7 +76,9 @@ async def test_lines_are_numbered_paged_found_and_escaped(served: Any) -> None:
         page = await opened(browser, f"{query}&from=501")
         assert 'id="L501"' in page and 'id="L700"' in page and 'id="L701"' not in page
         assert "from=701" in page and "from=301" in page
-        assert EVIL not in page and "\x1b" not in page and '<span class="unseen">\\x1b</span>' in page
+        assert (
+            EVIL not in page and "\x1b" not in page and '<span class="unseen">\\x1b</span>' in page
+        )
         found = await opened(browser, f"{query}&find=line 77[0-9]")
         assert re.findall(r'id="L(\d+)"', found) == [str(number) for number in range(770, 780)]
         assert "line=777#L777" in found
@@ -91,7 +98,9 @@ async def test_json_is_walked_by_pointer_and_a_list_of_objects_is_a_table(served
         assert "&lt;script&gt;" in await opened(browser, f"{query}&as=json&at=/items/7/a~1b")
         table = await opened(browser, f"{query}&as=table&at=/items&from=201")
         assert (
-            '<th scope="col">a/b</th>' in table and '<th scope="row">300</th>' in table and EVIL not in table
+            '<th scope="col">a/b</th>' in table
+            and '<th scope="row">300</th>' in table
+            and EVIL not in table
         )
         assert "there is no `nope`" in await opened(browser, f"{query}&as=json&at=/nope")
         assert "no list here" in await opened(browser, f"{query}&as=table&at=")
@@ -101,7 +110,11 @@ async def test_csv_is_a_table_with_its_header(served: Any) -> None:
     rows = "name;count\n" + "".join(f"item {number};{number}\n" for number in range(1, 500))
     async with served({"scripted:a": []}) as serving, serving.browser() as browser:
         page = await opened(browser, keep(serving, rows.encode(), "text/csv") + "&from=201")
-    assert '<th scope="col">count</th>' in page and "<td>item 201</td>" in page and "item 401" not in page
+    assert (
+        '<th scope="col">count</th>' in page
+        and "<td>item 201</td>" in page
+        and "item 401" not in page
+    )
 
 
 async def test_a_diff_is_shown_as_one(served: Any) -> None:
@@ -113,7 +126,9 @@ async def test_a_diff_is_shown_as_one(served: Any) -> None:
 
 
 @pytest.mark.proves("console.artifacts.images")
-async def test_a_picture_is_sent_as_what_it_is_under_a_policy_in_which_nothing_runs(served: Any) -> None:
+async def test_a_picture_is_sent_as_what_it_is_under_a_policy_in_which_nothing_runs(
+    served: Any,
+) -> None:
     async with served({"scripted:a": []}) as serving, serving.browser() as browser:
         query = keep(serving, PNG, "text/html")
         assert f"/artifacts/image?{query.replace('&', '&amp;')}" in await opened(browser, query)
@@ -126,7 +141,10 @@ async def test_a_picture_is_sent_as_what_it_is_under_a_policy_in_which_nothing_r
 @pytest.mark.parametrize(
     ("data", "mime"),
     [
-        (b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>", "image/svg+xml"),
+        (
+            b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>",
+            "image/svg+xml",
+        ),
         (b"<html><script>alert(1)</script></html>", "image/png"),
         (b"GIF8<script>alert(1)</script>", "image/gif"),
         (b"%PDF-1.7", "application/pdf"),

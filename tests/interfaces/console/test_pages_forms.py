@@ -1,4 +1,6 @@
-"""Forms made from schemas give back the values that were typed; pictures say in words and numbers what they show."""
+"""Forms made from schemas give back the values that were typed; pictures say in words and numbers
+what they show.
+"""
 
 from __future__ import annotations
 
@@ -42,18 +44,24 @@ SCHEMA: dict[str, Any] = {
     "$defs": {"Place": {"type": "object", "properties": {"x": {"type": "number"}}}},
 }
 KINDS = {
-    "text": "text", "count": "integer", "share": "number", "on": "boolean", "way": "choice", "list": "json",
-    "command": "either", "place": "json",
-}  # fmt: skip
+    "text": "text",
+    "count": "integer",
+    "share": "number",
+    "on": "boolean",
+    "way": "choice",
+    "list": "json",
+    "command": "either",
+    "place": "json",
+}
 
 
 @pytest.mark.proves("console.tools.form")
 def test_a_schema_becomes_fields_of_the_right_kind_with_what_must_be_given_first() -> None:
     fields = fields_of(SCHEMA)
     assert {field.name: field.kind for field in fields} == KINDS
-    assert [field.name for field in fields[:2]] == ["text", "count"] and [f.required for f in fields] == [
-        True
-    ] * 2 + [False] * 6
+    assert [field.name for field in fields[:2]] == ["text", "count"] and [
+        f.required for f in fields
+    ] == [True] * 2 + [False] * 6
     by_name = {field.name: field for field in fields}
     assert by_name["way"].choices == ('"up"', "2") and by_name["share"].value == "0.5"
     assert (by_name["text"].hint, by_name["count"].hint) == ("at most 9 characters", "at least 1")
@@ -78,14 +86,21 @@ def test_values_that_fill_a_form_come_back_out_of_it(values: dict[str, Any]) -> 
     # Browsers send line ends as CR LF, and a CR of its own is none that anybody typed.
     wanted = json.loads(json.dumps(values))
     wanted["text"] = wanted["text"].replace("\r\n", "\n")
-    read, typed, problems = values_of(fields, {PREFIX + field.name: field.value for field in fields})
+    read, typed, problems = values_of(
+        fields, {PREFIX + field.name: field.value for field in fields}
+    )
     assert (read, problems) == (wanted, [])
     assert [field.name for field in typed] == [field.name for field in fields]
 
 
 def test_what_is_left_empty_is_left_out_and_what_is_no_json_is_named() -> None:
     fields = fields_of(SCHEMA)
-    form = {PREFIX + "text": "", PREFIX + "count": "many", PREFIX + "list": "[1", MORE: '{"extra": [1]}'}
+    form = {
+        PREFIX + "text": "",
+        PREFIX + "count": "many",
+        PREFIX + "list": "[1",
+        MORE: '{"extra": [1]}',
+    }
     values, _, problems = values_of(fields, form)
     assert values == {"text": "", "extra": [1]}
     assert [problem.partition(":")[0] for problem in problems] == [
@@ -110,7 +125,9 @@ def test_no_schema_breaks_the_form(anything: Any) -> None:
 
 
 def parsed(picture: str) -> ElementTree.Element:
-    return ElementTree.fromstring(re.sub(r' (hidden|download|open|tabindex="0")(?=[ >])', "", picture))
+    return ElementTree.fromstring(
+        re.sub(r' (hidden|download|open|tabindex="0")(?=[ >])', "", picture)
+    )
 
 
 @pytest.mark.proves("console.pictures.words")
@@ -136,7 +153,9 @@ def test_columns_say_what_they_show_and_have_the_numbers_as_a_table() -> None:
 
 
 def test_a_picture_of_nothing_says_so() -> None:
-    assert "nothing happened" in columns("Tokens", ["2026-03-01"], [Series("in", "pic-1", [0])], str)
+    assert "nothing happened" in columns(
+        "Tokens", ["2026-03-01"], [Series("in", "pic-1", [0])], str
+    )
 
 
 @given(st.floats(0, 1e15))
@@ -150,14 +169,21 @@ def test_lines_are_few_and_reach_the_highest_value(most: float) -> None:
 def test_a_waterfall_has_a_bar_for_each_step_and_escapes_names() -> None:
     call = Call("c1", "<b>tool", "{}")
     events = [
-        (0, RunStarted("go")), (2000, ModelAnswered("", (call,), stop="calls")), (2000, CallEvaluated("c1", "ask")),
-        (5000, PersonAnswered("c1", "once")), (6000, ToolAnswered(Result("c1", "<b>tool", False, None, ErrorType.TIMEOUT, "no", 1000))),
+        (0, RunStarted("go")),
+        (2000, ModelAnswered("", (call,), stop="calls")),
+        (2000, CallEvaluated("c1", "ask")),
+        (5000, PersonAnswered("c1", "once")),
+        (6000, ToolAnswered(Result("c1", "<b>tool", False, None, ErrorType.TIMEOUT, "no", 1000))),
         (6000, RunFinished("done")),
-    ]  # fmt: skip
+    ]
     with SqliteJournal(":memory:") as journal:
         identity = Identity("local", "ada", "s1", "r1")
         journal.append(
-            "s1", "r1", [event for _, event in events], identity=identity, at=[1 + time for time, _ in events]
+            "s1",
+            "r1",
+            [event for _, event in events],
+            identity=identity,
+            at=[1 + time for time, _ in events],
         )
         shown = waterfall(journal.records("s1"))
         assert waterfall(journal.records("s1"), run="other") == ""
@@ -165,9 +191,9 @@ def test_a_waterfall_has_a_bar_for_each_step_and_escapes_names() -> None:
     (svg,) = [one for one in tree.iter("svg") if one.get("role") == "img"]
     assert [one.get("class") for one in svg.iter("rect")] == ["pic-model", "pic-person", "pic-bad"]
     assert (
-        "the model: 1 times, 2.0 s; a person: 1 times, 3.0 s; tools: 1 times, 1.0 s; 1 of them refused or failed."
-        in shown
-    )
+        "the model: 1 times, 2.0 s; a person: 1 times, 3.0 s; tools: 1 times, 1.0 s; 1 of "
+        "them refused or failed."
+    ) in shown
     rows = [["".join(cell.itertext()) for cell in row] for row in tree.iter("tr")]
     assert rows[1:] == [
         ["model", "0 ms", "2.0 s", "success"],

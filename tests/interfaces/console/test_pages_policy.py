@@ -1,4 +1,6 @@
-"""The policy page shows rules, explains calls as the command line does, and tries other rules on what was done."""
+"""The policy page shows rules, explains calls as the command line does, and tries other rules on
+what was done.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,16 @@ def look(path: str) -> str:
     return path
 
 
-SCRIPT = [calls(("note", {"text": "<b>"}), ("look", {"path": "a"}), ("look", {"path": "b"})), says("ok")]
+SCRIPT = [
+    calls(("note", {"text": "<b>"}), ("look", {"path": "a"}), ("look", {"path": "b"})),
+    says("ok"),
+]
 
 
 @pytest.mark.proves("console.policy.rules")
-async def test_rules_stand_with_where_they_come_from_and_what_is_wrong_with_them(served: Any) -> None:
+async def test_rules_stand_with_where_they_come_from_and_what_is_wrong_with_them(
+    served: Any,
+) -> None:
     async with (
         served(
             {"scripted:a": []}, tools=[note, look], allow=["look"], deny=["note", "nosuchtool"]

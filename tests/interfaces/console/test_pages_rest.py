@@ -34,8 +34,13 @@ def script() -> list[Any]:
 
 
 @pytest.mark.proves("console.events")
-async def test_recorded_events_are_shown_in_pages_behind_a_cursor_and_without_secrets(served: Any) -> None:
-    async with served({"scripted:a": script()}, tools=[look]) as serving, serving.browser() as browser:
+async def test_recorded_events_are_shown_in_pages_behind_a_cursor_and_without_secrets(
+    served: Any,
+) -> None:
+    async with (
+        served({"scripted:a": script()}, tools=[look]) as serving,
+        serving.browser() as browser,
+    ):
         session = (await serving.console.assembly.agent.run("go")).session
         page = (await browser.get("/events", params={"session": session})).text
         behind = (await browser.get("/events", params={"session": session, "after": 3})).text
@@ -51,7 +56,10 @@ async def test_recorded_events_are_shown_in_pages_behind_a_cursor_and_without_se
 @pytest.mark.proves("console.own")
 @pytest.mark.parametrize("path", ["/events", "/audit", "/audit/call", "/audit/export"])
 async def test_a_session_of_somebody_else_is_on_no_page(served: Any, path: str) -> None:
-    async with served({"scripted:a": script()}, tools=[look]) as serving, serving.browser("bob") as bob:
+    async with (
+        served({"scripted:a": script()}, tools=[look]) as serving,
+        serving.browser("bob") as bob,
+    ):
         session = (await serving.console.assembly.agent.run("go")).session
         assert (await bob.get(path, params={"session": session, "call": "x"})).status_code == 404
         assert session not in (await bob.get(path if path != "/audit/call" else "/audit")).text
@@ -62,11 +70,16 @@ async def test_a_session_of_somebody_else_is_on_no_page(served: Any, path: str) 
 
 @pytest.mark.proves("console.audit.verify")
 async def test_a_changed_event_is_found_and_named(served: Any) -> None:
-    async with served({"scripted:a": script()}, tools=[look]) as serving, serving.browser() as browser:
+    async with (
+        served({"scripted:a": script()}, tools=[look]) as serving,
+        serving.browser() as browser,
+    ):
         session = (await serving.console.assembly.agent.run("go")).session
         good = (await browser.post("/audit/verify", data={"session": ""})).text
         db = serving.journal._db
-        db.execute("UPDATE records SET body = replace(body, 'look', 'hook') WHERE id & 4294967295 = 4")
+        db.execute(
+            "UPDATE records SET body = replace(body, 'look', 'hook') WHERE id & 4294967295 = 4"
+        )
         bad = (await browser.post("/audit/verify", data={"session": session})).text
         everything = (await browser.post("/audit/verify", data={"session": ""})).text
         assert (await browser.get("/audit/export", params={"session": session})).status_code == 422
@@ -77,7 +90,10 @@ async def test_a_changed_event_is_found_and_named(served: Any) -> None:
 
 @pytest.mark.proves("console.audit.verify")
 async def test_a_person_verifies_their_own_sessions_only(served: Any) -> None:
-    async with served({"scripted:a": script()}, tools=[look]) as serving, serving.browser("bob") as bob:
+    async with (
+        served({"scripted:a": script()}, tools=[look]) as serving,
+        serving.browser("bob") as bob,
+    ):
         session = (await serving.console.assembly.agent.run("go")).session
         page = (await bob.post("/audit/verify", data={"session": ""})).text
         assert (await bob.post("/audit/verify", data={"session": session})).status_code == 404
@@ -86,7 +102,10 @@ async def test_a_person_verifies_their_own_sessions_only(served: Any) -> None:
 
 @pytest.mark.proves("console.audit.calls")
 async def test_a_call_is_explained_with_who_let_it_pass(served: Any) -> None:
-    async with served({"scripted:a": script()}, tools=[look]) as serving, serving.browser() as browser:
+    async with (
+        served({"scripted:a": script()}, tools=[look]) as serving,
+        serving.browser() as browser,
+    ):
         session = (await serving.console.assembly.agent.run("go")).session
         page = (await browser.get("/audit", params={"session": session})).text
         link = re.search(r'href="(/audit/call\?[^"]+)"', page)
@@ -100,7 +119,10 @@ async def test_a_call_is_explained_with_who_let_it_pass(served: Any) -> None:
 
 @pytest.mark.proves("console.audit.export")
 async def test_the_export_verifies_and_holds_no_secret(served: Any) -> None:
-    async with served({"scripted:a": script()}, tools=[look]) as serving, serving.browser() as browser:
+    async with (
+        served({"scripted:a": script()}, tools=[look]) as serving,
+        serving.browser() as browser,
+    ):
         await serving.console.assembly.agent.run("go")
         answer = await browser.get("/audit/export")
     assert answer.headers["content-disposition"].startswith("attachment")
@@ -113,7 +135,9 @@ async def test_the_export_verifies_and_holds_no_secret(served: Any) -> None:
 
 
 @pytest.mark.proves("console.costs")
-async def test_tokens_and_money_stand_by_day_model_and_session(served: Any, own_folders: Any) -> None:
+async def test_tokens_and_money_stand_by_day_model_and_session(
+    served: Any, own_folders: Any
+) -> None:
     prices = own_folders / "config"
     prices.mkdir(parents=True, exist_ok=True)
     (prices / "prices.yaml").write_text("scripted:a: {input: 1000, output: 1000, cached: 100}\n")
@@ -133,7 +157,12 @@ async def test_tokens_and_money_stand_by_day_model_and_session(served: Any, own_
 
 
 async def test_what_has_no_price_is_said_and_not_counted_as_free(served: Any) -> None:
-    async with served({"scripted:a": script()}, tools=[look]) as serving, serving.browser() as browser:
+    async with (
+        served({"scripted:a": script()}, tools=[look]) as serving,
+        serving.browser() as browser,
+    ):
         await serving.console.assembly.agent.run("go")
         page = (await browser.get("/costs")).text
-    assert "no price known" in page and "without a known price" in page and "Money by day" not in page
+    assert (
+        "no price known" in page and "without a known price" in page and "Money by day" not in page
+    )

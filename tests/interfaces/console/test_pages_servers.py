@@ -1,4 +1,6 @@
-"""Servers stand on a page; the owner approves what was shown there, and nothing that came in its place."""
+"""Servers stand on a page; the owner approves what was shown there, and nothing that came in its
+place.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ async def say(browser: httpx.AsyncClient, doing: str, page: str = "") -> httpx.R
 
 
 @pytest.mark.proves("console.servers.approval")
-async def test_a_server_is_approved_in_two_steps_and_a_change_is_shown_and_held_back(served: Any) -> None:
+async def test_a_server_is_approved_in_two_steps_and_a_change_is_shown_and_held_back(
+    served: Any,
+) -> None:
     async with served({"scripted:a": []}) as serving, serving.browser() as browser:
         write_down(serving.workspace)
         page = await page_of(browser)
@@ -75,7 +79,9 @@ async def test_a_yes_to_what_is_not_there_any_more_approves_nothing(served: Any)
 
 
 @pytest.mark.proves("console.servers.approval")
-async def test_a_server_whose_command_nobody_approved_is_not_started_for_a_look(served: Any) -> None:
+async def test_a_server_whose_command_nobody_approved_is_not_started_for_a_look(
+    served: Any,
+) -> None:
     async with served({"scripted:a": []}) as serving, serving.browser() as browser:
         write_down(serving.workspace)
         answer = await say(browser, "look")

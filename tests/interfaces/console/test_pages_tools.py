@@ -1,4 +1,6 @@
-"""The tools page shows what there is and how it fared, and lets a person try a tool through the gate."""
+"""The tools page shows what there is and how it fared, and lets a person try a tool through the
+gate.
+"""
 
 from __future__ import annotations
 
@@ -52,19 +54,31 @@ async def settled(browser: httpx.AsyncClient, page: httpx.Response, word: str) -
         text = page.text
         while word not in text:
             await asyncio.sleep(0)
-            text = (await browser.get(str(page.url), params={"part": "1", **dict(page.url.params)})).text
+            text = (
+                await browser.get(str(page.url), params={"part": "1", **dict(page.url.params)})
+            ).text
     return text
 
 
 @pytest.mark.proves("console.tools.catalog")
-async def test_the_catalog_shows_every_tool_with_its_numbers_and_escapes_what_it_says(served: Any) -> None:
-    script = [calls(("double", {"number": 1}), ("double", {"number": "x"}), ("made_up", {})), says("ok")]
-    async with served({"scripted:a": script}, tools=[double, note]) as serving, serving.browser() as browser:
+async def test_the_catalog_shows_every_tool_with_its_numbers_and_escapes_what_it_says(
+    served: Any,
+) -> None:
+    script = [
+        calls(("double", {"number": 1}), ("double", {"number": "x"}), ("made_up", {})),
+        says("ok"),
+    ]
+    async with (
+        served({"scripted:a": script}, tools=[double, note]) as serving,
+        serving.browser() as browser,
+    ):
         await serving.console.assembly.agent.run("go")
         page = (await browser.get("/tools")).text
         assert "Twice a &lt;b&gt;number&lt;/b&gt;." in page and "<b>number" not in page
         row = next(part for part in page.split("<tr>") if "double" in part)
-        assert re.search(r'data-label="Calls">2<.*data-label="Failed"><span class="hot">1<', row, re.S)
+        assert re.search(
+            r'data-label="Calls">2<.*data-label="Failed"><span class="hot">1<', row, re.S
+        )
         assert "<code>made_up</code>" in page
 
 
@@ -101,7 +115,11 @@ async def test_a_tools_page_has_its_schema_its_rules_and_its_last_calls(served: 
         page = (await browser.get("/tools/tool", params={"name": "note"})).text
         assert (await browser.get("/tools/tool", params={"name": "nope"})).status_code == 404
     assert "&#34;properties&#34;" in page and "denied by a rule" in page
-    assert "permission denied" in page and "by a rule" in page and "1, never repeated by itself" in page
+    assert (
+        "permission denied" in page
+        and "by a rule" in page
+        and "1, never repeated by itself" in page
+    )
 
 
 @pytest.mark.proves("console.tools.try")
@@ -118,7 +136,9 @@ async def test_a_tried_tool_runs_in_a_session_of_its_own_through_the_gate(served
 
 
 @pytest.mark.proves("console.tools.try")
-async def test_a_tried_tool_that_needs_a_yes_asks_in_the_browser_and_names_who_said_it(served: Any) -> None:
+async def test_a_tried_tool_that_needs_a_yes_asks_in_the_browser_and_names_who_said_it(
+    served: Any,
+) -> None:
     async with served({"scripted:a": []}, tools=[note]) as serving, serving.browser() as browser:
         page = await tried(browser, "note", **{"arg.text": "milk"})
         text = await settled(browser, page, "Allow once")
@@ -149,7 +169,9 @@ async def test_a_tried_tool_that_is_denied_by_a_rule_does_not_run(served: Any) -
     assert ran == [] and "refused by the rule `act`" in text
 
 
-async def test_what_cannot_be_read_in_the_form_is_said_and_kept_and_nothing_is_called(served: Any) -> None:
+async def test_what_cannot_be_read_in_the_form_is_said_and_kept_and_nothing_is_called(
+    served: Any,
+) -> None:
     async with served({"scripted:a": []}, tools=[double]) as serving, serving.browser() as browser:
         fields = {"tool": "double", "arg.number": "four <b>", "more": "[1]"}
         answer = await browser.post("/tools/try", data=fields)
@@ -196,7 +218,10 @@ async def test_numbers_of_a_long_journal_come_in_parts_and_the_page_asks_again(
 
     monkeypatch.setattr(statistics, "SECONDS", 0.0)
     script = [calls(("double", {"number": 1})), says("ok")]
-    async with served({"scripted:a": script}, tools=[double]) as serving, serving.browser() as browser:
+    async with (
+        served({"scripted:a": script}, tools=[double]) as serving,
+        serving.browser() as browser,
+    ):
         await serving.console.assembly.agent.run("go")
         page = (await browser.get("/tools")).text
     assert "Still reading the journal" in page and 'hx-trigger="load' in page

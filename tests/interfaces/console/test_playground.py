@@ -24,7 +24,11 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What providers of this machine would say: nobody is asked."""
 
     async def discovered(_: object) -> list[Row]:
-        return [Row("scripted:b", True), Row("ollama:", False, "nothing there"), Row("openai:MODEL", True)]
+        return [
+            Row("scripted:b", True),
+            Row("ollama:", False, "nothing there"),
+            Row("openai:MODEL", True),
+        ]
 
     monkeypatch.setattr(playground, "discovered", discovered)
     yield
@@ -42,11 +46,15 @@ async def shows(browser: httpx.AsyncClient, path: str, *texts: str) -> str:
 
 @pytest.mark.proves("console.playground")
 async def test_a_message_begins_a_run_with_the_servers_model(served: Any) -> None:
-    async with served({"scripted:a": [says("good morning")]}) as serving, serving.browser() as browser:
+    async with (
+        served({"scripted:a": [says("good morning")]}) as serving,
+        serving.browser() as browser,
+    ):
         form = (await browser.get("/playground")).text
         assert 'value="scripted:a"' in form and '<option value="scripted:b">' in form
         led = await browser.post(
-            "/playground", data={"text": "hello", "model": "scripted:a", "other": "", "mode": "default"}
+            "/playground",
+            data={"text": "hello", "model": "scripted:a", "other": "", "mode": "default"},
         )
         assert led.status_code == 303
         page = await shows(browser, led.headers["location"], "good morning")
@@ -69,10 +77,15 @@ async def test_two_models_answer_the_same_message_side_by_side(served: Any) -> N
         page = await shows(browser, path, "from a", "from b")
         assert page.count('<section class="run"') == 2 and "lane-name" in page
         a, b = re.findall(r'name="[ab]" value="(\w+)"', page)
-        sent = await browser.post("/playground/say", data={"a": a, "b": b, "text": "and now?"}, headers=PART)
+        sent = await browser.post(
+            "/playground/say", data={"a": a, "b": b, "text": "and now?"}, headers=PART
+        )
         assert sent.status_code == 200
         await shows(browser, path, "again a", "again b")
-        assert sorted(info.model for info in serving.console.sessions(OWNER)) == ["scripted:a", "scripted:b"]
+        assert sorted(info.model for info in serving.console.sessions(OWNER)) == [
+            "scripted:a",
+            "scripted:b",
+        ]
         assert [info.runs for info in serving.console.sessions(OWNER)] == [2, 2]
 
 

@@ -1,4 +1,6 @@
-"""Runs: the list of them and the page of one, as people with different rights see them, live and after a restart."""
+"""Runs: the list of them and the page of one, as people with different rights see them, live and
+after a restart.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,23 @@ import pytest
 
 from ferrule import tool
 from ferrule.console.viewer import Viewer
-from ferrule.core.events import ModelAnswered, PersonAnswered, RunFinished, RunStarted, SessionOpened
+from ferrule.core.events import (
+    ModelAnswered,
+    PersonAnswered,
+    RunFinished,
+    RunStarted,
+    SessionOpened,
+)
 from ferrule.core.identity import Identity
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 OWNER = Viewer("owner", True)
 BOB = Viewer("bob", False)
-EVIL = '<script>alert(1)</script><img src=x onerror=alert(1)> " onmouseover="x" [a](javascript:alert(1)) {{ 7*7 }}'
+EVIL = (
+    '<script>alert(1)</script><img src=x onerror=alert(1)> " onmouseover="x" '
+    "[a](javascript:alert(1)) {{ 7*7 }}"
+)
 PART = {"hx-request": "true"}
 
 
@@ -91,7 +102,13 @@ async def test_people_see_their_own_runs_and_the_owner_sees_all(served: Any) -> 
 async def test_the_list_is_filtered_by_words_state_model_and_user(served: Any) -> None:
     async with served({"scripted:a": [says("x")]}) as serving, serving.browser() as browser:
         await ran(serving, OWNER, "Count the apples")
-        written(serving.journal, "other", SessionOpened(model="m:big"), RunStarted("peel pears"), user="eve")
+        written(
+            serving.journal,
+            "other",
+            SessionOpened(model="m:big"),
+            RunStarted("peel pears"),
+            user="eve",
+        )
 
         async def listed(**query: str) -> list[str]:
             page = (await browser.get("/runs", params=query)).text
@@ -106,7 +123,9 @@ async def test_the_list_is_filtered_by_words_state_model_and_user(served: Any) -
 
 
 @pytest.mark.proves("console.runs-live")
-async def test_the_list_says_nothing_until_something_was_written_by_any_process(served: Any) -> None:
+async def test_the_list_says_nothing_until_something_was_written_by_any_process(
+    served: Any,
+) -> None:
     async with served({"scripted:a": [says("x")]}) as serving, serving.browser() as browser:
         await ran(serving, OWNER, "first")
         page = (await browser.get("/runs")).text
@@ -116,7 +135,9 @@ async def test_the_list_says_nothing_until_something_was_written_by_any_process(
         assert (again.status_code, again.text) == (204, "")
         written(serving.journal, "other", SessionOpened(model="m"), RunStarted("from a terminal"))
         news = await browser.get("/runs/list", params={"mark": mark[1], "words": "terminal"})
-        assert news.status_code == 200 and "from a terminal" in news.text and "first" not in news.text
+        assert (
+            news.status_code == 200 and "from a terminal" in news.text and "first" not in news.text
+        )
         assert "words=terminal" in news.text, "the filter stays for the next time"
 
 
@@ -210,7 +231,10 @@ async def test_the_question_shows_what_would_happen_line_by_line(served: Any) ->
     from ferrule.toolkits.files.tools import write_file
 
     steps = [calls(("write_file", {"path": "a.txt", "content": "one\nthree\n"}))]
-    async with served({"scripted:a": steps}, tools=[write_file]) as serving, serving.browser() as browser:
+    async with (
+        served({"scripted:a": steps}, tools=[write_file]) as serving,
+        serving.browser() as browser,
+    ):
         (serving.workspace / "a.txt").write_text("one\ntwo\n")
         live = await serving.console.desk.start(OWNER, "change it")
         page = await shows(browser, f"/runs/{live.id}", "What would happen")
@@ -224,14 +248,19 @@ async def test_a_page_gets_what_changed_behind_its_mark_and_nothing_twice(served
     async with served({"scripted:a": steps}, tools=[NOTE]) as serving, serving.browser() as browser:
         live = await serving.console.desk.start(OWNER, "note x")
         await shows(browser, f"/runs/{live.id}", "May <code>note</code> run?")
-        path, query = f"/runs/{live.id}/timeline", known((await browser.get(f"/runs/{live.id}")).text)
+        path, query = (
+            f"/runs/{live.id}/timeline",
+            known((await browser.get(f"/runs/{live.id}")).text),
+        )
         assert (await browser.get(path, params=query)).status_code == 204
         (asked,) = serving.console.desk.waiting(OWNER)
         serving.console.desk.questions.answer(OWNER, asked.id, asked.request.digest, "once")
         await asyncio.wait([live.work])
         news = (await browser.get(path, params=query)).text
         assert 'data-whole="no"' in news
-        assert re.findall(r'id="\w+-e-(\d+)"', news) == ["1", "2", "3"], "the card, the answer, the end"
+        assert re.findall(r'id="\w+-e-(\d+)"', news) == ["1", "2", "3"], (
+            "the card, the answer, the end"
+        )
 
 
 @pytest.mark.proves("console.restart")
@@ -354,7 +383,9 @@ async def test_a_call_whose_outcome_nobody_knows_is_asked_about_when_it_is_taken
         agent = serving.console.assembly.agent
         call = Call("c1", "note", '{"text":"x"}')
         evaluation: CallEvaluated = Dispatcher(agent.catalog, agent.gate).evaluate(call).evaluation
-        opened = SessionOpened(model="scripted:a", workspace=str(serving.workspace), tools=("note",))
+        opened = SessionOpened(
+            model="scripted:a", workspace=str(serving.workspace), tools=("note",)
+        )
         yes = PersonAnswered("c1", "once", evaluation.digest, by="owner")
         answered = ModelAnswered(calls=(call,), stop="calls")
         written(
@@ -374,13 +405,17 @@ async def test_a_call_whose_outcome_nobody_knows_is_asked_about_when_it_is_taken
         assert "Do it again" in page
         (asked,) = serving.console.desk.waiting(OWNER)
         form = {"digest": asked.request.digest, "answer": "once ", "note": ""}
-        assert (await browser.post(f"/questions/{asked.id}", data=form, headers=PART)).status_code == 200
+        assert (
+            await browser.post(f"/questions/{asked.id}", data=form, headers=PART)
+        ).status_code == 200
         page = await shows(browser, "/runs/left", "that went well")
         assert "noted x" in page
 
 
 @pytest.mark.proves("console.approval-inline")
-async def test_what_a_sub_agent_asks_is_answered_on_the_page_of_the_run_it_works_for(served: Any) -> None:
+async def test_what_a_sub_agent_asks_is_answered_on_the_page_of_the_run_it_works_for(
+    served: Any,
+) -> None:
     from ferrule.engine.delegation.sub_agent import SubAgent
 
     writer = SubAgent("writer", "Writes notes.", tools=["note"])
@@ -406,7 +441,9 @@ async def test_what_a_sub_agent_asks_is_answered_on_the_page_of_the_run_it_works
             and "Works for" in theirs
         )
         form = {"digest": asked.request.digest, "answer": "once "}
-        assert (await browser.post(f"/questions/{asked.id}", data=form, headers=PART)).status_code == 200
+        assert (
+            await browser.post(f"/questions/{asked.id}", data=form, headers=PART)
+        ).status_code == 200
         await shows(browser, f"/runs/{live.id}", "all done")
         assert "noted milk" in (await browser.get(f"/runs/{below}")).text
 
@@ -425,7 +462,9 @@ async def test_a_preview_that_is_too_long_for_a_page_says_what_is_left_out(serve
         page = await shows(browser, f"/runs/{live.id}", "What would happen")
         left = re.search(r"(\d+)\u202f(\d+) more characters of it are not shown", page)
         assert left is not None and "line 9000" in page and "line 11999" not in page
-        assert int(left[1] + left[2]) == sum(len(f"line {n}\n") for n in range(12_000)) - 1 - 100_000
+        assert (
+            int(left[1] + left[2]) == sum(len(f"line {n}\n") for n in range(12_000)) - 1 - 100_000
+        )
         await serving.console.desk.stop(live.id)
 
 
@@ -434,7 +473,10 @@ async def test_a_run_that_broke_says_so_and_can_be_taken_up(served: Any) -> None
     def broken(_: Any) -> Any:
         raise RuntimeError("a wire with a defect")
 
-    async with served({"scripted:a": [broken, says("better now")]}) as serving, serving.browser() as browser:
+    async with (
+        served({"scripted:a": [broken, says("better now")]}) as serving,
+        serving.browser() as browser,
+    ):
         live = await serving.console.desk.start(OWNER, "hello")
         page = await shows(browser, f"/runs/{live.id}", "the run broke: RuntimeError")
         assert "Resume" in page and "a wire with a defect" not in page

@@ -1,4 +1,6 @@
-"""The live stream of the console, over real sockets: who sees what, coming back, being slow, and leaving."""
+"""The live stream of the console, over real sockets: who sees what, coming back, being slow, and
+leaving.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ async def at_an_address(app: Any) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def on_air(served: Callable[..., Any], *steps: Any, **more: Any) -> AsyncIterator[tuple[Any, int]]:
+async def on_air(
+    served: Callable[..., Any], *steps: Any, **more: Any
+) -> AsyncIterator[tuple[Any, int]]:
     """A console whose model says these, and its port."""
     async with (
         served({"scripted:a": steps}, tools=[look], **more) as serving,
@@ -101,7 +105,9 @@ class Watcher:
                 block = await self.block()
                 fields = dict(line.partition(": ")[::2] for line in block.splitlines())
                 if "data" in fields:
-                    message = Told(fields["event"], fields.get("id", ""), json.loads(fields["data"]))
+                    message = Told(
+                        fields["event"], fields.get("id", ""), json.loads(fields["data"])
+                    )
                     self.told.append(message)
                     return message
                 self.retry = int(fields.get("retry", self.retry))
@@ -132,7 +138,9 @@ class Watcher:
 async def watching(
     port: int, query: str = "", *, token: str = OWNER, room: int = 0, **headers: str
 ) -> AsyncIterator[Watcher]:
-    """A reader that is connected. `room`: bytes that its side of the connection takes without being read."""
+    """A reader that is connected. `room`: bytes that its side of the connection takes without being
+    read.
+    """
     connecting = socket.socket()
     if room:
         connecting.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
@@ -184,13 +192,19 @@ async def test_a_reader_sees_a_run_as_the_journal_will_tell_it(served: Callable[
             session = await begun(serving)
             seen = await watcher.until("run.finished")
         numbered = [one for one in seen if one.data["session"] == session and len(one.place) == 1]
-        written = [(record.event.kind, (record.seq,)) for record in serving.journal.records(session)]
+        written = [
+            (record.event.kind, (record.seq,)) for record in serving.journal.records(session)
+        ]
         assert [(one.kind, one.place) for one in numbered] == written[: len(numbered)]
-        assert watcher.retry == stream.RETRY and all(one.cursor == one.data["cursor"] for one in seen)
+        assert watcher.retry == stream.RETRY and all(
+            one.cursor == one.data["cursor"] for one in seen
+        )
 
 
 @pytest.mark.proves("console.stream.live")
-async def test_kinds_choose_what_is_told_and_unknown_ones_are_refused(served: Callable[..., Any]) -> None:
+async def test_kinds_choose_what_is_told_and_unknown_ones_are_refused(
+    served: Callable[..., Any],
+) -> None:
     script = [calls(("look", {"at": "x"})), says("fine")]
     async with on_air(served, *script) as (serving, port):
         async with watching(port, "?kinds=call.*,run.finished") as watcher:

@@ -1,4 +1,6 @@
-"""The timeline of a session: whatever happens in whatever order, a reader who comes back misses nothing."""
+"""The timeline of a session: whatever happens in whatever order, a reader who comes back misses
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ def shown(entries: list[Any]) -> dict[int, Any]:
 
 @pytest.mark.proves("console.news")
 @given(st.lists(happenings, max_size=25), st.integers(0, 25))
-def test_what_changed_behind_a_place_is_all_that_a_page_misses(events: list[Event], cut: int) -> None:
+def test_what_changed_behind_a_place_is_all_that_a_page_misses(
+    events: list[Event], cut: int
+) -> None:
     events = [SessionOpened(model="m"), *events]
     cut = min(cut, len(events))
     timeline = fed(Timeline(), events[:cut])
@@ -109,7 +113,11 @@ def test_after_the_end_of_a_run_no_call_of_it_looks_as_if_it_went_on(events: lis
 
 
 def test_a_card_says_what_became_of_its_call() -> None:
-    opened = [SessionOpened(model="m"), RunStarted("go"), ModelAnswered(calls=(Call("c1", "note"),))]
+    opened = [
+        SessionOpened(model="m"),
+        RunStarted("go"),
+        ModelAnswered(calls=(Call("c1", "note"),)),
+    ]
 
     def state(*more: Event) -> tuple[str, str]:
         card = fed(Timeline(), [*opened, *more]).cards["c1"]
@@ -120,11 +128,17 @@ def test_a_card_says_what_became_of_its_call() -> None:
     assert state(ask) == ("asks", "asks")
     assert state(ask, yes) == ("running", "allowed once")
     assert state(ask, yes, ask) == ("asks", "asks")
-    assert state(ask, yes, CallStarted("c1"), ToolAnswered(result("c1", True))) == ("done", "allowed once")
+    assert state(ask, yes, CallStarted("c1"), ToolAnswered(result("c1", True))) == (
+        "done",
+        "allowed once",
+    )
     assert state(ask, yes, CallStarted("c1"), ToolAnswered(result("c1", False))) == (
         "cancelled",
         "allowed once",
     )
     assert state(ask, yes, CallStarted("c1"), RunFinished("failed")) == ("unknown", "allowed once")
     assert state(ask, PersonAnswered("c1", "deny", by="ada")) == ("refused", "denied")
-    assert state(CallEvaluated("c1", "refuse", result=result("c1", False))) == ("cancelled", "refused")
+    assert state(CallEvaluated("c1", "refuse", result=result("c1", False))) == (
+        "cancelled",
+        "refused",
+    )

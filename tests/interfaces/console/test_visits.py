@@ -1,4 +1,6 @@
-"""Visits that outlive a process: who signed in is known again after a restart with the same token, and nobody else is."""
+"""Visits that outlive a process: who signed in is known again after a restart with the same token,
+and nobody else is.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def server(people: dict[str, Who], now: float = 1000.0, **more: Any) -> httpx.As
     """A browser before a server that began just now."""
     browsers = Browsers(["http://127.0.0.1:8000"], people=people, now=lambda: now, **more)
     door = Door(app, token=people, hosts=["127.0.0.1:8000"], browsers=browsers)
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=door), base_url="http://127.0.0.1:8000")
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=door), base_url="http://127.0.0.1:8000"
+    )
 
 
 async def signed_in(browser: httpx.AsyncClient, token: str) -> str:
@@ -44,7 +48,9 @@ async def test_a_browser_goes_on_after_a_restart_with_the_same_tokens() -> None:
         said = await signed_in(before, ADA)
         after.cookies = before.cookies
         assert said.startswith("ada False ")
-        assert (await after.get("/")).text == said, "its open pages too: what they must repeat is the same"
+        assert (await after.get("/")).text == said, (
+            "its open pages too: what they must repeat is the same"
+        )
         csrf = said.split()[2]
         assert (await after.post("/", headers={"x-ferrule-csrf": csrf})).status_code == 200
         assert (await after.post("/", headers={"x-ferrule-csrf": "another"})).status_code == 403
@@ -68,7 +74,9 @@ async def test_a_visit_that_is_over_stays_over() -> None:
         later.cookies = httpx.Cookies(browser.cookies)
         assert (await later.get("/")).status_code == 401
         kept = httpx.Cookies(browser.cookies)
-        assert (await browser.post("/logout", headers={"x-ferrule-csrf": said.split()[2]})).status_code == 303
+        assert (
+            await browser.post("/logout", headers={"x-ferrule-csrf": said.split()[2]})
+        ).status_code == 303
         browser.cookies = kept
         assert (await browser.get("/")).status_code == 401
 
@@ -79,7 +87,10 @@ async def test_without_known_tokens_a_visit_ends_with_the_process() -> None:
         httpx.AsyncClient(
             transport=httpx.ASGITransport(
                 app=Door(
-                    app, token=PEOPLE, hosts=["127.0.0.1:8000"], browsers=Browsers(["http://127.0.0.1:8000"])
+                    app,
+                    token=PEOPLE,
+                    hosts=["127.0.0.1:8000"],
+                    browsers=Browsers(["http://127.0.0.1:8000"]),
                 )
             ),
             base_url="http://127.0.0.1:8000",

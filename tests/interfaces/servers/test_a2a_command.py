@@ -1,4 +1,6 @@
-"""`ferrule serve a2a` as a process of its own, asked by our client and by the protocol library's."""
+"""`ferrule serve a2a` as a process of its own, asked by our client and by the protocol
+library's.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ async def asking(served: Served, folder: Path, **more: Any) -> AsyncIterator[Any
     peer = A2aPeer("other", url=served.url, plain_http=True, auth=Auth("OTHER_TOKEN"), **more)
     async with connect([peer], approvals=Approvals(folder / "a2a")) as peers:
         assert peers.notices == ()
-        agent = Agent("scripted:x", peers.tools, approver=AllowThese(["*"]), journal=folder / "asking.db")
+        agent = Agent(
+            "scripted:x", peers.tools, approver=AllowThese(["*"]), journal=folder / "asking.db"
+        )
         session = agent.session()
         try:
             yield session
@@ -91,20 +95,31 @@ async def asking(served: Served, folder: Path, **more: Any) -> AsyncIterator[Any
 
 @pytest.mark.proves("serve.a2a.command")
 async def test_our_own_client_asks_is_asked_back_and_is_answered(
-    folder: Path, tmp_path: Path, environment: dict[str, str], script: Callable[..., str], a_call: Any,
+    folder: Path,
+    tmp_path: Path,
+    environment: dict[str, str],
+    script: Callable[..., str],
+    a_call: Any,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     model = script(a_call("write_file", path="a.txt", content="x"), {"say": "It is written."})
     async with serving(
         folder, environment, "-m", model, "--name", "Scribe", "--skill", "write: Writes."
     ) as served:
         monkeypatch.setenv("OTHER_TOKEN", served.token)
         async with asking(served, tmp_path) as session:
-            assert [tool.full_name for tool in session.driver.dispatcher.catalog] == ["other__write"]
+            assert [tool.full_name for tool in session.driver.dispatcher.catalog] == [
+                "other__write"
+            ]
             first = await session.call("other__write", message="Write it")
-            assert first.data["state"] == "input-required" and "May `write_file` run?" in first.data["wants"]
+            assert (
+                first.data["state"] == "input-required"
+                and "May `write_file` run?" in first.data["wants"]
+            )
             assert not (folder / "a.txt").exists()
-            second = await session.call("other__write", message="yes", task_id=first.data["task_id"])
+            second = await session.call(
+                "other__write", message="yes", task_id=first.data["task_id"]
+            )
         assert second.data == {"agent": "other", "answer": "It is written."}
         assert (folder / "a.txt").read_text() == "x"
         served.process.send_signal(signal.SIGTERM)
@@ -126,18 +141,26 @@ async def test_the_protocol_librarys_client_reads_what_the_card_lists_and_gets_t
 ) -> None:
     skill = folder / ".agents" / "skills" / "brewing"
     skill.mkdir(parents=True)
-    (skill / "SKILL.md").write_text("---\nname: brewing\ndescription: How tea is made.\n---\nBoil water.\n")
+    (skill / "SKILL.md").write_text(
+        "---\nname: brewing\ndescription: How tea is made.\n---\nBoil water.\n"
+    )
     model = script({"say": "On the third shelf."})
     words = ("-m", model, "--skill", "find: Finds: books.", "--list-skills")
     async with serving(folder, environment, *words) as served:
         headers = {"authorization": f"Bearer {served.token}"}
         async with httpx.AsyncClient(headers=headers, trust_env=False, timeout=30) as http:
-            client = await create_client(served.url, ClientConfig(httpx_client=http, streaming=False))
-            message = Message(message_id="m1", role=Role.ROLE_USER, parts=[Part(text="Where is it?")])
+            client = await create_client(
+                served.url, ClientConfig(httpx_client=http, streaming=False)
+            )
+            message = Message(
+                message_id="m1", role=Role.ROLE_USER, parts=[Part(text="Where is it?")]
+            )
             found = [one async for one in client.send_message(SendMessageRequest(message=message))]
             card = (await http.get(f"{served.url}/.well-known/agent-card.json")).json()
     assert found[-1].task.artifacts[0].parts[0].text == "On the third shelf."
-    assert card["name"] == "Ferrule" and card["supportedInterfaces"][0]["url"] == f"{served.url}/a2a"
+    assert (
+        card["name"] == "Ferrule" and card["supportedInterfaces"][0]["url"] == f"{served.url}/a2a"
+    )
     listed = [(one["id"], one["description"]) for one in card["skills"]]
     assert listed == [("find", "Finds: books."), ("brewing", "How tea is made.")]
 
@@ -150,7 +173,9 @@ async def test_a_signed_card_is_taken_by_peers_that_know_the_key_and_no_other(
     key, other = tmp_path / "mine.pem", tmp_path / "other.pem"
     Signer.make(key)
     Signer.make(other)
-    async with serving(folder, environment, "-m", script({"say": "I am."}), "--sign-key", str(key)) as served:
+    async with serving(
+        folder, environment, "-m", script({"say": "I am."}), "--sign-key", str(key)
+    ) as served:
         monkeypatch.setenv("OTHER_TOKEN", served.token)
         assert json.loads(served.keys) == public_keys(key)
         known, wrong = tmp_path / "known.json", tmp_path / "wrong.json"
@@ -172,7 +197,9 @@ def test_a_skill_that_cannot_be_read_is_refused_by_its_words(words: list[str]) -
 
 
 @pytest.mark.proves("serve.a2a.command")
-def test_what_cannot_be_served_is_said_before_anything_is_served(ferrule: Any, folder: Path) -> None:
+def test_what_cannot_be_served_is_said_before_anything_is_served(
+    ferrule: Any, folder: Path
+) -> None:
     ran = ferrule("serve", "a2a", "--port", "0", "--host", "0.0.0.0", "-m", "local:smollm2")
     assert ran.code == 2 and "in the clear" in ran.err
     ran = ferrule("serve", "a2a", "--port", "0", "--sign-key", "nothing.pem", "-m", "local:smollm2")

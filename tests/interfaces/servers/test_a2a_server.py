@@ -1,4 +1,6 @@
-"""An agent of ours as an A2A server: who gets in, what its tasks do, and how a call that must be allowed is asked for."""
+"""An agent of ours as an A2A server: who gets in, what its tasks do, and how a call that must be
+allowed is asked for.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ class Place:
             self.done.append("burnt")
             return "burnt"
 
-        agent = Agent(Scripted(list(steps)), [shelve, wait, burn], journal=self.folder / "served.db", **more)
+        agent = Agent(
+            Scripted(list(steps)), [shelve, wait, burn], journal=self.folder / "served.db", **more
+        )
         self.stack.push_async_callback(agent.close)
         return agent
 
@@ -103,7 +107,9 @@ class Place:
     async def asking(self, **more: Any) -> Session:
         """A session of another agent, whose tool asks the one that is served."""
         assert self.server is not None
-        peer = A2aPeer("librarian", url=self.server.url, plain_http=True, auth=Auth("LIBRARY_TOKEN"), **more)
+        peer = A2aPeer(
+            "librarian", url=self.server.url, plain_http=True, auth=Auth("LIBRARY_TOKEN"), **more
+        )
         peers = await self.stack.enter_async_context(
             connect([peer], approvals=Approvals(self.folder / "a2a"))
         )
@@ -173,7 +179,9 @@ async def test_critical_risk_is_no_question_for_a_message(place: Place) -> None:
 async def test_a_cancelled_task_ends_the_run_and_what_it_does(place: Place) -> None:
     server = await place.serve(calls(("wait", {})))
     session = await place.asking()
-    session.driver.log.observer = lambda one: place.begun.set() if isinstance(one, Progress) else None
+    session.driver.log.observer = lambda one: (
+        place.begun.set() if isinstance(one, Progress) else None
+    )
     calling = asyncio.create_task(session.call("librarian__find", message="wait"))
     async with asyncio.timeout(20):
         await place.begun.wait()
@@ -185,7 +193,9 @@ async def test_a_cancelled_task_ends_the_run_and_what_it_does(place: Place) -> N
         assert task.work is not None
         await asyncio.wait([task.work])
     (conversation,) = server.desk._conversations.values()  # pyright: ignore[reportPrivateUsage]
-    assert [str(one.error_type) for one in conversation.session.driver.machine.results()] == ["cancelled"]
+    assert [str(one.error_type) for one in conversation.session.driver.machine.results()] == [
+        "cancelled"
+    ]
 
 
 @pytest.mark.proves("serve.a2a.answers")
@@ -199,7 +209,9 @@ async def test_what_goes_wrong_inside_stays_inside(place: Place) -> None:
 # ---- the door
 
 
-async def knock(server: A2aServer, method: str = "POST", path: str = RPC_PATH, **more: Any) -> httpx.Response:
+async def knock(
+    server: A2aServer, method: str = "POST", path: str = RPC_PATH, **more: Any
+) -> httpx.Response:
     headers = {
         "authorization": f"Bearer {TOKEN}",
         "content-type": "application/json",
@@ -228,7 +240,9 @@ async def test_nobody_gets_in_without_the_token_from_a_page_or_under_another_nam
     place: Place, headers: dict[str, Any], status: int
 ) -> None:
     server = await place.serve()
-    answer = await knock(server, headers=headers, json={"jsonrpc": "2.0", "id": 1, "method": "SendMessage"})
+    answer = await knock(
+        server, headers=headers, json={"jsonrpc": "2.0", "id": 1, "method": "SendMessage"}
+    )
     assert answer.status_code == status and server.desk.find("any") is None
 
 
@@ -241,7 +255,9 @@ async def test_the_card_is_open_to_read_and_nothing_else_is(place: Place) -> Non
     assert card["securityRequirements"] == [{"schemes": {"bearer": {}}}]
     assert (await knock(server, "POST", CARD_PATH, headers=nobody)).status_code == 401
     assert (await knock(server, "GET", "/docs", headers=nobody)).status_code == 401
-    assert (await knock(server, "GET", CARD_PATH, headers={"host": "evil.example"})).status_code == 421
+    assert (
+        await knock(server, "GET", CARD_PATH, headers={"host": "evil.example"})
+    ).status_code == 421
 
 
 @pytest.mark.proves("serve.door")
@@ -265,7 +281,10 @@ async def test_a_body_that_does_not_come_is_not_waited_for(
     server = await place.serve()
 
     host = server.url.removeprefix("http://")
-    head = f"POST {RPC_PATH} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {TOKEN}\r\ncontent-length: 9\r\n\r\n{{"
+    head = (
+        f"POST {RPC_PATH} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer "
+        f"{TOKEN}\r\ncontent-length: 9\r\n\r\n{{"
+    )
     reader, writer = await asyncio.open_connection(*host.split(":"))
     writer.write(head.encode())
     async with asyncio.timeout(20):
@@ -286,16 +305,18 @@ def test_beyond_this_machine_only_behind_tls() -> None:
     given = {"name": "a", "description": "b", "token": TOKEN, "host": "0.0.0.0"}
     with pytest.raises(ConfigError, match="in the clear"):
         A2aServer(agent, **given)
-    assert A2aServer(agent, **given, url="https://library.example").card["supportedInterfaces"][0]["url"] == (
-        "https://library.example/a2a"
-    )
+    assert A2aServer(agent, **given, url="https://library.example").card["supportedInterfaces"][0][
+        "url"
+    ] == ("https://library.example/a2a")
 
 
 @pytest.mark.proves("serve.a2a.answers")
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{", b'{"jsonrpc": "2.0", "id": 1, "method": "Nothing"}', b"[" * 100_000]
 )
-async def test_nonsense_is_an_error_and_the_next_message_is_answered(place: Place, body: bytes) -> None:
+async def test_nonsense_is_an_error_and_the_next_message_is_answered(
+    place: Place, body: bytes
+) -> None:
     server = await place.serve(says("still here"))
     answer = await knock(server, content=body, headers={"a2a-version": "1.0"})
     assert answer.status_code < 500 or "error" in answer.text
@@ -307,6 +328,10 @@ async def test_nonsense_is_an_error_and_the_next_message_is_answered(place: Plac
 @pytest.mark.proves("serve.a2a.tags")
 def test_every_skill_of_a_card_has_a_tag() -> None:
     card = card_of(
-        "n", "d", [Skill("ask", "Ask", "Answers."), Skill("sum", "Sum", "Adds.", ("maths",))], "u", "1"
+        "n",
+        "d",
+        [Skill("ask", "Ask", "Answers."), Skill("sum", "Sum", "Adds.", ("maths",))],
+        "u",
+        "1",
     )
     assert [skill["tags"] for skill in card["skills"]] == [["ask"], ["maths"]]

@@ -45,7 +45,9 @@ def act() -> str:
 
 
 @pytest.mark.proves("serve.a2a.approval")
-async def test_a_question_that_nobody_answers_is_a_no(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_question_that_nobody_answers_is_a_no(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(desk_module, "ANSWER_SECONDS", 0.05)
     desk = made(calls(("act", {})), says("not allowed"), tools=[act])
     task = await desk.begin("t", "c", "act")
@@ -84,10 +86,14 @@ async def test_only_words_that_begin_with_yes_are_a_yes(made: Any, words: str, r
 
 
 @pytest.mark.proves("serve.a2a.bounds")
-async def test_tasks_and_conversations_are_bounded(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tasks_and_conversations_are_bounded(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(desk_module, "TASKS", 2)
     monkeypatch.setattr(desk_module, "CONVERSATIONS", 2)
-    desk = made(calls(("act", {})), calls(("act", {})), says("a"), says("b"), says("c"), tools=[act])
+    desk = made(
+        calls(("act", {})), calls(("act", {})), says("a"), says("b"), says("c"), tools=[act]
+    )
     first, second = await desk.begin("1", "one", "go"), await desk.begin("2", "two", "go")
     assert (await end(first)).kind == (await end(second)).kind == "question"
     with pytest.raises(Refused, match="2 tasks"):

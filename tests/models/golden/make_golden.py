@@ -1,10 +1,12 @@
-"""Writes the golden files of the Messages and Responses wires: answers that the official SDKs' own types took.
+"""Writes the golden files of the Messages and Responses wires: answers that the official SDKs' own
+types took.
 
     python tests/models/golden/make_golden.py            # needs the packages `anthropic` and `openai`
 
-Every case becomes `WIRE/CASE.json`, the answer in one piece, and `WIRE/CASE.sse`, the same answer as it is streamed. Both are
-spelled as the cases of this file say (compact, or with escapes and blanks, as servers do), after the SDK's types have
-validated them whole. The tests of the golden files need no SDK.
+Every case becomes `WIRE/CASE.json`, the answer in one piece, and `WIRE/CASE.sse`, the same answer
+as it is streamed. Both are spelled as the cases of this file say (compact, or with escapes and
+blanks, as servers do), after the SDK's types have validated them whole. The tests of the golden
+files need no SDK.
 """
 
 from __future__ import annotations
@@ -72,9 +74,18 @@ MESSAGES: dict[str, tuple[list[dict[str, Any]], str, dict[str, Any]]] = {
         "tool_use",
         {},
     ),
-    "thinking": ([THINKING, REDACTED, used("toolu_01A", "math_add", {"a": 1, "b": 2})], "tool_use", {}),
+    "thinking": (
+        [THINKING, REDACTED, used("toolu_01A", "math_add", {"a": 1, "b": 2})],
+        "tool_use",
+        {},
+    ),
     "interleaved": (
-        [THINKING, text("So:"), {**THINKING, "thinking": "More."}, used("toolu_01A", "math_add", {})],
+        [
+            THINKING,
+            text("So:"),
+            {**THINKING, "thinking": "More."},
+            used("toolu_01A", "math_add", {}),
+        ],
         "tool_use",
         {},
     ),
@@ -101,7 +112,10 @@ MESSAGES: dict[str, tuple[list[dict[str, Any]], str, dict[str, Any]]] = {
             {
                 "type": "web_search_tool_result",
                 "tool_use_id": "srvtoolu_1",
-                "content": {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"},
+                "content": {
+                    "type": "web_search_tool_result_error",
+                    "error_code": "max_uses_exceeded",
+                },
             },
             text("No."),
         ],
@@ -163,7 +177,13 @@ MESSAGES: dict[str, tuple[list[dict[str, Any]], str, dict[str, Any]]] = {
             ),
         ],
         "tool_use",
-        {"container": {"id": "container_011", "expires_at": "2026-12-01T00:00:00Z", "skills": None}},
+        {
+            "container": {
+                "id": "container_011",
+                "expires_at": "2026-12-01T00:00:00Z",
+                "skills": None,
+            }
+        },
     ),
     "mcp": (
         [
@@ -216,7 +236,12 @@ def called(id: str, arguments: str, **more: Any) -> dict[str, Any]:
 
 def thought(id: str, *summary: str) -> dict[str, Any]:
     parts = [{"type": "summary_text", "text": words} for words in summary]
-    return {"id": id, "type": "reasoning", "summary": parts, "encrypted_content": "gAAAAABo+/Zm9vYmFy=="}
+    return {
+        "id": id,
+        "type": "reasoning",
+        "summary": parts,
+        "encrypted_content": "gAAAAABo+/Zm9vYmFy==",
+    }
 
 
 ADD_TOOL = {
@@ -309,7 +334,12 @@ RESPONSES: dict[str, tuple[list[dict[str, Any]], str]] = {
                 "call_id": None,
                 "status": "completed",
                 "tools": [
-                    {"type": "namespace", "name": "math", "description": "Numbers.", "tools": [ADD_TOOL]}
+                    {
+                        "type": "namespace",
+                        "name": "math",
+                        "description": "Numbers.",
+                        "tools": [ADD_TOOL],
+                    }
                 ],
             },
             called("call_1", '{"a":1}', namespace="math"),
@@ -357,14 +387,19 @@ RESPONSES: dict[str, tuple[list[dict[str, Any]], str]] = {
     ),
     "cut": ([said("so f", status="incomplete")], "length"),
     "compaction": (
-        [{"id": "cmp_1", "type": "compaction", "encrypted_content": "gAAAAABo+=="}, said("Going on.")],
+        [
+            {"id": "cmp_1", "type": "compaction", "encrypted_content": "gAAAAABo+=="},
+            said("Going on."),
+        ],
         "",
     ),
 }
 """Items, and why it stopped."""
 
 WITH_ESCAPES = {"tools", "mcp", "web_search"}
-"""Cases that are spelled as some servers do: everything but ASCII escaped, blanks between the tokens."""
+"""Cases that are spelled as some servers do: everything but ASCII escaped, blanks between the
+tokens.
+"""
 
 
 def spelled(case: str, value: Any) -> bytes:
@@ -382,13 +417,20 @@ def respelled(case: str, event: bytes) -> bytes:
 
 def files() -> dict[str, bytes]:
     """Name and content of every golden file."""
-    from ferrule.testing.provider_double import message_of, messages_stream, response_of, responses_stream
+    from ferrule.testing.provider_double import (
+        message_of,
+        messages_stream,
+        response_of,
+        responses_stream,
+    )
 
     made: dict[str, bytes] = {}
     for case, (content, stop, more) in MESSAGES.items():
         message = message_of(content, stop, USAGE, **more)
         made[f"anthropic/{case}.json"] = spelled(case, message)
-        made[f"anthropic/{case}.sse"] = b"".join(respelled(case, e) for e in messages_stream(message).pieces)
+        made[f"anthropic/{case}.sse"] = b"".join(
+            respelled(case, e) for e in messages_stream(message).pieces
+        )
     for case, (output, stop) in RESPONSES.items():
         response = response_of(output, stop, 2316, 77)
         made[f"openai-responses/{case}.json"] = spelled(case, response)

@@ -1,10 +1,11 @@
-"""Archives a session and kills itself with SIGKILL at one point. Not a test: `test_archive` starts it.
+"""Archives a session and kills itself with SIGKILL at one point. Not a test: `test_archive` starts
+it.
 
     archiving.py JOURNAL FILE POINT SESSION...
 
-POINT is `writing` (half a draft), `checked` (before the file gets its name), `named` (before it loses its other one),
-`deleted` (inside the transaction that removes the first session), `removed` (before the second one is), `import` (after the
-first batch of an import of FILE), or `none`.
+POINT is `writing` (half a draft), `checked` (before the file gets its name), `named` (before it
+loses its other one), `deleted` (inside the transaction that removes the first session), `removed`
+(before the second one is), `import` (after the first batch of an import of FILE), or `none`.
 """
 
 from __future__ import annotations

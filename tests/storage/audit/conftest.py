@@ -1,4 +1,6 @@
-"""Sessions as a scripted model makes them: calls that are allowed, asked about, refused, unknown, failing, changed by a hook."""
+"""Sessions as a scripted model makes them: calls that are allowed, asked about, refused, unknown,
+failing, changed by a hook.
+"""
 
 from __future__ import annotations
 
@@ -80,8 +82,10 @@ Recorded = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def recorded() -> Recorded:
-    """`recorded(journal, rounds, choices=("once",), hooks=(), **options)`: a session whose model asks for these rounds of words
-    of `MENU`; its id. The session is closed and its lease given back."""
+    """`recorded(journal, rounds, choices=("once",), hooks=(), **options)`: a session whose model
+    asks for these rounds of words of `MENU`; its id. The session is closed and its lease given
+    back.
+    """
 
     def made(
         journal: SqliteJournal,
@@ -94,9 +98,14 @@ def recorded() -> Recorded:
 
         async def work() -> str:
             agent = Agent(
-                Scripted([*steps, says("done")]), TOOLS, journal=journal, approver=Person(*choices), user="ann",
-                hooks=hooks, **options,
-            )  # fmt: skip
+                Scripted([*steps, says("done")]),
+                TOOLS,
+                journal=journal,
+                approver=Person(*choices),
+                user="ann",
+                hooks=hooks,
+                **options,
+            )
             session = agent.session()
             await session.run("go")
             await session.close()

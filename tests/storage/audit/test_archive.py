@@ -1,4 +1,6 @@
-"""Archives: what leaves the journal is in a file that verifies, that it left is recorded, and nothing is ever in neither."""
+"""Archives: what leaves the journal is in a file that verifies, that it left is recorded, and
+nothing is ever in neither.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def filled(path: Path, *sessions: str, events: int = 5, user: str = "ann") -> di
         for session in sessions:
             me = Identity("local", user, session, "r1")
             told = [Noticed("n", f"{session} {number} ä\ud83d") for number in range(events)]
-            journal.append(session, "r1", [RunStarted("go"), *told, RunFinished("done")], identity=me)
+            journal.append(
+                session, "r1", [RunStarted("go"), *told, RunFinished("done")], identity=me
+            )
         return {session: list(journal.records(session)) for session in sessions}
 
 
@@ -88,15 +92,25 @@ def test_that_a_session_was_archived_is_recorded_with_its_head_and_for_its_owner
         }
         assert verify_sessions(journal).whole
     assert told == {
-        "ann": [SessionArchived("s1", 7, records["s1"][-1].hash, str(first.file), first.sha256, 1, "local", "ann")],
-        "bob": [SessionArchived("s2", 7, records["s2"][-1].hash, str(second.file), second.sha256, 2, "local", "bob")],
-    }  # fmt: skip
+        "ann": [
+            SessionArchived(
+                "s1", 7, records["s1"][-1].hash, str(first.file), first.sha256, 1, "local", "ann"
+            )
+        ],
+        "bob": [
+            SessionArchived(
+                "s2", 7, records["s2"][-1].hash, str(second.file), second.sha256, 2, "local", "bob"
+            )
+        ],
+    }
     with gzip.open(second.file, "rt") as lines:
         assert f'"previous":"{first.sha256}"' in next(iter(lines))
 
 
 @pytest.mark.proves("archive.tombstone")
-def test_removing_what_says_that_a_session_was_archived_is_noticed(path: Path, tmp_path: Path) -> None:
+def test_removing_what_says_that_a_session_was_archived_is_noticed(
+    path: Path, tmp_path: Path
+) -> None:
     filled(path, "s1", "s2")
     with SqliteJournal(path) as journal:
         archive(journal, ["s1"], tmp_path / "1.jsonl.gz")
@@ -137,11 +151,15 @@ def test_a_session_in_use_and_one_that_does_not_verify_stay(path: Path, tmp_path
         done = archive(journal, ["s1", "s2", "s3"], tmp_path / "x.jsonl.gz")
         assert done.sessions == ["s3"] and set(done.kept) == {"s1", "s2"}
         assert "in use" in done.kept["s1"] and "event 3" in done.kept["s2"]
-        writer.append("s1", "r1", [Noticed("n", "goes on")], identity=Identity("local", "ann", "s1", "r1"))
+        writer.append(
+            "s1", "r1", [Noticed("n", "goes on")], identity=Identity("local", "ann", "s1", "r1")
+        )
         journal.verify("s1")
         # The leases of what stayed were given back.
         writer.release("s1")
-        journal.append("s1", "r1", [Noticed("n", "x")], identity=Identity("local", "ann", "s1", "r1"))
+        journal.append(
+            "s1", "r1", [Noticed("n", "x")], identity=Identity("local", "ann", "s1", "r1")
+        )
 
 
 def test_nothing_is_written_where_nothing_can_be_archived_and_no_file_is_replaced(
@@ -162,8 +180,10 @@ def test_nothing_is_written_where_nothing_can_be_archived_and_no_file_is_replace
 def test_closed_sessions_are_those_that_ended_long_enough_ago(path: Path) -> None:
     with SqliteJournal(path, now=lambda: 1.0) as journal:
         for name, events in {
-            "done": [RunStarted("go"), RunFinished("done")], "open": [RunStarted("go")], "bare": [Noticed("n", "x")],
-        }.items():  # fmt: skip
+            "done": [RunStarted("go"), RunFinished("done")],
+            "open": [RunStarted("go")],
+            "bare": [Noticed("n", "x")],
+        }.items():
             journal.append(name, "r", events, identity=Identity("local", "ann", name, "r"))
     filled(path, "new")
     with SqliteJournal(path) as journal:
@@ -175,10 +195,14 @@ def test_closed_sessions_are_those_that_ended_long_enough_ago(path: Path) -> Non
 @pytest.mark.parametrize(
     ("point", "left"),
     [
-        ("writing", {"s1", "s2", "s3"}), ("checked", {"s1", "s2", "s3"}), ("named", {"s1", "s2", "s3"}),
-        ("deleted", {"s1", "s2", "s3"}), ("removed", {"s2", "s3"}), ("none", {"s3"}),
+        ("writing", {"s1", "s2", "s3"}),
+        ("checked", {"s1", "s2", "s3"}),
+        ("named", {"s1", "s2", "s3"}),
+        ("deleted", {"s1", "s2", "s3"}),
+        ("removed", {"s2", "s3"}),
+        ("none", {"s3"}),
     ],
-)  # fmt: skip
+)
 def test_killed_at_any_point_nothing_is_lost_and_the_next_attempt_ends_it(
     path: Path, tmp_path: Path, point: str, left: set[str]
 ) -> None:
@@ -191,7 +215,9 @@ def test_killed_at_any_point_nothing_is_lost_and_the_next_attempt_ends_it(
     with SqliteJournal(path) as journal:
         assert verify_sessions(journal).whole
         assert {info.session for info in journal.sessions()} - {f"{ARCHIVED}a"} >= left
-        assert left == {info.session for info in journal.sessions() if not info.session.startswith(ARCHIVED)}
+        assert left == {
+            info.session for info in journal.sessions() if not info.session.startswith(ARCHIVED)
+        }
         again = tmp_path / ("old.jsonl.gz" if not file.exists() else "again.jsonl.gz")
         done = archive(journal, sorted(left - {"s3"}), again)
         assert done.kept == {} and verify_sessions(journal).whole
@@ -211,7 +237,9 @@ def test_an_import_that_was_killed_is_taken_up_where_it_ended(path: Path, tmp_pa
         assert import_file(journal, file) == ["s1", "s2"]
         assert {name: list(journal.records(name)) for name in records} == records
         with pytest.raises(JournalError, match="is another one"):
-            journal.append("s1", "r1", [Noticed("n", "x")], identity=Identity("local", "ann", "s1", "r1"))
+            journal.append(
+                "s1", "r1", [Noticed("n", "x")], identity=Identity("local", "ann", "s1", "r1")
+            )
             import_file(journal, file)
 
 
@@ -226,10 +254,15 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.proves("audit.verify.archive")
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(draw=st.randoms(use_true_random=False), cut=st.booleans())
 def test_a_changed_or_cut_archive_is_noticed_or_holds_the_same(
-    packed: tuple[bytes, bytes], tmp_path_factory: pytest.TempPathFactory, draw: random.Random, cut: bool
+    packed: tuple[bytes, bytes],
+    tmp_path_factory: pytest.TempPathFactory,
+    draw: random.Random,
+    cut: bool,
 ) -> None:
     data = bytearray(packed[0])
     at = draw.randrange(len(data))
@@ -261,7 +294,9 @@ def test_a_session_that_was_taken_out_of_an_archive_is_named(
 
 
 @pytest.mark.proves("archive.memory")
-def test_archiving_and_importing_need_no_memory_for_the_whole_session(path: Path, tmp_path: Path) -> None:
+def test_archiving_and_importing_need_no_memory_for_the_whole_session(
+    path: Path, tmp_path: Path
+) -> None:
     big = "x" * 7_000
     me = Identity("local", "ann", "s1", "r1")
     with SqliteJournal(path) as journal:

@@ -42,7 +42,9 @@ def audited(journal: SqliteJournal, session: str) -> dict[str, AuditedCall]:
 
 
 @pytest.mark.proves("audit.call-record")
-def test_a_call_that_a_person_allowed_names_them_what_they_said_and_the_arguments(recorded: Any) -> None:
+def test_a_call_that_a_person_allowed_names_them_what_they_said_and_the_arguments(
+    recorded: Any,
+) -> None:
     with SqliteJournal(":memory:") as journal:
         session = recorded(journal, [["note"]], choices=("session",), tenant="acme")
         (call,) = calls(journal.records(session))
@@ -51,13 +53,20 @@ def test_a_call_that_a_person_allowed_names_them_what_they_said_and_the_argument
     assert (call.tenant, call.user, call.session, call.by, call.model) == (
         "acme", "ann", session, "model", "scripted:test",
     )  # fmt: skip
-    assert json.loads(call.arguments) == arguments and call.arguments_sha256 == digest_of(call.arguments)
+    assert json.loads(call.arguments) == arguments and call.arguments_sha256 == digest_of(
+        call.arguments
+    )
     (gate,), (answer,) = call.decisions, call.answers
     assert (gate.verdict, gate.layer, gate.mode, gate.effect, gate.risk) == (
         "ask", "builtin", "default", "write", "high",
     )  # fmt: skip
     assert gate.digest == answer.digest == digest("note", arguments) and answer.bound
-    assert (answer.scope, answer.by, answer.note, answer.grant) == ("session", "ann", "as agreed", "note")
+    assert (answer.scope, answer.by, answer.note, answer.grant) == (
+        "session",
+        "ann",
+        "as agreed",
+        "note",
+    )
     assert (call.outcome, call.settled_by) == ("success", "person")
     assert call.result_sha256 == digest_of("noted milk \x1b[2J ä 😀") and call.size > 0
     assert call.started is not None and call.finished is not None
@@ -115,9 +124,13 @@ def test_what_a_decision_lets_a_call_touch_is_said_and_nothing_of_what_was_refus
 @pytest.mark.proves("audit.every-call")
 def test_calls_that_no_tool_answered_are_audited_too(recorded: Any) -> None:
     with SqliteJournal(":memory:") as journal:
-        session = recorded(journal, [["note", "unknown", "wrong", "fail"]], choices=("deny", "once"))
+        session = recorded(
+            journal, [["note", "unknown", "wrong", "fail"]], choices=("deny", "once")
+        )
         found = list(calls(journal.records(session)))
-    outcomes = {call.tool: (call.outcome, call.settled_by, call.started is not None) for call in found}
+    outcomes = {
+        call.tool: (call.outcome, call.settled_by, call.started is not None) for call in found
+    }
     assert outcomes == {
         "nope": ("not_found", "gate", False),
         "add": ("validation_failed", "gate", False),
@@ -147,7 +160,9 @@ def test_what_a_hook_changed_or_blocked_is_recorded_with_its_name_and_what_ran(
     recorded: Any, meddler: Any
 ) -> None:
     with SqliteJournal(":memory:") as journal:
-        session = recorded(journal, [["note", "fail", "add"]], hooks=[meddler], allow=["note", "fail"])
+        session = recorded(
+            journal, [["note", "fail", "add"]], hooks=[meddler], allow=["note", "fail"]
+        )
         found = audited(journal, session)
         seqs = {type(record.event): record.seq for record in journal.records(session)}
     (changed,) = found["note"].hooks
@@ -166,7 +181,9 @@ def test_what_a_hook_changed_or_blocked_is_recorded_with_its_name_and_what_ran(
 
 
 @pytest.mark.proves("audit.hooks")
-def test_a_change_is_in_the_journal_before_the_changed_call_runs(recorded: Any, meddler: Any) -> None:
+def test_a_change_is_in_the_journal_before_the_changed_call_runs(
+    recorded: Any, meddler: Any
+) -> None:
     with SqliteJournal(":memory:") as journal:
         seen: list[list[str]] = []
 
@@ -187,8 +204,13 @@ async def test_what_held_a_program_is_recorded_for_each_call(tmp_path: Path) -> 
     with SqliteJournal(":memory:") as journal:
         policy = CommandPolicy(confine=Policy(tmp_path, require=frozenset()))
         agent = Agent(
-            Scripted([says("x")]), command_tools(), workspace=tmp_path, allow=["Bash"], journal=journal, resources=[policy]
-        )  # fmt: skip
+            Scripted([says("x")]),
+            command_tools(),
+            workspace=tmp_path,
+            allow=["Bash"],
+            journal=journal,
+            resources=[policy],
+        )
         session = agent.session()
         for _ in range(2):
             await session.call("run_command", command=["true"], mode="argv")
@@ -198,7 +220,10 @@ async def test_what_held_a_program_is_recorded_for_each_call(tmp_path: Path) -> 
     assert [len(call.confined) for call in found] == [1, 1]
     held = found[0].confined[0]
     assert held.sandbox and held.program.endswith("/true")
-    assert set(held.enforced).isdisjoint(held.not_enforced) and len(held.enforced + held.not_enforced) > 5
+    assert (
+        set(held.enforced).isdisjoint(held.not_enforced)
+        and len(held.enforced + held.not_enforced) > 5
+    )
     assert kinds.index("call.started") < kinds.index("call.confined") < kinds.index("call.answered")
     assert f"`{held.sandbox}`" in "\n".join(explained(found[0])) or held.sandbox == "none"
 
@@ -219,7 +244,9 @@ def test_a_call_that_had_started_when_the_process_died_is_called_unknown() -> No
     assert (call.outcome, call.finished) == ("unknown", None)
     (call,) = told(*ASKED, ALLOWED)
     assert (call.outcome, call.started) == ("open", None)
-    (call,) = told(*ASKED, ALLOWED, CallStarted("c1", "d1"), Recovered("it died"), RunFinished("cancelled"))
+    (call,) = told(
+        *ASKED, ALLOWED, CallStarted("c1", "d1"), Recovered("it died"), RunFinished("cancelled")
+    )
     assert call.outcome == "unknown" and "outcome unknown" in call.message
     assert "it started" in explained(call)[-1]
 
@@ -232,7 +259,11 @@ def test_calls_without_an_id_or_with_one_that_was_taken_get_the_machines_names()
         CallEvaluated(name, "refuse", result=Result(name, "add", False))
         for name in ("call_1_0", "c1", "c1_2")
     ]
-    assert [call.call_id for call in told(RunStarted("go"), answer, *evaluated)] == ["call_1_0", "c1", "c1_2"]
+    assert [call.call_id for call in told(RunStarted("go"), answer, *evaluated)] == [
+        "call_1_0",
+        "c1",
+        "c1_2",
+    ]
 
 
 def test_a_direct_call_says_who_made_it() -> None:
@@ -245,8 +276,14 @@ def test_a_direct_call_says_who_made_it() -> None:
 def test_what_a_person_answered_about_a_sandbox_stands_with_the_calls_that_were_running() -> None:
     waiting = Call("c2", "note", "{}")
     asked = ModelAnswered(calls=(*ASKED[1].calls, waiting), stop="calls")
-    consent = ConsentAnswered("sandbox-gap", "unconfined", "without: network", "session", "d9", by="ann")
-    evaluated = (ALLOWED, CallEvaluated("c2", "ask", "high risk", digest="d2"), CallStarted("c1", "d1"))
+    consent = ConsentAnswered(
+        "sandbox-gap", "unconfined", "without: network", "session", "d9", by="ann"
+    )
+    evaluated = (
+        ALLOWED,
+        CallEvaluated("c2", "ask", "high risk", digest="d2"),
+        CallStarted("c1", "d1"),
+    )
     first, second = told(ASKED[0], asked, *evaluated, consent)
     (answer,) = first.answers
     assert (answer.scope, answer.by, answer.question, answer.bound) == (

@@ -16,25 +16,42 @@ from ferrule.storage.journal.sqlite import SqliteJournal
 
 
 @pytest.mark.proves("receipts.envelope")
-def test_a_run_has_one_receipt_with_its_calls_approvals_effects_and_the_journals_hash(recorded: Any) -> None:
+def test_a_run_has_one_receipt_with_its_calls_approvals_effects_and_the_journals_hash(
+    recorded: Any,
+) -> None:
     with SqliteJournal(":memory:") as journal:
         session = recorded(journal, [["add", "note"], ["fail"]], choices=("once", "deny"))
         (receipt,) = receipts(journal.records(session))
         seq, head = journal.head(session)
-    assert (receipt["schema"], receipt["session"], receipt["stop"]) == ("ferrule.receipt.v1", session, "done")
+    assert (receipt["schema"], receipt["session"], receipt["stop"]) == (
+        "ferrule.receipt.v1",
+        session,
+        "done",
+    )
     assert receipt["journal"] == {"first_event": 2, "last_event": seq, "head": head}
-    assert [made["calls"] for made in receipt["model_calls"]] == [["call_1_0", "call_1_1"], ["call_2_0"], []]
-    assert [(one["tool"], one["outcome"], one["settled_by"]) for one in receipt["tool_calls"]] == [
-        ("add", "success", "gate"), ("note", "success", "person"), ("fail", "permission_denied", "person"),
-    ]  # fmt: skip
-    assert [(one["call_id"], one["scope"], one["by"], one["bound"]) for one in receipt["approvals"]] == [
-        ("call_1_1", "once", "ann", True), ("call_2_0", "deny", "ann", True),
-    ]  # fmt: skip
-    assert [(one["tool"], one["side_effect"], one["outcome"]) for one in receipt["side_effects"]] == [
-        ("note", "write", "success")
+    assert [made["calls"] for made in receipt["model_calls"]] == [
+        ["call_1_0", "call_1_1"],
+        ["call_2_0"],
+        [],
     ]
+    assert [(one["tool"], one["outcome"], one["settled_by"]) for one in receipt["tool_calls"]] == [
+        ("add", "success", "gate"),
+        ("note", "success", "person"),
+        ("fail", "permission_denied", "person"),
+    ]
+    assert [
+        (one["call_id"], one["scope"], one["by"], one["bound"]) for one in receipt["approvals"]
+    ] == [
+        ("call_1_1", "once", "ann", True),
+        ("call_2_0", "deny", "ann", True),
+    ]
+    assert [
+        (one["tool"], one["side_effect"], one["outcome"]) for one in receipt["side_effects"]
+    ] == [("note", "write", "success")]
     assert (receipt["cost"]["model_calls"], receipt["cost"]["tool_calls"]) == (3, 3)
-    assert receipt["question_sha256"] == digest_of("go") and receipt["answer_sha256"] == digest_of("done")
+    assert receipt["question_sha256"] == digest_of("go") and receipt["answer_sha256"] == digest_of(
+        "done"
+    )
 
 
 @pytest.mark.proves("receipts.no-data")
@@ -68,9 +85,15 @@ async def test_the_same_journal_gives_the_same_receipts_and_a_session_hands_out_
     assert [len(one["tool_calls"]) for one in made] == [1, 1]
     assert second["tool_calls"][0]["requested_by"] == "person"
     assert first["cost"] | {"seconds": 0} == {
-        "model_calls": 2, "tool_calls": 1, "input_tokens": 10, "output_tokens": 5, "cached_tokens": 3,
-        "written_tokens": 2, "reasoning_tokens": 1, "seconds": 0,
-    }  # fmt: skip
+        "model_calls": 2,
+        "tool_calls": 1,
+        "input_tokens": 10,
+        "output_tokens": 5,
+        "cached_tokens": 3,
+        "written_tokens": 2,
+        "reasoning_tokens": 1,
+        "seconds": 0,
+    }
     assert (
         first["receipt_id"] != second["receipt_id"]
         and first["journal"]["last_event"] < second["journal"]["first_event"]
@@ -88,10 +111,14 @@ def test_what_a_provider_ran_itself_is_named_as_its_own_without_an_approval() ->
     answer = ModelAnswered("found", provider_calls=(made,))
     with SqliteJournal(":memory:") as journal:
         me = Identity("local", "ann", "s1", "r1")
-        journal.append("s1", "r1", [RunStarted("go"), answer, RunFinished("done", "found")], identity=me)
+        journal.append(
+            "s1", "r1", [RunStarted("go"), answer, RunFinished("done", "found")], identity=me
+        )
         (receipt,) = receipts(journal.records("s1"))
     (hosted,) = receipt["model_calls"][0]["provider_calls"]
     assert hosted["executor"] == "provider_native" and hosted["metadata_sha256"] == digest_of(
         '{"q":"secret"}'
     )
-    assert "secret" not in json.dumps(receipt) and receipt["approvals"] == receipt["tool_calls"] == []
+    assert (
+        "secret" not in json.dumps(receipt) and receipt["approvals"] == receipt["tool_calls"] == []
+    )

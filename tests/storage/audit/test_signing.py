@@ -1,4 +1,6 @@
-"""Checkpoints: a forger who computes the chain anew, a cut tail, a session taken away, an older copy are noticed."""
+"""Checkpoints: a forger who computes the chain anew, a cut tail, a session taken away, an older
+copy are noticed.
+"""
 
 from __future__ import annotations
 
@@ -53,14 +55,20 @@ def signed(path: Path, signer: Signer, now: int = 1000) -> int:
 def findings(path: Path, verifier: Verifier | None) -> list[str]:
     with SqliteJournal(path) as journal:
         points = read_checkpoints(beside(path))
-        return [one.text for one in verify_sessions(journal, points=points, verifier=verifier).findings]
+        return [
+            one.text for one in verify_sessions(journal, points=points, verifier=verifier).findings
+        ]
 
 
 def forged(path: Path, seq: int, body: str) -> None:
-    """Change an event and compute everything after it anew, as somebody who knows the format would."""
+    """Change an event and compute everything after it anew, as somebody who knows the format
+    would.
+    """
     db = sqlite3.connect(path)
     previous = hash_chain.FIRST
-    sql = "SELECT id, run, tenant, user, kind, time, body FROM records WHERE id >> 32 = 1 ORDER BY id"
+    sql = (
+        "SELECT id, run, tenant, user, kind, time, body FROM records WHERE id >> 32 = 1 ORDER BY id"
+    )
     for key, run, tenant, user, kind, time, text in db.execute(sql).fetchall():
         number = key & 0xFFFFFFFF
         text = body if number == seq else text
@@ -75,7 +83,10 @@ def forged(path: Path, seq: int, body: str) -> None:
 
 @pytest.mark.proves("audit.key-private")
 def test_a_key_is_its_owners_alone_and_never_replaced(key: Path, tmp_path: Path) -> None:
-    assert stat.S_IMODE(key.stat().st_mode) == 0o600 and stat.S_IMODE(key.parent.stat().st_mode) == 0o700
+    assert (
+        stat.S_IMODE(key.stat().st_mode) == 0o600
+        and stat.S_IMODE(key.parent.stat().st_mode) == 0o700
+    )
     with pytest.raises(ConfigError, match="already"):
         Signer.make(key)
     lax = Path(shutil.copy(key, tmp_path / "lax.pem"))
@@ -112,7 +123,9 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("audit.checkpoints")
-def test_a_signed_journal_verifies_and_says_what_is_not_signed_yet(path: Path, signer: Signer) -> None:
+def test_a_signed_journal_verifies_and_says_what_is_not_signed_yet(
+    path: Path, signer: Signer
+) -> None:
     added(path, "one", "two")
     assert signed(path, signer) == 1 and signed(path, signer) == 0
     assert stat.S_IMODE(beside(path).stat().st_mode) == 0o600
@@ -162,7 +175,8 @@ def test_a_tail_that_was_cut_off_and_an_older_copy_are_noticed(
     shutil.copy(older, path)
     (text,) = findings(path, signer.verifier)
     assert (
-        "it ends with event 2" in text and "signed event 4: event 3 and what followed it were cut off" in text
+        "it ends with event 2" in text
+        and "signed event 4: event 3 and what followed it were cut off" in text
     )
 
 
@@ -213,7 +227,10 @@ TAMPERED: dict[str, Any] = {
     "a first line removed": (lambda lines: lines[1:], 1),
     "swapped lines": (lambda lines: [lines[1], lines[0], lines[2]], 1),
     "a repeated line": (lambda lines: [lines[0], lines[0], *lines[1:]], 2),
-    "a changed line": (lambda lines: [lines[0], lines[1].replace('"seq":2', '"seq":1'), lines[2]], 3),
+    "a changed line": (
+        lambda lines: [lines[0], lines[1].replace('"seq":2', '"seq":1'), lines[2]],
+        3,
+    ),
     "a blank": (lambda lines: [lines[0].replace(",", ", ", 1), *lines[1:]], 1),
     "no newline": (lambda lines: [*lines[:2], lines[2][:-1]], 3),
     "other text": (lambda lines: [*lines[:2], "hello\n"], 3),
@@ -235,7 +252,9 @@ def test_a_change_of_the_checkpoints_themselves_is_named_by_its_line(
 
 
 @pytest.mark.proves("audit.checkpoints")
-def test_an_export_is_checked_against_checkpoints_too(path: Path, signer: Signer, tmp_path: Path) -> None:
+def test_an_export_is_checked_against_checkpoints_too(
+    path: Path, signer: Signer, tmp_path: Path
+) -> None:
     added(path, "one", "two")
     signed(path, signer)
     points = read_checkpoints(beside(path))
@@ -265,7 +284,9 @@ def test_an_audit_export_that_was_written_anew_is_noticed_by_its_signature(
         assert not verify_file(file, verifier=signer.verifier).whole
     stranger = Signer.make(tmp_path / "other.pem")
     file.write_text("".join(lines))
-    assert "no signature of this key" in verify_file(file, verifier=stranger.verifier).findings[0].text
+    assert (
+        "no signature of this key" in verify_file(file, verifier=stranger.verifier).findings[0].text
+    )
 
 
 def test_a_journal_without_checkpoints_reads_none(tmp_path: Path) -> None:

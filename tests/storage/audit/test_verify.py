@@ -1,4 +1,6 @@
-"""Whatever is changed in a journal or an export, one thing at a time, is named where it was changed."""
+"""Whatever is changed in a journal or an export, one thing at a time, is named where it was
+changed.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ COLUMNS = ("run", "kind", "tenant", "user", "body", "hash")
 
 def examples(number: int) -> settings:
     return settings(
-        max_examples=number, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=number,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
     )
 
 
@@ -71,7 +75,9 @@ def verified(path: Path, *sessions: str) -> Verified:
 
 
 @pytest.mark.proves("audit.verify.whole")
-def test_an_untouched_journal_has_no_findings_and_says_what_it_cannot_know(kept: tuple[Path, str]) -> None:
+def test_an_untouched_journal_has_no_findings_and_says_what_it_cannot_know(
+    kept: tuple[Path, str],
+) -> None:
     done = verified(kept[0])
     assert done.whole and len(done.sessions) == 3 and all(one.events > 5 for one in done.sessions)
     assert ["computed it anew" in note for note in done.notes] == [True]
@@ -83,12 +89,25 @@ def change_at(db: sqlite3.Connection, keys: list[int], draw: random.Random) -> i
     count = len(keys)
     which = draw.randrange(count)
     kind = draw.choice(
-        ["byte", "byte", "byte", "time", "delete", "cut", "swap", "insert", "append", "mark", "name"]
+        [
+            "byte",
+            "byte",
+            "byte",
+            "time",
+            "delete",
+            "cut",
+            "swap",
+            "insert",
+            "append",
+            "mark",
+            "name",
+        ]
     )
     if kind == "byte":
         column = draw.choice(COLUMNS)
         value, stored = db.execute(
-            f"SELECT CAST({column} AS BLOB), typeof({column}) FROM records WHERE id = ?", (keys[which],)
+            f"SELECT CAST({column} AS BLOB), typeof({column}) FROM records WHERE id = ?",
+            (keys[which],),
         ).fetchone()
         if not value:
             return change_at(db, keys, draw)
@@ -98,7 +117,8 @@ def change_at(db: sqlite3.Connection, keys: list[int], draw: random.Random) -> i
         db.execute(sql, (bytes(changed), keys[which]))
     elif kind == "time":
         db.execute(
-            "UPDATE records SET time = time + ? WHERE id = ?", (draw.choice([-1, 1, 1000]), keys[which])
+            "UPDATE records SET time = time + ? WHERE id = ?",
+            (draw.choice([-1, 1, 1000]), keys[which]),
         )
     elif kind == "delete":
         db.execute("DELETE FROM records WHERE id = ?", (keys[which],))
@@ -122,7 +142,10 @@ def change_at(db: sqlite3.Connection, keys: list[int], draw: random.Random) -> i
         which += source == which
     elif kind == "append":
         last = keys[-1]
-        sql = "INSERT INTO records SELECT ?, seal, time, run, kind, tenant, user, body, hash, NULL FROM records WHERE id = ?"
+        sql = (
+            "INSERT INTO records SELECT ?, seal, time, run, kind, tenant, user, body, hash, NULL "
+            "FROM records WHERE id = ?"
+        )
         db.execute(sql, (last + 1, last))
         return count + 1
     elif kind == "mark":
@@ -160,10 +183,16 @@ BESIDE = {
     "a session struck from the table": "DELETE FROM sessions WHERE no = 2",
     "a session taken away": "DELETE FROM sessions WHERE no = 2; DELETE FROM records WHERE id >> 32 = 2",
     "another trigger": "DROP TRIGGER move_seal",
-    "one more trigger": "CREATE TRIGGER forget AFTER INSERT ON records BEGIN DELETE FROM records WHERE id = new.id; END",
+    "one more trigger": (
+        "CREATE TRIGGER forget AFTER INSERT ON records BEGIN DELETE FROM records WHERE id = "
+        "new.id; END"
+    ),
     "one more table": "CREATE TABLE notes (text)",
     "no index": "DROP INDEX runs",
-    "events of nobody": f"INSERT INTO records VALUES ({9 << BITS | 1}, 1, 1, 'r', 'notice', 't', 'u', '{{}}', x'00', 's9')",
+    "events of nobody": (
+        f"INSERT INTO records VALUES ({9 << BITS | 1}, 1, 1, 'r', 'notice', 't', 'u', '{{}}', "
+        "x'00', 's9')"
+    ),
     "events before all": "INSERT INTO records VALUES (-5, 1, 1, 'r', 'notice', 't', 'u', '{}', x'00', NULL)",
     "a text stored as bytes": f"UPDATE records SET run = CAST(run AS BLOB) WHERE id = {2 << BITS | 3}",
 }
@@ -227,7 +256,9 @@ def tampered(lines: list[str], draw: random.Random) -> tuple[bytes, int]:
     """A file with one change, and the number of the line that must be named."""
     made = [line.encode() for line in lines]
     at = draw.randrange(1, len(made))
-    kind = draw.choice(["byte", "byte", "byte", "delete", "cut", "swap", "repeat", "blank", "tail", "space"])
+    kind = draw.choice(
+        ["byte", "byte", "byte", "delete", "cut", "swap", "repeat", "blank", "tail", "space"]
+    )
     if kind == "byte":
         line = bytearray(made[at])
         line[draw.randrange(len(line))] ^= draw.randrange(1, 256)
@@ -302,7 +333,11 @@ def test_exports_of_older_versions_have_no_end_and_are_still_checked(
     exported: list[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "old.jsonl"
-    old = ['{"ferrule":"journal","format":1}\n', *exported[1:-1], exported[-1].replace(',"end":true', "")]
+    old = [
+        '{"ferrule":"journal","format":1}\n',
+        *exported[1:-1],
+        exported[-1].replace(',"end":true', ""),
+    ]
     path.write_text("".join(old))
     assert verify_file(path).whole
     path.write_text("".join(old[:-2]))
@@ -333,7 +368,11 @@ def test_redaction_replaces_texts_and_keeps_every_digest(kept: tuple[Path, str])
 
     def digests(records: list[dict[str, Any]]) -> list[Any]:
         return [
-            (one["arguments_sha256"], one["result_sha256"], [gate["digest"] for gate in one["decisions"]])
+            (
+                one["arguments_sha256"],
+                one["result_sha256"],
+                [gate["digest"] for gate in one["decisions"]],
+            )
             for one in records
             if one.get("type") == "call"
         ]
@@ -363,7 +402,9 @@ def test_a_session_that_is_not_there_is_no_finding(kept: tuple[Path, str]) -> No
 def test_a_journal_in_memory_can_be_checked() -> None:
     with SqliteJournal(":memory:") as journal:
         assert verify_sessions(journal).whole
-        journal.append("s1", "r1", [Noticed("n", "x")], identity=Identity("local", "me", "s1", "r1"))
+        journal.append(
+            "s1", "r1", [Noticed("n", "x")], identity=Identity("local", "me", "s1", "r1")
+        )
         assert [one.events for one in verify_sessions(journal).sessions] == [1]
 
 
@@ -394,7 +435,9 @@ def test_a_journal_that_is_being_written_is_not_called_changed(
         begun += 1
         with SqliteJournal(copy) as other:
             name = f"new{begun}"
-            other.append(name, "r", [Noticed("x", "y")], identity=Identity("local", "ann", name, "r"))
+            other.append(
+                name, "r", [Noticed("x", "y")], identity=Identity("local", "ann", name, "r")
+            )
 
     looks = ["_schema", "_structure", "_strangers", "_emptied", "_gaps", "_set"]
     for name in looks:
@@ -431,7 +474,9 @@ def test_a_session_that_is_archived_while_it_is_checked_is_not_called_changed(
     with SqliteJournal(path) as journal:
         for name in ("s1", "s2"):
             me = Identity("local", "me", name, "r1")
-            journal.append(name, "r1", [Noticed("n", str(number)) for number in range(300)], identity=me)
+            journal.append(
+                name, "r1", [Noticed("n", str(number)) for number in range(300)], identity=me
+            )
     looks = itertools.count()
 
     def looking(real: Any) -> Any:
@@ -444,7 +489,11 @@ def test_a_session_that_is_archived_while_it_is_checked_is_not_called_changed(
 
         return look
 
-    for module, name in ((sqlite_rows, "page"), (sqlite_rows, "last"), (sqlite_integrity, "check_marks")):
+    for module, name in (
+        (sqlite_rows, "page"),
+        (sqlite_rows, "last"),
+        (sqlite_integrity, "check_marks"),
+    ):
         monkeypatch.setattr(module, name, looking(getattr(module, name)))
     assert verified(path).findings == []
     assert next(looks) > at

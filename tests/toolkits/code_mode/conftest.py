@@ -1,4 +1,6 @@
-"""A session whose tools are small ones of ours, and a script over them: every call goes through the real gate and journal."""
+"""A session whose tools are small ones of ours, and a script over them: every call goes through the
+real gate and journal.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from ferrule.tools.definition import Tool
 
 @dataclass
 class World:
-    """What the tools of a test did: `seen` in the order it happened, `most` how many ran at a time."""
+    """What the tools of a test did: `seen` in the order it happened, `most` how many ran at a
+    time.
+    """
 
     seen: list[str] = field(default_factory=list[str])
     running: int = 0

@@ -25,7 +25,8 @@ QUICK = CodeLimits(seconds=0.5, calls=5, memory=16 * 1024 * 1024, printed=100, n
 @pytest.mark.proves("code-mode.calls")
 def test_a_script_calls_tools_and_its_last_expression_is_the_value(world: Any) -> None:
     result = world.run(
-        "prices = shop_price('all')\nwanted = [look(n, times=2) for n in sorted(prices)]\nprint(len(wanted))\n"
+        "prices = shop_price('all')\nwanted = [look(n, times=2) for n in "
+        "sorted(prices)]\nprint(len(wanted))\n"
         "{'names': [w[0] for w in wanted], 'sum': sum(prices.values())}"
     )
     assert result.success, result.error_message
@@ -51,7 +52,9 @@ def test_every_call_of_a_script_is_a_call_of_the_run_in_the_journal(world: Any) 
 
 @pytest.mark.proves("code-mode.gate")
 def test_a_denied_call_is_an_exception_in_the_script_and_not_run(world: Any) -> None:
-    caught = world.run("try:\n  put('x')\nexcept PermissionError as e:\n  said = str(e)\nsaid", deny=["put"])
+    caught = world.run(
+        "try:\n  put('x')\nexcept PermissionError as e:\n  said = str(e)\nsaid", deny=["put"]
+    )
     assert caught.data["value"].startswith("put: permission_denied: ")
     uncaught = world.run("a = 1\nput('x')", deny=["put"])
     assert (uncaught.success, uncaught.error_type) == (False, "permission_denied")
@@ -129,7 +132,8 @@ def test_a_call_after_the_last_await_is_not_made_and_said(world: Any) -> None:
 def test_one_failed_call_of_several_can_be_caught_and_waiting_takes_no_time(world: Any) -> None:
     code = (
         "import asyncio\nawait asyncio.sleep(1000)\n"
-        "async def safe(n):\n  try:\n    return await look(n)\n  except Exception as e:\n    return type(e).__name__\n"
+        "async def safe(n):\n  try:\n    return await look(n)\n  except Exception as e:\n    "
+        "return type(e).__name__\n"
         "await asyncio.gather(safe('a'), safe(7), safe('b'))"
     )
     result = world.run(code)
@@ -195,12 +199,20 @@ def test_the_environment_of_this_process_is_not_the_interpreters(
     ("code", "error", "said"),
     [
         ("while True: pass", "timeout", "computed for more than 0.5 s"),
-        ("while True:\n  try:\n    while True: pass\n  except BaseException: pass", "timeout", "computed"),
+        (
+            "while True:\n  try:\n    while True: pass\n  except BaseException: pass",
+            "timeout",
+            "computed",
+        ),
         ("x = 'a' * 10**9", "limit", "memory"),
         ("x = [0]\nwhile True: x = x + x", "limit", "memory"),
         ("x = 10 ** 10 ** 9", "limit", "memory"),
         ("def f(): return f()\nf()", "limit", "within each other"),
-        ("while True:\n  try: look('a')\n  except Exception: pass", "limit", "line 2: more than 5 calls"),
+        (
+            "while True:\n  try: look('a')\n  except Exception: pass",
+            "limit",
+            "line 2: more than 5 calls",
+        ),
         ("while True:\n  try: nothing()\n  except NameError: pass", "limit", "asked too often"),
         ("while True:\n  try: open('x')\n  except OSError: pass", "limit", "asked too often"),
         ("x = []\nfor i in range(60): x = [x, x]\nx", "limit", "too large"),
@@ -251,7 +263,9 @@ def test_a_call_that_does_not_end_is_ended_with_the_script(world: Any) -> None:
         ("class A: pass\nA()", "validation_failed", "not data"),
     ],
 )
-def test_what_goes_wrong_is_said_with_its_line(world: Any, code: str, error: str, said: str) -> None:
+def test_what_goes_wrong_is_said_with_its_line(
+    world: Any, code: str, error: str, said: str
+) -> None:
     result = world.run(code)
     assert (result.success, result.error_type) == (False, error)
     assert said in result.error_message
@@ -265,7 +279,10 @@ def test_a_failed_script_says_what_it_had_printed_and_called(world: Any) -> None
 
 @pytest.mark.proves("code-mode.deterministic")
 def test_the_same_script_with_the_same_answers_does_the_same(world: Any) -> None:
-    code = "import random, time\ntime.sleep(1000)\n[random.random(), random.randint(1, 10**9), sorted({'b', 'a'})]"
+    code = (
+        "import random, time\ntime.sleep(1000)\n[random.random(), random.randint(1, 10**9), "
+        "sorted({'b', 'a'})]"
+    )
     assert world.run(code).data == world.run(code).data
 
 
@@ -313,7 +330,9 @@ def test_names_become_identifiers_that_no_builtin_has_and_that_differ() -> None:
         [named("print"), named("class"), named("a-b"), named("a.b"), named("b", "x"), named("z")]
     )
     functions = [
-        line[2:].partition("(")[0] for line in made.description.splitlines() if line.startswith("- ")
+        line[2:].partition("(")[0]
+        for line in made.description.splitlines()
+        if line.startswith("- ")
     ]
     assert len(set(functions)) == 6
     assert {"tool_print", "tool_class", "x_b", "z"} <= set(functions)

@@ -1,4 +1,6 @@
-"""A session to run commands in: its folder, its memory, what it was told, and a way to call its tools."""
+"""A session to run commands in: its folder, its memory, what it was told, and a way to call its
+tools.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,15 @@ class World:
         self.set(**options)
 
     def set(
-        self, policy: CommandPolicy | None = None, behavior: dict[str, Any] | None = None, **options: Any
+        self,
+        policy: CommandPolicy | None = None,
+        behavior: dict[str, Any] | None = None,
+        **options: Any,
     ) -> None:
         """Other settings and options for the calls that follow."""
         policy = self.resources[CommandPolicy] = policy or CommandPolicy(shell_allowed=True)
-        # Held only where a test asks for it: a sandbox for each would say nothing more about the tools.
+        # Held only where a test asks for it: a sandbox for each would say nothing more about the
+        # tools.
         self.resources.pop(Sandbox, None)
         if policy.confine is None:
             self.resources[Sandbox] = plain()
@@ -46,11 +52,18 @@ class World:
             given["behavior"] = Behavior.of(behavior)
         self.tools = {tool.name: tool for tool in command_tools(CommandOptions(**given))}
 
-    def context(self, *, session: str = "s", user: str = "u", tenant: str = "t", **more: Any) -> Context:
+    def context(
+        self, *, session: str = "s", user: str = "u", tenant: str = "t", **more: Any
+    ) -> Context:
         return Context(
-            Identity(tenant, user, session, "r"), "call_1", memory=self.memory, resources=self.resources,
-            tell=self._tell, on_close=self.closers.append, **more,
-        )  # fmt: skip
+            Identity(tenant, user, session, "r"),
+            "call_1",
+            memory=self.memory,
+            resources=self.resources,
+            tell=self._tell,
+            on_close=self.closers.append,
+            **more,
+        )
 
     def _tell(self, text: str) -> None:
         self.told.append(text)
@@ -73,7 +86,9 @@ class World:
         return await self.call("run_command", **arguments)
 
     async def wait(self, record: dict[str, Any]) -> Any:
-        return await self.call("wait_command", handle_id=record["handle_id"], timeout_ms=PATIENT * 1000)
+        return await self.call(
+            "wait_command", handle_id=record["handle_id"], timeout_ms=PATIENT * 1000
+        )
 
     async def until_told(self, word: str) -> str:
         """The first notice with this word in it."""

@@ -1,4 +1,6 @@
-"""Commands in the background: how they are told of, waited for, ended, and that nothing is left of them."""
+"""Commands in the background: how they are told of, waited for, ended, and that nothing is left of
+them.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,11 @@ async def until(world: World, record: dict[str, Any], lines: int) -> list[int]:
     """The first words of its output as numbers, once there are so many."""
     async with asyncio.timeout(PATIENT):
         while (
-            len(words := (await world.call("poll_command", handle_id=record["handle_id"]))["stdout"].split())
+            len(
+                words := (await world.call("poll_command", handle_id=record["handle_id"]))[
+                    "stdout"
+                ].split()
+            )
             < lines
         ):
             await asyncio.sleep(0)
@@ -79,11 +85,17 @@ async def test_after_its_time_a_command_goes_on_and_its_end_is_told(world: World
     told = await world.until_told("exit status 3")
     assert record["command_id"] in told and told.endswith("first\nmiddle\nlast\n")
     final = await world.wait(record)
-    assert (final["status"], final["stdout"], final["exit_code"]) == ("completed", "first\nmiddle\nlast\n", 3)
+    assert (final["status"], final["stdout"], final["exit_code"]) == (
+        "completed",
+        "first\nmiddle\nlast\n",
+        3,
+    )
 
 
 @pytest.mark.proves("command.background")
-async def test_a_command_that_ends_within_its_time_is_answered_whole_and_not_told_again(world: World) -> None:
+async def test_a_command_that_ends_within_its_time_is_answered_whole_and_not_told_again(
+    world: World,
+) -> None:
     record = await world.run(["echo", "hi"], background_after_ms=PATIENT * 1000)
     assert (record["status"], record["stdout"]) == ("completed", "hi\n")
     assert world.told == []
@@ -105,7 +117,9 @@ async def test_options_say_what_is_usual_and_a_call_may_say_otherwise(world: Wor
 
 @pytest.mark.proves("command.background-input-and-timeout")
 async def test_standard_input_and_timeout_hold_in_the_background(world: World) -> None:
-    record = await world.run(f"{HIDDEN} cat; sleep 1000", stdin="given\n", background=True, timeout_ms=500)
+    record = await world.run(
+        f"{HIDDEN} cat; sleep 1000", stdin="given\n", background=True, timeout_ms=500
+    )
     told = await world.until_told("had run for 0.5 s")
     assert "given" in told
     final = await world.wait(record)
@@ -118,7 +132,9 @@ async def test_standard_input_and_timeout_hold_in_the_background(world: World) -
 async def test_what_is_new_is_told_at_each_interval_with_the_last_of_it(world: World) -> None:
     steps = world.folder / "steps"
     os.mkfifo(steps)
-    await world.run("cat steps", background=True, progress_interval_ms=10, progress_max_inline_bytes=4)
+    await world.run(
+        "cat steps", background=True, progress_interval_ms=10, progress_max_inline_bytes=4
+    )
     with await asyncio.to_thread(steps.open, "w", buffering=1) as writer:
         for word in ("alpha", "beta"):
             writer.write(word + "\n")
@@ -147,7 +163,9 @@ async def test_reports_that_nobody_follows_up_come_to_an_end(world: World) -> No
 
 
 @pytest.mark.proves("command.kill")
-async def test_a_second_kill_has_nothing_to_end_and_a_killed_command_is_not_told_of(world: World) -> None:
+async def test_a_second_kill_has_nothing_to_end_and_a_killed_command_is_not_told_of(
+    world: World,
+) -> None:
     record = await world.run(f"{HIDDEN} wait; sleep 1000", background=True)
     pids = await until(world, record, 1)
     first = await world.call("kill_command", handle_id=record["command_id"])
@@ -174,7 +192,9 @@ async def test_killing_what_has_ended_ends_nothing(world: World) -> None:
 
 
 @pytest.mark.proves("command.wait")
-async def test_waiting_is_bounded_and_can_be_cancelled_without_ending_anything(world: World) -> None:
+async def test_waiting_is_bounded_and_can_be_cancelled_without_ending_anything(
+    world: World,
+) -> None:
     record = await world.run(["sleep", "1000"], background=True)
     waited = await world.call("wait_command", handle_id=record["handle_id"], timeout_ms=10)
     assert waited["status"] == "running"
@@ -207,7 +227,9 @@ async def test_who_waits_for_the_end_is_not_told_of_it_as_well(world: World) -> 
 async def test_a_call_cancelled_before_its_command_went_on_takes_it_with_it(world: World) -> None:
     started = world.folder / "started"
     os.mkfifo(started)
-    task = asyncio.create_task(world.run("echo $$ > started; sleep 1000", background_after_ms=PATIENT * 1000))
+    task = asyncio.create_task(
+        world.run("echo $$ > started; sleep 1000", background_after_ms=PATIENT * 1000)
+    )
     pid = int(await asyncio.to_thread(started.read_text))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -236,7 +258,9 @@ async def test_another_identity_neither_sees_nor_ends_a_command(world: World) ->
 
 
 @pytest.mark.proves("command.dies-with-session")
-async def test_the_end_of_the_session_ends_what_runs_and_removes_what_was_kept(world: World) -> None:
+async def test_the_end_of_the_session_ends_what_runs_and_removes_what_was_kept(
+    world: World,
+) -> None:
     await world.run(["echo", "kept"])
     record = await world.run(f"{HIDDEN} wait; sleep 1000", background=True)
     pids = [*(await until(world, record, 1)), record["pid"]]
@@ -251,7 +275,9 @@ async def test_the_end_of_the_session_ends_what_runs_and_removes_what_was_kept(w
 
 
 @pytest.mark.proves("command.dies-with-session")
-async def test_a_command_that_was_being_started_when_the_session_ended_is_ended_too(world: World) -> None:
+async def test_a_command_that_was_being_started_when_the_session_ended_is_ended_too(
+    world: World,
+) -> None:
     world.resources[Sandbox] = slow = Slow()
     task = asyncio.create_task(world.run(["sleep", "1000"], background=True))
     await asyncio.wait_for(slow.started.wait(), PATIENT)
@@ -307,18 +333,24 @@ async def test_of_many_commands_at_once_nothing_is_left(world: World) -> None:
     count = 150
     await world.run(["true"])  # what is loaded and opened once is there now
     before = opened()
-    world.set(CommandPolicy(shell_allowed=True, most_running=count), behavior={"background_after_ms": 0})
+    world.set(
+        CommandPolicy(shell_allowed=True, most_running=count), behavior={"background_after_ms": 0}
+    )
     # Numbers of processes are soon given to others: these are known by how long they sleep.
     marker = f"1000.{os.getpid()}"
     stubborn = f"{HIDDEN} wait; sleep 1000".replace("1000", marker)
     kinds, times = ["echo done", stubborn, stubborn], [60_000, 60_000, 500]
-    records = await asyncio.gather(*(world.run(kinds[n % 3], timeout_ms=times[n % 3]) for n in range(count)))
+    records = await asyncio.gather(
+        *(world.run(kinds[n % 3], timeout_ms=times[n % 3]) for n in range(count))
+    )
     killed = await asyncio.gather(
         *(world.call("kill_command", handle_id=record["handle_id"]) for record in records[1::3])
     )
     assert all(record["cancelled"] for record in killed)
     ended = await asyncio.gather(*(world.wait(record) for record in records))
-    assert [record["status"] for record in ended] == ["completed", "killed", "timed_out"] * (count // 3)
+    assert [record["status"] for record in ended] == ["completed", "killed", "timed_out"] * (
+        count // 3
+    )
     # They have been killed; on a busy machine it takes them a while to be gone.
     async with asyncio.timeout(30):
         while running(marker):
@@ -338,7 +370,9 @@ async def test_only_the_newest_finished_commands_are_kept(world: World) -> None:
     assert len(world.kept()) == 3 * KEPT
 
 
-async def test_a_command_that_kills_its_supervisor_has_no_exit_status_and_that_is_said(world: World) -> None:
+async def test_a_command_that_kills_its_supervisor_has_no_exit_status_and_that_is_said(
+    world: World,
+) -> None:
     gate = world.folder / "gate"
     os.mkfifo(gate)
     record = await world.run("cat gate; kill -KILL $PPID; sleep 1000", background=True)

@@ -1,6 +1,7 @@
 """A copy of what a producer wrote, taken between it and its filter, without any other difference.
 
-Every pipeline of `pipelines.yaml` is run for real: as it is, with a copy, and (the oracle) its producer alone.
+Every pipeline of `pipelines.yaml` is run for real: as it is, with a copy, and (the oracle) its
+producer alone.
 """
 
 from __future__ import annotations
@@ -45,11 +46,23 @@ def furnish(folder: Path) -> Path:
 
 def run(argv: tuple[str, ...], folder: Path) -> Outcome:
     done = subprocess.run(
-        argv, cwd=folder, env=ENVIRONMENT, input=b"one\ntwo\n", capture_output=True, timeout=60, check=False
+        argv,
+        cwd=folder,
+        env=ENVIRONMENT,
+        input=b"one\ntwo\n",
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
-    files = {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    files = {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
     # mksh names the folder in full.
-    return Outcome(done.returncode, done.stdout, done.stderr.replace(bytes(folder), b"<here>"), files)
+    return Outcome(
+        done.returncode, done.stdout, done.stderr.replace(bytes(folder), b"<here>"), files
+    )
 
 
 def planned(text: str, shell: str, path: Path, **options: Any) -> CapturePlan:
@@ -88,11 +101,15 @@ def test_a_pipeline_does_the_same_with_and_without_a_copy(
     oracle = run((shell, "-c", alone), furnish(tmp_path / "alone"))
     assert oracle.stdout == row.get("before", "").encode() + (captures / "copy").read_bytes()
     assert record["complete"] is True
-    assert record["producer_exit_code"] == (None if row.get("unknown") and shell != "bash" else _code(oracle))
+    assert record["producer_exit_code"] == (
+        None if row.get("unknown") and shell != "bash" else _code(oracle)
+    )
 
 
 def _code(ended: Outcome) -> int:
-    """As a shell says it: also for a shell that a signal ended, as `sh -c 'kill $$'` may be run in its place."""
+    """As a shell says it: also for a shell that a signal ended, as `sh -c 'kill $$'` may be run in
+    its place.
+    """
     return 128 - ended.status if ended.status < 0 else ended.status
 
 
@@ -175,14 +192,20 @@ def test_what_is_captured_already_is_not_captured_again() -> None:
 
 @pytest.mark.proves("capture.bounded")
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_copy_stops_growing_at_its_limit_and_the_pipeline_goes_on(shell: str, tmp_path: Path) -> None:
+def test_a_copy_stops_growing_at_its_limit_and_the_pipeline_goes_on(
+    shell: str, tmp_path: Path
+) -> None:
     plan = planned("seq 300000 | tail -1", shell, tmp_path / "copy", limit=64 * 1024)
     assert isinstance(plan.command, tuple)
     done = run(plan.command, furnish(tmp_path / "with"))
     assert (done.status, done.stdout, done.stderr) == (0, b"300000\n", b"")
     record = finish_capture(plan)
     assert record is not None
-    assert (record["bytes"], record["complete"], record["producer_exit_code"]) == (64 * 1024, False, 0)
+    assert (record["bytes"], record["complete"], record["producer_exit_code"]) == (
+        64 * 1024,
+        False,
+        0,
+    )
     assert "the first 65536 bytes" in record["hint"]
 
 
@@ -197,7 +220,9 @@ def test_a_sh_keeps_at_least_half_of_the_limit_whatever_it_counts_in(tmp_path: P
 @pytest.mark.proves("capture.never-in-the-way")
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("path", ["/dev/full", "/nonexistent/folder/copy", "/proc/copy"])
-def test_a_copy_that_cannot_be_written_costs_only_the_copy(shell: str, path: str, tmp_path: Path) -> None:
+def test_a_copy_that_cannot_be_written_costs_only_the_copy(
+    shell: str, path: str, tmp_path: Path
+) -> None:
     text = "set -e; sh -c 'seq 100000; exit 2' | tail -1"
     plan = planned(text, shell, Path(path))
     assert isinstance(plan.command, tuple)
@@ -258,7 +283,15 @@ def test_there_is_no_record_where_the_command_put_something_else_in_the_place_of
 @pytest.mark.proves("capture.record")
 @pytest.mark.parametrize(
     "notes",
-    ["parts a b c\n", "parts 1\n", "parts\n", "\n", "parts 1 0 0 0 0\n", "\xff\xfe", "producer x\ntee y\n"],
+    [
+        "parts a b c\n",
+        "parts 1\n",
+        "parts\n",
+        "\n",
+        "parts 1 0 0 0 0\n",
+        "\xff\xfe",
+        "producer x\ntee y\n",
+    ],
 )
 def test_notes_that_say_nothing_usable_leave_the_status_unknown(notes: str, tmp_path: Path) -> None:
     plan = planned("seq 3 | tail -1", "bash", tmp_path / "copy")
@@ -271,7 +304,9 @@ def test_notes_that_say_nothing_usable_leave_the_status_unknown(notes: str, tmp_
 
 @pytest.mark.proves("capture.record")
 def test_the_record_says_where_the_copy_is_for_the_model(tmp_path: Path) -> None:
-    """In a sandbox the command, this process and the model's readers know the file by three names."""
+    """In a sandbox the command, this process and the model's readers know the file by three
+    names.
+    """
     plan = plan_capture("seq 3 | tail -1", "/tmp/captures/copy", shell="bash")
     assert isinstance(plan, CapturePlan)
     (tmp_path / "kept").write_text("1\n2\n3\n", encoding="utf-8")
@@ -280,7 +315,8 @@ def test_the_record_says_where_the_copy_is_for_the_model(tmp_path: Path) -> None
         "full_output_path": "captures/copy",
         "producer": "seq 3",
         "filter": "tail -1",
-        "hint": "all 6 bytes that the producer wrote are in this file: read it instead of running the command "
+        "hint": "all 6 bytes that the producer wrote are in this file: read it instead of running "
+        "the command "
         "again; the producer ended with status 4",
         "producer_exit_code": 4,
         "bytes": 6,

@@ -1,4 +1,6 @@
-"""Pipelines composed at random from a small grammar: whatever is captured does the same without a copy."""
+"""Pipelines composed at random from a small grammar: whatever is captured does the same without a
+copy.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,14 @@ commands = st.one_of(
     words.map(lambda word: f"echo {word}"),
     st.integers(0, 20000).map(lambda count: f"seq {count}"),
     st.sampled_from(
-        ["true", "false", "cat", "cat missing 2>&1", "cat missing", "sh -c 'echo o; echo e >&2; exit 3'"]
+        [
+            "true",
+            "false",
+            "cat",
+            "cat missing 2>&1",
+            "cat missing",
+            "sh -c 'echo o; echo e >&2; exit 3'",
+        ]
     ),
     endings,
 )
@@ -36,9 +45,11 @@ compounds = st.one_of(
     commands.map(lambda command: f"if true; then {command}; fi"),
 )
 readers = st.one_of(
-    endings, st.sampled_from(["cat", "sort", 'while read line; do echo "<$line>"; done', "{ cat; false; }"])
+    endings,
+    st.sampled_from(["cat", "sort", 'while read line; do echo "<$line>"; done', "{ cat; false; }"]),
 )
-# Parts behind the first read all they get: otherwise chance decides whether the part before them is cut short.
+# Parts behind the first read all they get: otherwise chance decides whether the part before them is
+# cut short.
 producers = st.builds(
     lambda first, rest: " | ".join([first, *rest]),
     st.one_of(commands, compounds),
@@ -70,19 +81,40 @@ filters = st.sampled_from(
 )
 befores = st.lists(
     st.sampled_from(
-        ["true &&", "false ||", "x=1;", "echo before;", "set -e;", "set -u;", "false;", "true | cat | cat &&"]
+        [
+            "true &&",
+            "false ||",
+            "x=1;",
+            "echo before;",
+            "set -e;",
+            "set -u;",
+            "false;",
+            "true | cat | cat &&",
+        ]
     ),
     max_size=3,
 ).map(" ".join)
 texts = st.builds(
-    "{} {} | {}{}".format, befores, producers, filters, st.sampled_from(["", ";", " 2>err", " >out"])
+    "{} {} | {}{}".format,
+    befores,
+    producers,
+    filters,
+    st.sampled_from(["", ";", " 2>err", " >out"]),
 )
 
 
 def outcome(argv: list[str], folder: Path) -> tuple[int, bytes, list[bytes], dict[str, bytes]]:
-    """Lines on standard error are sorted: the parts of a pipeline run at once, so their order is chance."""
+    """Lines on standard error are sorted: the parts of a pipeline run at once, so their order is
+    chance.
+    """
     done = subprocess.run(
-        argv, cwd=folder, env=ENVIRONMENT, input=b"1\n2\n", capture_output=True, timeout=60, check=False
+        argv,
+        cwd=folder,
+        env=ENVIRONMENT,
+        input=b"1\n2\n",
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
     errors = sorted(done.stderr.splitlines())
     return done.returncode, done.stdout, errors, {f.name: f.read_bytes() for f in folder.iterdir()}
@@ -99,7 +131,8 @@ def test_a_composed_pipeline_does_the_same_with_and_without_a_copy(shell: str, t
             folder.mkdir()
         plan = plan_capture([shell, "-c", text], f"{folders[0]}/copy")
         if isinstance(plan, LeftAlone):
-            # What the parser nests in a way that is not surely understood may be left alone, and nothing else.
+            # What the parser nests in a way that is not surely understood may be left alone, and
+            # nothing else.
             if plan.reason != "where its pipes stand is not plain":
                 assert (plan.reason, text.endswith(" >out")) == ("`grep` writes into a file", True)
             return
@@ -116,7 +149,9 @@ def test_a_composed_pipeline_does_the_same_with_and_without_a_copy(shell: str, t
     name=st.sampled_from(sorted(FILTERS)),
 )
 @settings(max_examples=300, deadline=None)
-def test_no_text_is_too_strange_and_what_is_captured_has_no_forbidden_sign(text: str, name: str) -> None:
+def test_no_text_is_too_strange_and_what_is_captured_has_no_forbidden_sign(
+    text: str, name: str
+) -> None:
     whole = f"{text} | {name}"
     plan = plan_capture(whole, "/captures/copy", shell="sh")
     if isinstance(plan, LeftAlone):

@@ -79,7 +79,10 @@ async def test_one_sandbox_serves_a_session_and_closes_with_it(held: World) -> N
     await asyncio.gather(*(held.run(["true"]) for _ in range(3)))
     first = await held.commands.confined.sandbox(Policy(held.folder), "required", held.context())
     await held.run(["true"])
-    assert await held.commands.confined.sandbox(Policy(held.folder), "required", held.context()) is first
+    assert (
+        await held.commands.confined.sandbox(Policy(held.folder), "required", held.context())
+        is first
+    )
     await held.commands.close()
     with pytest.raises(RuntimeError, match="closed"):
         await first.start(None)  # pyright: ignore[reportArgumentType]
@@ -153,10 +156,16 @@ async def test_a_record_of_a_preview_lists_what_would_change(held: World) -> Non
 
 
 @pytest.mark.proves("command.preview-changes")
-async def test_a_preview_of_many_changes_fits_a_result_and_says_how_many_it_leaves_out(held: World) -> None:
+async def test_a_preview_of_many_changes_fits_a_result_and_says_how_many_it_leaves_out(
+    held: World,
+) -> None:
     if not (probe().namespaces and probe().overlay):
         pytest.skip("this machine cannot show what a command would change")
-    held.set(CommandPolicy(shell_allowed=True, confine=Policy(held.folder, preview=True), result_bytes=8000))
+    held.set(
+        CommandPolicy(
+            shell_allowed=True, confine=Policy(held.folder, preview=True), result_bytes=8000
+        )
+    )
     record = await held.run("mkdir many; cd many; touch $(seq -f 'a-file-with-a-name-%g' 300)")
     assert len(compact(record).encode()) <= 8000
     assert 0 < len(record["changes"]) < 300
@@ -169,7 +178,9 @@ async def test_what_is_no_preview_has_no_list_of_changes(held: World) -> None:
 
 
 @pytest.mark.proves("command.half-made-repository")
-async def test_a_repository_that_a_command_began_is_explained_with_the_way_to_make_it(held: World) -> None:
+async def test_a_repository_that_a_command_began_is_explained_with_the_way_to_make_it(
+    held: World,
+) -> None:
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
     record = await held.run("git init sub/new")

@@ -21,10 +21,30 @@ from ferrule.toolkits.commands import CommandOptions, CommandPolicy, command_too
 from ferrule.toolkits.commands.policy import Behavior
 
 FIELDS = {
-    "command_id", "handle_id", "status", "success", "exit_code", "signal", "timed_out", "stdout", "stderr", "output_path",
-    "stdout_path", "stderr_path", "line_count", "byte_count", "output_sha256", "pid", "process_group_id", "started_at",
-    "ended_at", "duration_ms", "sandbox", "audit_id", "policy_context",
-}  # fmt: skip
+    "command_id",
+    "handle_id",
+    "status",
+    "success",
+    "exit_code",
+    "signal",
+    "timed_out",
+    "stdout",
+    "stderr",
+    "output_path",
+    "stdout_path",
+    "stderr_path",
+    "line_count",
+    "byte_count",
+    "output_sha256",
+    "pid",
+    "process_group_id",
+    "started_at",
+    "ended_at",
+    "duration_ms",
+    "sandbox",
+    "audit_id",
+    "policy_context",
+}
 
 
 @pytest.mark.proves("command.record")
@@ -82,7 +102,9 @@ async def test_it_starts_where_the_call_or_else_the_options_say(world: World) ->
     world.set(cwd="sub")
     assert (await world.run(["pwd"]))["stdout"] == f"{world.folder}/sub\n"
     assert (await world.run(["pwd"], cwd="."))["stdout"] == f"{world.folder}\n"
-    assert (await world.run(["pwd"], cwd=str(world.folder / "sub")))["stdout"] == f"{world.folder}/sub\n"
+    assert (await world.run(["pwd"], cwd=str(world.folder / "sub")))[
+        "stdout"
+    ] == f"{world.folder}/sub\n"
 
 
 @pytest.mark.proves("command.folder")
@@ -108,7 +130,9 @@ async def test_a_root_of_the_options_keeps_commands_below_it(world: World) -> No
 
 
 @pytest.mark.proves("command.variables")
-async def test_variables_are_added_and_left_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_variables_are_added_and_left_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LANG", "C.UTF-8")
     record = await world.run(["env"], env={"CI": "1", "GREETING": "a b"}, env_remove=["LANG"])
     lines = record["stdout"].splitlines()
@@ -117,14 +141,31 @@ async def test_variables_are_added_and_left_out(world: World, monkeypatch: pytes
 
 
 LOADS = [
-    "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "ENV", "IFS", "GIT_SSH_COMMAND", "GIT_CONFIG_COUNT",
-    "PYTHONSTARTUP", "NODE_OPTIONS", "PERL5OPT", "RUBYOPT", "PROMPT_COMMAND", "GCONV_PATH", "BASH_FUNC_ls", "SSH_ASKPASS", "PS4",
-]  # fmt: skip
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
+    "DYLD_INSERT_LIBRARIES",
+    "BASH_ENV",
+    "ENV",
+    "IFS",
+    "GIT_SSH_COMMAND",
+    "GIT_CONFIG_COUNT",
+    "PYTHONSTARTUP",
+    "NODE_OPTIONS",
+    "PERL5OPT",
+    "RUBYOPT",
+    "PROMPT_COMMAND",
+    "GCONV_PATH",
+    "BASH_FUNC_ls",
+    "SSH_ASKPASS",
+    "PS4",
+]
 
 
 @pytest.mark.proves("command.variables-poison")
 @pytest.mark.parametrize("name", LOADS)
-async def test_a_variable_that_makes_programs_load_something_else_is_refused(world: World, name: str) -> None:
+async def test_a_variable_that_makes_programs_load_something_else_is_refused(
+    world: World, name: str
+) -> None:
     with pytest.raises(ToolFailed, match=name) as raised:
         await world.run(["true"], env={name: "x"})
     assert raised.value.error_type is ErrorType.PERMISSION_DENIED
@@ -132,7 +173,15 @@ async def test_a_variable_that_makes_programs_load_something_else_is_refused(wor
 
 @pytest.mark.parametrize(
     "name",
-    ["CI", "DEBUG", "PORT", "NODE_ENV", "PYTHONUNBUFFERED", "RUST_BACKTRACE", "DJANGO_SETTINGS_MODULE"],
+    [
+        "CI",
+        "DEBUG",
+        "PORT",
+        "NODE_ENV",
+        "PYTHONUNBUFFERED",
+        "RUST_BACKTRACE",
+        "DJANGO_SETTINGS_MODULE",
+    ],
 )
 async def test_ordinary_variables_are_not_refused(world: World, name: str) -> None:
     assert (await world.run(["true"], env={name: "x"}))["success"]
@@ -176,11 +225,18 @@ async def test_running_out_of_time_is_a_status_with_what_was_said_so_far(world: 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"timeout_ms": -1}, {"timeout_ms": 3_600_001}, {"background_after_ms": -1}, {"progress_interval_ms": 0},
-        {"capture": {"max_inline_bytes": -1}}, {"capture": {"other": 1}}, {"capture": {"merge_stderr": 1}},
+        {"timeout_ms": -1},
+        {"timeout_ms": 3_600_001},
+        {"background_after_ms": -1},
+        {"progress_interval_ms": 0},
+        {"capture": {"max_inline_bytes": -1}},
+        {"capture": {"other": 1}},
+        {"capture": {"merge_stderr": 1}},
     ],
-)  # fmt: skip
-async def test_numbers_outside_their_bounds_are_refused(world: World, wrong: dict[str, Any]) -> None:
+)
+async def test_numbers_outside_their_bounds_are_refused(
+    world: World, wrong: dict[str, Any]
+) -> None:
     with pytest.raises(RetryCall):
         await world.run(["true"], **wrong)
 
@@ -189,15 +245,21 @@ async def test_numbers_outside_their_bounds_are_refused(world: World, wrong: dic
 
 
 async def test_both_outputs_can_be_one(world: World) -> None:
-    record = await world.run("for i in 1 2 3; do echo $i; echo $i >&2; done", capture={"merge_stderr": True})
+    record = await world.run(
+        "for i in 1 2 3; do echo $i; echo $i >&2; done", capture={"merge_stderr": True}
+    )
     assert record["stdout"].split() == ["1", "1", "2", "2", "3", "3"]
     assert record["stderr"] == ""
     assert record["stdout_path"] == record["output_path"]
 
 
 @pytest.mark.proves("command.inline-head-and-tail")
-async def test_the_cut_keeps_the_beginning_and_the_end_and_says_where_the_rest_is(world: World) -> None:
-    record = await world.run("echo first; seq -s é 1 50000; echo last", capture={"max_inline_bytes": 1000})
+async def test_the_cut_keeps_the_beginning_and_the_end_and_says_where_the_rest_is(
+    world: World,
+) -> None:
+    record = await world.run(
+        "echo first; seq -s é 1 50000; echo last", capture={"max_inline_bytes": 1000}
+    )
     text = record["stdout"]
     assert text.startswith("first\n") and text.endswith("last\n")
     assert "\ufffd" not in text
@@ -228,7 +290,9 @@ async def test_a_record_fits_a_result_whatever_the_output_is(world: World) -> No
 
 
 @pytest.mark.proves("command.output-files-bounded")
-async def test_files_are_bounded_and_that_is_said_while_the_end_is_still_shown(world: World) -> None:
+async def test_files_are_bounded_and_that_is_said_while_the_end_is_still_shown(
+    world: World,
+) -> None:
     world.set(CommandPolicy(shell_allowed=True, output_bytes=100_000))
     record = await world.run("head -c 20000000 /dev/zero; echo end")
     assert record["success"]
@@ -246,7 +310,9 @@ async def test_binary_output_is_kept_as_it_is_and_shown_as_text(world: World) ->
 
 
 async def test_other_tools_names_are_said_in_results(world: World) -> None:
-    world.set(names={"read_command_output": "release_log"}, namespace="release", max_inline_bytes=10)
+    world.set(
+        names={"read_command_output": "release_log"}, namespace="release", max_inline_bytes=10
+    )
     assert "`release::release_log`" in (await world.run(["seq", "1000"]))["stdout"]
 
 
@@ -297,9 +363,12 @@ async def test_a_program_that_cannot_be_started_leaves_no_files(world: World) ->
 
 def test_options_that_make_no_sense_are_errors_of_their_author() -> None:
     for wrong in (
-        {"allow_argv_prefixes": [""]}, {"allow_argv_prefixes": [[]]}, {"allow_argv_prefixes": [["git", ""]]},
-        {"output_format": "xml"}, {"max_inline_bytes": -1},
-    ):  # fmt: skip
+        {"allow_argv_prefixes": [""]},
+        {"allow_argv_prefixes": [[]]},
+        {"allow_argv_prefixes": [["git", ""]]},
+        {"output_format": "xml"},
+        {"max_inline_bytes": -1},
+    ):
         with pytest.raises(ConfigError):
             CommandOptions(**wrong)
     with pytest.raises(ConfigError, match="background_after_ms"):
@@ -311,14 +380,22 @@ def test_options_that_make_no_sense_are_errors_of_their_author() -> None:
 def test_the_tools_say_what_they_are() -> None:
     tools = {tool.name: tool for tool in command_tools(CommandOptions(lifecycle=True))}
     assert list(tools) == [
-        "run_command", "read_command_output", "read_command_output_tail", "poll_command", "wait_command", "kill_command",
-    ]  # fmt: skip
+        "run_command",
+        "read_command_output",
+        "read_command_output_tail",
+        "poll_command",
+        "wait_command",
+        "kill_command",
+    ]
     assert len(command_tools()) == 3
     run = tools["run_command"]
     assert (run.side_effect, run.risk, run.parallel) == ("execute", "high", False)
     assert {name: touch.kind for name, touch in run.touches.items()} == {
-        "command": "command", "argv": "command", "cwd": "read", "env": "variables",
-    }  # fmt: skip
+        "command": "command",
+        "argv": "command",
+        "cwd": "read",
+        "env": "variables",
+    }
     assert all(tools[name].risk == "safe" for name in list(tools)[1:])
 
 

@@ -33,12 +33,19 @@ class Person:
 class Run:
     """A session whose journal is read afterwards."""
 
-    def __init__(self, folder: Path, policy: CommandPolicy, choice: Any = "deny", **options: Any) -> None:
+    def __init__(
+        self, folder: Path, policy: CommandPolicy, choice: Any = "deny", **options: Any
+    ) -> None:
         self.journal = SqliteJournal(":memory:")
         self.session = Agent(
-            Scripted([]), command_tools(CommandOptions(output_format="value", **options)), workspace=folder,
-            allow=["Bash"], journal=self.journal, resources=[policy], approver=Person(choice),
-        ).session()  # fmt: skip
+            Scripted([]),
+            command_tools(CommandOptions(output_format="value", **options)),
+            workspace=folder,
+            allow=["Bash"],
+            journal=self.journal,
+            resources=[policy],
+            approver=Person(choice),
+        ).session()
 
     async def command(self, *argv: str) -> Any:
         return await self.session.call("run_command", command=list(argv), mode="argv")
@@ -50,7 +57,11 @@ class Run:
         return [event for event in self.events() if isinstance(event, ConsentAnswered)]
 
     def notes(self, topic: str) -> list[str]:
-        return [event.text for event in self.events() if isinstance(event, Noticed) and event.topic == topic]
+        return [
+            event.text
+            for event in self.events()
+            if isinstance(event, Noticed) and event.topic == topic
+        ]
 
 
 def less(policy: Policy, probes: Any) -> Any:
@@ -102,13 +113,19 @@ async def test_a_refusal_without_anybody_to_ask_is_noted_once_with_the_next_step
         assert not (await run.command("true")).success
     await run.session.close()
     (note,) = run.notes("sandbox")
-    assert "commands are refused" in note and "network (not here)" in note and "buy another machine" in note
+    assert (
+        "commands are refused" in note
+        and "network (not here)" in note
+        and "buy another machine" in note
+    )
     assert run.consents() == []
 
 
 @pytest.mark.proves("sandbox.rung.journal")
 @pytest.mark.parametrize("choice", ["once", "deny"])
-async def test_the_answer_to_a_command_policys_question_is_noted(tmp_path: Path, choice: str) -> None:
+async def test_the_answer_to_a_command_policys_question_is_noted(
+    tmp_path: Path, choice: str
+) -> None:
     def asks(request: Any, args: Any) -> dict[str, Any]:
         return {"require_approval": True, "reason": "this deploys"}
 

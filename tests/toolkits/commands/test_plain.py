@@ -50,7 +50,9 @@ def run(folder: Path, command: object, policy: CommandPolicy | None = OPEN, **mo
     return asyncio.run(run_command.handler(**checked.values, context=context(folder, policy)))
 
 
-def refusal(folder: Path, command: object, policy: CommandPolicy | None = OPEN, **more: Any) -> ToolFailed:
+def refusal(
+    folder: Path, command: object, policy: CommandPolicy | None = OPEN, **more: Any
+) -> ToolFailed:
     with pytest.raises(ToolFailed) as raised:
         run(folder, command, policy, **more)
     return raised.value
@@ -102,11 +104,31 @@ def test_shell_text_in_a_list_is_an_argument(folder: Path, word: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "cat a.txt | wc", "cat a.txt > out", "cat < a.txt", "cat a.txt; ls", "cat a.txt && ls", "ls &", "ls $HOME",
-        "ls ${HOME}", "echo $(ls)", "echo `ls`", 'echo "$(ls)"', 'echo "$HOME"', "ls ~", "X=1 ls", "(ls)", "{ ls; }",
-        "ls\nls", "! ls", "echo $'a'", "cat <<< x", "ls # all", "for f in *; do ls; done", "echo 'open",
+        "cat a.txt | wc",
+        "cat a.txt > out",
+        "cat < a.txt",
+        "cat a.txt; ls",
+        "cat a.txt && ls",
+        "ls &",
+        "ls $HOME",
+        "ls ${HOME}",
+        "echo $(ls)",
+        "echo `ls`",
+        'echo "$(ls)"',
+        'echo "$HOME"',
+        "ls ~",
+        "X=1 ls",
+        "(ls)",
+        "{ ls; }",
+        "ls\nls",
+        "! ls",
+        "echo $'a'",
+        "cat <<< x",
+        "ls # all",
+        "for f in *; do ls; done",
+        "echo 'open",
     ],
-)  # fmt: skip
+)
 @pytest.mark.proves("command.shell-needs-asking")
 def test_text_that_needs_a_shell_is_refused_with_the_way_to_say_it(folder: Path, text: str) -> None:
     error = refusal(folder, text)
@@ -170,18 +192,38 @@ def test_without_settings_there_is_no_shell(folder: Path) -> None:
 
 
 REFUSED_IN_SAFE_MODE = [
-    ["rm", "a.txt"], ["./ls"], ["sub/ls"], ["/bin/ls"], ["python3", "-c", "1"], ["env", "ls"], ["timeout", "1", "ls"],
-    ["xargs", "ls"], ["nice", "ls"], ["find", ".", "-delete"], ["find", ".", "-exec", "ls", ";"], ["LS"],
-    ["find", ".", "-execdir", "rm", "{}", "+"], ["find", ".", "-fprint", "x"], ["find", ".", "-ok", "ls", ";"],
-    ["bat", "--pager", "sh", "a.txt"], ["bat", "--pager=sh", "a.txt"], ["htmlq", "-o", "x"], ["htmlq", "-po", "x"],
-    ["htmlq", "--output=x"], ["jq", "-f", "x", "a.txt"],
-]  # fmt: skip
+    ["rm", "a.txt"],
+    ["./ls"],
+    ["sub/ls"],
+    ["/bin/ls"],
+    ["python3", "-c", "1"],
+    ["env", "ls"],
+    ["timeout", "1", "ls"],
+    ["xargs", "ls"],
+    ["nice", "ls"],
+    ["find", ".", "-delete"],
+    ["find", ".", "-exec", "ls", ";"],
+    ["LS"],
+    ["find", ".", "-execdir", "rm", "{}", "+"],
+    ["find", ".", "-fprint", "x"],
+    ["find", ".", "-ok", "ls", ";"],
+    ["bat", "--pager", "sh", "a.txt"],
+    ["bat", "--pager=sh", "a.txt"],
+    ["htmlq", "-o", "x"],
+    ["htmlq", "-po", "x"],
+    ["htmlq", "--output=x"],
+    ["jq", "-f", "x", "a.txt"],
+]
 
 
 @pytest.mark.proves("command.safe-mode-same-everywhere")
 @pytest.mark.parametrize("words", REFUSED_IN_SAFE_MODE, ids=shlex.join)
 def test_safe_mode_refuses_the_same_in_every_form(folder: Path, words: list[str]) -> None:
-    for command, more in ((words, {}), (shlex.join(words), {}), (shlex.join(words), {"shell": True})):
+    for command, more in (
+        (words, {}),
+        (shlex.join(words), {}),
+        (shlex.join(words), {"shell": True}),
+    ):
         error = refusal(folder, command, SAFE_SHELL, **more)
         assert error.error_type is ErrorType.PERMISSION_DENIED, error.message
         assert "safe mode" in error.message
@@ -191,11 +233,27 @@ def test_safe_mode_refuses_the_same_in_every_form(folder: Path, words: list[str]
 @pytest.mark.parametrize(
     "text",
     [
-        "ls; rm a.txt", "ls && rm a.txt", "ls | tee out", "cat $(rm a.txt)", "cat `rm a.txt`", "ls > out", "ls >> a.txt",
-        "X=1 ls", "LD_PRELOAD=x ls", "ls & rm a.txt", "(rm a.txt)", "$PROGRAM a.txt", "cat a.txt | sh",
-        "f() { rm a.txt; }; f", "ls\nrm a.txt", "eval rm a.txt", "cd sub && rm x", "export X=1", "cat <(rm a.txt)",
+        "ls; rm a.txt",
+        "ls && rm a.txt",
+        "ls | tee out",
+        "cat $(rm a.txt)",
+        "cat `rm a.txt`",
+        "ls > out",
+        "ls >> a.txt",
+        "X=1 ls",
+        "LD_PRELOAD=x ls",
+        "ls & rm a.txt",
+        "(rm a.txt)",
+        "$PROGRAM a.txt",
+        "cat a.txt | sh",
+        "f() { rm a.txt; }; f",
+        "ls\nrm a.txt",
+        "eval rm a.txt",
+        "cd sub && rm x",
+        "export X=1",
+        "cat <(rm a.txt)",
     ],
-)  # fmt: skip
+)
 def test_safe_mode_sees_every_part_of_a_shell_line(folder: Path, text: str) -> None:
     refusal(folder, text, SAFE_SHELL, shell=True)
     assert (folder / "a.txt").read_text() == "one\ntwo\n"
@@ -221,7 +279,9 @@ def test_a_program_planted_in_the_workspace_does_not_take_an_allowed_name(
 
 
 @pytest.mark.proves("command.environment")
-def test_a_child_sees_path_and_language_and_no_key(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_sees_path_and_language_and_no_key(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keep = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
     for name in list(os.environ):
         monkeypatch.delenv(name)
@@ -240,7 +300,9 @@ def test_a_child_sees_path_and_language_and_no_key(folder: Path, monkeypatch: py
 
 
 @pytest.mark.proves("command.withheld-is-said")
-def test_a_failure_says_which_variable_was_withheld(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_says_which_variable_was_withheld(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ACME_API_KEY", "secret-value")
     policy = CommandPolicy(shell_allowed=True, safe_mode=SafeMode(on=False))
     answer = run(folder, "echo please set ACME_API_KEY; exit 1", policy, shell=True)
@@ -360,7 +422,11 @@ def test_the_preview_shows_the_exact_command_line(folder: Path) -> None:
 
 
 def test_it_declares_what_it_is() -> None:
-    assert (run_command.side_effect, run_command.risk, run_command.parallel) == ("execute", "high", False)
+    assert (run_command.side_effect, run_command.risk, run_command.parallel) == (
+        "execute",
+        "high",
+        False,
+    )
     assert run_command.touches["command"].kind == "command"
     assert run_command.touches["cwd"].kind == "read"
     assert run_command.reliability.attempts(repeatable=run_command.repeatable) == 1

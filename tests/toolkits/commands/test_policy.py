@@ -1,4 +1,6 @@
-"""Who may say what runs: prefixes, the policy function, the gate; in a list of words and in a shell alike."""
+"""Who may say what runs: prefixes, the policy function, the gate; in a list of words and in a shell
+alike.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +35,27 @@ def guarded(world: World) -> World:
 
 
 def blocked(record: Mapping[str, Any]) -> bool:
-    return record["status"] == "blocked" and record["blocked"] is True and record["success"] is False
+    return (
+        record["status"] == "blocked" and record["blocked"] is True and record["success"] is False
+    )
 
 
 # ---- prefixes
 
 
 @pytest.mark.proves("command.prefixes")
-async def test_git_push_is_blocked_with_the_allowed_prefixes_as_a_list_and_in_a_shell(guarded: World) -> None:
+async def test_git_push_is_blocked_with_the_allowed_prefixes_as_a_list_and_in_a_shell(
+    guarded: World,
+) -> None:
     record = await guarded.run(["git", "push"])
     assert blocked(record)
     assert record["argv"] == ["git", "push"]
-    assert record["allowed_argv_prefixes"] == [["git", "status"], ["git", "log"], ["echo"], ["sed", "-n"]]
+    assert record["allowed_argv_prefixes"] == [
+        ["git", "status"],
+        ["git", "log"],
+        ["echo"],
+        ["sed", "-n"],
+    ]
     assert "not among the allowed commands" in record["reason"]
     in_shell = await guarded.run("git push")
     assert blocked(in_shell) and in_shell["command"] == "git push"
@@ -61,22 +72,69 @@ async def test_what_begins_as_a_prefix_says_runs_in_both_forms(guarded: World) -
 
 
 EVASIONS = [
-    "git push", "echo a; rm a.txt", "echo a && rm a.txt", "echo a || rm a.txt", "echo a | rm a.txt", "echo a & rm a.txt",
-    "echo $(rm a.txt)", "echo `rm a.txt`", "echo <(rm a.txt)", "(rm a.txt)", "{ rm a.txt; }", "! rm a.txt",
-    "echo a\nrm a.txt", "X=1 echo a", "PATH=. echo a", "PATH=.", "echo a > a.txt", "echo a >> a.txt", "> a.txt",
-    "echo a 2> a.txt", "echo a &> a.txt", "echo() { rm a.txt; }; echo", "for f in *; do rm a.txt; done", "$X a.txt",
-    "if echo; then rm a.txt; fi", "eval rm a.txt", "exec rm a.txt", "command rm a.txt", "echo 'rm a.txt' | sh",
-    "env echo a", "timeout 5 git push", "git -c core.pager=x status", "git  push", "g'i't push", "\\git push", "./echo", "/bin/rm a.txt",
-    "alias echo=rm; echo a.txt", "trap 'rm a.txt' EXIT", "sh -c 'rm a.txt'", "while rm a.txt; do echo; done", "ec$'h'o; rm a.txt",
-    "cat <<EOF | sh\nrm a.txt\nEOF", "echo ${x:=$(rm a.txt)}", "echo 'open", "coproc rm a.txt", "echo a >| a.txt", "echo a <> a.txt",
-    "[[ -n $(rm a.txt) ]]", "(( x[$(rm a.txt)] ))", "case x in $(rm a.txt)) ;; esac", "source a.txt", ". a.txt",
-]  # fmt: skip
+    "git push",
+    "echo a; rm a.txt",
+    "echo a && rm a.txt",
+    "echo a || rm a.txt",
+    "echo a | rm a.txt",
+    "echo a & rm a.txt",
+    "echo $(rm a.txt)",
+    "echo `rm a.txt`",
+    "echo <(rm a.txt)",
+    "(rm a.txt)",
+    "{ rm a.txt; }",
+    "! rm a.txt",
+    "echo a\nrm a.txt",
+    "X=1 echo a",
+    "PATH=. echo a",
+    "PATH=.",
+    "echo a > a.txt",
+    "echo a >> a.txt",
+    "> a.txt",
+    "echo a 2> a.txt",
+    "echo a &> a.txt",
+    "echo() { rm a.txt; }; echo",
+    "for f in *; do rm a.txt; done",
+    "$X a.txt",
+    "if echo; then rm a.txt; fi",
+    "eval rm a.txt",
+    "exec rm a.txt",
+    "command rm a.txt",
+    "echo 'rm a.txt' | sh",
+    "env echo a",
+    "timeout 5 git push",
+    "git -c core.pager=x status",
+    "git  push",
+    "g'i't push",
+    "\\git push",
+    "./echo",
+    "/bin/rm a.txt",
+    "alias echo=rm; echo a.txt",
+    "trap 'rm a.txt' EXIT",
+    "sh -c 'rm a.txt'",
+    "while rm a.txt; do echo; done",
+    "ec$'h'o; rm a.txt",
+    "cat <<EOF | sh\nrm a.txt\nEOF",
+    "echo ${x:=$(rm a.txt)}",
+    "echo 'open",
+    "coproc rm a.txt",
+    "echo a >| a.txt",
+    "echo a <> a.txt",
+    "[[ -n $(rm a.txt) ]]",
+    "(( x[$(rm a.txt)] ))",
+    "case x in $(rm a.txt)) ;; esac",
+    "source a.txt",
+    ". a.txt",
+]
 
 
 @pytest.mark.proves("command.prefixes")
 @pytest.mark.parametrize("text", EVASIONS)
 async def test_no_way_of_writing_gets_around_the_prefixes(guarded: World, text: str) -> None:
-    forms: list[dict[str, Any]] = [{"command": text, "mode": "shell"}, {"command": text, "mode": "argv"}]
+    forms: list[dict[str, Any]] = [
+        {"command": text, "mode": "shell"},
+        {"command": text, "mode": "argv"},
+    ]
     forms += [{"argv": [shell, "-c", text]} for shell in ("sh", "bash")]
     for arguments in forms:
         try:
@@ -107,7 +165,9 @@ async def test_an_empty_list_allows_nothing(world: World) -> None:
         max_size=4,
     )
 )
-def test_adding_words_to_an_allowed_command_never_blocks_it_and_others_never_pass(words: list[str]) -> None:
+def test_adding_words_to_an_allowed_command_never_blocks_it_and_others_never_pass(
+    words: list[str],
+) -> None:
     prefixes = (("git", "status"), ("git", "log"))
     why = beyond_prefixes(words, analyse(words), prefixes, shell=False)
     assert (why == "") == (tuple(words[:2]) in prefixes)
@@ -130,11 +190,16 @@ async def test_nothing_and_true_allow(world: World, answer: object) -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (False, "does not allow"), ("only git", "only git"), ("", "does not allow"), ({"deny": True}, "does not allow"),
-        ({"deny": "no rm"}, "no rm"), ({"allow": False, "reason": "why"}, "why"), ({"deny": True, "reason": "why"}, "why"),
+        (False, "does not allow"),
+        ("only git", "only git"),
+        ("", "does not allow"),
+        ({"deny": True}, "does not allow"),
+        ({"deny": "no rm"}, "no rm"),
+        ({"allow": False, "reason": "why"}, "why"),
+        ({"deny": True, "reason": "why"}, "why"),
         ({"deny": True, "patch": {"argv": ["true"]}}, "does not allow"),
     ],
-)  # fmt: skip
+)
 async def test_false_and_text_deny_with_the_reason_and_nothing_runs(
     world: World, answer: object, reason: str
 ) -> None:
@@ -148,7 +213,8 @@ async def test_false_and_text_deny_with_the_reason_and_nothing_runs(
 
 @pytest.mark.proves("command.policy-function")
 @pytest.mark.parametrize(
-    "answer", [1, 0, [], ["no"], object(), {"denied": True}, {"patch": "x"}, {"request": ["x"]}, b"no"]
+    "answer",
+    [1, 0, [], ["no"], object(), {"denied": True}, {"patch": "x"}, {"request": ["x"]}, b"no"],
 )
 async def test_an_answer_that_means_nothing_is_an_error_and_nothing_runs(
     world: World, answer: object
@@ -211,7 +277,9 @@ async def test_the_example_of_the_requirement_holds_in_both_modes(world: World) 
     ],
 )
 async def test_a_policy_puts_another_request_in_place(world: World, answer: dict[str, Any]) -> None:
-    world.set(command_policy=lambda request, args: answer if "changed" not in str(request) else None)
+    world.set(
+        command_policy=lambda request, args: answer if "changed" not in str(request) else None
+    )
     assert (await world.run(["touch", "made"]))["stdout"] == "changed\n"
     assert not (world.folder / "made").exists()
 
@@ -234,11 +302,18 @@ async def test_a_policy_may_keep_the_words_and_change_the_rest(world: World) -> 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"argv": ["rm", "a.txt"]}, {"command": "rm a.txt", "mode": "shell"}, {"argv": ["touch", "x"], "cwd": ".."},
-        {"argv": ["echo"], "env": {"LD_PRELOAD": "x"}}, {"argv": ["sh", "-c", "rm a.txt"]}, {"argv": ["echo"], "other": 1}, {},
+        {"argv": ["rm", "a.txt"]},
+        {"command": "rm a.txt", "mode": "shell"},
+        {"argv": ["touch", "x"], "cwd": ".."},
+        {"argv": ["echo"], "env": {"LD_PRELOAD": "x"}},
+        {"argv": ["sh", "-c", "rm a.txt"]},
+        {"argv": ["echo"], "other": 1},
+        {},
     ],
-)  # fmt: skip
-async def test_what_a_policy_puts_in_place_meets_every_check(world: World, changed: dict[str, Any]) -> None:
+)
+async def test_what_a_policy_puts_in_place_meets_every_check(
+    world: World, changed: dict[str, Any]
+) -> None:
     world.set(
         CommandPolicy(safe_mode=SafeMode(programs=("echo", "true"))),
         allow_argv_prefixes=["echo", "true"],
@@ -274,7 +349,9 @@ async def test_the_changed_request_goes_through_the_pipeline_of_the_session(worl
     )
     with pytest.raises(ToolFailed, match="denied by a rule"):
         await world.run(["true"], context=world.context(call=pipeline))
-    assert [(name, arguments["command"]) for name, arguments in asked] == [("ns::go", ["touch", "made"])]
+    assert [(name, arguments["command"]) for name, arguments in asked] == [
+        ("ns::go", ["touch", "made"])
+    ]
     assert not (world.folder / "made").exists()
 
 
@@ -290,7 +367,8 @@ REQUESTS = st.fixed_dictionaries(
         "stdin": st.text(),
         "timeout_ms": st.one_of(st.none(), st.integers(1, 3_600_000)),
         "capture": st.one_of(
-            st.none(), st.fixed_dictionaries({}, optional={"max_inline_bytes": st.integers(0, 10**6)})
+            st.none(),
+            st.fixed_dictionaries({}, optional={"max_inline_bytes": st.integers(0, 10**6)}),
         ),
         "background": st.one_of(st.none(), st.booleans()),
         "background_after_ms": st.one_of(st.none(), st.integers(0, 10_000)),
@@ -304,7 +382,9 @@ REQUESTS = st.fixed_dictionaries(
 def test_a_request_read_again_is_the_same_request(
     given_: dict[str, Any], after: int | None, inline: int
 ) -> None:
-    options = CommandOptions(behavior=Behavior(background_after_ms=after), max_inline_bytes=inline, cwd="sub")
+    options = CommandOptions(
+        behavior=Behavior(background_after_ms=after), max_inline_bytes=inline, cwd="sub"
+    )
     request = parse(given_, options, CommandPolicy())
     assert parse(request.arguments(), options, CommandPolicy()) == request
 
@@ -329,7 +409,9 @@ async def test_a_policy_can_ask_the_person(world: World) -> None:
     world.set(command_policy=lambda request, args: ask)
     yes = world.resources[Approver] = Person("once")
     assert (await world.run(["echo", "hi"]))["stdout"] == "hi\n"
-    assert yes.requests[0].reason == "this deploys" and yes.requests[0].preview.startswith("echo hi\n")
+    assert yes.requests[0].reason == "this deploys" and yes.requests[0].preview.startswith(
+        "echo hi\n"
+    )
     world.resources[Approver] = Person("deny")
     record = await world.run(["touch", "made"])
     assert blocked(record) and "too risky" in record["reason"]
@@ -345,17 +427,24 @@ async def test_a_policy_can_ask_the_person(world: World) -> None:
 def session(world: World, *, allow: list[str], steps: Sequence[Any] = (), **options: Any) -> Any:
     tools = command_tools(CommandOptions(output_format="value", **options))
     return Agent(
-        Scripted(list(steps)), tools, workspace=world.folder, allow=allow, journal=SqliteJournal(":memory:"),
+        Scripted(list(steps)),
+        tools,
+        workspace=world.folder,
+        allow=allow,
+        journal=SqliteJournal(":memory:"),
         resources=[CommandPolicy(shell_allowed=True)],
-    ).session()  # fmt: skip
+    ).session()
 
 
 @pytest.mark.proves("command.policy-rewrites")
 async def test_the_gate_judges_what_a_policy_put_in_place(world: World) -> None:
     ours = session(
-        world, allow=["Bash(true)", "Bash(echo:*)"],
-        command_policy=lambda request, args: {"patch": {"argv": request["env"]["CI"].split(), "env": {}}} if request["env"] else None,
-    )  # fmt: skip
+        world,
+        allow=["Bash(true)", "Bash(echo:*)"],
+        command_policy=lambda request, args: (
+            {"patch": {"argv": request["env"]["CI"].split(), "env": {}}} if request["env"] else None
+        ),
+    )
     result = await ours.call("run_command", argv=["true"], env={"CI": "echo hi"})
     assert result.data["stdout"] == "hi\n"
     result = await ours.call("run_command", argv=["true"], env={"CI": "touch made"})
@@ -375,10 +464,16 @@ async def test_prefixes_narrow_what_the_gate_allows_and_never_widen_it(world: Wo
 
 
 @pytest.mark.proves("command.background")
-async def test_the_end_of_a_background_command_reaches_the_model_with_the_next_message(world: World) -> None:
+async def test_the_end_of_a_background_command_reaches_the_model_with_the_next_message(
+    world: World,
+) -> None:
     ours = session(world, allow=["Bash", "Bash(*)"], steps=[says("thanks")])
-    record = (await ours.call("run_command", argv=["echo", "from the background"], background=True)).data
-    handle = ours.driver.memory["ferrule.commands"].find(record["command_id"], ours.driver.log.identity)
+    record = (
+        await ours.call("run_command", argv=["echo", "from the background"], background=True)
+    ).data
+    handle = ours.driver.memory["ferrule.commands"].find(
+        record["command_id"], ours.driver.log.identity
+    )
     await handle.done.wait()
     await ours.run("go on")
     asked = "\n".join(message.text for message in ours.driver.machine.history)

@@ -29,7 +29,9 @@ async def test_all_three_outputs_are_read_by_either_id_and_by_path(world: World)
     record = await world.run("echo out; echo err >&2")
     for locator in ("command_id", "handle_id"):
         for stream, text in (("stdout", "out\n"), ("stderr", "err\n")):
-            read = await world.call("read_command_output", **{locator: record[locator]}, stream=stream)
+            read = await world.call(
+                "read_command_output", **{locator: record[locator]}, stream=stream
+            )
             assert (read["content"], read["bytes_read"], read["total_bytes"], read["eof"]) == (
                 text,
                 4,
@@ -38,12 +40,16 @@ async def test_all_three_outputs_are_read_by_either_id_and_by_path(world: World)
             )
     for name, text in (("stdout_path", "out\n"), ("stderr_path", "err\n")):
         assert (await world.call("read_command_output", path=record[name]))["content"] == text
-    assert (await world.call("read_command_output", command_id=record["command_id"]))["total_bytes"] == 8
+    assert (await world.call("read_command_output", command_id=record["command_id"]))[
+        "total_bytes"
+    ] == 8
 
 
 async def test_a_part_and_the_end_can_be_read(world: World) -> None:
     record = await world.run(["seq", "100000"])
-    part = await world.call("read_command_output", command_id=record["command_id"], offset=4, length=4)
+    part = await world.call(
+        "read_command_output", command_id=record["command_id"], offset=4, length=4
+    )
     assert (part["content"], part["offset"], part["eof"]) == ("3\n4\n", 4, False)
     end = await world.call("read_command_output_tail", command_id=record["command_id"])
     assert end["content"].endswith("99999\n100000\n") and end["bytes_read"] == 12_000 and end["eof"]
@@ -59,13 +65,16 @@ async def test_what_runs_can_be_read_and_is_not_at_its_end(world: World) -> None
     assert (read["content"], read["eof"], read["status"]) == ("first\n", False, "running")
     gate.write_text("second\n")
     await world.wait(record)
-    rest = await world.call("read_command_output", command_id=record["command_id"], offset=read["bytes_read"])
+    rest = await world.call(
+        "read_command_output", command_id=record["command_id"], offset=read["bytes_read"]
+    )
     assert (rest["content"], rest["eof"]) == ("second\n", True)
 
 
 @pytest.mark.proves("command.read-fits")
 @pytest.mark.parametrize(
-    "command", ["head -c 300000 /dev/zero", "head -c 300000 /dev/urandom", "seq 60000", "yes é | head -90000"]
+    "command",
+    ["head -c 300000 /dev/zero", "head -c 300000 /dev/urandom", "seq 60000", "yes é | head -90000"],
 )
 async def test_reading_on_leads_to_the_end_in_results_that_fit(world: World, command: str) -> None:
     record = await world.run(command)
@@ -83,7 +92,9 @@ async def test_reading_on_leads_to_the_end_in_results_that_fit(world: World, com
     assert offset == record["byte_count"]
     if "urandom" not in command:
         assert got == Path(record["output_path"]).read_text()
-    end = await world.call("read_command_output_tail", command_id=record["command_id"], length=10**9)
+    end = await world.call(
+        "read_command_output_tail", command_id=record["command_id"], length=10**9
+    )
     assert len(compact(end).encode()) <= OUTPUT_CAP and end["eof"]
 
 
@@ -91,7 +102,10 @@ async def test_smaller_results_of_the_settings_are_kept_to(world: World) -> None
     world.set(CommandPolicy(shell_allowed=True, result_bytes=4096))
     record = await world.run(["seq", "10000"])
     assert len(compact(record)) <= 4096
-    assert len(compact(await world.call("read_command_output", command_id=record["command_id"]))) <= 4096
+    assert (
+        len(compact(await world.call("read_command_output", command_id=record["command_id"])))
+        <= 4096
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,13 +127,22 @@ async def test_what_a_filter_hides_is_kept_and_read_like_any_output(world: World
     record = await world.run("cd sub && seq 100 | tail -3")
     assert record["stdout"] == "98\n99\n100\n"
     capture = record["output_capture"]
-    assert (capture["producer"], capture["filter"], capture["complete"]) == ("seq 100", "tail -3", True)
+    assert (capture["producer"], capture["filter"], capture["complete"]) == (
+        "seq 100",
+        "tail -3",
+        True,
+    )
     read = await world.call("read_command_output", path=capture["full_output_path"])
     assert (read["content"], read["eof"]) == ("".join(f"{n}\n" for n in range(1, 101)), True)
     assert capture["hint"].endswith("; `read_command_output` with `path` reads it")
     in_argv = await world.run(["sh", "-c", "seq 100 | wc -l"])
     assert in_argv["stdout"].strip() == "100" and in_argv["output_capture"]["bytes"] == 292
-    for text in ("seq 100 | head -3", "seq 9 | grep -q 3", "echo $(date) | wc", "(echo a; echo b) | wc"):
+    for text in (
+        "seq 100 | head -3",
+        "seq 9 | grep -q 3",
+        "echo $(date) | wc",
+        "(echo a; echo b) | wc",
+    ):
         assert "output_capture" not in await world.run(text)
     world.set(preserve_filtered_output=False)
     assert "output_capture" not in await world.run("seq 100 | tail -3")
@@ -139,10 +162,12 @@ async def test_a_copy_is_named_only_where_a_tool_can_read_it(world: World, reade
 @pytest.mark.proves("command.filtered-output-kept")
 async def test_a_copy_that_was_replaced_by_a_link_is_not_shown(world: World) -> None:
     (world.folder / "secret").write_text("secret")
-    # The producer knows where copies lie, waits for the one of its own output, and puts a link in its place.
+    # The producer knows where copies lie, waits for the one of its own output, and puts a link in
+    # its place.
     script = (
         'until ls "$FERRULE_STATE"/commands/*/copies/* >/dev/null 2>&1; do :; done\n'
-        'for f in "$FERRULE_STATE"/commands/*/copies/*; do ln -sf "$PWD/secret" "$f"; done\necho x\n'
+        'for f in "$FERRULE_STATE"/commands/*/copies/*; do ln -sf "$PWD/secret" "$f"; '
+        "done\necho x\n"
     )
     world.set(CommandPolicy(shell_allowed=True, allow_env=("FERRULE_STATE",)))
     (world.folder / "script.sh").write_text(script)
@@ -160,10 +185,20 @@ async def test_a_path_is_a_name_for_an_output_and_nothing_else(world: World) -> 
     (world.folder / "link").symlink_to(record["output_path"])
     kept = Path(record["output_path"])
     for path in (
-        "/etc/passwd", "a.txt", str(world.folder / "a.txt"), str(world.folder / "link"), str(kept.parent), kept.name,
-        f"{kept.parent}/../{kept.parent.name}/{kept.name}", f"{kept.parent}//{kept.name}", f"{kept}/", "../../etc/passwd",
-        str(kept.parent) + ".lock", f"/proc/self/root{kept}", record["command_id"],
-    ):  # fmt: skip
+        "/etc/passwd",
+        "a.txt",
+        str(world.folder / "a.txt"),
+        str(world.folder / "link"),
+        str(kept.parent),
+        kept.name,
+        f"{kept.parent}/../{kept.parent.name}/{kept.name}",
+        f"{kept.parent}//{kept.name}",
+        f"{kept}/",
+        "../../etc/passwd",
+        str(kept.parent) + ".lock",
+        f"/proc/self/root{kept}",
+        record["command_id"],
+    ):
         for name in ("read_command_output", "read_command_output_tail"):
             with pytest.raises(ToolFailed) as raised:
                 await world.call(name, path=path)
@@ -282,7 +317,10 @@ def test_parts_in_a_row_are_the_whole_text_and_no_part_splits_a_character(
     assert got == text
     anywhere = stream.read(first, length)
     assert "\ufffd" not in anywhere.content
-    assert anywhere.content == text.encode()[anywhere.offset : anywhere.offset + anywhere.size].decode()
+    assert (
+        anywhere.content
+        == text.encode()[anywhere.offset : anywhere.offset + anywhere.size].decode()
+    )
     assert anywhere.offset <= min(first, stream.stored)
 
 

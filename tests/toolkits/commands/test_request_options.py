@@ -1,4 +1,6 @@
-"""What else a request may say: which shell, what is kept of the output; and what cannot be had, with the reason."""
+"""What else a request may say: which shell, what is kept of the output; and what cannot be had,
+with the reason.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ async def test_bash_is_the_shell_and_no_other_reads_a_text(world: World) -> None
 
 
 @pytest.mark.proves("command.shell-options")
-@pytest.mark.parametrize(("option", "way"), [({"login": True}, "`env`"), ({"interactive": True}, "`stdin`")])
+@pytest.mark.parametrize(
+    ("option", "way"), [({"login": True}, "`env`"), ({"interactive": True}, "`stdin`")]
+)
 async def test_a_login_or_interactive_shell_is_refused_with_another_way(
     world: World, option: dict[str, bool], way: str
 ) -> None:
@@ -40,7 +44,9 @@ async def test_a_login_or_interactive_shell_is_refused_with_another_way(
 
 
 @pytest.mark.proves("command.shell-options")
-async def test_no_start_up_file_is_read_by_the_shell(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_start_up_file_is_read_by_the_shell(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (world.folder / ".bashrc").write_text("echo from the start-up file\n")
     (world.folder / ".bash_profile").write_text("echo from the profile\n")
     monkeypatch.setenv("HOME", str(world.folder))
@@ -54,7 +60,9 @@ async def test_an_output_can_be_thrown_away(world: World) -> None:
     assert (record["stdout"], record["stderr"], record["byte_count"]) == ("", "err\n", 4)
     record = await world.run("echo out; echo err >&2", capture={"stderr": False})
     assert (record["stdout"], record["stderr"]) == ("out\n", "")
-    record = await world.run("echo out; echo err >&2; exit 3", capture={"stdout": False, "stderr": False})
+    record = await world.run(
+        "echo out; echo err >&2; exit 3", capture={"stdout": False, "stderr": False}
+    )
     assert (record["stdout"], record["stderr"], record["exit_code"]) == ("", "", 3)
     shown = await world.tools["run_command"].preview(
         {"argv": ["x"], "capture": {"stdout": False}}, world.context()
@@ -82,7 +90,9 @@ async def test_a_request_that_a_policy_hands_back_keeps_what_it_said(world: Worl
         return {"patch": {"argv": ["echo", "changed"]}} if len(seen) == 1 else None
 
     world.set(command_policy=policy)
-    record = await world.run(["true"], env={"A": "1"}, env_mode="replace", capture={"stderr": False})
+    record = await world.run(
+        ["true"], env={"A": "1"}, env_mode="replace", capture={"stderr": False}
+    )
     assert record["stdout"] == "changed\n"
     assert seen[1]["env_mode"] == "replace" and seen[1]["env"] == {"A": "1"}
     assert seen[1]["capture"]["stderr"] is False

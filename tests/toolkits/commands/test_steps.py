@@ -81,7 +81,11 @@ async def test_a_step_says_all_that_happened(runner: CommandRunner) -> None:
 @pytest.mark.proves("step.record")
 async def test_a_failed_step_keeps_the_end_of_what_it_said(runner: CommandRunner) -> None:
     step = await command_step(
-        "build", shell("seq 10000; exit 7"), runner=runner, tail_bytes=100, recovery_hint="run `make clean`"
+        "build",
+        shell("seq 10000; exit 7"),
+        runner=runner,
+        tail_bytes=100,
+        recovery_hint="run `make clean`",
     )
     assert (step["ok"], step["status"], step["exit_code"]) == (False, "completed", 7)
     assert step["failure_tail"] == step["tail"]
@@ -91,7 +95,9 @@ async def test_a_failed_step_keeps_the_end_of_what_it_said(runner: CommandRunner
 
 
 @pytest.mark.proves("step.record")
-async def test_a_hint_may_be_made_from_the_record_and_is_only_for_failures(runner: CommandRunner) -> None:
+async def test_a_hint_may_be_made_from_the_record_and_is_only_for_failures(
+    runner: CommandRunner,
+) -> None:
     async def hint(step: dict[str, Any]) -> str:
         return f"look at line {step['outputs']['stdout'].strip()}"
 
@@ -133,7 +139,10 @@ async def test_what_a_filter_hid_is_an_artifact_of_the_step(runner: CommandRunne
     assert (step["ok"], step["outputs"]["stdout"]) == (True, "9\n")
     capture = step["artifacts"]["output_capture"]
     assert (capture["producer_exit_code"], capture["complete"]) == (2, True)
-    assert Path(capture["full_output_path"]).read_text(encoding="utf-8") == "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
+    assert (
+        Path(capture["full_output_path"]).read_text(encoding="utf-8")
+        == "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
+    )
 
 
 # ---- retrying
@@ -170,7 +179,9 @@ async def test_a_step_is_tried_until_it_works_with_the_waits_it_was_told(
 @pytest.mark.proves("step.retry-as-told")
 async def test_attempts_are_counted_in_all(runner: CommandRunner) -> None:
     clock = FakeClock()
-    step = await command_step("never", ["false"], runner=runner, retry=Retry(max_attempts=3), clock=clock)
+    step = await command_step(
+        "never", ["false"], runner=runner, retry=Retry(max_attempts=3), clock=clock
+    )
     assert (step["ok"], len(step["attempts"]), clock.slept) == (False, 3, [0, 0])
 
 
@@ -278,7 +289,9 @@ async def test_the_first_alternative_that_works_is_taken_and_later_ones_do_not_r
 
 
 @pytest.mark.proves("step.fallbacks")
-async def test_where_no_alternative_works_the_last_one_is_the_failure(runner: CommandRunner) -> None:
+async def test_where_no_alternative_works_the_last_one_is_the_failure(
+    runner: CommandRunner,
+) -> None:
     tried = await command_try(
         {"a": ["false"], "b": shell("exit 3")}, runner=runner, classify=lambda step: "x"
     )
@@ -294,7 +307,9 @@ async def test_a_script_finds_what_went_wrong_and_hands_it_on(runner: CommandRun
     steps: list[dict[str, Any]] = []
     before = steps
     for name, code in (("fetch", 1), ("fetch", 0), ("build", 0), ("test", 4)):
-        step = await command_step(name, shell(f"seq 3000; exit {code}"), runner=runner, recovery_hint="ask")
+        step = await command_step(
+            name, shell(f"seq 3000; exit {code}"), runner=runner, recovery_hint="ask"
+        )
         steps = append_step(steps, step)
     assert before == []
     assert [step["name"] for step in unrecovered_failures(steps)] == ["test"]
@@ -374,7 +389,9 @@ async def test_nothing_may_be_an_answer_where_the_caller_allows_it(runner: Comma
 async def test_output_that_was_cut_is_not_taken_for_json(runner: CommandRunner) -> None:
     """Cutting a list of digits in the middle could leave something that parses."""
     with pytest.raises(CommandFailed) as caught:
-        await command_json(shell("seq -s '' 1 3000"), {"capture": {"max_inline_bytes": 100}}, runner=runner)
+        await command_json(
+            shell("seq -s '' 1 3000"), {"capture": {"max_inline_bytes": 100}}, runner=runner
+        )
     assert caught.value.code == "output_too_large"
     assert "wrote 10894 bytes to stdout" in caught.value.detail
     assert "max_inline_bytes" in caught.value.hint
@@ -384,7 +401,9 @@ async def test_output_that_was_cut_is_not_taken_for_json(runner: CommandRunner) 
 
 
 @pytest.mark.proves("step.stream")
-async def test_output_comes_as_it_is_said_and_the_record_last(runner: CommandRunner, tmp_path: Path) -> None:
+async def test_output_comes_as_it_is_said_and_the_record_last(
+    runner: CommandRunner, tmp_path: Path
+) -> None:
     """The command goes on only after its first line was seen."""
     text = "echo first; while [ ! -e go ]; do sleep 0.01; done; echo é; echo bad >&2; exit 3"
     seen: list[dict[str, Any]] = []
@@ -399,7 +418,9 @@ async def test_output_comes_as_it_is_said_and_the_record_last(runner: CommandRun
 
 
 @pytest.mark.proves("step.stream")
-async def test_whoever_stops_listening_ends_the_command(runner: CommandRunner, tmp_path: Path) -> None:
+async def test_whoever_stops_listening_ends_the_command(
+    runner: CommandRunner, tmp_path: Path
+) -> None:
     stream = command_stream(shell("echo $$; sleep 600"), runner=runner)
     async with asyncio.timeout(30):
         first = await anext(stream)
@@ -429,7 +450,9 @@ async def test_a_slow_reader_misses_output_and_is_told_how_much(
 async def test_a_command_in_the_background_is_waited_for_or_ended(
     runner: CommandRunner, tmp_path: Path
 ) -> None:
-    started = await command_start(shell("while [ ! -e go ]; do sleep 0.01; done; echo done"), runner=runner)
+    started = await command_start(
+        shell("while [ ! -e go ]; do sleep 0.01; done; echo done"), runner=runner
+    )
     assert started["status"] == "running"
     assert (await command_wait(started["command_id"], 0, runner=runner))["status"] == "running"
     (tmp_path / "work/go").touch()
@@ -460,7 +483,9 @@ async def test_a_script_and_the_tools_of_a_session_share_ids_and_files(tmp_path:
 
 
 @pytest.mark.proves("step.sync")
-def test_without_an_event_loop_a_step_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_event_loop_a_step_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for number in ("1", "2"):
         assert run_sync(command_json(["echo", number])) == int(number)

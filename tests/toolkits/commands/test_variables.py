@@ -1,4 +1,6 @@
-"""Variables that a call sets for its command: the gate sees them, the person is shown them, and rules do not cover them."""
+"""Variables that a call sets for its command: the gate sees them, the person is shown them, and
+rules do not cover them.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,33 @@ from ferrule.tools.define import define_tool
 from ferrule.tools.definition import Tool
 
 ORDERS = [
-    "PATH", "HOME", "SHELL", "GIT_DIR", "GIT_PAGER", "git_dir", "PYTHONPATH", "PYTHONHOME", "npm_config_script_shell", "PERL5LIB",
-    "PAGER", "EDITOR", "VISUAL", "LESSOPEN", "MAKEFLAGS", "CC", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "RUSTC_WRAPPER",
-    "PIP_INDEX_URL", "HTTP_PROXY", "XDG_CONFIG_HOME", "PYTEST_ADDOPTS", "SSL_CERT_FILE", "GOFLAGS", "CARGO_HOME",
-]  # fmt: skip
+    "PATH",
+    "HOME",
+    "SHELL",
+    "GIT_DIR",
+    "GIT_PAGER",
+    "git_dir",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "npm_config_script_shell",
+    "PERL5LIB",
+    "PAGER",
+    "EDITOR",
+    "VISUAL",
+    "LESSOPEN",
+    "MAKEFLAGS",
+    "CC",
+    "JAVA_TOOL_OPTIONS",
+    "_JAVA_OPTIONS",
+    "RUSTC_WRAPPER",
+    "PIP_INDEX_URL",
+    "HTTP_PROXY",
+    "XDG_CONFIG_HOME",
+    "PYTEST_ADDOPTS",
+    "SSL_CERT_FILE",
+    "GOFLAGS",
+    "CARGO_HOME",
+]
 LOADS = [
     "LD_PRELOAD",
     "DYLD_INSERT_LIBRARIES",
@@ -50,7 +75,9 @@ PERMISSIVE = ("Bash(env)", "Bash(env:*)", "Bash(npm test)", "Bash(npm:*)")
 
 
 def gate(*allow: str, deny: tuple[str, ...] = (), **options: Any) -> Gate:
-    return Gate(RuleSet.of(allow=allow, deny=deny), root=Path("/work"), home=Path("/home/p"), **options)
+    return Gate(
+        RuleSet.of(allow=allow, deny=deny), root=Path("/work"), home=Path("/home/p"), **options
+    )
 
 
 def decided(of: Gate, command: Any, tool: Tool = TOOL, **env: str) -> Any:
@@ -60,7 +87,9 @@ def decided(of: Gate, command: Any, tool: Tool = TOOL, **env: str) -> Any:
 @pytest.mark.proves("command.variables-gate")
 @pytest.mark.parametrize("mode", ["default", "bypassPermissions", "acceptEdits"])
 @pytest.mark.parametrize("name", ORDERS)
-def test_a_variable_that_programs_take_orders_from_asks_whatever_is_allowed(name: str, mode: Any) -> None:
+def test_a_variable_that_programs_take_orders_from_asks_whatever_is_allowed(
+    name: str, mode: Any
+) -> None:
     of = gate(*PERMISSIVE, "run_command", "Bash", mode=mode)
     assert decided(of, ["env"]).verdict == "allow"
     decision = decided(of, ["env"], **{name: "x"})
@@ -72,7 +101,9 @@ def test_a_variable_that_programs_take_orders_from_asks_whatever_is_allowed(name
 @pytest.mark.proves("command.variables-gate")
 @pytest.mark.parametrize("name", LOADS)
 def test_a_variable_that_loads_code_is_refused_by_the_gate_itself(name: str) -> None:
-    decision = decided(gate("run_command", "Bash", mode="bypassPermissions"), ["env"], **{name: "x"})
+    decision = decided(
+        gate("run_command", "Bash", mode="bypassPermissions"), ["env"], **{name: "x"}
+    )
     assert (decision.verdict, decision.layer) == ("deny", "builtin") and name in decision.reason
 
 
@@ -108,7 +139,14 @@ def test_a_rule_for_all_commands_and_one_for_the_tool_cover_ordinary_variables()
 
 @pytest.mark.proves("command.variables-gate")
 @pytest.mark.parametrize(
-    "rule", ["Bash(npm test)", "Bash(npm:*)", "Bash(npm *)", "run_command(npm test)", "Bash(DEBUG=1 npm *)"]
+    "rule",
+    [
+        "Bash(npm test)",
+        "Bash(npm:*)",
+        "Bash(npm *)",
+        "run_command(npm test)",
+        "Bash(DEBUG=1 npm *)",
+    ],
 )
 def test_a_deny_rule_is_not_led_astray_by_a_variable(rule: str) -> None:
     of = gate("Bash", deny=(rule,), mode="bypassPermissions")
@@ -162,7 +200,9 @@ _RULES = st.lists(
 @pytest.mark.proves("command.variables-gate")
 @settings(max_examples=150, deadline=None)
 @given(_RULES, st.one_of(st.just("1"), _VALUES))
-def test_a_variable_beside_a_command_is_judged_as_one_before_it(allow: list[str], value: str) -> None:
+def test_a_variable_beside_a_command_is_judged_as_one_before_it(
+    allow: list[str], value: str
+) -> None:
     of, text = gate(*allow), f"DEBUG={shlex.quote(value)} npm test"
     assume(analyse(text).problem is None)  # what the parser is not sure of is asked about
     written = decided(of, text)
@@ -198,29 +238,40 @@ def ask(root: Path, of: Gate, arguments: dict[str, Any]) -> Result | Prepared:
 @pytest.mark.proves("command.variables-gate")
 async def test_the_person_sees_the_variables_and_the_approval_is_bound_to_them(world: Any) -> None:
     preview = world.tools["run_command"].preview
-    shown = await preview({"command": ["env"], "env": {"PYTHONPATH": "src\u202e", "A": "1"}}, world.context())
+    shown = await preview(
+        {"command": ["env"], "env": {"PYTHONPATH": "src\u202e", "A": "1"}}, world.context()
+    )
     assert "with PYTHONPATH=src\\u202e" in shown and "with A=1" in shown
     values = {"command": ["env"], "env": {"PYTHONPATH": "src"}}
-    assert digest("run_command", values) != digest("run_command", {**values, "env": {"PYTHONPATH": "evil"}})
+    assert digest("run_command", values) != digest(
+        "run_command", {**values, "env": {"PYTHONPATH": "evil"}}
+    )
 
 
 @pytest.mark.proves("command.variables-gate")
 def test_nothing_runs_before_the_question_about_a_variable_is_answered(tmp_path: Path) -> None:
-    asked = ask(tmp_path, gate("run_command"), {"command": ["touch", "made"], "env": {"PATH": "bin"}})
+    asked = ask(
+        tmp_path, gate("run_command"), {"command": ["touch", "made"], "env": {"PATH": "bin"}}
+    )
     assert isinstance(asked, Prepared) and asked.evaluation.digest
     refused = ask(
         tmp_path, gate("run_command"), {"command": ["touch", "made"], "env": {"LD_PRELOAD": "x.so"}}
     )
     assert isinstance(refused, Result) and refused.error_type is ErrorType.PERMISSION_DENIED
     silent = ask(
-        tmp_path, gate("run_command", mode="dontAsk"), {"command": ["touch", "made"], "env": {"PATH": "x"}}
+        tmp_path,
+        gate("run_command", mode="dontAsk"),
+        {"command": ["touch", "made"], "env": {"PATH": "x"}},
     )
     assert isinstance(silent, Result) and not silent.success
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_what_a_person_said_yes_to_is_set(world: Any) -> None:
-    assert "PYTHONPATH=src" in (await world.run(["env"], env={"PYTHONPATH": "src"}))["stdout"].splitlines()
+    assert (
+        "PYTHONPATH=src"
+        in (await world.run(["env"], env={"PYTHONPATH": "src"}))["stdout"].splitlines()
+    )
 
 
 # ---- which environment it is

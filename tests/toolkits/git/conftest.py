@@ -46,7 +46,9 @@ class World:
         path.write_text(text)
 
     def commit(self, message: str, **files: str) -> str:
-        """A commit by plain git. `__` in a name stands for a slash, `_` at its beginning for a dot."""
+        """A commit by plain git. `__` in a name stands for a slash, `_` at its beginning for a
+        dot.
+        """
         for name, text in files.items():
             self.write(name, text)
         self.git("add", "-Af")
@@ -85,7 +87,11 @@ class World:
 
     def state(self) -> dict[str, bytes]:
         """All files of the workspace, `.git` included, but for the time of the index."""
-        return {str(p.relative_to(self.root)): p.read_bytes() for p in self.root.rglob("*") if p.is_file()}
+        return {
+            str(p.relative_to(self.root)): p.read_bytes()
+            for p in self.root.rglob("*")
+            if p.is_file()
+        }
 
 
 @pytest.fixture(scope="session")
@@ -107,7 +113,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The person's home, with their git settings."""
     home = tmp_path / "home"
     home.mkdir()
-    (home / ".gitconfig").write_text("[user]\n\tname = Person Example\n\temail = person@example.org\n")
+    (home / ".gitconfig").write_text(
+        "[user]\n\tname = Person Example\n\temail = person@example.org\n"
+    )
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     return home

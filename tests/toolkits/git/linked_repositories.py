@@ -1,8 +1,8 @@
 """Two repositories of the same make, and every way to have one lead to the other.
 
-The foreign one has `CANARY` in whatever git could print: contents, names, messages, packed branches, tags, logs. Each of its
-files and folders is planted at the same place of the honest one: `plants` lists the ways. What bears a name that a plant
-repeats is called without it.
+The foreign one has `CANARY` in whatever git could print: contents, names, messages, packed
+branches, tags, logs. Each of its files and folders is planted at the same place of the honest one:
+`plants` lists the ways. What bears a name that a plant repeats is called without it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def git(root: Path, *arguments: str, check: bool = True) -> str:
 
 
 def make_foreign(root: Path) -> dict[str, str]:
-    """A repository with everything in it, half of it packed. Returns ids: `loose`, `packed`, `blob`, `tree`."""
+    """A repository with everything in it, half of it packed. Returns ids: `loose`, `packed`,
+    `blob`, `tree`.
+    """
     root.mkdir()
     git(root, "init", "-q")
     ids: dict[str, str] = {}
@@ -83,7 +85,9 @@ def make_foreign(root: Path) -> dict[str, str]:
 
 
 def make_honest(root: Path, ids: dict[str, str]) -> None:
-    """A repository with files, branches and packs of its own, whose branch `crafted` names objects of the foreign one."""
+    """A repository with files, branches and packs of its own, whose branch `crafted` names objects
+    of the foreign one.
+    """
     root.mkdir()
     git(root, "init", "-q")
     for number in (1, 2):
@@ -111,14 +115,18 @@ def make_honest(root: Path, ids: dict[str, str]) -> None:
 
 @dataclass(frozen=True)
 class Plant:
-    """One way to have the honest repository lead to the foreign one. `put(honest, foreign)` are folders `.git`."""
+    """One way to have the honest repository lead to the foreign one. `put(honest, foreign)` are
+    folders `.git`.
+    """
 
     id: str
     put: Callable[[Path, Path], None]
 
 
 def plants(foreign: Path) -> Iterator[Plant]:
-    """Every file and folder of the foreign `.git`, alone and with all that lie beside it, by every kind of link."""
+    """Every file and folder of the foreign `.git`, alone and with all that lie beside it, by every
+    kind of link.
+    """
     # Of a submodule's repository, which is made the same way, no more than its own folder.
     entries = [path for path in sorted(foreign.rglob("*")) if "modules/sub/" not in str(path)]
     for path in entries:
@@ -128,7 +136,9 @@ def plants(foreign: Path) -> Iterator[Plant]:
     yield Plant("absolute:.git", _linking([""], "absolute"))
     folders = [foreign, foreign / "modules/sub", *(path for path in entries if path.is_dir())]
     for folder in folders:
-        beside = [str(path.relative_to(foreign)) for path in sorted(folder.iterdir()) if path.is_file()]
+        beside = [
+            str(path.relative_to(foreign)) for path in sorted(folder.iterdir()) if path.is_file()
+        ]
         if len(beside) > 1:
             at = str(folder.relative_to(foreign))
             yield Plant(f"all files in:{at}", _linking(beside, "absolute"))
@@ -157,7 +167,9 @@ _POINTERS = {
     "worktrees/x/gitdir": "{foreign}/../.git\n",
     "worktrees/x/commondir": "{foreign}\n",
     "modules/sub/config": "[core]\n\tworktree = {foreign}/..\n",
-    "config": "[core]\n\tbare = false\n\tworktree = {foreign}/..\n[include]\n\tpath = {foreign}/config\n",
+    "config": (
+        "[core]\n\tbare = false\n\tworktree = {foreign}/..\n[include]\n\tpath = {foreign}/config\n"
+    ),
     "config.worktree": "[core]\n\tworktree = {foreign}/..\n",
     "gitdir": "{foreign}\n",
 }

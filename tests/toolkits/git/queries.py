@@ -1,6 +1,7 @@
 """What people ask of git in their own words, and the operation that should come first.
 
-Written before the finder was tuned. Every third row is held out: it was looked at once, after the tuning.
+Written before the finder was tuned. Every third row is held out: it was looked at once, after the
+tuning.
 """
 
 from __future__ import annotations

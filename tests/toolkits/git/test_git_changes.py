@@ -1,4 +1,6 @@
-"""Operations of git that change something: what they do to real repositories, and what they must never do."""
+"""Operations of git that change something: what they do to real repositories, and what they must
+never do.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ def test_staging_everything_leaves_out_what_may_not_be_read(world: Any) -> None:
 
 
 @pytest.mark.proves("git.never-stages-secrets")
-@pytest.mark.parametrize("name", [*SECRETS, "sub/../.env", "./.env", ".git/config", "../x", "/etc/passwd"])
+@pytest.mark.parametrize(
+    "name", [*SECRETS, "sub/../.env", "./.env", ".git/config", "../x", "/etc/passwd"]
+)
 def test_naming_a_secret_to_stage_is_refused(world: Any, name: str) -> None:
     for secret in SECRETS:
         world.write(secret, "hunter2\n")
@@ -102,7 +106,9 @@ def test_a_deny_rule_keeps_a_file_out_as_the_lists_do(world: Any) -> None:
 
 
 @pytest.mark.proves("git.never-stages-secrets")
-def test_links_and_hard_links_carry_nothing_from_outside_into_the_history(world: Any, tmp_path: Path) -> None:
+def test_links_and_hard_links_carry_nothing_from_outside_into_the_history(
+    world: Any, tmp_path: Path
+) -> None:
     outside = tmp_path / "outside.txt"
     outside.write_text("hunter2\n")
     os.link(outside, world.root / "hard.txt")
@@ -200,10 +206,14 @@ def test_a_commit_with_a_secret_that_somebody_staged_is_refused(world: Any, name
 
 
 @pytest.mark.proves("git.commit")
-def test_who_commits_comes_from_the_persons_settings_as_data(world: Any, home: Path, tmp_path: Path) -> None:
+def test_who_commits_comes_from_the_persons_settings_as_data(
+    world: Any, home: Path, tmp_path: Path
+) -> None:
     (home / ".gitconfig").write_text(
-        '[user]\n\tname = "Ev\\"il"\n\temail = e@example.org\n[core]\n\thooksPath = /nowhere\n\teditor = false\n'
-        f"[include]\n\tpath = {tmp_path}/more\n[alias]\n\tcommit = !false\n[commit]\n\tgpgSign = true\n"
+        '[user]\n\tname = "Ev\\"il"\n\temail = e@example.org\n[core]\n\thooksPath = '
+        "/nowhere\n\teditor = false\n"
+        f"[include]\n\tpath = {tmp_path}/more\n[alias]\n\tcommit = "
+        "!false\n[commit]\n\tgpgSign = true\n"
     )
     (tmp_path / "more").write_text("[user]\n\tname = Included\n")
     world.do("git_commit", message="x", allow_empty=True)
@@ -379,7 +389,9 @@ def test_a_rebase_needs_a_clean_tree(world: Any) -> None:
 
 @pytest.mark.proves("git.never-writes-untouchable")
 @pytest.mark.parametrize("side", ["theirs", "mine", "between"])
-def test_a_rebase_that_would_write_an_untouchable_file_on_the_way_is_refused(world: Any, side: str) -> None:
+def test_a_rebase_that_would_write_an_untouchable_file_on_the_way_is_refused(
+    world: Any, side: str
+) -> None:
     name = ".github/workflows/ci.yml"
     files = {name: "x\n"}
     if side == "between":
@@ -440,7 +452,9 @@ def remote(world: Any) -> Path:
         "file://{root}/remotes/origin.git",
     ],
 )
-def test_a_remote_inside_the_workspace_is_fetched_from(world: Any, remote: Path, spelling: str) -> None:
+def test_a_remote_inside_the_workspace_is_fetched_from(
+    world: Any, remote: Path, spelling: str
+) -> None:
     world.git("remote", "set-url", "origin", spelling.replace("{root}", str(world.root)))
     answer = world.do("git_fetch")
     assert answer["updated"] == ["origin/main"]
@@ -453,7 +467,9 @@ def test_a_remote_inside_the_workspace_is_fetched_from(world: Any, remote: Path,
 
 
 @pytest.mark.proves("git.fetch")
-def test_where_fetched_branches_go_is_not_for_the_configuration_to_say(world: Any, remote: Path) -> None:
+def test_where_fetched_branches_go_is_not_for_the_configuration_to_say(
+    world: Any, remote: Path
+) -> None:
     world.git("config", "--replace-all", "remote.origin.fetch", "+refs/heads/*:refs/heads/*")
     world.git("config", "remote.origin.mirror", "true")
     world.git("config", "remote.origin.tagOpt", "--tags")
@@ -517,11 +533,22 @@ def test_a_pull_that_would_write_an_untouchable_file_is_refused(world: Any, remo
 @pytest.mark.proves("git.no-half-work")
 @pytest.mark.parametrize(
     "marker",
-    ["MERGE_HEAD", "CHERRY_PICK_HEAD", "BISECT_LOG", "rebase-merge/x", "rebase-apply/x", "sequencer/x"],
+    [
+        "MERGE_HEAD",
+        "CHERRY_PICK_HEAD",
+        "BISECT_LOG",
+        "rebase-merge/x",
+        "rebase-apply/x",
+        "sequencer/x",
+    ],
 )
 @pytest.mark.parametrize(
     "call",
-    [("git_commit", {"message": "x"}), ("git_switch", {"branch": "old"}), ("git_rebase", {"onto": "old"})],
+    [
+        ("git_commit", {"message": "x"}),
+        ("git_switch", {"branch": "old"}),
+        ("git_rebase", {"onto": "old"}),
+    ],
 )
 def test_what_somebody_left_half_done_is_not_gone_on_with(
     world: Any, marker: str, call: tuple[str, dict[str, Any]]
@@ -544,7 +571,9 @@ def test_another_git_at_work_is_waited_for_by_nobody_and_its_lock_stays(world: A
 
 
 @pytest.mark.proves("git.no-half-work")
-async def test_a_cancelled_operation_gives_the_lock_back(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_operation_gives_the_lock_back(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import asyncio
 
     from ferrule.core.identity import Identity
@@ -560,7 +589,9 @@ async def test_a_cancelled_operation_gives_the_lock_back(world: Any, monkeypatch
 
     monkeypatch.setattr(Runner, "run", hang)
     add = next(tool for tool in world.tools if tool.name == "git_add")
-    context = Context(Identity("t", "u", "s", "r"), "c1", resources={Workspace: Workspace(world.root)})
+    context = Context(
+        Identity("t", "u", "s", "r"), "c1", resources={Workspace: Workspace(world.root)}
+    )
     call = asyncio.ensure_future(add.handler(paths=None, all=True, context=context))
     await reached.wait()
     assert (world.root / ".git/index.lock").exists()

@@ -1,4 +1,6 @@
-"""Hostile repositories: no operation of git runs a program that the repository or the environment names."""
+"""Hostile repositories: no operation of git runs a program that the repository or the environment
+names.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +47,14 @@ class Trap:
         world.git("remote", "add", "origin", "remotes/origin.git")
         world.git("branch", "other", "HEAD~1")
         with (root / ".git/config").open("a") as file:
-            # A later address of a remote does not replace an earlier one: the row's has to be the first.
+            # A later address of a remote does not replace an earlier one: the row's has to be the
+            # first.
             config = self.fill(row.get("config", ""))
             file.write(config)
         if "url =" in row.get("config", "") and "origin" in row["config"]:
-            world.git("config", "--unset-all", "remote.origin.url", "^remotes/origin.git$", check=False)
+            world.git(
+                "config", "--unset-all", "remote.origin.url", "^remotes/origin.git$", check=False
+            )
         (root / ".git/info/exclude").write_text(
             "remotes\nhooks\n/git\n/ssh\n/sh\n.gitattributes\n.gitmodules\n"
         )
@@ -72,10 +77,19 @@ class Trap:
         self.world.write("a.txt", "one\ntwo\nthree\nfour\n")
         os.utime(self.world.root / "b.txt", (1, 1))
         reads: list[tuple[str, dict[str, Any]]] = [
-            ("git_status", {}), ("git_current_branch", {}), ("git_log", {}), ("git_diff", {}), ("git_diff", {"rev_range": "other..main"}),
-            ("git_branch_list", {"kind": "all"}), ("git_remote_list", {}), ("git_show", {}), ("git_show", {"path": "a.txt"}),
-            ("git_discover", {}), ("git_conflicts", {}), ("git_merge_base", {"rev": "other"}),
-        ]  # fmt: skip
+            ("git_status", {}),
+            ("git_current_branch", {}),
+            ("git_log", {}),
+            ("git_diff", {}),
+            ("git_diff", {"rev_range": "other..main"}),
+            ("git_branch_list", {"kind": "all"}),
+            ("git_remote_list", {}),
+            ("git_show", {}),
+            ("git_show", {"path": "a.txt"}),
+            ("git_discover", {}),
+            ("git_conflicts", {}),
+            ("git_merge_base", {"rev": "other"}),
+        ]
         return [
             *reads,
             ("git_add", {"paths": ["a.txt"]}),
@@ -122,18 +136,31 @@ SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 6
 """One row of so many: what plain git does is not ours. `make attacks` takes all."""
 
 
-@pytest.mark.parametrize("row", [row for row in HOSTILE if row["alive"]][::SHARE], ids=lambda row: row["id"])
-def test_the_attack_is_real(world: Any, row: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "row", [row for row in HOSTILE if row["alive"]][::SHARE], ids=lambda row: row["id"]
+)
+def test_the_attack_is_real(
+    world: Any, row: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With plain git the marker appears: the test above could fail."""
     trap = Trap(world, row, monkeypatch)
     trap.scenario()
     environment = {
-        "PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0",
-        "GIT_EDITOR": "true", **trap.environment,
-    }  # fmt: skip
+        "PATH": os.environ["PATH"],
+        "HOME": os.environ["HOME"],
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_EDITOR": "true",
+        **trap.environment,
+    }
     for arguments in PLAIN.values():
         subprocess.run(
-            ["git", *arguments], cwd=world.root, env=environment, capture_output=True, check=False, timeout=60
+            ["git", *arguments],
+            cwd=world.root,
+            env=environment,
+            capture_output=True,
+            check=False,
+            timeout=60,
         )
         if trap.marker.exists():
             return
@@ -146,7 +173,9 @@ def test_an_address_that_could_be_something_else_is_not_followed(
     world: Any, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     trap = Trap(
-        world, {"config": '[protocol]\n\tallow = always\n[protocol "ext"]\n\tallow = always\n'}, monkeypatch
+        world,
+        {"config": '[protocol]\n\tallow = always\n[protocol "ext"]\n\tallow = always\n'},
+        monkeypatch,
     )
     (world.root / "link-to-outside").symlink_to(tmp_path / "outside")
     subprocess.run(["git", "init", "-q"], cwd=tmp_path / "outside", check=True)
@@ -178,7 +207,9 @@ def test_an_address_that_could_be_something_else_is_not_followed(
         ("file:///srv/a.git", ("file", "", 0)),
     ],
 )
-def test_addresses_that_are_followed_are_read_exactly(url: str, expected: tuple[str, str, int]) -> None:
+def test_addresses_that_are_followed_are_read_exactly(
+    url: str, expected: tuple[str, str, int]
+) -> None:
     address = read_address(Remote("origin", url))
     assert (address.protocol, address.host, address.port) == expected
 
@@ -235,7 +266,11 @@ def test_ssh_is_the_persons_program_without_anybodys_settings(
     assert world.refused("git_fetch")[0] is ErrorType.IO_ERROR
     said = (world.root / "said").read_text().splitlines()
     assert said[:2] == ["-F", "none"]
-    assert "ProxyCommand=none" in said and "BatchMode=yes" in said and "StrictHostKeyChecking=yes" in said
+    assert (
+        "ProxyCommand=none" in said
+        and "BatchMode=yes" in said
+        and "StrictHostKeyChecking=yes" in said
+    )
     assert said[-4:-1] == ["-p", "2200", "git@example.invalid"]
     assert "hunter2" not in (world.root / "env").read_text()
 
@@ -265,7 +300,9 @@ def test_a_password_in_an_address_is_not_said_when_fetching_fails(world: Any) ->
         "head-odd",
     ],
 )
-def test_a_repository_that_leads_outside_is_not_written(world: Any, how: str, tmp_path: Path) -> None:
+def test_a_repository_that_leads_outside_is_not_written(
+    world: Any, how: str, tmp_path: Path
+) -> None:
     real, outside = world.root / ".git", tmp_path / "outside"
     outside.mkdir()
     world.git("branch", "team/x", "HEAD~1")
@@ -281,9 +318,14 @@ def test_a_repository_that_leads_outside_is_not_written(world: Any, how: str, tm
         (real / "HEAD").write_text("ref: refs/heads/../../../x\n")
     else:
         name = {
-            "refs-link": "refs", "ref-folder-link": "refs/heads/team", "log-link": "logs/refs", "object-folder-link": "objects/info",
-            "packed-refs-link": "packed-refs", "index-link": "index", "head-link": "HEAD",
-        }[how]  # fmt: skip
+            "refs-link": "refs",
+            "ref-folder-link": "refs/heads/team",
+            "log-link": "logs/refs",
+            "object-folder-link": "objects/info",
+            "packed-refs-link": "packed-refs",
+            "index-link": "index",
+            "head-link": "HEAD",
+        }[how]
         (real / name).rename(outside / "there")
         (real / name).symlink_to(outside / "there")
     before = {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()}
@@ -299,7 +341,9 @@ def test_a_repository_that_leads_outside_is_not_written(world: Any, how: str, tm
 
 
 @pytest.mark.proves("git.mutations-stay-inside")
-def test_a_linked_folder_of_the_work_tree_is_not_written_through(world: Any, tmp_path: Path) -> None:
+def test_a_linked_folder_of_the_work_tree_is_not_written_through(
+    world: Any, tmp_path: Path
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     world.git("checkout", "-q", "-b", "with")
@@ -316,7 +360,11 @@ def test_a_file_that_needs_a_filter_is_left_to_the_person(world: Any, operation:
     if operation == "attributes":
         world.git("checkout", "-q", "-b", "other")
         world.commit(
-            "lfs", **{".gitattributes": "*.bin filter=lfs diff=lfs\n", "x.bin": "version https://git-lfs\n"}
+            "lfs",
+            **{
+                ".gitattributes": "*.bin filter=lfs diff=lfs\n",
+                "x.bin": "version https://git-lfs\n",
+            },
         )
         world.git("checkout", "-q", "main")
         error, said = world.refused("git_switch", branch="other")
@@ -324,7 +372,10 @@ def test_a_file_that_needs_a_filter_is_left_to_the_person(world: Any, operation:
         world.git("checkout", "-q", "-b", "other")
         world.commit("bin", **{"x.bin": "1\n"})
         world.git("checkout", "-q", "main" if operation == "switch" else "other")
-        world.write(".git/info/attributes" if operation == "info" else ".gitattributes", "*.bin filter=lfs\n")
+        world.write(
+            ".git/info/attributes" if operation == "info" else ".gitattributes",
+            "*.bin filter=lfs\n",
+        )
         world.write("x.bin" if operation != "switch" else "y.txt", "2\n")
         call = {
             "add": ("git_add", {"paths": ["x.bin"]}),

@@ -32,7 +32,9 @@ git: Any = _TABLE["git"]
 
 ALL = os.environ.get("FERRULE_TEST_ATTACKS") == "all"
 SHARE = 1 if ALL else 60
-walled = pytest.mark.skipif(landlock.abi() < 2, reason="this kernel has no Landlock that lets files be moved")
+walled = pytest.mark.skipif(
+    landlock.abi() < 2, reason="this kernel has no Landlock that lets files be moved"
+)
 
 
 def nothing(honest: Path, foreign: Path) -> None:
@@ -44,7 +46,9 @@ def unchecked(workspace: object, real: int) -> None:
 
 
 class Pair:
-    """The honest repository is the workspace, anew for each plant; the foreign one lies beside it."""
+    """The honest repository is the workspace, anew for each plant; the foreign one lies beside
+    it.
+    """
 
     def __init__(self, folder: Path, world: Any) -> None:
         self._world = world
@@ -91,12 +95,18 @@ class Pair:
             ("git_merge_base", {"rev": "their-loose", "other": "HEAD"}),
         ]
         for id in (loose, packed):
-            more += [_command("log", "-p", id), _command("show", f"{id}:{CANARY}.txt"), _command("diff", id)]
+            more += [
+                _command("log", "-p", id),
+                _command("show", f"{id}:{CANARY}.txt"),
+                _command("diff", id),
+            ]
         return [*telling, *more]
 
     def writes(self) -> list[tuple[str, dict[str, Any]]]:
         """Operations that write, beginning with what is foreign."""
-        telling = [("git_switch", {"branch": "new", "create": True, "start_point": self.ids["packed"]})]
+        telling = [
+            ("git_switch", {"branch": "new", "create": True, "start_point": self.ids["packed"]})
+        ]
         if not ALL:
             return telling
         return [
@@ -133,7 +143,12 @@ def sampled(pair: Pair) -> list[Any]:
     found = list(plants(pair.foreign / ".git"))
     assert len(found) > 250
     # What shows most is always tried, of the rest every so many.
-    always = {"absolute:objects", "absolute:objects/pack", "all files below:objects", "nested alternates"}
+    always = {
+        "absolute:objects",
+        "absolute:objects/pack",
+        "all files below:objects",
+        "nested alternates",
+    }
     return [one for at, one in enumerate(found) if at % SHARE == 0 or one.id in always]
 
 
@@ -166,7 +181,9 @@ def test_no_link_in_the_repository_shows_another_one(pair: Pair) -> None:
 
 @walled
 @pytest.mark.proves("git.held")
-def test_what_is_planted_after_the_check_shows_nothing(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_planted_after_the_check_shows_nothing(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As if each link had been planted between the check and git: the kernel alone has to hold."""
     for module in (readable_repository, writable_repository):
         monkeypatch.setattr(module, "check_inside", unchecked)
@@ -198,7 +215,9 @@ def test_the_refusal_names_what_leads_outside(pair: Pair, name: str) -> None:
 @pytest.mark.parametrize("rung", ["namespaces", "bubblewrap", "landlock"])
 @pytest.mark.proves("git.stays-inside")
 def test_a_command_cannot_make_hard_links_to_another_repository(pair: Pair, rung: str) -> None:
-    """Hard links cannot be told from those of a local clone: what holds is that no command makes one, even of what it may read."""
+    """Hard links cannot be told from those of a local clone: what holds is that no command makes
+    one, even of what it may read.
+    """
     world = pair.planted(Plant("nothing", nothing))
     policy = Policy(world.root, readable=(str(pair.foreign),))
     chosen = [one for one in ladder(policy, probe()) if one.name == rung]
@@ -269,7 +288,9 @@ def _cloned_locally(root: Path) -> None:
     """Its objects are hard links to those of the repository that it was cloned from."""
     root.rename(root.parent / "source")
     git(root.parent, "clone", "-q", str(root.parent / "source"), str(root))
-    assert any(path.stat().st_nlink > 1 for path in (root / ".git/objects").rglob("*") if path.is_file())
+    assert any(
+        path.stat().st_nlink > 1 for path in (root / ".git/objects").rglob("*") if path.is_file()
+    )
 
 
 def _split(root: Path) -> None:

@@ -1,4 +1,6 @@
-"""`git_tools` and `git_toolbox_tools`: which tools there are, what reading operations answer, and receipts."""
+"""`git_tools` and `git_toolbox_tools`: which tools there are, what reading operations answer, and
+receipts.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from ferrule.core.errors import ConfigError, RetryCall
 from ferrule.permissions.gate import Gate
 from ferrule.toolkits.git.catalog import DEFAULT, OPERATIONS
 from ferrule.toolkits.git.finder import find
-from ferrule.toolkits.git.refs import check_branch, check_range, check_remote, check_revision, valid_branch
+from ferrule.toolkits.git.refs import (
+    check_branch,
+    check_range,
+    check_remote,
+    check_revision,
+    valid_branch,
+)
 from ferrule.toolkits.git.settings import redacted
 from ferrule.toolkits.git.tools import git_toolbox_tools, git_tools
 from ferrule.tools import toolset
@@ -54,7 +62,9 @@ def test_the_default_set_reads_and_the_rest_comes_by_name_or_group() -> None:
 
 @pytest.mark.proves("git.default-set")
 def test_an_operation_keeps_its_key_whatever_its_tool_is_called() -> None:
-    (renamed,) = git_tools(enabled_tools=["git_status"], names={"git_status": "state"}, namespace="repo")
+    (renamed,) = git_tools(
+        enabled_tools=["git_status"], names={"git_status": "state"}, namespace="repo"
+    )
     assert (renamed.full_name, toolset.key_of(renamed)) == ("repo::state", "git_status")
 
 
@@ -74,7 +84,8 @@ def test_what_changes_something_says_so_and_never_runs_unasked() -> None:
 
 @pytest.mark.proves("git.mutations-marked")
 @pytest.mark.parametrize(
-    ("mode", "verdict"), [("default", "ask"), ("acceptEdits", "ask"), ("plan", "deny"), ("dontAsk", "deny")]
+    ("mode", "verdict"),
+    [("default", "ask"), ("acceptEdits", "ask"), ("plan", "deny"), ("dontAsk", "deny")],
 )
 def test_the_gate_asks_before_anything_is_changed_also_where_edits_are_accepted(
     world: Any, mode: Any, verdict: str
@@ -88,7 +99,9 @@ def test_the_gate_asks_before_anything_is_changed_also_where_edits_are_accepted(
     for tool in git_tools(enabled_tools=["mutation"]):
         checked = tool.arguments.check(arguments.get(tool.name, {}))
         assert not checked.problems
-        assert Gate(mode=mode, root=world.root).decide(tool, checked.values).verdict == verdict, tool.name
+        assert Gate(mode=mode, root=world.root).decide(tool, checked.values).verdict == verdict, (
+            tool.name
+        )
 
 
 @pytest.mark.proves("git.set-options")
@@ -103,7 +116,11 @@ def test_options_of_the_requirement_shape_the_set(world: Any) -> None:
         defer_loading=True,
         output_format="json",
     )
-    assert named(world.tools) == ["release::git_status", "release::release_git_log", "release::git_switch"]
+    assert named(world.tools) == [
+        "release::git_status",
+        "release::release_git_log",
+        "release::git_switch",
+    ]
     assert world.tools[0].description == "What is open."
     assert world.tools[1].risk == "safe"
     assert all(tool.annotations["defer_loading"] for tool in world.tools)
@@ -112,7 +129,9 @@ def test_options_of_the_requirement_shape_the_set(world: Any) -> None:
 
 
 @pytest.mark.proves("git.set-options")
-@pytest.mark.parametrize("options", [{"enabled_tools": ["git_lo"]}, {"names": {"lgo": "x"}}, {"repos": "x"}])
+@pytest.mark.parametrize(
+    "options", [{"enabled_tools": ["git_lo"]}, {"names": {"lgo": "x"}}, {"repos": "x"}]
+)
 def test_an_option_that_means_nothing_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as raised:
         git_tools(**options)
@@ -143,14 +162,20 @@ def test_status_tells_what_is_staged_changed_untracked_and_renamed(world: Any) -
 def test_branch_head_and_log(world: Any) -> None:
     head = world.git("rev-parse", "HEAD")
     assert {**world.do("git_current_branch"), "receipt": 0} == {
-        "operation": "current_branch", "branch": "main", "detached": False, "head": head, "receipt": 0,
-    }  # fmt: skip
+        "operation": "current_branch",
+        "branch": "main",
+        "detached": False,
+        "head": head,
+        "receipt": 0,
+    }
     commits = world.do("git_log", max_count=2)["commits"]
     assert [commit["subject"] for commit in commits] == ["commit 3", "commit 2"]
     assert commits[0]["commit"] == head
     assert commits[0]["author"] == "A"
     assert [c["subject"] for c in world.do("git_log", rev="HEAD~2")["commits"]] == ["commit 1"]
-    assert [c["subject"] for c in world.do("git_log", rev_range="HEAD~1..HEAD")["commits"]] == ["commit 3"]
+    assert [c["subject"] for c in world.do("git_log", rev_range="HEAD~1..HEAD")["commits"]] == [
+        "commit 3"
+    ]
     assert [c["subject"] for c in world.do("git_log", paths=["b.txt"])["commits"]] == ["commit 1"]
     assert [c["subject"] for c in world.do("git_log", grep="commit 2")["commits"]] == ["commit 2"]
     world.git("checkout", "-q", "--detach")
@@ -178,9 +203,13 @@ def test_branches_remotes_merge_base_and_conflicts(world: Any) -> None:
     world.git("config", "branch.main.merge", "refs/heads/main")
     world.git("update-ref", "refs/remotes/origin/main", "HEAD~1")
     branches = world.do("git_branch_list", kind="all")["branches"]
-    assert [(b["name"], b["remote"], b.get("current", False), b.get("upstream")) for b in branches] == [
-        ("main", False, True, "origin/main"), ("side", False, False, None), ("origin/main", True, False, None),
-    ]  # fmt: skip
+    assert [
+        (b["name"], b["remote"], b.get("current", False), b.get("upstream")) for b in branches
+    ] == [
+        ("main", False, True, "origin/main"),
+        ("side", False, False, None),
+        ("origin/main", True, False, None),
+    ]
     assert [b["name"] for b in world.do("git_branch_list", contains="HEAD")["branches"]] == ["main"]
     assert world.do("git_remote_list")["remotes"] == [
         {"name": "origin", "url": "https://***@example.org/x.git"}
@@ -190,14 +219,20 @@ def test_branches_remotes_merge_base_and_conflicts(world: Any) -> None:
     world.git("checkout", "-q", "side")
     world.commit("other", **{"a.txt": "uno\n"})
     world.git("merge", "main", check=False)
-    assert world.do("git_conflicts")["conflicts"] == [{"path": "a.txt", "sides": ["base", "ours", "theirs"]}]
+    assert world.do("git_conflicts")["conflicts"] == [
+        {"path": "a.txt", "sides": ["base", "ours", "theirs"]}
+    ]
     assert world.do("git_status")["files"][0]["state"] == "conflict"
 
 
 @pytest.mark.proves("git.typed-reads")
 def test_discover_tells_whether_there_is_a_repository(world: Any) -> None:
     answer = world.do("git_discover")
-    assert (answer["repository"], answer["branch"], answer["object_format"]) == (True, "main", "sha1")
+    assert (answer["repository"], answer["branch"], answer["object_format"]) == (
+        True,
+        "main",
+        "sha1",
+    )
     shutil.rmtree(world.root / ".git")
     answer = world.do("git_discover")
     assert answer["repository"] is False
@@ -259,23 +294,62 @@ def test_arguments_that_do_not_go_together_are_refused(
 
 
 BAD_REFS = [
-    "-x", "--output=x", "--upload-pack=x", "a\nb", "a\0b", "a\tb", "a b", "", "a..b", "HEAD:.env", ":a.txt", "a\\b", "a*", "a?",
-    "a[b", "\x1b[2J", "@..@", "^main", "x" * 300, "a\u202eb", "|sh", ";sh", "$(sh)", "`sh`", "'", '"',
-]  # fmt: skip
+    "-x",
+    "--output=x",
+    "--upload-pack=x",
+    "a\nb",
+    "a\0b",
+    "a\tb",
+    "a b",
+    "",
+    "a..b",
+    "HEAD:.env",
+    ":a.txt",
+    "a\\b",
+    "a*",
+    "a?",
+    "a[b",
+    "\x1b[2J",
+    "@..@",
+    "^main",
+    "x" * 300,
+    "a\u202eb",
+    "|sh",
+    ";sh",
+    "$(sh)",
+    "`sh`",
+    "'",
+    '"',
+]
 
 
 @pytest.mark.proves("git.safe-refs")
 @pytest.mark.parametrize(
     ("tool", "parameter"),
     [
-        ("git_log", "rev"), ("git_log", "rev_range"), ("git_diff", "rev"), ("git_diff", "rev_range"), ("git_show", "rev"),
-        ("git_merge_base", "rev"), ("git_merge_base", "other"), ("git_branch_list", "contains"), ("git_switch", "branch"),
-        ("git_rebase", "onto"), ("git_fetch", "branch"), ("git_fetch", "remote"), ("git_pull_ff_only", "remote"),
+        ("git_log", "rev"),
+        ("git_log", "rev_range"),
+        ("git_diff", "rev"),
+        ("git_diff", "rev_range"),
+        ("git_show", "rev"),
+        ("git_merge_base", "rev"),
+        ("git_merge_base", "other"),
+        ("git_branch_list", "contains"),
+        ("git_switch", "branch"),
+        ("git_rebase", "onto"),
+        ("git_fetch", "branch"),
+        ("git_fetch", "remote"),
+        ("git_pull_ff_only", "remote"),
     ],
-)  # fmt: skip
-def test_a_name_that_could_be_something_else_is_refused(world: Any, tool: str, parameter: str) -> None:
-    # An empty text is as good as none where the argument may be left out; two dots are right in a range.
-    optional = {"contains", "rev_range"} | ({"rev"} if tool in ("git_log", "git_diff") else set[str]())
+)
+def test_a_name_that_could_be_something_else_is_refused(
+    world: Any, tool: str, parameter: str
+) -> None:
+    # An empty text is as good as none where the argument may be left out; two dots are right in a
+    # range.
+    optional = {"contains", "rev_range"} | (
+        {"rev"} if tool in ("git_log", "git_diff") else set[str]()
+    )
     fine = {""} if parameter in optional else set[str]()
     fine |= {"a..b", "@..@"} if parameter == "rev_range" else set[str]()
     arguments: dict[str, Any] = {"rev": "HEAD"} if parameter == "other" else {}
@@ -288,7 +362,9 @@ def test_a_name_that_could_be_something_else_is_refused(world: Any, tool: str, p
 
 
 @pytest.mark.proves("git.safe-refs")
-@pytest.mark.parametrize("text", ["", "-x", "a b", "../x", "a..b", "https://host/x", "ext::sh -c x"])
+@pytest.mark.parametrize(
+    "text", ["", "-x", "a b", "../x", "a..b", "https://host/x", "ext::sh -c x"]
+)
 def test_what_is_no_name_of_a_remote_is_refused_before_git_is_asked(text: str) -> None:
     with pytest.raises(RetryCall, match="is not the name of a remote"):
         check_remote(text)
@@ -357,11 +433,18 @@ def test_addresses_are_shown_without_credentials(url: str, shown: str) -> None:
 
 @pytest.mark.proves("git.receipts")
 def test_a_receipt_says_what_was_done_for_whom_and_with_what_result(world: Any) -> None:
-    world.tools = git_tools(enabled_tools=["all"], agent="releaser", autonomy_tier="act_with_approval")
+    world.tools = git_tools(
+        enabled_tools=["all"], agent="releaser", autonomy_tier="act_with_approval"
+    )
     world.write("a.txt", "x\n")
     receipt = world.do("git_status")["receipt"]
     assert receipt["schema"] == "ferrule.git_receipt.v1"
-    assert (receipt["operation"], receipt["status"], receipt["exit_category"], receipt["exit_code"]) == (
+    assert (
+        receipt["operation"],
+        receipt["status"],
+        receipt["exit_category"],
+        receipt["exit_code"],
+    ) == (
         "status",
         "ok",
         "success",
@@ -374,9 +457,16 @@ def test_a_receipt_says_what_was_done_for_whom_and_with_what_result(world: Any) 
         "run_1",
         "act_with_approval",
     )
-    assert receipt["outputs"][0]["bytes"] == len(" M a.txt\0") and len(receipt["outputs"][0]["sha256"]) == 64
+    assert (
+        receipt["outputs"][0]["bytes"] == len(" M a.txt\0")
+        and len(receipt["outputs"][0]["sha256"]) == 64
+    )
     assert receipt["approval"] == {"needed": True, "given_by": "gate", "recorded_under": "c1"}
-    assert receipt["policy"] == {"side_effect": "read", "risk": "low", "repository_programs": "none"}
+    assert receipt["policy"] == {
+        "side_effect": "read",
+        "risk": "low",
+        "repository_programs": "none",
+    }
     world.call_id = "c2"
     assert world.do("git_status")["receipt"]["receipt_id"] != receipt["receipt_id"]
     world.call_id = "c1"
@@ -405,7 +495,10 @@ def test_the_finder_does_nearly_as_well_on_requests_it_was_not_tuned_with(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def right(rows: tuple[tuple[str, str], ...]) -> int:
-        return sum(find(query, OPERATIONS.values())[0].operation.name == expected for query, expected in rows)
+        return sum(
+            find(query, OPERATIONS.values())[0].operation.name == expected
+            for query, expected in rows
+        )
 
     print(f"finder: {right(TUNED)}/{len(TUNED)} tuned, {right(HELD_OUT)}/{len(HELD_OUT)} held out")
     assert len(TUNED) + len(HELD_OUT) >= 60
@@ -428,7 +521,8 @@ def test_a_toolbox_finds_and_runs_what_reads(world: Any) -> None:
     assert found[0]["operation"] == "current_branch"
     assert len(world.do("find_git_tool", query="branch", max_results=1)["operations"]) == 1
     assert not {
-        row["operation"] for row in world.do("find_git_tool", query="", max_results=20)["operations"]
+        row["operation"]
+        for row in world.do("find_git_tool", query="", max_results=20)["operations"]
     } & {"commit", "fetch"}
     assert world.do("run_git_tool", operation="current_branch")["branch"] == "main"
     assert len(world.do("run_git_tool", operation="git_log", max_count=2)["commits"]) == 2
@@ -440,8 +534,14 @@ def test_a_toolbox_finds_and_runs_what_reads(world: Any) -> None:
 @pytest.mark.proves("git.toolbox")
 @pytest.mark.parametrize(
     ("operation", "said"),
-    [("comit", "`conflicts`"), ("commit", "switched off"), ("logs", "`log`"), ("git push", "there is no git operation"), ("current-brnch", "`current_branch`")],
-)  # fmt: skip
+    [
+        ("comit", "`conflicts`"),
+        ("commit", "switched off"),
+        ("logs", "`log`"),
+        ("git push", "there is no git operation"),
+        ("current-brnch", "`current_branch`"),
+    ],
+)
 def test_an_operation_that_is_not_there_is_an_error_result_with_the_nearest(
     world: Any, operation: str, said: str
 ) -> None:
@@ -455,7 +555,9 @@ def test_an_operation_that_is_not_there_is_an_error_result_with_the_nearest(
 def test_a_toolbox_with_mutations_runs_them_and_is_as_risky_as_they_are(world: Any) -> None:
     world.tools = git_toolbox_tools(include_mutations=True)
     assert (world.tools[1].side_effect, world.tools[1].risk) == ("external", "high")
-    assert world.do("find_git_tool", query="make a commit")["operations"][0]["operation"] == "commit"
+    assert (
+        world.do("find_git_tool", query="make a commit")["operations"][0]["operation"] == "commit"
+    )
     world.do("run_git_tool", operation="switch", branch="feature", create=True)
     assert world.git("branch", "--show-current") == "feature"
     error, message = world.refused("run_git_tool", operation="status", branch="x")
@@ -466,5 +568,11 @@ def test_a_toolbox_with_mutations_runs_them_and_is_as_risky_as_they_are(world: A
 @pytest.mark.proves("git.toolbox")
 def test_a_toolbox_refuses_paths_that_may_not_be_read_at_the_gate(world: Any) -> None:
     world.tools = git_toolbox_tools()
-    assert world.refused("run_git_tool", operation="show", path=".env")[0] is ErrorType.PERMISSION_DENIED
-    assert world.refused("run_git_tool", operation="diff", paths=["../x"])[0] is ErrorType.PERMISSION_DENIED
+    assert (
+        world.refused("run_git_tool", operation="show", path=".env")[0]
+        is ErrorType.PERMISSION_DENIED
+    )
+    assert (
+        world.refused("run_git_tool", operation="diff", paths=["../x"])[0]
+        is ErrorType.PERMISSION_DENIED
+    )

@@ -24,7 +24,12 @@ from ferrule.toolkits.stdlib.dates import add_to_date, between
         ({"start": "2026-03-01", "months": -13}, "2025-02-01", "Saturday", False),
         ({"start": "2026-01-15", "weeks": -1}, "2026-01-08", "Thursday", False),
         ({"start": "2026-01-15", "hours": 25}, "2026-01-16T01:00:00", "Friday", False),
-        ({"start": "2026-01-15T23:00:00Z", "minutes": 90}, "2026-01-16T00:30:00+00:00", "Friday", False),
+        (
+            {"start": "2026-01-15T23:00:00Z", "minutes": 90},
+            "2026-01-16T00:30:00+00:00",
+            "Friday",
+            False,
+        ),
         (
             {"start": "2026-01-15T23:00:00+02:00", "seconds": 1},
             "2026-01-15T23:00:01+02:00",
@@ -38,7 +43,11 @@ from ferrule.toolkits.stdlib.dates import add_to_date, between
 def test_dates_are_moved_by_the_calendar(
     ask: Any, arguments: dict[str, Any], result: str, weekday: str, clamped: bool
 ) -> None:
-    assert ask("dates::add", **arguments).data == {"result": result, "weekday": weekday, "clamped": clamped}
+    assert ask("dates::add", **arguments).data == {
+        "result": result,
+        "weekday": weekday,
+        "clamped": clamped,
+    }
 
 
 @pytest.mark.proves("typed.bounded")
@@ -74,7 +83,11 @@ def test_a_distance_is_in_days_and_by_the_calendar(ask: Any) -> None:
         "month_days": 1,
     }
     backwards = ask("dates::between", start="2026-03-01T12:00:00", end="2026-02-01").data
-    assert (backwards["days"], backwards["rest_seconds"], backwards["months"]) == (-28, -43200.0, -1)
+    assert (backwards["days"], backwards["rest_seconds"], backwards["months"]) == (
+        -28,
+        -43200.0,
+        -1,
+    )
 
 
 @pytest.mark.proves("typed.dates")
@@ -113,12 +126,18 @@ def test_adding_the_distance_leads_from_one_date_to_the_other(start: date, end: 
 
 
 @given(st.dates(), st.dates())
-def test_years_months_and_days_lead_from_the_earlier_date_to_the_later(start: date, end: date) -> None:
+def test_years_months_and_days_lead_from_the_earlier_date_to_the_later(
+    start: date, end: date
+) -> None:
     start, end = min(start, end), max(start, end)
 
     async def check() -> None:
         distance = await between(start=start.isoformat(), end=end.isoformat())
-        parts = {"years": distance["years"], "months": distance["months"], "days": distance["month_days"]}
+        parts = {
+            "years": distance["years"],
+            "months": distance["months"],
+            "days": distance["month_days"],
+        }
         assert all(count >= 0 for count in parts.values())
         assert (await add_to_date(start=start.isoformat(), **parts))["result"] == end.isoformat()
 

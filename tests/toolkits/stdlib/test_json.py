@@ -24,8 +24,17 @@ SHOP = {
 }
 
 RFC = {
-    "foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\\j": 5, 'k"l': 6, " ": 7, "m~n": 8,
-}  # fmt: skip
+    "foo": ["bar", "baz"],
+    "": 0,
+    "a/b": 1,
+    "c%d": 2,
+    "e^f": 3,
+    "g|h": 4,
+    "i\\j": 5,
+    'k"l': 6,
+    " ": 7,
+    "m~n": 8,
+}
 
 
 @pytest.mark.proves("typed.json")
@@ -38,7 +47,11 @@ RFC = {
 )  # fmt: skip
 def test_pointers_are_those_of_rfc_6901(ask: Any, pointer: str, value: Any) -> None:
     found = ask("json::query", document=RFC, path=pointer).data
-    assert found == {"matches": [{"pointer": pointer, "value": value}], "count": 1, "partial": False}
+    assert found == {
+        "matches": [{"pointer": pointer, "value": value}],
+        "count": 1,
+        "partial": False,
+    }
 
 
 @pytest.mark.proves("typed.json")
@@ -132,7 +145,9 @@ def test_a_path_that_multiplies_is_ended() -> None:
 
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -140,7 +155,9 @@ _values = st.recursive(
 @given(_values)
 def test_every_place_of_a_document_leads_to_its_value(document: Any) -> None:
     for place, value in select(document, "$..*"):
-        assert query.handler(document=document, path=place)["matches"] == [{"pointer": place, "value": value}]
+        assert query.handler(document=document, path=place)["matches"] == [
+            {"pointer": place, "value": value}
+        ]
 
 
 @given(st.text(alphabet="$.[]*?@&=<>!:,'\"ab01- ", max_size=30))

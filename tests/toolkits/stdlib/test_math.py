@@ -114,14 +114,22 @@ def test_an_expression_that_would_grow_without_bound_is_refused_before_it_does(
         "sqrt(-1)",
     ],
 )
-def test_what_is_no_expression_is_refused_with_the_place_or_the_reason(ask: Any, expression: str) -> None:
+def test_what_is_no_expression_is_refused_with_the_place_or_the_reason(
+    ask: Any, expression: str
+) -> None:
     answer = ask("math::evaluate", expression=expression)
     assert (answer.success, answer.error_type) == (False, "validation_failed")
 
 
-@given(st.fractions(max_denominator=10**6), st.fractions(max_denominator=10**6), st.sampled_from("+-*"))
-def test_sums_and_products_are_those_of_rational_numbers(left: Fraction, right: Fraction, sign: str) -> None:
-    text = f"(({left.numerator})/{left.denominator}) {sign} (({right.numerator})/{right.denominator})"
+@given(
+    st.fractions(max_denominator=10**6), st.fractions(max_denominator=10**6), st.sampled_from("+-*")
+)
+def test_sums_and_products_are_those_of_rational_numbers(
+    left: Fraction, right: Fraction, sign: str
+) -> None:
+    text = (
+        f"(({left.numerator})/{left.denominator}) {sign} (({right.numerator})/{right.denominator})"
+    )
     expected = {"+": left + right, "-": left - right, "*": left * right}[sign]
     assert _sum(_Reader(text)) == expected
 
@@ -137,7 +145,11 @@ def test_a_decimal_survives_reading_and_writing(number: Decimal) -> None:
 def test_a_rounded_number_is_as_close_as_it_says(number: Fraction) -> None:
     written, exact = write_number(number)
     read = Fraction(Decimal(written))
-    assert read == number if exact else abs(read - number) <= abs(number) * Fraction(1, 10 ** (DIGITS - 1))
+    assert (
+        read == number
+        if exact
+        else abs(read - number) <= abs(number) * Fraction(1, 10 ** (DIGITS - 1))
+    )
 
 
 @given(st.text(alphabet="0123456789.+-*/%^() ,sqrtabe", max_size=40))

@@ -1,4 +1,6 @@
-"""`vision::ocr`: the text of an image, read by a confined program, or by a recognizer that the run was given."""
+"""`vision::ocr`: the text of an image, read by a confined program, or by a recognizer that the run
+was given.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from ferrule.toolkits.stdlib.tesseract import words_of
 from ferrule.tools.context import HELD, Context
 
 RECEIPT = Path(__file__).with_name("receipt.png")
-needs_tesseract = pytest.mark.skipif(shutil.which("tesseract") is None, reason="tesseract is not installed")
+needs_tesseract = pytest.mark.skipif(
+    shutil.which("tesseract") is None, reason="tesseract is not installed"
+)
 
 
 class Spelled(Recognizer):
@@ -82,7 +86,11 @@ def test_tesseract_reads_an_image_into_blocks_lines_and_tokens(workspace: Path) 
     found, notes = read(workspace, "receipt.png")
     assert found["_type"] == "StructuredText"
     assert found["text"] == "Order 4711\nTotal 19.90 EUR\n\nThank you"
-    assert [line["text"] for line in found["lines"]] == ["Order 4711", "Total 19.90 EUR", "Thank you"]
+    assert [line["text"] for line in found["lines"]] == [
+        "Order 4711",
+        "Total 19.90 EUR",
+        "Thank you",
+    ]
     assert [(token["text"], token["block"], token["line"]) for token in found["tokens"]][-2:] == [
         ("Thank", 1, 2),
         ("you", 1, 2),
@@ -193,7 +201,13 @@ def test_a_recognizer_of_the_run_takes_the_place_of_tesseract(workspace: Path) -
         "confidence": 85.0,
         "block": 0,
     }
-    assert found["stats"] == {"blocks": 2, "lines": 3, "tokens": 4, "confidence": 75.0, "partial": False}
+    assert found["stats"] == {
+        "blocks": 2,
+        "lines": 3,
+        "tokens": 4,
+        "confidence": 75.0,
+        "partial": False,
+    }
 
 
 @pytest.mark.proves("typed.ocr-backend")
@@ -207,7 +221,9 @@ def test_an_image_without_text_is_an_empty_result(workspace: Path) -> None:
 @pytest.mark.parametrize(
     "image", [".env", "../receipt.png", "/etc/passwd", "key.pem", ".git/config", "link.png"]
 )
-def test_what_no_tool_may_read_is_not_read_as_an_image_either(ask: Any, workspace: Path, image: str) -> None:
+def test_what_no_tool_may_read_is_not_read_as_an_image_either(
+    ask: Any, workspace: Path, image: str
+) -> None:
     shutil.copy(RECEIPT, workspace.parent / "receipt.png")
     (workspace / ".git").mkdir()
     for name in (".env", "key.pem", ".git/config"):
@@ -278,4 +294,6 @@ def test_rows_that_are_no_words_are_left_out_of_the_table() -> None:
         "5\t1\t1",
         "",
     ]
-    assert words_of("\n".join(rows)) == [Word("Order", (22, 26, 89, 24), 95.04, (1, 1), (1, 1, 1, 1))]
+    assert words_of("\n".join(rows)) == [
+        Word("Order", (22, 26, 89, 24), 95.04, (1, 1), (1, 1, 1, 1))
+    ]

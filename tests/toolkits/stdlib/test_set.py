@@ -15,9 +15,18 @@ from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Risk, SideEffect
 
 NAMES = {
-    "math::calc", "math::evaluate", "regex::match", "strings::count_char", "crypto::sha256", "json::query", "dates::add",
-    "dates::between", "dates::describe", "units::convert", "vision::ocr",
-}  # fmt: skip
+    "math::calc",
+    "math::evaluate",
+    "regex::match",
+    "strings::count_char",
+    "crypto::sha256",
+    "json::query",
+    "dates::add",
+    "dates::between",
+    "dates::describe",
+    "units::convert",
+    "vision::ocr",
+}
 
 
 @pytest.mark.proves("typed.set")
@@ -41,7 +50,9 @@ def test_a_set_is_chosen_by_full_name_and_by_namespace() -> None:
 @pytest.mark.proves("typed.set")
 def test_all_but_the_one_that_reads_an_image_touch_nothing_and_run_unasked() -> None:
     for tool in TOOLS:
-        expected = (SideEffect.READ, Risk.MEDIUM) if tool.name == "ocr" else (SideEffect.NONE, Risk.SAFE)
+        expected = (
+            (SideEffect.READ, Risk.MEDIUM) if tool.name == "ocr" else (SideEffect.NONE, Risk.SAFE)
+        )
         assert (tool.side_effect, tool.risk) == expected
 
 
@@ -61,7 +72,9 @@ def test_importing_them_loads_no_library() -> None:
         "import sys, ferrule.toolkits.stdlib as s; s.stdlib_tools();"
         "print(sorted({'pydantic', 'jsonschema_rs', 're2', 'yaml'} & set(sys.modules)))"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert ran.stdout.strip() == "[]"
 
 

@@ -55,15 +55,20 @@ def test_case_and_lines_are_options(ask: Any) -> None:
 
 @needs_engine
 @pytest.mark.proves("typed.bounded")
-@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)+$", "(a|aa)+$", "(.*)*b", "(?:a?){500}a{500}$"])
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+$", "(a|a)+$", "(a|aa)+$", "(.*)*b", "(?:a?){500}a{500}$"]
+)
 def test_a_pattern_that_would_hang_a_backtracking_engine_ends(ask: Any, pattern: str) -> None:
-    # With Python's own engine this would not end in the life of the machine: that it returns is the test.
+    # With Python's own engine this would not end in the life of the machine: that it returns is the
+    # test.
     assert ask("regex::match", pattern=pattern, text="a" * 20_000 + "!").data["count"] == 0
 
 
 @needs_engine
 @pytest.mark.proves("typed.regex")
-@pytest.mark.parametrize("pattern", ["(", "(?=a)", r"(a)\1", "(?:a{1000}){1000}", "a" * 2001, "\ud800"])
+@pytest.mark.parametrize(
+    "pattern", ["(", "(?=a)", r"(a)\1", "(?:a{1000}){1000}", "a" * 2001, "\ud800"]
+)
 def test_a_pattern_that_cannot_be_had_is_refused_with_the_reason(pattern: str) -> None:
     with pytest.raises(ToolFailed, match="pattern") as refused:
         match.handler(pattern=pattern, text="a")
@@ -75,10 +80,13 @@ def test_a_pattern_that_cannot_be_had_is_refused_with_the_reason(pattern: str) -
     st.sampled_from(["a+", "b", "(a)(b)?", "[^a]", "a|bb", "a*", "b?", "$", "a*$"]),
     st.text(alphabet="abcé😀", max_size=60),
 )
-def test_for_what_both_engines_know_the_matches_are_those_of_python(pattern: str, text: str) -> None:
+def test_for_what_both_engines_know_the_matches_are_those_of_python(
+    pattern: str, text: str
+) -> None:
     found = match.handler(pattern=pattern, text=text, limit=1000)["matches"]
     expected = [
-        (one.group(), one.start(), one.end(), list(one.groups())) for one in re.finditer(pattern, text)
+        (one.group(), one.start(), one.end(), list(one.groups()))
+        for one in re.finditer(pattern, text)
     ]
     assert [(one["text"], one["start"], one["end"], one["groups"]) for one in found] == expected
 

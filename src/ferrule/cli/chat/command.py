@@ -13,14 +13,17 @@ from ferrule.runtime.options import common
 @click.command()
 @common
 @click.option(
-    "--resume", "resume_id", metavar="SESSION", help="Go on with this session (an id or its beginning)."
+    "--resume",
+    "resume_id",
+    metavar="SESSION",
+    help="Go on with this session (an id or its beginning).",
 )
 @click.option("--reasoning", is_flag=True, help="Show what the model thinks aloud, where it does.")
 def chat(**options: Any) -> int:
     """Talk with a model that works in this folder.
 
-    `/help` lists the commands. Ctrl-C stops the running call, once more the turn; Ctrl-D leaves. What needs a
-    permission asks: once, for the session, remembered, or no.
+    `/help` lists the commands. Ctrl-C stops the running call, once more the turn; Ctrl-D leaves.
+    What needs a permission asks: once, for the session, remembered, or no.
     """
     import asyncio
     import sys

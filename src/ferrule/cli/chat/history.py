@@ -14,7 +14,9 @@ LONGEST = 200
 
 
 def told(records: Iterable[Record]) -> list[str]:
-    """Questions, words, calls with how they ended, notices. What a person put in beside messages is left out."""
+    """Questions, words, calls with how they ended, notices. What a person put in beside messages is
+    left out.
+    """
     story = Story()
     steps = [step for record in records for step in story.feed(record)]
     return [line for step in (*steps, *story.rest()) for line in _lines(step)]

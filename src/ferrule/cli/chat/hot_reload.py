@@ -1,4 +1,6 @@
-"""Hot reload in the chat: before each line the folder is looked at, and a repository that changed is shown and asked for."""
+"""Hot reload in the chat: before each line the folder is looked at, and a repository that changed
+is shown and asked for.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,17 @@ QUESTION = "trust it as it stands now? [y/N] "
 class Fresh:
     """One chat's. `ask` puts a question to the person; EOFError is a no."""
 
-    def __init__(self, chat: Chat, options: dict[str, Any], ask: Callable[[str], Awaitable[str]]) -> None:
+    def __init__(
+        self, chat: Chat, options: dict[str, Any], ask: Callable[[str], Awaitable[str]]
+    ) -> None:
         self._chat = chat
         self._ask = ask
         self._reloading = Reloading(chat.assembly, options, interruptible=True)
 
     async def look(self) -> bool:
-        """Bring the session up to date. False if what there was must not stay and nothing can take its place: then nothing may run."""
+        """Bring the session up to date. False if what there was must not stay and nothing can take
+        its place: then nothing may run.
+        """
         say = self._chat.assembly.terminal.say
         try:
             changed = self._reloading.look()
@@ -42,7 +48,10 @@ class Fresh:
         say, book = self._chat.assembly.terminal.say, Trust()
         say("! the configuration of this folder changed:", style="yellow")
         for change in book.diff(changed.seen.workspace):
-            say(f"{change.what}: {change.name}\n{change.diff or '  (no text to show: look at the file)'}")
+            say(
+                f"{change.what}: "
+                f"{change.name}\n{change.diff or '  (no text to show: look at the file)'}"
+            )
         try:
             answered = (await self._ask(QUESTION)).strip().lower()
         except EOFError:

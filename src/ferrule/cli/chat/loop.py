@@ -56,7 +56,9 @@ async def converse(options: dict[str, Any]) -> int:
             return stopped[-1] if stopped else 130
         finally:
             await assembly.close(chat.session, strict=fine)
-    assembly.terminal.talk(f"this session: ferrule chat --resume {chat.session.id[:12]}", style="dim")
+    assembly.terminal.talk(
+        f"this session: ferrule chat --resume {chat.session.id[:12]}", style="dim"
+    )
     return 0
 
 
@@ -98,7 +100,9 @@ async def _answer(chat: Chat, text: str) -> str:
     forget_typed()
     try:
         # prompt-toolkit would take our handler of Ctrl-C away when it is done with its own.
-        return await asking.prompt_async(FormattedText([("bold fg:ansiyellow", text)]), handle_sigint=False)
+        return await asking.prompt_async(
+            FormattedText([("bold fg:ansiyellow", text)]), handle_sigint=False
+        )
     except KeyboardInterrupt:
         if chat.stop_turn is None:
             raise EOFError from None
@@ -163,11 +167,15 @@ async def _one(chat: Chat, line: str, fresh: Fresh) -> bool:
 async def _turn(chat: Chat, line: str) -> None:
     result = await chat.session.run(line)
     if result.missing:
-        chat.assembly.terminal.say(f"! not done: {unmet(result.missing)} never succeeded", style="yellow")
+        chat.assembly.terminal.say(
+            f"! not done: {unmet(result.missing)} never succeeded", style="yellow"
+        )
 
 
 async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False) -> None:
-    """Ctrl-C stops the running call first, the whole turn if none runs or when pressed again before it ended."""
+    """Ctrl-C stops the running call first, the whole turn if none runs or when pressed again before
+    it ended.
+    """
     task = asyncio.ensure_future(work)
     stopped_at: int | None = None
 
@@ -175,7 +183,9 @@ async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False
         nonlocal stopped_at
         if stopped_at != chat.show.answered and chat.session.driver.stop_call():
             stopped_at = chat.show.answered
-            chat.assembly.terminal.say(" ! stopping the call; Ctrl-C again stops the turn", style="yellow")
+            chat.assembly.terminal.say(
+                " ! stopping the call; Ctrl-C again stops the turn", style="yellow"
+            )
         else:
             task.cancel()
 

@@ -26,13 +26,16 @@ from .findings import Finding
     "--require",
     multiple=True,
     type=click.Choice([str(aspect) for aspect in Aspect]),
-    help="Fail unless commands are held in this way too, beside what the settings require. Repeatable.",
+    help=(
+        "Fail unless commands are held in this way too, beside what the settings require. "
+        "Repeatable."
+    ),
 )
 def doctor(as_json: bool, require: tuple[str, ...]) -> int:
     """Say what this machine can do and what is missing. Exit code 1 if something needed is broken.
 
-    With `--require`, exit code 7 if commands, under the settings in force here, are not held in the ways that are named
-    and in those that `sandbox.require` names.
+    With `--require`, exit code 7 if commands, under the settings in force here, are not held in the
+    ways that are named and in those that `sandbox.require` names.
     """
     findings = [finding for check in CHECKS for finding in _several(check())]
     if as_json:
@@ -60,7 +63,9 @@ def _state() -> Finding:
     folder = paths.state()
     nearest = next(p for p in (folder, *folder.parents) if p.exists())
     if not os.access(nearest, os.W_OK):
-        return Finding("state", "bad", f"{nearest} cannot be written: no journal; set FERRULE_STATE")
+        return Finding(
+            "state", "bad", f"{nearest} cannot be written: no journal; set FERRULE_STATE"
+        )
     return Finding("state", "ok", str(folder))
 
 
@@ -68,9 +73,13 @@ def _beneath() -> Finding:
     from ferrule.permissions.filesystem.open_beneath import best, by_openat2
 
     if best() is by_openat2:
-        return Finding("workspace", "ok", "paths are resolved beneath the root by the kernel (openat2)")
+        return Finding(
+            "workspace", "ok", "paths are resolved beneath the root by the kernel (openat2)"
+        )
     return Finding(
-        "workspace", "note", "no openat2 here: paths are walked part by part without following links"
+        "workspace",
+        "note",
+        "no openat2 here: paths are walked part by part without following links",
     )
 
 
@@ -80,7 +89,9 @@ def _search() -> Finding:
     found = find_ripgrep(outside=str(Path.cwd()))
     if found:
         return Finding("search", "ok", f"ripgrep: {found}")
-    return Finding("search", "note", "no ripgrep: searching in Python, slower; `pip install 'ferrule[cli]'`")
+    return Finding(
+        "search", "note", "no ripgrep: searching in Python, slower; `pip install 'ferrule[cli]'`"
+    )
 
 
 def _git() -> Finding:
@@ -92,7 +103,9 @@ def _model() -> Finding:
     from ferrule.models.local.pull import path
 
     if find_spec("xllamacpp") is None:
-        return Finding("local model", "note", "llama.cpp is not installed; `pip install 'ferrule[local]'`")
+        return Finding(
+            "local model", "note", "llama.cpp is not installed; `pip install 'ferrule[local]'`"
+        )
     where: Path = path("smollm2")
     if not where.exists():
         return Finding("local model", "note", "not pulled; `ferrule models pull smollm2`")
@@ -103,7 +116,9 @@ def _terminal() -> Finding:
     missing = [name for name in ("rich", "prompt_toolkit") if find_spec(name) is None]
     if missing:
         return Finding(
-            "terminal", "note", f"{', '.join(missing)} missing: `pip install 'ferrule[cli]'` for chat"
+            "terminal",
+            "note",
+            f"{', '.join(missing)} missing: `pip install 'ferrule[cli]'` for chat",
         )
     return Finding("terminal", "ok", "chat can run")
 
@@ -123,7 +138,9 @@ def _sandbox() -> Iterable[Finding]:
 
 
 def _check_required(require: tuple[str, ...]) -> None:
-    """Raises SandboxGap if commands, under the settings in force here, are not held in these ways too."""
+    """Raises SandboxGap if commands, under the settings in force here, are not held in these ways
+    too.
+    """
     from ferrule.runtime.confinement import policy_of
     from ferrule.sandbox.backends.probes import probe
     from ferrule.storage.settings.settings import load_settings

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report. `level` is `ok`, `note` (works, with less) or `bad` (does not work)."""
+    """One line of the report. `level` is `ok`, `note` (works, with less) or `bad` (does not
+    work).
+    """
 
     name: str
     level: str

@@ -1,7 +1,8 @@
 """The sandbox as this machine holds it, for the doctor.
 
-The first finding is the way commands are held; then one for each aspect: `sandbox.<aspect>`, whose detail begins
-with `yes`, `partly` or `no` and says by what. What is said is what `choose` decides by, nothing else.
+The first finding is the way commands are held; then one for each aspect: `sandbox.<aspect>`, whose
+detail begins with `yes`, `partly` or `no` and says by what. What is said is what `choose` decides
+by, nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from .findings import Finding
 
 
 def check_required(policy: Policy, probes: Probes, mode: Mode, also: Iterable[Aspect] = ()) -> None:
-    """Raises SandboxGap if commands under this policy are not held as it requires, and in these ways too."""
+    """Raises SandboxGap if commands under this policy are not held as it requires, and in these
+    ways too.
+    """
     asked = frozenset(also)
     wanted = replace(policy, require=policy.require | asked)
     if mode != "off":
@@ -35,7 +38,9 @@ def report(policy: Policy, probes: Probes, mode: Mode) -> Iterator[Finding]:
     """What holds commands under this policy here, aspect by aspect."""
     if mode == "off":
         yield Finding(
-            "sandbox", "note", "switched off (`sandbox.mode: off`): commands run with all the rights you have"
+            "sandbox",
+            "note",
+            "switched off (`sandbox.mode: off`): commands run with all the rights you have",
         )
         return
     try:
@@ -48,11 +53,15 @@ def report(policy: Policy, probes: Probes, mode: Mode) -> Iterator[Finding]:
     yield from _aspects(rung, policy)
     if rung.name == "namespaces" and probes.overlay:
         yield Finding(
-            "sandbox.preview", "ok", "yes: a command can be tried on a copy-on-write view (overlayfs)"
+            "sandbox.preview",
+            "ok",
+            "yes: a command can be tried on a copy-on-write view (overlayfs)",
         )
     else:
         why = probes.why.get("overlay", "it needs the rung `namespaces`")
-        yield Finding("sandbox.preview", "note", f"no: changes cannot be shown before they are made ({why})")
+        yield Finding(
+            "sandbox.preview", "note", f"no: changes cannot be shown before they are made ({why})"
+        )
 
 
 def _gap(gap: SandboxGap, mode: Mode) -> Finding:
@@ -70,4 +79,6 @@ def _aspects(rung: Rung, policy: Policy) -> Iterator[Finding]:
         holds = rung.applied.holds.get(aspect, Holds.NO)
         by = rung.applied.how.get(aspect, "")
         wanted = "" if holds is Holds.YES or aspect in policy.require else " (not required)"
-        yield Finding(f"sandbox.{aspect}", "ok" if holds is Holds.YES else "note", f"{holds}{wanted}: {by}")
+        yield Finding(
+            f"sandbox.{aspect}", "ok" if holds is Holds.YES else "note", f"{holds}{wanted}: {by}"
+        )

@@ -1,4 +1,6 @@
-"""`ferrule init`: an agent project that works as it is made, or only a settings file with every key commented."""
+"""`ferrule init`: an agent project that works as it is made, or only a settings file with every key
+commented.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,18 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("folder", default=".", type=click.Path(file_okay=False))
 @click.option("--force", is_flag=True, help="Replace files that are there; each is named.")
-@click.option("--settings-only", is_flag=True, help="Write nothing but FOLDER/.ferrule/ferrule.yaml.")
-@click.option("--user", is_flag=True, help="Write the person's own settings, and nothing into a folder.")
+@click.option(
+    "--settings-only", is_flag=True, help="Write nothing but FOLDER/.ferrule/ferrule.yaml."
+)
+@click.option(
+    "--user", is_flag=True, help="Write the person's own settings, and nothing into a folder."
+)
 def init(folder: str, force: bool, settings_only: bool, user: bool) -> int:
-    """Make an agent project in FOLDER: two typed tools and an agent, a tool file, a hook, settings, tests, a README.
+    """Make an agent project in FOLDER: two typed tools and an agent, a tool file, a hook, settings,
+    tests, a README.
 
-    Nothing is replaced without --force. What was written is trusted as it stands; a change asks again (`ferrule trust`).
+    Nothing is replaced without --force. What was written is trusted as it stands; a change asks
+    again (`ferrule trust`).
     """
     if user:
         return _person_settings(force)
@@ -47,7 +55,9 @@ def init(folder: str, force: bool, settings_only: bool, user: bool) -> int:
 
 
 def _trust_written(root: Path, files: Mapping[str, str]) -> bool:
-    """Trust the folder if its configuration is what was written just now, byte for byte, and nothing else."""
+    """Trust the folder if its configuration is what was written just now, byte for byte, and
+    nothing else.
+    """
     from ferrule.storage.trust import Trust
 
     book = Trust()
@@ -68,12 +78,16 @@ def _next(root: Path, *, trusted: bool) -> None:
     """The next three commands, and what trust is."""
     if str(root) != ".":
         click.echo(f"\ncd {shlex.quote(str(root))}", err=True)
-    second = "ferrule tools list    the tools of this folder: tools.py, .ferrule/tools/, and those that ship"
+    second = (
+        "ferrule tools list    the tools of this folder: tools.py, .ferrule/tools/, and those "
+        "that ship"
+    )
     said = "What was written now is trusted as it stands: tools.py and the files in .ferrule/."
     if not trusted:
         second = "ferrule trust         read what this folder brings and let it take effect"
         said = (
-            "This folder held other configuration before, so nothing of it takes effect until you trust it."
+            "This folder held other configuration before, so nothing of it takes effect until "
+            "you trust it."
         )
     click.echo(
         "\nnext:\n"
@@ -81,7 +95,8 @@ def _next(root: Path, *, trusted: bool) -> None:
         f"  {second}\n"
         "  ferrule chat          talk with a model that has these tools\n"
         f"\n{said} A tool or a hook is a program, and tools.py\n"
-        "runs without a sandbox: a change asks again and shows what is different (`ferrule trust`), and a folder that you get\n"
+        "runs without a sandbox: a change asks again and shows what is different (`ferrule "
+        "trust`), and a folder that you get\n"
         "from others does nothing before you have seen it and said yes.",
         err=True,
     )

@@ -1,7 +1,7 @@
 """The files of a new agent project: what `ferrule init` writes, as texts.
 
-They are examples that work: the tools run, the tests pass, the tool file passes its own, the hook is asked. A newcomer changes
-them into theirs; nothing in them is needed by Ferrule.
+They are examples that work: the tools run, the tests pass, the tool file passes its own, the hook
+is asked. A newcomer changes them into theirs; nothing in them is needed by Ferrule.
 """
 
 from __future__ import annotations
@@ -187,7 +187,9 @@ More tools: `ferrule tools new get_weather city:string 'unit:c|f=c'`, and with `
 
 def files_of(name: str) -> dict[str, str]:
     """The files of a project called `name`, by their names below its folder."""
-    plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name).strip("-")
+    plain = "".join(
+        letter if letter.isascii() and letter.isalnum() else "-" for letter in name
+    ).strip("-")
     return {
         "README.md": README.format(title=name),
         "tools.py": TOOLS,

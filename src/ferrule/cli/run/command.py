@@ -1,4 +1,6 @@
-"""`ferrule run`: one message worked to its end. The answer goes to standard output, all else to standard error."""
+"""`ferrule run`: one message worked to its end. The answer goes to standard output, all else to
+standard error.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +16,38 @@ from ferrule.runtime.options import common, yes_to
 @click.argument("prompt", nargs=-1)
 @common
 @click.option(
-    "--json", "as_json", is_flag=True, help="One JSON object on standard output instead of the text."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="One JSON object on standard output instead of the text.",
 )
 @click.option(
-    "--json-stream", is_flag=True, help="JSON lines, one per event, as they happen (`v` is the format)."
+    "--json-stream",
+    is_flag=True,
+    help="JSON lines, one per event, as they happen (`v` is the format).",
 )
 @yes_to
 @click.option(
-    "--resume", "resume_id", metavar="SESSION", help="Go on with this session (an id or its beginning)."
+    "--resume",
+    "resume_id",
+    metavar="SESSION",
+    help="Go on with this session (an id or its beginning).",
 )
 @click.option(
-    "-p", "--print", "print_", is_flag=True, hidden=True, help="One shot; that is what run does anyway."
+    "-p",
+    "--print",
+    "print_",
+    is_flag=True,
+    hidden=True,
+    help="One shot; that is what run does anyway.",
 )
 def run(prompt: tuple[str, ...], print_: bool, **options: Any) -> int:
     """Work one message to its end and print the answer.
 
-    The prompt is the argument; what is piped into standard input joins it as context. Without a terminal
-    nobody can be asked: what needs a permission is refused and said, unless a rule or --yes-to allows it.
-    Exit codes: 0 done, 3 the last tool result was a failure, 4 denied, 5 limit, 6 model unavailable, 124 time,
-    130 stopped.
+    The prompt is the argument; what is piped into standard input joins it as context. Without a
+    terminal nobody can be asked: what needs a permission is refused and said, unless a rule or
+    --yes-to allows it. Exit codes: 0 done, 3 the last tool result was a failure, 4 denied, 5 limit,
+    6 model unavailable, 124 time, 130 stopped.
     """
     import asyncio
 

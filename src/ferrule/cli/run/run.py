@@ -36,8 +36,8 @@ async def one_shot(
 ) -> int:
     """Run `text` in a new session or the one of that id; the exit code.
 
-    `finish`: first finish what the session left open. Ctrl-C and SIGTERM settle the run and leave a session to go
-    on with.
+    `finish`: first finish what the session left open. Ctrl-C and SIGTERM settle the run and leave a
+    session to go on with.
     """
     if session_id and not options.get("model"):
         options["model"] = model_of(session_id)
@@ -60,8 +60,9 @@ async def one_shot(
 
 @contextmanager
 def stopping(task: asyncio.Task[Any], *, interrupts: bool = True) -> Generator[list[int]]:
-    """SIGTERM (and SIGINT) cancel the task; the list gets their exit codes. Raised as an exception into the loop, a signal
-    would cancel every task at once, and the run could not settle."""
+    """SIGTERM (and SIGINT) cancel the task; the list gets their exit codes. Raised as an exception
+    into the loop, a signal would cancel every task at once, and the run could not settle.
+    """
     stopped: list[int] = []
 
     def stop(number: int) -> None:
@@ -79,7 +80,9 @@ def stopping(task: asyncio.Task[Any], *, interrupts: bool = True) -> Generator[l
             loop.remove_signal_handler(number)
 
 
-async def _work(session: Session, text: str, assembly: Seated, options: dict[str, Any], finish: bool) -> int:
+async def _work(
+    session: Session, text: str, assembly: Seated, options: dict[str, Any], finish: bool
+) -> int:
     stream, one_object = bool(options.get("json_stream")), bool(options.get("as_json"))
     live = not stream and not one_object and sys.stdout.isatty()
     show = Show(assembly.terminal, lambda call_id: call_of(session, call_id), live=live)
@@ -103,12 +106,16 @@ async def _work(session: Session, text: str, assembly: Seated, options: dict[str
     if error is not None:
         return _failed(session, assembly, error)
     if results and results[-1].missing:
-        assembly.terminal.say(f"! not done: {unmet(results[-1].missing)} never succeeded", style="yellow")
+        assembly.terminal.say(
+            f"! not done: {unmet(results[-1].missing)} never succeeded", style="yellow"
+        )
         return NOT_DONE
     return exit_code(session.driver.machine.results())
 
 
-async def _runs(session: Session, text: str, finish: bool, assembly: Seated) -> AsyncIterator[RunResult]:
+async def _runs(
+    session: Session, text: str, finish: bool, assembly: Seated
+) -> AsyncIterator[RunResult]:
     if finish:
         left = await session.resume()
         if left is not None:
@@ -151,7 +158,9 @@ def line_of(item: Live) -> dict[str, Any]:
     }
 
 
-def summary(session: Session, result: RunResult | None, error: FerruleError | None) -> dict[str, Any]:
+def summary(
+    session: Session, result: RunResult | None, error: FerruleError | None
+) -> dict[str, Any]:
     """The object of `--json`."""
     machine = session.driver.machine
     return {
@@ -160,7 +169,9 @@ def summary(session: Session, result: RunResult | None, error: FerruleError | No
         "stop": result.stop if result else (error.code if error else "failed"),
         "text": result.text if result else "",
         "missing": result.missing if result else (),
-        "error": None if error is None else {"code": error.code, "detail": error.detail, "hint": error.hint},
+        "error": None
+        if error is None
+        else {"code": error.code, "detail": error.detail, "hint": error.hint},
         "rounds": machine.round,
         "usage": {
             "input": machine.usage.input,
@@ -168,7 +179,9 @@ def summary(session: Session, result: RunResult | None, error: FerruleError | No
             "cached": machine.usage.cached,
         },
         "cost": None if machine.limits.max_cost is None else dollars(machine.usage),
-        "results": [{"call_id": r.call_id, "tool": r.tool, **r.envelope()} for r in machine.results()],
+        "results": [
+            {"call_id": r.call_id, "tool": r.tool, **r.envelope()} for r in machine.results()
+        ],
     }
 
 

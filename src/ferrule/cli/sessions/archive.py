@@ -31,7 +31,8 @@ def move(named: Sequence[str], older_than: str | None, output: str | None, dry_r
             for session in chosen:
                 click.echo(visible(session))
             click.echo(
-                f"{len(chosen)} sessions would be archived" if dry_run else "nothing to archive", err=True
+                f"{len(chosen)} sessions would be archived" if dry_run else "nothing to archive",
+                err=True,
             )
             return 0
         return _said(archive(store, chosen, _file(store, output)))
@@ -41,7 +42,9 @@ def seconds(text: str) -> float:
     """A length of time as people write it: `30d`, `12h`, `90s`. Raises UsageError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip())
     if found is None:
-        raise click.UsageError(f"`{visible(text)}` is no length of time; write 30d, 12h, 90m or 10s")
+        raise click.UsageError(
+            f"`{visible(text)}` is no length of time; write 30d, 12h, 90m or 10s"
+        )
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -62,7 +65,8 @@ def _said(done: Archive) -> int:
     if done.sha256:
         click.echo(
             visible(
-                f"{done.file}: {done.events} events of {len(done.sessions)} sessions, sha256 {done.sha256}"
+                f"{done.file}: {done.events} events of {len(done.sessions)} sessions, sha256 "
+                f"{done.sha256}"
             )
         )
     return 1 if done.kept else 0

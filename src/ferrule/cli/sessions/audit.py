@@ -21,7 +21,9 @@ _KEY = click.option(
     "--key", type=click.Path(dir_okay=False), help="The key's file (default: the person's own)."
 )
 _POINTS = click.option(
-    "--checkpoints", type=click.Path(dir_okay=False), help="Their file (default: beside the journal)."
+    "--checkpoints",
+    type=click.Path(dir_okay=False),
+    help="Their file (default: beside the journal).",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 
@@ -34,14 +36,18 @@ def audit() -> None:
 @audit.command()
 @click.argument("target", nargs=-1)
 @click.option(
-    "--key", type=click.Path(dir_okay=False), help="Public key: only checkpoints that it signed count."
+    "--key",
+    type=click.Path(dir_okay=False),
+    help="Public key: only checkpoints that it signed count.",
 )
 @_POINTS
 @_JSON
 def verify(target: tuple[str, ...], key: str | None, checkpoints: str | None, as_json: bool) -> int:
-    """Check sessions, exported files or archives; all sessions and the journal's file if none is named.
+    """Check sessions, exported files or archives; all sessions and the journal's file if none is
+    named.
 
-    Names each event that was changed, removed, inserted, moved, or cut off. Exit code 1 if anything does not hold.
+    Names each event that was changed, removed, inserted, moved, or cut off. Exit code 1 if anything
+    does not hold.
     """
     from ferrule.cli.terminal import as_json as encoded
 
@@ -57,7 +63,9 @@ def verify(target: tuple[str, ...], key: str | None, checkpoints: str | None, as
     return 0 if all(one.whole for one in done) else 1
 
 
-def _checked(store: Journal, name: str, points: list[Checkpoint], verifier: Verifier | None) -> Verified:
+def _checked(
+    store: Journal, name: str, points: list[Checkpoint], verifier: Verifier | None
+) -> Verified:
     from ferrule.core.errors import SessionNotFound
     from ferrule.storage.audit.verification import verify_file, verify_sessions
 
@@ -78,7 +86,9 @@ def _print(done: Verified) -> None:
     wrong = {one.session for one in done.findings}
     for one in done.sessions:
         if one.archived:
-            click.echo(visible(f"{one.session}: {one.events} events are in the archive {one.archived}"))
+            click.echo(
+                visible(f"{one.session}: {one.events} events are in the archive {one.archived}")
+            )
         elif one.session not in wrong:
             signed = f", signed up to event {one.signed}" if one.signed else ""
             click.echo(visible(f"{one.session}: {one.events} events verify{signed}"))
@@ -87,7 +97,9 @@ def _print(done: Verified) -> None:
     for note in done.notes:
         click.echo(visible(f"note: {note}"), err=True)
     if any(finding.event for finding in done.findings):
-        click.echo("hint: `ferrule sessions salvage` keeps what is intact in a new journal", err=True)
+        click.echo(
+            "hint: `ferrule sessions salvage` keeps what is intact in a new journal", err=True
+        )
 
 
 @audit.command()
@@ -95,7 +107,8 @@ def _print(done: Verified) -> None:
 @click.option("--session", help="Where to look (default: everywhere, the newest session first).")
 @_JSON
 def explain(call: str, session: str | None, as_json: bool) -> int:
-    """Say why a call was allowed or refused: the rule and where it stands, the mode, the person, the sandbox, the outcome.
+    """Say why a call was allowed or refused: the rule and where it stands, the mode, the person,
+    the sandbox, the outcome.
 
     CALL is the call's id or the beginning of it. Exit code 4 if it was refused.
     """
@@ -159,13 +172,18 @@ def list_calls(session: str, as_json: bool) -> None:
     type=click.Path(dir_okay=False, writable=True),
     help="File to write (default: standard output).",
 )
-@click.option("--raw", is_flag=True, help="Leave secrets in: without it, what looks like one is taken out.")
+@click.option(
+    "--raw", is_flag=True, help="Leave secrets in: without it, what looks like one is taken out."
+)
 @click.option("--sign", "signed", is_flag=True, help="Sign the end of the file.")
 @_KEY
-def export(session: tuple[str, ...], output: str | None, raw: bool, signed: bool, key: str | None) -> None:
+def export(
+    session: tuple[str, ...], output: str | None, raw: bool, signed: bool, key: str | None
+) -> None:
     """Write the audit of these sessions (of all) as JSON lines that `ferrule audit verify` checks.
 
-    Results are in it as digests, never as data; digests are of what was recorded, also where a text was redacted.
+    Results are in it as digests, never as data; digests are of what was recorded, also where a text
+    was redacted.
     """
     import os
 
@@ -175,7 +193,9 @@ def export(session: tuple[str, ...], output: str | None, raw: bool, signed: bool
 
     signer = Signer.load(Path(key) if key else key_path()) if signed else None
     with _store() as store:
-        names = [store.find(name).session for name in session] or [info.session for info in store.sessions()]
+        names = [store.find(name).session for name in session] or [
+            info.session for info in store.sessions()
+        ]
         redact = None if raw else Redactor.of_process(os.environ).text
         lines = export_audit(store, names, redact=redact, signer=signer)
         if output is None:
@@ -190,7 +210,9 @@ def export(session: tuple[str, ...], output: str | None, raw: bool, signed: bool
 @audit.command("receipts")
 @click.argument("session")
 def print_receipts(session: str) -> None:
-    """Print the receipt of each run of a session as a JSON line: digests, approvals, effects, cost."""
+    """Print the receipt of each run of a session as a JSON line: digests, approvals, effects,
+    cost.
+    """
     from ferrule.cli.terminal import as_json as encoded
     from ferrule.storage.audit.receipts import receipts
 
@@ -217,7 +239,8 @@ def make_key(key: str | None) -> None:
 def sign(session: tuple[str, ...], key: str | None, checkpoints: str | None) -> None:
     """Sign where sessions stand now (all of them if none is named), after checking each.
 
-    What was signed can no longer be changed, cut off or taken away unseen by anyone without the key.
+    What was signed can no longer be changed, cut off or taken away unseen by anyone without the
+    key.
     """
     from ferrule.cli.terminal import visible
     from ferrule.storage.audit.checkpoints import sign_heads
@@ -225,7 +248,9 @@ def sign(session: tuple[str, ...], key: str | None, checkpoints: str | None) -> 
 
     signer = Signer.load(Path(key) if key else key_path())
     with _store() as store:
-        names = [store.find(name).session for name in session] or [info.session for info in store.sessions()]
+        names = [store.find(name).session for name in session] or [
+            info.session for info in store.sessions()
+        ]
         now = int(time.time() * 1000)
         made = sign_heads(store, _points_file(store, checkpoints), signer, names, now=now)
     for point in made:

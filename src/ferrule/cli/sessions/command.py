@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 @click.group()
 def sessions() -> None:
-    """List, show, resume, fork, rewind, compact, replay, export, verify, archive and salvage sessions."""
+    """List, show, resume, fork, rewind, compact, replay, export, verify, archive and salvage
+    sessions.
+    """
 
 
 # `verify` is that of `ferrule audit`: one command under two names.
@@ -32,7 +34,12 @@ for _command in (replay, bundle, import_sessions, fork, rewind, compact, restore
 
 @sessions.command("list")
 @click.option(
-    "-n", "--number", type=click.IntRange(1), default=20, show_default=True, help="How many, newest first."
+    "-n",
+    "--number",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="How many, newest first.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_sessions(number: int, as_json: bool) -> None:
@@ -44,7 +51,8 @@ def list_sessions(number: int, as_json: bool) -> None:
     from ferrule.runtime.assemble import journal
 
     with journal() as store:
-        # What was archived is told by a session of its own (`storage.export.archive`), which is none of the person's.
+        # What was archived is told by a session of its own (`storage.export.archive`), which is
+        # none of the person's.
         rows = [row for row in store.sessions() if not row.session.startswith("archived-")][:number]
     if as_json:
         click.echo(encoded([asdict(row) for row in rows], indent=2))
@@ -52,7 +60,10 @@ def list_sessions(number: int, as_json: bool) -> None:
     for row in rows:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.last / 1000))
         question = " ".join(row.question.split())[:60]
-        line = f"{row.session[:12]}  {when}  {row.state:9}  {row.runs:3} runs  {row.model:24}  {question}"
+        line = (
+            f"{row.session[:12]}  {when}  {row.state:9}  {row.runs:3} runs  {row.model:24}  "
+            f"{question}"
+        )
         click.echo(visible(line))
 
 
@@ -83,7 +94,9 @@ def show(session: str) -> None:
     type=click.Path(dir_okay=False, writable=True),
     help="File to write (default: standard output).",
 )
-@click.option("--redact", is_flag=True, help="Without secrets; as JSON lines it cannot be imported then.")
+@click.option(
+    "--redact", is_flag=True, help="Without secrets; as JSON lines it cannot be imported then."
+)
 def export(session: str, kind: str, output: str | None, redact: bool) -> None:
     """Write a session as JSON lines, Markdown or a screenplay (.spmd)."""
     from ferrule.runtime.assemble import journal
@@ -111,7 +124,9 @@ def _redacted(records: Iterator[Record]) -> Iterator[Record]:
     from ferrule.storage.settings.settings import load_settings
 
     settings = load_settings()
-    redactor = Redactor.of_process(os.environ, settings["redaction.keys"], settings["redaction.patterns"])
+    redactor = Redactor.of_process(
+        os.environ, settings["redaction.keys"], settings["redaction.patterns"]
+    )
     return redacted(records, redactor)
 
 
@@ -123,8 +138,8 @@ def _redacted(records: Iterator[Record]) -> Iterator[Record]:
 def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
     """Finish what a session left open (a crash, a limit), then go on with PROMPT if there is one.
 
-    No finished call runs again. What became of a call that was running when the process died is found out by its tool's
-    probe, else asked of you, else reported to the model as unknown.
+    No finished call runs again. What became of a call that was running when the process died is
+    found out by its tool's probe, else asked of you, else reported to the model as unknown.
     """
     import asyncio
 
@@ -136,7 +151,9 @@ def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
 @sessions.command()
 @click.argument("session", nargs=-1)
 @click.option(
-    "--older-than", metavar="TIME", help="All closed sessions that were not used for so long, as in 30d."
+    "--older-than",
+    metavar="TIME",
+    help="All closed sessions that were not used for so long, as in 30d.",
 )
 @click.option(
     "-o",
@@ -145,10 +162,13 @@ def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
     help="The archive (default: a new file beside the journal).",
 )
 @click.option("--dry-run", is_flag=True, help="Only say which sessions it would be.")
-def archive(session: tuple[str, ...], older_than: str | None, output: str | None, dry_run: bool) -> int:
+def archive(
+    session: tuple[str, ...], older_than: str | None, output: str | None, dry_run: bool
+) -> int:
     """Move sessions into a packed file that still verifies and can be imported again.
 
-    They leave the journal only after the file was written and checked; that they did is recorded there.
+    They leave the journal only after the file was written and checked; that they did is recorded
+    there.
     """
     from .archive import move
 
@@ -167,7 +187,9 @@ def salvage(yes: bool) -> int:
         click.echo(f"there is no journal at {path}", err=True)
         return 1
     if not yes and (sys.stdin is None or not sys.stdin.isatty()):
-        click.echo("nothing was done: this wants a person's yes\nhint: confirm with --yes", err=True)
+        click.echo(
+            "nothing was done: this wants a person's yes\nhint: confirm with --yes", err=True
+        )
         return 7
     if not yes and not click.confirm(f"salvage {path}?", err=True):
         click.echo("nothing was done", err=True)

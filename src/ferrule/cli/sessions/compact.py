@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 def compact(session: str, no_summary: bool, **options: Any) -> int:
     """Leave the old part of a session out of what its model is sent; the journal keeps everything.
 
-    Old results become references that the model can read; its model writes a summary of the rest. The last messages stay
-    (`context.keep`). Exit code 1: there was nothing to compact, 3: the summary could not be had.
+    Old results become references that the model can read; its model writes a summary of the rest.
+    The last messages stay (`context.keep`). Exit code 1: there was nothing to compact, 3: the
+    summary could not be had.
     """
     import asyncio
 
@@ -33,7 +34,9 @@ def compact(session: str, no_summary: bool, **options: Any) -> int:
 @click.argument("session")
 @common
 def restore(session: str, **options: Any) -> int:
-    """Send a session's model the whole conversation again: undoes all that was compacted. Exit code 1: nothing was."""
+    """Send a session's model the whole conversation again: undoes all that was compacted. Exit code
+    1: nothing was.
+    """
     import asyncio
 
     return asyncio.run(_restore(session, options))
@@ -62,7 +65,9 @@ async def _restore(wanted: str, options: dict[str, Any]) -> int:
         fine = True
     finally:
         await assembly.close(session, strict=fine)
-    assembly.terminal.say("the whole conversation is sent again" if done else "nothing was compacted")
+    assembly.terminal.say(
+        "the whole conversation is sent again" if done else "nothing was compacted"
+    )
     return 0 if done else 1
 
 

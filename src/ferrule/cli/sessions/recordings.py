@@ -1,4 +1,6 @@
-"""`ferrule sessions replay|bundle|import`: recorded sessions again, elsewhere, under other rules or with another model."""
+"""`ferrule sessions replay|bundle|import`: recorded sessions again, elsewhere, under other rules or
+with another model.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("sessions", nargs=-1, metavar="[SESSION|FILE]...")
 @click.option("--all", "every", is_flag=True, help="All sessions of the journal.")
-@click.option("--live", is_flag=True, help="The recorded answers, with the tools and rules of today.")
+@click.option(
+    "--live", is_flag=True, help="The recorded answers, with the tools and rules of today."
+)
 @click.option(
     "--policy",
     "policy_file",
@@ -40,11 +44,13 @@ def replay(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Replay recorded sessions: by default offline, and the history must come out byte for byte as it was.
+    """Replay recorded sessions: by default offline, and the history must come out byte for byte as
+    it was.
 
-    SESSION is an id (or its beginning), FILE a bundle, an export (.jsonl) or an archive (.jsonl.gz). With --model another model works the same
-    messages and gets the recorded results; with --live the recorded answers meet the tools as they are. Exit code 1: something
-    came out otherwise; with --policy 4: a call that ran would be refused, 7: one would be asked about.
+    SESSION is an id (or its beginning), FILE a bundle, an export (.jsonl) or an archive
+    (.jsonl.gz). With --model another model works the same messages and gets the recorded results;
+    with --live the recorded answers meet the tools as they are. Exit code 1: something came out
+    otherwise; with --policy 4: a call that ran would be refused, 7: one would be asked about.
     """
     if not sessions and not every:
         raise click.UsageError("name a session or a file, or say --all")
@@ -56,7 +62,8 @@ def replay(
         if policy_file is not None:
             if file := next((name for name in sessions if Path(name).is_file()), None):
                 raise click.UsageError(
-                    f"--policy judges sessions of the journal: bring `{file}` in with `ferrule sessions import`"
+                    f"--policy judges sessions of the journal: bring `{file}` in with "
+                    "`ferrule sessions import`"
                 )
             return _under(policy_file, sessions, store, options, as_json)
         found = _recordings(sessions, every, store)
@@ -100,7 +107,9 @@ def _strictly(found: Iterator[list[Record]], as_json: bool) -> int:
     return 1 if different else 0
 
 
-def _again(found: Iterator[list[Record]], options: dict[str, Any], live: bool, as_json: bool) -> int:
+def _again(
+    found: Iterator[list[Record]], options: dict[str, Any], live: bool, as_json: bool
+) -> int:
     import asyncio
 
     from ferrule.cli.terminal import as_json as encoded
@@ -111,7 +120,9 @@ def _again(found: Iterator[list[Record]], options: dict[str, Any], live: bool, a
 
     async def work() -> list[Again]:
         try:
-            return [await _one_again(Recording.of(records), assembly.agent, live) for records in found]
+            return [
+                await _one_again(Recording.of(records), assembly.agent, live) for records in found
+            ]
         finally:
             await assembly.close()
 
@@ -137,7 +148,9 @@ async def _one_again(recording: Any, agent: Agent, live: bool) -> Again:
 def _tell(again: Again) -> None:
     from ferrule.cli.terminal import visible
 
-    click.echo(f"{again.session[:12]}  {again.model}: {'the same' if again.same else 'not the same'}")
+    click.echo(
+        f"{again.session[:12]}  {again.model}: {'the same' if again.same else 'not the same'}"
+    )
     for run in again.runs:
         click.echo(visible(f"  {'=' if run.same else '!'} {_line(run.question)}"))
         if (run.text, run.stop) != (run.recorded_text, run.recorded_stop):
@@ -182,7 +195,8 @@ def _under(
     refused = sum(one.verdict != "ask" for one in stopped)
     looser = sum(one.looser for one in judged)
     click.echo(
-        f"{len(judged)} calls: of those that ran, {refused} would be refused and {len(stopped) - refused} asked about;"
+        f"{len(judged)} calls: of those that ran, {refused} would be refused and "
+        f"{len(stopped) - refused} asked about;"
         f" {looser} that did not run would run",
         err=True,
     )
@@ -233,7 +247,11 @@ def _line(text: str) -> str:
 @click.command()
 @click.argument("sessions", nargs=-1, required=True, metavar="SESSION...")
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False), required=True, help="The file to write (`*.ferrule`)."
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    required=True,
+    help="The file to write (`*.ferrule`).",
 )
 def bundle(sessions: tuple[str, ...], output: str) -> int:
     """Put sessions and the artifacts they refer to into one file, for another machine or a test."""
@@ -244,22 +262,29 @@ def bundle(sessions: tuple[str, ...], output: str) -> int:
 
     try:
         with journal() as store:
-            made = write_bundle(Path(output), store, sessions, FileArtifacts(paths.state() / "artifacts"))
+            made = write_bundle(
+                Path(output), store, sessions, FileArtifacts(paths.state() / "artifacts")
+            )
     except FileExistsError:
-        click.echo(f"nothing was written: `{output}` is there already\nhint: choose another name", err=True)
+        click.echo(
+            f"nothing was written: `{output}` is there already\nhint: choose another name", err=True
+        )
         return 1
     except OSError as error:
         click.echo(f"nothing was written: `{output}`: {error.strerror or error}", err=True)
         return 1
-    click.echo(f"wrote {output}: {len(made)} sessions, {sum(one.events for one in made)} events", err=True)
+    click.echo(
+        f"wrote {output}: {len(made)} sessions, {sum(one.events for one in made)} events", err=True
+    )
     return 0
 
 
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 def import_sessions(file: str) -> int:
-    """Add the sessions of a bundle, an export (.jsonl) or an archive (.jsonl.gz) to the journal, as they are: with their
-    owner and hashes."""
+    """Add the sessions of a bundle, an export (.jsonl) or an archive (.jsonl.gz) to the journal, as
+    they are: with their owner and hashes.
+    """
     from ferrule.runtime.assemble import journal
     from ferrule.storage import paths
     from ferrule.storage.artifacts.files import FileArtifacts

@@ -1,4 +1,6 @@
-"""`ferrule sessions fork|rewind`: go on from an earlier point of a session, with its files as they were then."""
+"""`ferrule sessions fork|rewind`: go on from an earlier point of a session, with its files as they
+were then.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,14 @@ def _worked(store: Journal, session: str) -> tuple[int, str]:
 @click.command()
 @click.argument("session")
 @click.option(
-    "--run", type=click.IntRange(0), help="Keep the history up to the end of this run (default: all of it)."
+    "--run",
+    type=click.IntRange(0),
+    help="Keep the history up to the end of this run (default: all of it).",
 )
 def fork(session: str, run: int | None) -> int:
-    """A new session that goes on from a point of another one, which stays as it is. Prints its id."""
+    """A new session that goes on from a point of another one, which stays as it is. Prints its
+    id.
+    """
     from ferrule.engine.rewind.rewind import fork as forked
     from ferrule.runtime.assemble import journal
     from ferrule.storage import paths
@@ -49,16 +55,20 @@ def fork(session: str, run: int | None) -> int:
 @click.command()
 @click.argument("session")
 @click.option(
-    "--run", type=click.IntRange(0), required=True, help="Back to the end of this run; 0 is before the first."
+    "--run",
+    type=click.IntRange(0),
+    required=True,
+    help="Back to the end of this run; 0 is before the first.",
 )
 @click.option("--dry-run", "dry", is_flag=True, help="Only say what would be put back.")
 @click.option("--force", is_flag=True, help="Put back also what something else has changed since.")
 @click.option("--yes", is_flag=True, help="Do it without asking.")
 def rewind(session: str, run: int, dry: bool, force: bool, yes: bool) -> int:
-    """Put the files that the session's tools have changed since a run back, and fork the session there.
+    """Put the files that the session's tools have changed since a run back, and fork the session
+    there.
 
-    What commands changed is not kept and not put back. Names that no tool may touch stay as they are. Exit code 3: some files
-    were left alone.
+    What commands changed is not kept and not put back. Names that no tool may touch stay as they
+    are. Exit code 3: some files were left alone.
     """
     from contextlib import closing
 
@@ -92,20 +102,25 @@ def rewind(session: str, run: int, dry: bool, force: bool, yes: bool) -> int:
         name = forked(store, found, run, artifacts)
     click.echo(name)
     click.echo(
-        f"{len(done.restored)} put back; go on with `ferrule sessions resume {name[:12]} ...`", err=True
+        f"{len(done.restored)} put back; go on with `ferrule sessions resume {name[:12]} ...`",
+        err=True,
     )
     return 3 if done.left_alone else 0
 
 
 def _workspace(folder: str) -> Workspace:
-    """The folder, with the names that this person's settings protect and the paths that their rules deny."""
+    """The folder, with the names that this person's settings protect and the paths that their rules
+    deny.
+    """
     from ferrule.permissions.filesystem.workspace import Workspace
     from ferrule.permissions.gate import Gate
     from ferrule.permissions.protected_names import DEFAULT
     from ferrule.storage.settings.settings import load_settings
 
     settings = load_settings(workspace=folder)
-    names = DEFAULT.extended(reserved=settings["reserved.extend"], secret=settings["secrets.extend"])
+    names = DEFAULT.extended(
+        reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
+    )
     plain = Workspace(folder, names=names)
     gate = Gate(settings.rules, root=plain.root, names=names)
     return plain.refusing(gate.refuses)
@@ -119,7 +134,10 @@ def _tell(point: Point, would: PutBack) -> None:
     for path, why in would.left_alone.items():
         click.echo(visible(f"leave    {path}: {why}"))
     if point.uncovered:
-        said = f"{point.uncovered} calls since (commands and the like) may have changed more: that is not put back"
+        said = (
+            f"{point.uncovered} calls since (commands and the like) may have changed more: that "
+            "is not put back"
+        )
         click.echo(said, err=True)
 
 
@@ -130,7 +148,9 @@ def _refused(count: int, folder: str, yes: bool) -> int:
     from ferrule.cli.terminal import visible
 
     if not yes and (sys.stdin is None or not sys.stdin.isatty()):
-        click.echo("nothing was done: this wants a person's yes\nhint: confirm with --yes", err=True)
+        click.echo(
+            "nothing was done: this wants a person's yes\nhint: confirm with --yes", err=True
+        )
         return 7
     if not yes and not click.confirm(visible(f"put back {count} files in {folder}?"), err=True):
         click.echo("nothing was done", err=True)

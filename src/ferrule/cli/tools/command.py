@@ -1,4 +1,6 @@
-"""`ferrule tools`: what there is, what one looks like, and calling one through the gate. Tool files are in `tool_files`."""
+"""`ferrule tools`: what there is, what one looks like, and calling one through the gate. Tool files
+are in `tool_files`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 
 @click.group()
 def tools() -> None:
-    """List the tools of this folder, show one, call one through the gate; check, test and write tool files."""
+    """List the tools of this folder, show one, call one through the gate; check, test and write
+    tool files.
+    """
 
 
 for _command in (check, test, new, promote, import_):
@@ -60,13 +64,17 @@ def list_tools(as_json: bool, **options: Any) -> None:
 @click.argument("name")
 @common
 def show(name: str, **options: Any) -> None:
-    """Everything about one tool, with its schema as the model gets it, and whether it can be sent strict."""
+    """Everything about one tool, with its schema as the model gets it, and whether it can be sent
+    strict.
+    """
     from ferrule.cli.terminal import as_json, visible
     from ferrule.cli.terminal_agent import seat
     from ferrule.models.openai.strict_schema import compile_strict
 
     tool = found(seat(options).agent.catalog, name)
-    click.echo(f"{tool.full_name}  ({tool.source}; side effect {tool.side_effect}, risk {tool.risk})\n")
+    click.echo(
+        f"{tool.full_name}  ({tool.source}; side effect {tool.side_effect}, risk {tool.risk})\n"
+    )
     click.echo(visible(tool.description) + "\n")
     click.echo(as_json(tool.arguments.schema, indent=2))
     if tool.output is not None:
@@ -81,10 +89,13 @@ def show(name: str, **options: Any) -> None:
 @click.option("--envelope", is_flag=True, help="Print the whole result object.")
 @yes_to
 @common
-def call(name: str, arguments: tuple[str, ...], as_json: str | None, envelope: bool, **options: Any) -> int:
+def call(
+    name: str, arguments: tuple[str, ...], as_json: str | None, envelope: bool, **options: Any
+) -> int:
     """Call a tool as a model would: same validation, gate, prompt and journal.
 
-    A value is read as JSON if it is JSON (`n=3`, `on=true`, `list=[1,2]`) and the tool does not want text.
+    A value is read as JSON if it is JSON (`n=3`, `on=true`, `list=[1,2]`) and the tool does not
+    want text.
     """
     import asyncio
 
@@ -140,7 +151,9 @@ def parsed(schema: Any, arguments: tuple[str, ...], as_json: str | None) -> dict
 
 
 def value_of(schema: Any, text: str) -> Any:
-    """Text stays text where the schema says so; else it is read as JSON, if that is of a type that the schema takes."""
+    """Text stays text where the schema says so; else it is read as JSON, if that is of a type that
+    the schema takes.
+    """
     types = types_of(schema)
     if types == {"string"}:
         return text
@@ -152,7 +165,9 @@ def value_of(schema: Any, text: str) -> Any:
 
 
 def types_of(schema: Any) -> set[str]:
-    """The JSON types that a schema names at its top and in its alternatives; empty if it names none."""
+    """The JSON types that a schema names at its top and in its alternatives; empty if it names
+    none.
+    """
     named = schema.get("type", [])
     types = {named} if isinstance(named, str) else set(named)
     for part in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):

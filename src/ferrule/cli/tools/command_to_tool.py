@@ -1,11 +1,15 @@
-"""From a command that was seen in a session to the text of a tool file: which words vary, and what the file says.
+"""From a command that was seen in a session to the text of a tool file: which words vary, and what
+the file says.
 
-A command is a program and its words. Words become parameters where a person says so (`name=word`), else where they look like what
-varies: paths, numbers, text with blanks. The file calls the program with the words in the same places, refuses a value that would
-be read as an option, and has a test that holds it to the very command that was seen, with the output that was seen.
+A command is a program and its words. Words become parameters where a person says so (`name=word`),
+else where they look like what
+varies: paths, numbers, text with blanks. The file calls the program with the words in the same
+places, refuses a value that would be read as an option, and has a test that holds it to the very
+command that was seen, with the output that was seen.
 
-What looks like a secret (`guards`, or the value of an option or a variable of such a name) is never written: in the command it is
-refused, in the output it is left out. Not protected: a secret that nothing here knows. The person sees the file before it is written.
+What looks like a secret (`guards`, or the value of an option or a variable of such a name) is never
+written: in the command it is refused, in the output it is left out. Not protected: a secret that
+nothing here knows. The person sees the file before it is written.
 """
 
 from __future__ import annotations
@@ -37,7 +41,9 @@ _SETTING = re.compile(r"(?P<before>-{1,2}[\w-]+=|[A-Za-z_]\w*=)(?P<value>.+)", r
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A command that ended well: its words, where it started (relative to the workspace), how long it may take, what it said."""
+    """A command that ended well: its words, where it started (relative to the workspace), how long
+    it may take, what it said.
+    """
 
     words: tuple[str, ...]
     folder: str
@@ -63,10 +69,13 @@ Word = str | Varied
 
 
 def seen_of(arguments: Mapping[str, Any], data: Any) -> Seen:
-    """The command of a call of `run_command` and its value. Raises ConfigError for one that cannot become a tool."""
+    """The command of a call of `run_command` and its value. Raises ConfigError for one that cannot
+    become a tool.
+    """
     output = _output(data)
     words = _words(
-        arguments.get("command"), shell=bool(arguments.get("shell") or arguments.get("mode") == "shell")
+        arguments.get("command"),
+        shell=bool(arguments.get("shell") or arguments.get("mode") == "shell"),
     )
     timeout = arguments.get("timeout_ms") or 1000 * (arguments.get("timeout") or 0) or 30_000
     return Seen(words, str(arguments.get("cwd") or "."), int(timeout), output)
@@ -77,7 +86,11 @@ def _words(command: Any, *, shell: bool) -> tuple[str, ...]:
         return tuple(str(word) for word in cast("list[Any]", command))
     text = f"{command}"
     parts = analyse(text).parts
-    words = parts[0].argv if len(parts) == 1 and not parts[0].redirects and not parts[0].assignments else ()
+    words = (
+        parts[0].argv
+        if len(parts) == 1 and not parts[0].redirects and not parts[0].assignments
+        else ()
+    )
     if shell or not words or None in words:
         raise ConfigError(
             f"`{text[:200]}` is more than a program and its words",
@@ -90,10 +103,14 @@ def _output(data: Any) -> str:
     text, status = data, 0
     if isinstance(data, Mapping):
         record = cast("Mapping[str, Any]", data)
-        text, status = record.get("stdout") or record.get("output") or "", record.get("exit_code", 0)
+        text, status = (
+            record.get("stdout") or record.get("output") or "",
+            record.get("exit_code", 0),
+        )
     if not isinstance(text, str) or status or _STATUS.search(text):
         raise ConfigError(
-            "the command did not end well", hint="promote one that did: a tool is made of what worked"
+            "the command did not end well",
+            hint="promote one that did: a tool is made of what worked",
         )
     return text
 
@@ -102,7 +119,9 @@ def _output(data: Any) -> str:
 
 
 def varied(words: Sequence[str], chosen: Mapping[str, str]) -> tuple[Word, ...]:
-    """The words with parameters: those that were `chosen` (name to word), or those that look as if they vary."""
+    """The words with parameters: those that were `chosen` (name to word), or those that look as if
+    they vary.
+    """
     return _as_chosen(words, chosen) if chosen else _detected(words)
 
 
@@ -117,7 +136,9 @@ def _as_chosen(words: Sequence[str], chosen: Mapping[str, str]) -> tuple[Word, .
                 f"`{value}` is the program: it stays", hint="the tool is named after what it does"
             )
         if value.startswith("-"):
-            raise ConfigError(f"`{value}` is an option: it stays", hint="make its value a parameter")
+            raise ConfigError(
+                f"`{value}` is an option: it stays", hint="make its value a parameter"
+            )
         if not value or not any(_part(word, value) is not None for word in words[1:]):
             raise ConfigError(
                 f"`{value}` is no word of the command", hint=f"its words: {' '.join(words[1:])}"
@@ -134,7 +155,9 @@ def _as_chosen(words: Sequence[str], chosen: Mapping[str, str]) -> tuple[Word, .
 
 
 def _part(word: str, value: str) -> str | None:
-    """What stands before `value` in a word that ends with it: nothing, or `--option=`; None if it is another word."""
+    """What stands before `value` in a word that ends with it: nothing, or `--option=`; None if it
+    is another word.
+    """
     if word == value:
         return ""
     found = _SETTING.fullmatch(word)
@@ -169,7 +192,9 @@ def _kind(value: str) -> str:
 
 
 def _name(kind: str, option: str, value: str, names: dict[str, str]) -> str:
-    """The name of the option that the value belongs to, else of its kind; one value has one name."""
+    """The name of the option that the value belongs to, else of its kind; one value has one
+    name.
+    """
     if value in names:
         return names[value]
     named = option.startswith("-") and "=" not in option.rstrip("=")
@@ -187,7 +212,9 @@ def _name(kind: str, option: str, value: str, names: dict[str, str]) -> str:
 
 
 async def secret_in(words: Sequence[Word], output: str) -> tuple[str, bool]:
-    """Why the words that stay cannot be written (empty: they can), and whether the output holds what looks like a secret."""
+    """Why the words that stay cannot be written (empty: they can), and whether the output holds
+    what looks like a secret.
+    """
     fixed = [word if isinstance(word, str) else f"{word.before}{word.value}" for word in words]
     why = _named_secret(fixed) or await _refused({"command": fixed})
     return why, bool(await _refused({"output": output}))
@@ -196,9 +223,15 @@ async def secret_in(words: Sequence[Word], output: str) -> tuple[str, bool]:
 async def _refused(values: Mapping[str, Any]) -> str:
     guard = no_secrets_in_arguments()
     answer = await guard.run(
-        Occasion(ToolPre("promote", "run_command", values), Identity("local", "promote", "none", "none"))
+        Occasion(
+            ToolPre("promote", "run_command", values), Identity("local", "promote", "none", "none")
+        )
     )
-    return answer.reason.partition(";")[0] if isinstance(answer, Action) and answer.verdict == "block" else ""
+    return (
+        answer.reason.partition(";")[0]
+        if isinstance(answer, Action) and answer.verdict == "block"
+        else ""
+    )
 
 
 def _named_secret(words: Sequence[str]) -> str:
@@ -220,7 +253,10 @@ def _named_secret(words: Sequence[str]) -> str:
 def name_of(words: Sequence[Word]) -> str:
     """A name made of the program and the first word that is no option: `git_log`."""
     texts = [word for word in words if isinstance(word, str)]
-    parts = [_base(texts[0]), *[word for word in texts[1:2] if re.fullmatch(r"[A-Za-z][\w-]*", word)]]
+    parts = [
+        _base(texts[0]),
+        *[word for word in texts[1:2] if re.fullmatch(r"[A-Za-z][\w-]*", word)],
+    ]
     return re.sub(r"\W+", "_", "_".join(parts)).strip("_").lower()[:60] or "command"
 
 
@@ -230,7 +266,8 @@ def file_of(seen: Seen, words: Sequence[Word], *, with_output: bool) -> str:
     bare = [
         part.name
         for part in parts
-        if not part.number and any(w == part and not w.before for w in words if isinstance(w, Varied))
+        if not part.number
+        and any(w == part and not w.before for w in words if isinstance(w, Varied))
     ]
     program = str(words[0])
     arguments = {part.name: int(part.value) if part.number else part.value for part in parts}
@@ -245,7 +282,10 @@ def file_of(seen: Seen, words: Sequence[Word], *, with_output: bool) -> str:
         "script: |",
     ]
     lines += [f"  {line}" if line else "" for line in _script(seen, words, bare, program)]
-    lines += ["examples:", f"  - {{ request: {_json(f'Run {shown}')}, arguments: {_json(arguments)} }}"]
+    lines += [
+        "examples:",
+        f"  - {{ request: {_json(f'Run {shown}')}, arguments: {_json(arguments)} }}",
+    ]
     lines += _tests(program, seen, arguments, bare, output)
     chosen = f", with {', '.join(f'`{part.name}`' for part in parts)} as given" if parts else ""
     return "\n".join(
@@ -260,7 +300,8 @@ def _parameters(parts: Sequence[Varied]) -> list[str]:
     for part in parts:
         kind = "integer" if part.number else "string"
         made.append(
-            f"  {part.name}: {{ type: {kind}, required: true, description: {_json(f'For example {part.value}.')} }}"
+            f"  {part.name}: "
+            f"{{ type: {kind}, required: true, description: {_json(f'For example {part.value}.')} }}"
         )
     return made
 
@@ -279,7 +320,10 @@ def _script(seen: Seen, words: Sequence[Word], bare: Sequence[str], program: str
         f"    ran = exec.run({_json(program)}, words, {seen.timeout_ms}{folder})",
         '    if not ran["ok"]:',
         '        said = ran["stderr"] or ran["stdout"]',
-        f'        fail({_json(program + " ended with status ")} + str(ran["exit_code"]) + ": " + string.truncate(said, 2000))',
+        (
+            f'        fail({_json(program + " ended with status ")} + str(ran["exit_code"]) + ": '
+            '" + string.truncate(said, 2000))'
+        ),
         f'    return string.truncate(ran["stdout"], {MOST_OUTPUT})',
     ]
 
@@ -328,7 +372,9 @@ def _tested(output: str) -> str:
 
 
 def _json(value: Any) -> str:
-    """As YAML and Starlark both read it: in double quotes, with what neither takes as it stands escaped."""
+    """As YAML and Starlark both read it: in double quotes, with what neither takes as it stands
+    escaped.
+    """
     return _UNQUOTABLE.sub(_escaped, json.dumps(value, ensure_ascii=False))
 
 

@@ -5,8 +5,9 @@
     'days:int?'                    a whole number, or nothing
     'tags:list[string]=["a", "b"],What it is about'
 
-Types are `string`, `int`, `float`, `bool`, `list[...]` of one of them, and words joined by `|`. A field is required unless
-it has a `?` or a default. A default ends at the first comma; one that begins with `"` or `[` is JSON and may hold commas.
+Types are `string`, `int`, `float`, `bool`, `list[...]` of one of them, and words joined by `|`. A
+field is required unless it has a `?` or a default. A default ends at the first comma; one that
+begins with `"` or `[` is JSON and may hold commas.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type: `name` is JSON Schema's; `choices` are the words of an enumeration, `of` the type of a list's items."""
+    """A type: `name` is JSON Schema's; `choices` are the words of an enumeration, `of` the type of
+    a list's items.
+    """
 
     name: str
     choices: tuple[str, ...] = ()
@@ -53,7 +56,9 @@ class Kind:
         """As Python writes it."""
         if self.choices:
             return f"Literal[{', '.join(json.dumps(word, ensure_ascii=False) for word in self.choices)}]"
-        return f"list[{self.of.annotation()}]" if self.of is not None else _PYTHON[self.name].__name__
+        return (
+            f"list[{self.of.annotation()}]" if self.of is not None else _PYTHON[self.name].__name__
+        )
 
     def sample(self) -> Any:
         """Some value of it."""
@@ -84,7 +89,9 @@ class Field:
 
 
 def parse_fields(texts: Sequence[str]) -> tuple[Field, ...]:
-    """Raises ConfigError for the first field that cannot be read, and for a name that comes twice."""
+    """Raises ConfigError for the first field that cannot be read, and for a name that comes
+    twice.
+    """
     fields = tuple(map(parse_field, texts))
     names = [field.name for field in fields]
     if twice := next((name for name in names if names.count(name) > 1), ""):
@@ -97,7 +104,8 @@ def parse_field(text: str) -> Field:
     name, colon, rest = text.partition(":")
     if not colon or not _NAME.fullmatch(name):
         raise _wrong(
-            text, "it does not begin with a name and a colon" if not colon else f"`{name}` is no name"
+            text,
+            "it does not begin with a name and a colon" if not colon else f"`{name}` is no name",
         )
     if not text.isprintable():
         raise _wrong(text, "it holds characters that cannot be seen")
@@ -143,7 +151,9 @@ def _default(text: str, kind: Kind, rest: str) -> tuple[Any, str]:
         rest = comma + after
         value = word if kind.name == "string" else _json(word)
     if not kind.holds(value):
-        raise _wrong(text, f"its default {json.dumps(value, ensure_ascii=False)} is no {kind.annotation()}")
+        raise _wrong(
+            text, f"its default {json.dumps(value, ensure_ascii=False)} is no {kind.annotation()}"
+        )
     return value, rest
 
 
@@ -157,5 +167,7 @@ def _json(word: str) -> Any:
 def _wrong(text: str, why: str) -> ConfigError:
     types = ", ".join(("string", "int", "float", "bool", "list[string]", "a|b|c"))
     return ConfigError(
-        f"the field {text!r} cannot be read: {why}", code="field", hint=f"write {SYNTAX}; types: {types}"
+        f"the field {text!r} cannot be read: {why}",
+        code="field",
+        hint=f"write {SYNTAX}; types: {types}",
     )

@@ -1,7 +1,9 @@
-"""`ferrule tools check|test|new`: whether tool and hook files are right, whether they do what they say, and a new one.
+"""`ferrule tools check|test|new`: whether tool and hook files are right, whether they do what they
+say, and a new one.
 
-Checking reads and compiles and runs nothing. `test` runs the tests and examples that the files hold, and only those that were
-asked for: each in an empty folder of its own, behind the gate and in the sandbox (`extensions.checks.runs`). Neither needs trust.
+Checking reads and compiles and runs nothing. `test` runs the tests and examples that the files
+hold, and only those that were asked for: each in an empty folder of its own, behind the gate and in
+the sandbox (`extensions.checks.runs`). Neither needs trust.
 """
 
 from __future__ import annotations
@@ -17,8 +19,12 @@ if TYPE_CHECKING:
     from ferrule.extensions.tool_files.tool_file import ToolFile
 
 _FOLDER = click.option(
-    "-C", "--workspace", default=".", type=click.Path(exists=True, file_okay=False), help="Folder to look in (default: this one)."
-)  # fmt: skip
+    "-C",
+    "--workspace",
+    default=".",
+    type=click.Path(exists=True, file_okay=False),
+    help="Folder to look in (default: this one).",
+)
 _JSON = click.option(
     "--json", "as_json", is_flag=True, help="Machine-readable (`ferrule validate --schema`)."
 )
@@ -33,7 +39,8 @@ _STRICT = click.option("--strict", is_flag=True, help="Count warnings as errors.
 def check(names: tuple[str, ...], workspace: str, as_json: bool, strict: bool) -> int:
     """Check tool and hook files: all of this folder, or those named. Nothing of them is run.
 
-    Front matter, parameters, examples, whether the script compiles, has its function and reads only parameters there are.
+    Front matter, parameters, examples, whether the script compiles, has its function and reads only
+    parameters there are.
     """
     import asyncio
 
@@ -42,7 +49,8 @@ def check(names: tuple[str, ...], workspace: str, as_json: bool, strict: bool) -
     files = _chosen(workspace, names, hooks=True)
     if not files:
         click.echo(
-            "there are no tool or hook files here\nhint: `ferrule tools new NAME` writes one", err=True
+            "there are no tool or hook files here\nhint: `ferrule tools new NAME` writes one",
+            err=True,
         )
     problems = asyncio.run(_checked(files))
     return report(sorted(files), problems, as_json=as_json, strict=strict)
@@ -55,8 +63,9 @@ def check(names: tuple[str, ...], workspace: str, as_json: bool, strict: bool) -
 def test(names: tuple[str, ...], workspace: str, as_json: bool) -> int:
     """Run the `tests` and `examples` of tool files: all of this folder, or those named.
 
-    Each runs in an empty folder of its own with the files that the test names: behind the gate, commands in the sandbox, no network,
-    none of your files. Nothing else of this folder takes effect.
+    Each runs in an empty folder of its own with the files that the test names: behind the gate,
+    commands in the sandbox, no network, none of your files. Nothing else of this folder takes
+    effect.
     """
     import asyncio
 
@@ -68,7 +77,10 @@ def test(names: tuple[str, ...], workspace: str, as_json: bool) -> int:
     broken = {one.file for one in problems}
     tools = [tool for name in files if name not in broken for tool in tools_of(name, files[name])]
     cases = sum(len(tool.cases) + len(tool.examples) for tool in tools)
-    said = f"running {cases} tests and examples of {counted(len(tools), 'tool')}, each in an empty folder of its own"
+    said = (
+        f"running {cases} tests and examples of {counted(len(tools), 'tool')}, each in an empty "
+        "folder of its own"
+    )
     click.echo(said, err=True)
     return report(sorted(files), problems, asyncio.run(_tested(tools)), as_json=as_json)
 
@@ -77,13 +89,19 @@ def test(names: tuple[str, ...], workspace: str, as_json: bool) -> int:
 @click.argument("name")
 @click.argument("fields", nargs=-1, metavar="[FIELD:TYPE]...")
 @click.option("--description", default="", help="What the model reads of the tool.")
-@click.option("--python", "as_python", is_flag=True, help="Write NAME.py with a typed function, and a test.")
+@click.option(
+    "--python", "as_python", is_flag=True, help="Write NAME.py with a typed function, and a test."
+)
 @_FOLDER
-def new(name: str, fields: tuple[str, ...], description: str, as_python: bool, workspace: str) -> int:
+def new(
+    name: str, fields: tuple[str, ...], description: str, as_python: bool, workspace: str
+) -> int:
     """Write .ferrule/tools/NAME.md: a tool that works and tests itself, to be changed into yours.
 
-    A field is name:type[?][=default][,description], as in `city:string`, `days:int?`, 'unit:c|f=c,Celsius or Fahrenheit'.
-    Types: string, int, float, bool, list[...], and words with | between them. ? means that it may be left out.
+    A field is name:type[?][=default][,description], as in `city:string`, `days:int?`,
+    'unit:c|f=c,Celsius or Fahrenheit'.
+    Types: string, int, float, bool, list[...], and words with | between them. ? means that it may
+        be left out.
     """
     from ferrule.cli.new_files import write_new as write
     from ferrule.tools.names import check_name
@@ -98,17 +116,24 @@ def new(name: str, fields: tuple[str, ...], description: str, as_python: bool, w
     parsed = parse_fields(fields)
     if as_python:
         module, tests = f"{name}.py", f"tests/test_{name}.py"
-        made = {module: texts.python_tool(name, parsed, description), tests: texts.python_test(name, parsed)}
+        made = {
+            module: texts.python_tool(name, parsed, description),
+            tests: texts.python_test(name, parsed),
+        }
         write(Path(workspace), made)
         click.echo(f"wrote {Path(workspace) / module}\nwrote {Path(workspace) / tests}", err=True)
         said = (
-            f"hint: change it, `python -m pytest {tests}`, then name `{module}` under `tools.python` in .ferrule/ferrule.yaml"
+            f"hint: change it, `python -m pytest {tests}`, then name `{module}` under "
+            "`tools.python` in .ferrule/ferrule.yaml"
             f" and `ferrule trust` it, or give it to an agent of your own: Agent(model, [{name}])"
         )
     else:
         text = texts.tool_file(parsed, description) if parsed or description else texts.SAMPLE
         click.echo(f"wrote {write_new(Path(workspace), name, text)}", err=True)
-        said = f"hint: change it, `ferrule tools test {name}`, then `ferrule trust` lets it take effect"
+        said = (
+            f"hint: change it, `ferrule tools test {name}`, then `ferrule trust` lets it take "
+            "effect"
+        )
     click.echo(said, err=True)
     return 0
 
@@ -117,7 +142,9 @@ def new(name: str, fields: tuple[str, ...], description: str, as_python: bool, w
 
 
 def _check_free(name: str, *, as_python: bool) -> None:
-    """Raise UsageError for a name that belongs to a tool that ships, or to a module that Python's own code imports."""
+    """Raise UsageError for a name that belongs to a tool that ships, or to a module that Python's
+    own code imports.
+    """
     import sys
 
     from ferrule.runtime.shipped_tools import shipped
@@ -129,7 +156,8 @@ def _check_free(name: str, *, as_python: bool) -> None:
         )
     if as_python and name in sys.stdlib_module_names:
         raise click.UsageError(
-            f"`{name}.py` would stand before Python's own module `{name}` for everything that runs in this folder."
+            f"`{name}.py` would stand before Python's own module `{name}` for everything "
+            "that runs in this folder."
             f" hint: choose another name, such as `{name}_tool`"
         )
 
@@ -145,7 +173,9 @@ def write_new(workspace: Path, name: str, text: str) -> Path:
 
 
 def _chosen(workspace: str, names: tuple[str, ...], *, hooks: bool) -> dict[str, bytes]:
-    """The files with tools (and hooks) that were meant, by name. Raises UsageError for a name that means none."""
+    """The files with tools (and hooks) that were meant, by name. Raises UsageError for a name that
+    means none.
+    """
     from ferrule.extensions.checks.files import holds_artifacts
     from ferrule.storage.trust import Trust
 
@@ -191,7 +221,11 @@ async def _checked(files: dict[str, bytes]) -> list[Problem]:
     from ferrule.extensions.checks.workspace import hosts_of_person
 
     hosts = hosts_of_person()
-    found = [one for name, data in sorted(files.items()) for one in await check_file(name, data, hosts=hosts)]
+    found = [
+        one
+        for name, data in sorted(files.items())
+        for one in await check_file(name, data, hosts=hosts)
+    ]
     return sorted(found, key=lambda one: (one.file, one.line, one.column))
 
 
@@ -203,7 +237,9 @@ async def _tested(tools: list[ToolFile]) -> list[Outcome]:
 
 
 def bench_of_tests() -> Bench:
-    """What tests run with: the tools that ship, and commands that see their folder and the system, and no network."""
+    """What tests run with: the tools that ship, and commands that see their folder and the system,
+    and no network.
+    """
     from ferrule.extensions.checks.runs import Bench
     from ferrule.runtime.shipped_tools import shipped
     from ferrule.sandbox.policy import Policy

@@ -27,9 +27,13 @@ def import_() -> None:
 )
 @click.option("--force", is_flag=True, help="Replace the file that is there.")
 @click.option(
-    "--namespace", default="", help="What stands before the names of the tools; default: from the title."
+    "--namespace",
+    default="",
+    help="What stands before the names of the tools; default: from the title.",
 )
-@click.option("--server", default="", help="The service's address, if not the first one of the document.")
+@click.option(
+    "--server", default="", help="The service's address, if not the first one of the document."
+)
 @click.option(
     "--variable", multiple=True, metavar="NAME=VALUE", help="A variable of the address. Repeatable."
 )
@@ -40,7 +44,9 @@ def import_() -> None:
     help="Where the secret of a security scheme is. Repeatable.",
 )
 @click.option(
-    "--tag", multiple=True, help="Only operations with this tag; `*` in it is a wildcard. Repeatable."
+    "--tag",
+    multiple=True,
+    help="Only operations with this tag; `*` in it is a wildcard. Repeatable.",
 )
 @click.option("--without-tag", multiple=True, help="No operations with this tag. Repeatable.")
 @click.option(
@@ -50,7 +56,9 @@ def import_() -> None:
     help="Only this one, by operationId or as 'GET /path'. Repeatable.",
 )
 @click.option("--without", multiple=True, metavar="NAME", help="Not this operation. Repeatable.")
-@click.option("--deprecated/--no-deprecated", default=True, help="Whether deprecated operations are taken.")
+@click.option(
+    "--deprecated/--no-deprecated", default=True, help="Whether deprecated operations are taken."
+)
 @click.option(
     "--loading",
     type=click.Choice(["always", "deferred"]),
@@ -58,12 +66,16 @@ def import_() -> None:
     help="When a model sees them; default: deferred if they are many.",
 )
 @click.option(
-    "--results/--no-results", default=False, help="Whether answers are checked against the document."
+    "--results/--no-results",
+    default=False,
+    help="Whether answers are checked against the document.",
 )
 def openapi(file: Path, out: Path | None, force: bool, **chosen: Any) -> None:
-    """Make a manifest out of an OpenAPI document (3.0 or 3.1). Nothing is fetched, and no secret is asked for.
+    """Make a manifest out of an OpenAPI document (3.0 or 3.1). Nothing is fetched, and no secret is
+    asked for.
 
-    What cannot be a tool is left out and named. Secrets stay references: fill the variables that the manifest names.
+    What cannot be a tool is left out and named. Secrets stay references: fill the variables that
+    the manifest names.
     """
     from ferrule.cli.terminal import visible
     from ferrule.connectors.http import parse_manifest
@@ -118,21 +130,28 @@ def _pairs(option: str, given: Iterable[str]) -> dict[str, str]:
 
 
 def _yaml(manifest: dict[str, Any]) -> str:
-    """The manifest as a file. Many schemas are written as JSON text: a file has a bound on its values, and on its size."""
+    """The manifest as a file. Many schemas are written as JSON text: a file has a bound on its
+    values, and on its size.
+    """
     import yaml
 
     from ferrule.core.calls import compact
     from ferrule.storage.settings.yaml_tree import MAX_BYTES, MAX_NODES
 
     def written(tool: dict[str, Any]) -> dict[str, Any]:
-        return {key: compact(value) if key.endswith("_schema") else value for key, value in tool.items()}
+        return {
+            key: compact(value) if key.endswith("_schema") else value for key, value in tool.items()
+        }
 
     if _values(manifest) > MAX_NODES // 2:
         manifest = {**manifest, "tools": [written(tool) for tool in manifest["tools"]]}
     dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text = yaml.dump(manifest, Dumper=dumper, sort_keys=False, allow_unicode=True, width=120)
     if len(text.encode()) > MAX_BYTES:
-        hint = "choose some with `--tag` or `--operation`, or name the document itself in `tools.openapi`"
+        hint = (
+            "choose some with `--tag` or `--operation`, or name the document itself in "
+            "`tools.openapi`"
+        )
         raise ConfigError(f"the manifest would have more than {MAX_BYTES} bytes", hint=hint)
     return text
 
@@ -151,6 +170,7 @@ def _told(manifest: dict[str, Any], out: Path | None) -> list[str]:
         lines.append(f"secrets to fill in: {', '.join(f'`{one}`' for one in secrets)}")
     if out is not None:
         lines.append(
-            f"to use them: put `{out}` into `{paths.config() / FOLDER}`, or name it in `tools.http_manifests`"
+            f"to use them: put `{out}` into `{paths.config() / FOLDER}`, or name it in "
+            "`tools.http_manifests`"
         )
     return lines

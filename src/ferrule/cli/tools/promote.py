@@ -1,4 +1,6 @@
-"""`ferrule tools promote`: a command that worked in a session becomes a tool file, shown first and written only when asked."""
+"""`ferrule tools promote`: a command that worked in a session becomes a tool file, shown first and
+written only when asked.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ _LISTED = 20
     help="A word that becomes a parameter. Repeatable.",
 )
 @click.option("--name", default="", help="The tool's name (default: from the command).")
-@click.option("--write", is_flag=True, help="Write it to .ferrule/tools instead of only showing it.")
+@click.option(
+    "--write", is_flag=True, help="Write it to .ferrule/tools instead of only showing it."
+)
 @click.option(
     "-C",
     "--workspace",
@@ -40,11 +44,14 @@ _LISTED = 20
     type=click.Path(exists=True, file_okay=False),
     help="Folder to write to.",
 )
-def promote(session: str, call: str, params: tuple[str, ...], name: str, write: bool, workspace: str) -> int:
-    """Turn a command that was run in SESSION into a tool file with parameters, an example and a test.
+def promote(
+    session: str, call: str, params: tuple[str, ...], name: str, write: bool, workspace: str
+) -> int:
+    """Turn a command that was run in SESSION into a tool file with parameters, an example and a
+    test.
 
-    CALL is its number in the session or the beginning of its id; without it, the only one. Without --param, words that look
-    as if they vary become parameters: paths, numbers, quoted text.
+    CALL is its number in the session or the beginning of its id; without it, the only one. Without
+    --param, words that look as if they vary become parameters: paths, numbers, quoted text.
     """
     import asyncio
 
@@ -69,7 +76,9 @@ def promote(session: str, call: str, params: tuple[str, ...], name: str, write: 
 
 
 async def _made(name: str, seen: Seen, words: Sequence[Word]) -> str:
-    """The text of the file, proved: it is checked, and its tests pass. Raises ConfigError where it must not be made."""
+    """The text of the file, proved: it is checked, and its tests pass. Raises ConfigError where it
+    must not be made.
+    """
     from ferrule.core.errors import ConfigError
     from ferrule.extensions.checks.runs import Bench, run_cases
     from ferrule.extensions.checks.tool_file import check_tool
@@ -84,7 +93,9 @@ async def _made(name: str, seen: Seen, words: Sequence[Word]) -> str:
             hint="write the tool by hand, with `env(...)` for the secret",
         )
     if hidden:
-        click.echo("! what it said holds what looks like a secret, so it is left out of the test", err=True)
+        click.echo(
+            "! what it said holds what looks like a secret, so it is left out of the test", err=True
+        )
     text = file_of(seen, words, with_output=not hidden)
     file = f".ferrule/tools/{name}.md"
     wrong = [str(one) for one in await check_tool(text.encode(), file) if one.level == "error"]
@@ -137,6 +148,10 @@ def _which(session: str, call: str, commands: list[Used]) -> str:
     if not commands:
         return f"the session {session} has run no command that ended well"
     said = f"there is no command `{call}` in" if call else "say which command of"
-    rows = [f"  {number}  {str(arguments_of(one.call))[:120]}" for number, one in enumerate(commands, 1)]
+    rows = [
+        f"  {number}  {str(arguments_of(one.call))[:120]}" for number, one in enumerate(commands, 1)
+    ]
     left = [f"  … {len(rows) - _LISTED} more"] if len(rows) > _LISTED else []
-    return visible("\n".join([f"{said} the session {session}, by its number:", *rows[:_LISTED], *left]))
+    return visible(
+        "\n".join([f"{said} the session {session}, by its number:", *rows[:_LISTED], *left])
+    )

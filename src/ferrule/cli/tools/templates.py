@@ -1,6 +1,8 @@
-"""The text of a new tool, from its fields: as a tool file that tests itself, or as a Python function with a test beside it.
+"""The text of a new tool, from its fields: as a tool file that tests itself, or as a Python
+function with a test beside it.
 
-What is made works at once and does nothing useful: it gives back what it was called with. A person writes the rest.
+What is made works at once and does nothing useful: it gives back what it was called with. A person
+writes the rest.
 """
 
 from __future__ import annotations
@@ -107,16 +109,23 @@ def _json(value: Any) -> str:
 
 
 def python_tool(name: str, fields: Sequence[Field], description: str = "") -> str:
-    """A module with the tool as a typed function. Raises ConfigError for names that Python does not take."""
+    """A module with the tool as a typed function. Raises ConfigError for names that Python does not
+    take.
+    """
     for one in (name, *(field.name for field in fields)):
         if not one.isidentifier() or keyword.iskeyword(one):
             raise ConfigError(
-                f"`{one}` cannot be a name in Python", hint="letters, digits and `_`, and no keyword"
+                f"`{one}` cannot be a name in Python",
+                hint="letters, digits and `_`, and no keyword",
             )
     ordered = sorted(fields, key=lambda field: not field.required)
     literal = any("Literal[" in field.kind.annotation() for field in fields)
     said = _quoted(description or TO_WRITE)
-    about = [f"        {field.name}: {_quoted(field.description)}" for field in ordered if field.description]
+    about = [
+        f"        {field.name}: {_quoted(field.description)}"
+        for field in ordered
+        if field.description
+    ]
     docstring = [f'    """{said}', *(["", "    Args:", *about] if about else []), '    """']
     if not about:
         docstring = [f'    """{said}"""']
@@ -145,7 +154,9 @@ def _definition(name: str, parameters: Sequence[str]) -> str:
     line = f"def {name}({', '.join(parameters)}) -> dict[str, Any]:"
     if len(line) <= 100:
         return line
-    return "\n".join([f"def {name}(", *(f"    {one}," for one in parameters), ") -> dict[str, Any]:"])
+    return "\n".join(
+        [f"def {name}(", *(f"    {one}," for one in parameters), ") -> dict[str, Any]:"]
+    )
 
 
 def _signed(field: Field) -> str:

@@ -5,9 +5,10 @@
     changed    its card is another one now                     what changed is not offered; a changed head holds back all
     approved   both
 
-The card is read before it is approved (that is what a person looks at), and asks for nothing but that. When it later differs, the new one
-is kept beside the approved one (`pend`) until a person looked at the difference. Kept in `<state>/a2a`, one file for each peer, readable by
-its owner alone; a file that others can write is an error, not an approval.
+The card is read before it is approved (that is what a person looks at), and asks for nothing but
+that. When it later differs, the new one is kept beside the approved one (`pend`) until a person
+looked at the difference. Kept in `<state>/a2a`, one file for each peer, readable by its owner
+alone; a file that others can write is an error, not an approval.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """How a peer stands. `card` is what was approved, `pending` what it says now if that differs."""
+    """How a peer stands. `card` is what was approved, `pending` what it says now if that
+    differs.
+    """
 
     state: State
     card: Card | None = None
@@ -53,7 +56,9 @@ class Approval:
 
 
 class Approvals:
-    """A person's approvals. Nothing is written before the first one. Raises ConfigError for files that cannot be used."""
+    """A person's approvals. Nothing is written before the first one. Raises ConfigError for files
+    that cannot be used.
+    """
 
     def __init__(self, folder: Path | None = None, *, now: Callable[[], float] = time.time) -> None:
         self._folder = folder
@@ -102,7 +107,9 @@ class Approvals:
         return found
 
     def diff(self, peer: A2aPeer, card: Card) -> str:
-        """What differs from what was approved, as unified diffs; all there is where nothing was. What cannot be seen is spelled out."""
+        """What differs from what was approved, as unified diffs; all there is where nothing was.
+        What cannot be seen is spelled out.
+        """
         seen = self.look(peer)
         parts = [
             difference("peer", seen.covered, covered_text(peer)),
@@ -125,21 +132,29 @@ class Approvals:
         with os.fdopen(descriptor, encoding="utf-8") as file:
             about = os.fstat(descriptor)
             if about.st_uid != os.getuid() or about.st_mode & 0o022:
-                raise self._unusable(peer, "others can write it", "check who changed it, then `chmod 600` it")
+                raise self._unusable(
+                    peer, "others can write it", "check who changed it, then `chmod 600` it"
+                )
             try:
                 kept: Any = json.load(file)
                 if kept["version"] > _VERSION:
-                    raise self._unusable(peer, "it was written by a newer version", "use that version")
+                    raise self._unusable(
+                        peer, "it was written by a newer version", "use that version"
+                    )
                 _ = kept["peer"]
                 return cast("dict[str, Any]", kept)
             except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise self._unusable(peer, "it is damaged", "remove it, and approve again") from error
+                raise self._unusable(
+                    peer, "it is damaged", "remove it, and approve again"
+                ) from error
 
     def _store(self, peer: A2aPeer, kept: dict[str, Any]) -> None:
         paths.write_private(self._file(peer), json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
     def _unusable(self, peer: A2aPeer, why: str, hint: str) -> ConfigError:
-        return ConfigError(f"`{self._file(peer)}` cannot be used: {why}", code="a2a_approval", hint=hint)
+        return ConfigError(
+            f"`{self._file(peer)}` cannot be used: {why}", code="a2a_approval", hint=hint
+        )
 
 
 def covered_text(peer: A2aPeer) -> str:

@@ -1,11 +1,14 @@
-"""What a peer says of itself: its card, bounded, hashed, with nothing in it that a person would not see.
+"""What a peer says of itself: its card, bounded, hashed, with nothing in it that a person would not
+see.
 
-A card has a head (name, addresses, what it speaks, how it wants to be known) and skills. It is kept as the protocol library read it, in the
-shape of the current protocol whatever older one it came in, since that is what its hashes and the difference after a change are made
-from. Signatures are no part of it: the same words signed again are the same words.
+A card has a head (name, addresses, what it speaks, how it wants to be known) and skills. It is kept
+as the protocol library read it, in the shape of the current protocol whatever older one it came in,
+since that is what its hashes and the difference after a change are made from. Signatures are no
+part of it: the same words signed again are the same words.
 
-What a model reads is made from it: texts without invisible characters, cut, with the peer's name in front so that it is known whose words
-they are. Bounds are on everything: bytes of the card (`MAX_CARD`), skills (`MAX_SKILLS`), depth. A skill out of bounds is left out and named.
+What a model reads is made from it: texts without invisible characters, cut, with the peer's name in
+front so that it is known whose words they are. Bounds are on everything: bytes of the card
+(`MAX_CARD`), skills (`MAX_SKILLS`), depth. A skill out of bounds is left out and named.
 """
 
 from __future__ import annotations
@@ -42,9 +45,18 @@ _SKILL_KEYS = (
     "securityRequirements",
 )
 _HEAD_KEYS = (
-    "name", "description", "supportedInterfaces", "provider", "version", "documentationUrl", "capabilities",
-    "securitySchemes", "securityRequirements", "defaultInputModes", "defaultOutputModes",
-)  # fmt: skip
+    "name",
+    "description",
+    "supportedInterfaces",
+    "provider",
+    "version",
+    "documentationUrl",
+    "capabilities",
+    "securitySchemes",
+    "securityRequirements",
+    "defaultInputModes",
+    "defaultOutputModes",
+)
 _FITS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,79}")
 _UNFIT = re.compile(r"[^A-Za-z0-9_.\-]+")
 
@@ -66,7 +78,9 @@ class Skill:
 
     @property
     def tool_name(self) -> str:
-        """The part of the tool's name that stands for it: the id, or what fits of it with a hash of all of it."""
+        """The part of the tool's name that stands for it: the id, or what fits of it with a hash of
+        all of it.
+        """
         if _FITS.fullmatch(self.id):
             return self.id
         return f"{_UNFIT.sub('_', self.id)[:60]}_{hashlib.sha256(self.id.encode('utf-8', 'replace')).hexdigest()[:8]}"
@@ -74,8 +88,13 @@ class Skill:
     @property
     def description(self) -> str:
         """For the model: cleaned and cut."""
-        name, said = clean(text_of(self.raw.get("name"))), clean(text_of(self.raw.get("description")))
-        lines = [": ".join(one.strip() for one in (name, said) if one.strip())[:DESCRIPTION] or self.id]
+        name, said = (
+            clean(text_of(self.raw.get("name"))),
+            clean(text_of(self.raw.get("description"))),
+        )
+        lines = [
+            ": ".join(one.strip() for one in (name, said) if one.strip())[:DESCRIPTION] or self.id
+        ]
         for example in list_of(self.raw.get("examples"))[:_EXAMPLES]:
             lines.append(f"Example: {clean(text_of(example))[:_EXAMPLE]}")
         return "\n".join(lines)
@@ -110,7 +129,9 @@ class Card:
     @property
     def addresses(self) -> tuple[str, ...]:
         """Where it says that it can be asked."""
-        return tuple(text_of(one.get("url")) for one in objects_of(self.head.get("supportedInterfaces")))
+        return tuple(
+            text_of(one.get("url")) for one in objects_of(self.head.get("supportedInterfaces"))
+        )
 
     def get(self, skill: str) -> Skill | None:
         """A skill by the peer's id for it."""
@@ -124,7 +145,9 @@ class Card:
         return {"head": dict(self.head), "skills": [dict(one.raw) for one in self.skills]}
 
     def text(self) -> str:
-        """All of it for a person, one fact a line, so that two of them can be compared line by line."""
+        """All of it for a person, one fact a line, so that two of them can be compared line by
+        line.
+        """
         lines = ["agent", *(f"  {line}" for line in _indented(self.head).splitlines())]
         for one in self.skills:
             lines += [
@@ -143,7 +166,9 @@ def from_json(given: Mapping[str, Any]) -> Card:
 
 
 def read_card(said: Mapping[str, Any]) -> Card:
-    """From a card in the shape of the current protocol. Never raises for what it says: what cannot be used is left out and named."""
+    """From a card in the shape of the current protocol. Never raises for what it says: what cannot
+    be used is left out and named.
+    """
     kept: dict[str, Skill] = {}
     left_out: list[str] = []
     for raw in objects_of(said.get("skills")):

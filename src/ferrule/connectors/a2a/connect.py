@@ -3,11 +3,13 @@
     async with connect([A2aPeer("weather", url="https://weather.example.com")]) as peers:
         agent = Agent("ollama:llama3.2", [*my_tools, *peers.tools])
 
-Nothing is asked to find out which tools there are: they are known from the card that was approved (`approvals.py`). A peer of a person's settings
-that nobody approved brings nothing but a notice. One that a program names in its own code (`origin="program"`) is its author's choice: its
-card is pinned when it is first seen. Later changes hold back what changed, as for all others.
+Nothing is asked to find out which tools there are: they are known from the card that was approved
+(`approvals.py`). A peer of a person's settings that nobody approved brings nothing but a notice.
+One that a program names in its own code (`origin="program"`) is its author's choice: its card is
+pinned when it is first seen. Later changes hold back what changed, as for all others.
 
-Tools are called `peer__skill`. What has a name that is taken already is left out and reported, and so is a peer whose name another one has.
+Tools are called `peer__skill`. What has a name that is taken already is left out and reported, and
+so is a peer whose name another one has.
 """
 
 from __future__ import annotations
@@ -31,16 +33,22 @@ _SHOWN = 8
 
 
 class Peers(Offered[Live]):
-    """The peers of a run. `tools` and `notices` say what there is; a peer is asked when a tool of it is called."""
+    """The peers of a run. `tools` and `notices` say what there is; a peer is asked when a tool of
+    it is called.
+    """
 
-    def __init__(self, peers: Iterable[A2aPeer], approvals: Approvals, taken: Iterable[str]) -> None:
+    def __init__(
+        self, peers: Iterable[A2aPeer], approvals: Approvals, taken: Iterable[str]
+    ) -> None:
         self._approvals = approvals
         super().__init__(taken)
         for peer in peers:
             self._take(peer)
 
     async def open(self) -> Self:
-        """Look at the cards of a program's peers that were never seen: these, and only these, are asked."""
+        """Look at the cards of a program's peers that were never seen: these, and only these, are
+        asked.
+        """
         waiting, self._unseen = self._unseen, []
         seen = await asyncio.gather(*(self._first(live) for live in waiting))
         for live, skills in zip(waiting, seen, strict=True):
@@ -96,9 +104,11 @@ class Peers(Offered[Live]):
 def connect(
     peers: Iterable[A2aPeer], *, approvals: Approvals | None = None, taken: Iterable[str] = ()
 ) -> Peers:
-    """Peers for a run: `async with`, or `open` and `close`; without either, only those of a program that were never seen are missing.
+    """Peers for a run: `async with`, or `open` and `close`; without either, only those of a program
+    that were never seen are missing.
 
-    `taken` are names of the run's other tools. Raises ConfigError where the file of an approval cannot be used.
+    `taken` are names of the run's other tools. Raises ConfigError where the file of an approval
+    cannot be used.
     """
     _quiet()
     return Peers(peers, approvals or Approvals(), taken)
@@ -115,12 +125,18 @@ async def card_of(peer: A2aPeer) -> Card:
 
 
 def _quiet() -> None:
-    """What the protocol library logs may hold what a peer said: it is not for the terminal of a person."""
+    """What the protocol library logs may hold what a peer said: it is not for the terminal of a
+    person.
+    """
     logging.getLogger("a2a").addHandler(logging.NullHandler())
 
 
 def _unapproved(peer: A2aPeer, approval: Approval) -> str:
-    why = "it is not written down as you approved it" if approval.state == "moved" else "nobody approved it"
+    why = (
+        "it is not written down as you approved it"
+        if approval.state == "moved"
+        else "nobody approved it"
+    )
     return f"peer `{peer.name}` does nothing: {why}; `ferrule a2a approve {peer.name}` shows it"
 
 
@@ -129,4 +145,7 @@ def _changed(peer: A2aPeer, approval: Approval) -> str:
     approved = approval.card.skills if approval.card else ()
     held = [one.id for one in approved if one.id not in offered and chosen(peer, one.id)]
     names = ", ".join(f"`{name[:60]}`" for name in held[:_SHOWN]) or "none of its skills"
-    return f"peer `{peer.name}` changed since you approved it; held back: {names}; `ferrule a2a approve {peer.name}` shows the change"
+    return (
+        f"peer `{peer.name}` changed since you approved it; held back: {names}; `ferrule a2a "
+        f"approve {peer.name}` shows the change"
+    )

@@ -1,11 +1,13 @@
-"""One message to a peer and what comes of it: streamed where the peer streams, asked for again and again where it does not.
+"""One message to a peer and what comes of it: streamed where the peer streams, asked for again and
+again where it does not.
 
-A stream that ends before the task does is no end: the task is asked for until it is settled. Between two looks pass `PAUSES` seconds,
-growing; how long all of it may take is the caller's bound. When the caller is cancelled, or gives up, the task is cancelled at the peer, by a
-request of its own that nobody waits for longer than `FAREWELL` seconds.
+A stream that ends before the task does is no end: the task is asked for until it is settled.
+Between two looks pass `PAUSES` seconds, growing; how long all of it may take is the caller's bound.
+When the caller is cancelled, or gives up, the task is cancelled at the peer, by a request of its
+own that nobody waits for longer than `FAREWELL` seconds.
 
-The protocol library speaks the wire (JSON-RPC or its HTTP form, of 1.0 or 0.3). What it hands over is turned into JSON at once: nothing
-of ours depends on its types.
+The protocol library speaks the wire (JSON-RPC or its HTTP form, of 1.0 or 0.3). What it hands over
+is turned into JSON at once: nothing of ours depends on its types.
 """
 
 from __future__ import annotations
@@ -29,12 +31,16 @@ _ID = re.compile(r"[A-Za-z0-9_.:~@+=-]{1,200}")
 
 
 class Unusable(Exception):
-    """What the peer answered is not of the protocol, or more than is taken. `str` says what, beginning with "it"."""
+    """What the peer answered is not of the protocol, or more than is taken. `str` says what,
+    beginning with "it".
+    """
 
 
 @dataclass(slots=True)
 class Exchange:
-    """The way to one peer for one call. `client` is the protocol library's, made for a card whose addresses were looked at."""
+    """The way to one peer for one call. `client` is the protocol library's, made for a card whose
+    addresses were looked at.
+    """
 
     client: Any
     streams: bool
@@ -42,7 +48,9 @@ class Exchange:
     work: Work = field(default_factory=Work)
 
     async def run(self, message: Mapping[str, Any]) -> Work:
-        """Send a message and follow what comes of it until it is settled. Raises Unusable, and what the library raises."""
+        """Send a message and follow what comes of it until it is settled. Raises Unusable, and what
+        the library raises.
+        """
         request = _request(
             "SendMessageRequest", {"message": message, "configuration": {"historyLength": _HISTORY}}
         )
@@ -51,7 +59,8 @@ class Exchange:
             if not self.work.settled:
                 await self._followed()
         except ValueError as error:
-            # Of the folding. The library's own are of other kinds, but for a card without addresses.
+            # Of the folding. The library's own are of other kinds, but for a card without
+            # addresses.
             raise Unusable(str(error)) from error
         return self.work
 
@@ -98,14 +107,20 @@ class Exchange:
             self.progress(shown)
 
     async def cancel(self) -> None:
-        """Tell the peer that nobody waits for its task any more. Bounded; raises what the library raises."""
+        """Tell the peer that nobody waits for its task any more. Bounded; raises what the library
+        raises.
+        """
         if self.work.runs:
             async with asyncio.timeout(FAREWELL):
-                await self.client.cancel_task(_request("CancelTaskRequest", {"id": self.work.task_id}))
+                await self.client.cancel_task(
+                    _request("CancelTaskRequest", {"id": self.work.task_id})
+                )
 
 
 def client_of(card: Mapping[str, Any], http: Any, *, streams: bool) -> Any:
-    """A client of the protocol library for a card. Raises ValueError where the card offers no way that we speak."""
+    """A client of the protocol library for a card. Raises ValueError where the card offers no way
+    that we speak.
+    """
     from a2a.client import ClientConfig, ClientFactory
 
     config = ClientConfig(
@@ -126,7 +141,9 @@ def card_value(card: Mapping[str, Any]) -> Any:
 
 
 def parsed(said: dict[str, Any]) -> Any:
-    """A card as a peer sent it, of whatever version, as the library's value. Changes `said`. Raises its ParseError."""
+    """A card as a peer sent it, of whatever version, as the library's value. Changes `said`. Raises
+    its ParseError.
+    """
     from a2a.client.card_resolver import parse_agent_card
 
     return parse_agent_card(said)

@@ -1,11 +1,14 @@
-"""HTTP to a peer: its own origins and no other, bodies of bounded size, failures said by what they mean.
+"""HTTP to a peer: its own origins and no other, bodies of bounded size, failures said by what they
+mean.
 
-* Only the origins that the person wrote down are asked, with the person's header: not where a redirect leads, not where a card points.
-* A body is read up to `MAX_BODY` bytes, an event stream up to `MAX_STREAM`, a card up to `cards.MAX_CARD`; compressed ones are refused.
+* Only the origins that the person wrote down are asked, with the person's header: not where a
+  redirect leads, not where a card points.
+* A body is read up to `MAX_BODY` bytes, an event stream up to `MAX_STREAM`, a card up to
+  `cards.MAX_CARD`; compressed ones are refused.
 * Proxies of the environment hold, as for models; nothing else of it does (no `.netrc`).
 
-Failures carry a class (`tools.reliability`): `transient` only where the peer surely did nothing, so that a message is never sent twice.
-Not protected: what the peer itself does with what it is told.
+Failures carry a class (`tools.reliability`): `transient` only where the peer surely did nothing, so
+that a message is never sent twice. Not protected: what the peer itself does with what it is told.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ _WAIT = 3600.0
 
 
 class Refused(Exception):
-    """An address, or an answer, that is out of bounds. Not an error of the HTTP library, which would be taken for the network's."""
+    """An address, or an answer, that is out of bounds. Not an error of the HTTP library, which
+    would be taken for the network's.
+    """
 
     def __init__(self, error_type: ErrorType, message: str) -> None:
         super().__init__(error_type, message)
@@ -44,7 +49,9 @@ class Refused(Exception):
 
 
 def client_for(peer: A2aPeer, headers: Mapping[str, str]) -> Any:
-    """An HTTP client for a peer, bounded as this file says. `headers` hold its secret. Takes a while: certificates are read."""
+    """An HTTP client for a peer, bounded as this file says. `headers` hold its secret. Takes a
+    while: certificates are read.
+    """
     import httpx
 
     scheme, host, port = place_of(peer.url)
@@ -64,7 +71,9 @@ def client_for(peer: A2aPeer, headers: Mapping[str, str]) -> Any:
 
 
 def _transport(proxy: Any) -> Any:
-    """No connection outlives its request: calls are rare, and a program may make each of them on a loop of its own."""
+    """No connection outlives its request: calls are rare, and a program may make each of them on a
+    loop of its own.
+    """
     import httpx
 
     return httpx.AsyncHTTPTransport(proxy=proxy, limits=httpx.Limits(max_keepalive_connections=0))
@@ -102,7 +111,9 @@ def _bounded() -> Any:
             response = await self._inner.handle_async_request(request)
             if response.headers.get("content-encoding", "identity") != "identity":
                 await response.aclose()
-                raise Refused(ErrorType.IO_ERROR, "its answer is compressed, which was not asked for")
+                raise Refused(
+                    ErrorType.IO_ERROR, "its answer is compressed, which was not asked for"
+                )
             streams = response.headers.get("content-type", "").startswith("text/event-stream")
             response.stream = Body(response.stream, MAX_STREAM if streams else MAX_BODY)
             return response
@@ -119,14 +130,17 @@ def _elsewhere(peer: A2aPeer, url: str) -> str:
     except ValueError:
         return "it leads to something that is no address of the web"
     return (
-        f"it leads to `{clean(f'{scheme}://{host}:{port}')[:200]}`, which is not asked; if that is right, "
+        f"it leads to `{clean(f'{scheme}://{host}:{port}')[:200]}`, which is not asked; if "
+        "that is right, "
         f"a person can write it as the `endpoint` of `{peer.name}`"
     )
 
 
 async def fetch_card(peer: A2aPeer, client: Any) -> dict[str, Any]:
     """A peer's card as it sent it. Raises Refused, and what the HTTP library raises."""
-    async with client.stream("GET", peer.card_url, headers={"Accept": "application/json"}) as response:
+    async with client.stream(
+        "GET", peer.card_url, headers={"Accept": "application/json"}
+    ) as response:
         body = bytearray()
         async for part in response.aiter_bytes():
             body += part
@@ -153,7 +167,9 @@ def broke(error: BaseException) -> bool:
 
 
 def failed(peer: A2aPeer, attempted: str, error: BaseException) -> ToolFailed:
-    """A failure as the model is told it. `attempted` is what was done ("asking it for its card")."""
+    """A failure as the model is told it. `attempted` is what was done ("asking it for its
+    card").
+    """
     import httpx
 
     cause = _cause(error)
@@ -162,13 +178,17 @@ def failed(peer: A2aPeer, attempted: str, error: BaseException) -> ToolFailed:
         return ToolFailed(cause.error_type, told + cause.message)
     if isinstance(cause, httpx.HTTPStatusError):
         return _by_status(peer, told, cause.response)
-    if isinstance(cause, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)):
+    if isinstance(
+        cause, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+    ):
         said = f"it cannot be reached ({clean(str(cause))[:200] or type(cause).__name__})"
         return ToolFailed(ErrorType.IO_ERROR, told + said, kind="transient")
     if isinstance(cause, httpx.HTTPError):
         said = f"the connection broke ({clean(str(cause))[:200] or type(cause).__name__})"
         return ToolFailed(
-            ErrorType.IO_ERROR, f"{told}{said}; outcome unknown: check before doing it again", kind="5xx"
+            ErrorType.IO_ERROR,
+            f"{told}{said}; outcome unknown: check before doing it again",
+            kind="5xx",
         )
     return _by_meaning(told, error)
 
@@ -191,7 +211,9 @@ def _by_status(peer: A2aPeer, told: str, response: Any) -> ToolFailed:
             if peer.auth
             else "; it was not told who we are"
         )
-        return ToolFailed(ErrorType.PERMISSION_DENIED, f"{told}it does not let us in (HTTP {status}){known}")
+        return ToolFailed(
+            ErrorType.PERMISSION_DENIED, f"{told}it does not let us in (HTTP {status}){known}"
+        )
     wait = _seconds(response.headers.get("retry-after", ""))
     if status == 429 or (status == 503 and wait is not None):
         said = f"{told}it has no room now (HTTP {status})"
@@ -218,7 +240,9 @@ _MEANINGS = {
 
 
 def _by_meaning(told: str, error: BaseException) -> ToolFailed:
-    """An error of the protocol (the names of the library's classes are the specification's), or an answer that makes no sense."""
+    """An error of the protocol (the names of the library's classes are the specification's), or an
+    answer that makes no sense.
+    """
     kind = _MEANINGS.get(type(error).__name__, ErrorType.TOOL_ERROR)
     said = clean(str(error)).strip()[:_MESSAGE] or type(error).__name__
     return ToolFailed(kind, told + said)

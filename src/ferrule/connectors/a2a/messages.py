@@ -1,11 +1,14 @@
-"""What is said to a peer: a message of a call, in the conversation that its session has with that peer.
+"""What is said to a peer: a message of a call, in the conversation that its session has with that
+peer.
 
-A session has one conversation with a peer (`contextId`): the first answer begins it, later messages name it. It lives in the memory of the
-session, so another session, and a sub-agent, have their own. A task may be gone on with only where it was begun, so
-that no text can lead a model to the task of somebody else.
+A session has one conversation with a peer (`contextId`): the first answer begins it, later messages
+name it. It lives in the memory of the session, so another session, and a sub-agent, have their own.
+A task may be gone on with only where it was begun, so that no text can lead a model to the task of
+somebody else.
 
-A message has an id of its own each time. Which skill was meant stands in its metadata (`skill`), since the protocol has no place for it. Who a call
-is for stands there only where the person said so.
+A message has an id of its own each time. Which skill was meant stands in its metadata (`skill`),
+since the protocol has no place for it. Who a call is for stands there only where the person said
+so.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ _MEMORY = "ferrule a2a"
 
 @dataclass(slots=True)
 class Conversation:
-    """What a session has with one peer. `tasks` are those that wait for an answer, the oldest first, with their contexts."""
+    """What a session has with one peer. `tasks` are those that wait for an answer, the oldest
+    first, with their contexts.
+    """
 
     context_id: str = ""
     tasks: dict[str, str] = field(default_factory=dict[str, str])
@@ -60,7 +65,9 @@ def conversation_of(context: Context, peer: str) -> Conversation:
 def message_of(
     peer: A2aPeer, skill: Skill, values: Mapping[str, Any], talk: Conversation, context: Context
 ) -> dict[str, Any]:
-    """A message, in the protocol's JSON. Raises RetryCall for what is too much, or for a task that does not wait in this session."""
+    """A message, in the protocol's JSON. Raises RetryCall for what is too much, or for a task that
+    does not wait in this session.
+    """
     parts: list[dict[str, Any]] = [{"text": values["message"]}]
     if "data" in values:
         _check(values["data"])
@@ -69,7 +76,9 @@ def message_of(
         raise RetryCall(f"`message` and `data` are more than {MAX_MESSAGE} bytes: say it with less")
     task = values.get("task_id", "")
     if task and task not in talk.tasks:
-        raise RetryCall(f"no task of `{peer.name}` with this `task_id` waits in this session: leave it out")
+        raise RetryCall(
+            f"no task of `{peer.name}` with this `task_id` waits in this session: leave it out"
+        )
     metadata: dict[str, Any] = {"skill": skill.id}
     if peer.identity:
         who = context.identity

@@ -1,9 +1,11 @@
 """A peer in a run: looked at, asked, told when nobody waits for it any more.
 
-Nothing is asked before the first call. Its card is read again when it is older than `FRESH` seconds; a call goes out only if the head of the card
-and the skill are as they were approved, and what differs is kept for the person to look at.
+Nothing is asked before the first call. Its card is read again when it is older than `FRESH`
+seconds; a call goes out only if the head of the card and the skill are as they were approved, and
+what differs is kept for the person to look at.
 
-A call that ends before its task does has the task cancelled at the peer, however it ended; nobody waits for that.
+A call that ends before its task does has the task cancelled at the peer, however it ended; nobody
+waits for that.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ class Live:
         except FerruleError as error:
             return ToolFailed(ErrorType.INTERNAL_ERROR, error.detail)
         except signatures.NotSigned as error:
-            said = f"the card of the agent `{self.peer.name}` is not taken: {clean(str(error))[:500]}"
+            said = (
+                f"the card of the agent `{self.peer.name}` is not taken: {clean(str(error))[:500]}"
+            )
             return ToolFailed(ErrorType.PERMISSION_DENIED, said)
         except Exception as error:  # noqa: BLE001  boundary: libraries read what a stranger wrote, and fail in their own ways
             return _harmless(failed(self.peer, "reading the card of", error))
@@ -92,7 +96,9 @@ class Live:
         return value_of(self.peer.name, tool, work)
 
     async def close(self) -> None:
-        """Say the farewells that are due, and hang up. It is called again when it is needed again."""
+        """Say the farewells that are due, and hang up. It is called again when it is needed
+        again.
+        """
         http, self._http = self._http, None
         if self._loop is asyncio.get_running_loop():
             await self._said_farewell()
@@ -114,7 +120,10 @@ class Live:
                 except FerruleError as error:
                     raise ToolFailed(ErrorType.INTERNAL_ERROR, error.detail) from error
                 except ImportError as error:
-                    said = "speaking with A2A agents needs libraries that are not here: `pip install 'ferrule[a2a]'`"
+                    said = (
+                        "speaking with A2A agents needs libraries that are not here: `pip "
+                        "install 'ferrule[a2a]'`"
+                    )
                     raise ToolFailed(ErrorType.INTERNAL_ERROR, f"{said} ({error})") from error
         return self._http
 
@@ -130,7 +139,10 @@ class Live:
         admitted = [one for one in interfaces if self.peer.admits(text_of(one.get("url")))]
         name = self.peer.name
         if not admitted:
-            led = ", ".join(f"`{clean(url)[:100]}`" for url in card.addresses[:4]) or "no address at all"
+            led = (
+                ", ".join(f"`{clean(url)[:100]}`" for url in card.addresses[:4])
+                or "no address at all"
+            )
             step = (
                 "if that is right, a person can write it as `endpoint`"
                 if interfaces
@@ -144,7 +156,10 @@ class Live:
         try:
             client = client_of(head, self._http, streams=card.streams)
         except ValueError as error:
-            said = f"the agent `{name}` was not asked: it speaks in no way that is known here (JSON-RPC, HTTP+JSON)"
+            said = (
+                f"the agent `{name}` was not asked: it speaks in no way that is known here "
+                "(JSON-RPC, HTTP+JSON)"
+            )
             raise ToolFailed(ErrorType.TOOL_ERROR, said) from error
         return Exchange(client, card.streams, context.progress)
 
@@ -165,17 +180,26 @@ class Live:
         except Exception as error:  # noqa: BLE001  boundary: libraries read what a stranger wrote, and fail in their own ways
             if not bound.expired():
                 return failed(self.peer, "asking", error)
-            known = "it was told to stop, but" if exchange.work.runs else "it may still be at it, and"
-            said = f"the agent `{name}` gave no answer within {seconds:g} s; {known} what it did so far may stand"
+            known = (
+                "it was told to stop, but" if exchange.work.runs else "it may still be at it, and"
+            )
+            said = (
+                f"the agent `{name}` gave no answer within {seconds:g} s; {known} what it did so "
+                "far may stand"
+            )
             return ToolFailed(ErrorType.TIMEOUT, said, kind="timeout")
 
     async def _check(self, skill: Skill) -> None:
-        """That a skill, and how the peer is reached, are still what was approved. Raises ToolFailed."""
+        """That a skill, and how the peer is reached, are still what was approved. Raises
+        ToolFailed.
+        """
         await self._connected()
         if self._seen is None or time.monotonic() - self._seen[0] > FRESH:
             found = await self.look()
             if self.card is not None:
-                self._approvals.pend(self.peer, None if found.digest() == self.card.digest() else found)
+                self._approvals.pend(
+                    self.peer, None if found.digest() == self.card.digest() else found
+                )
         assert self._seen is not None and self.card is not None
         now = self._seen[1]
         name = f"`{clean(skill.id)[:80]}` of the agent `{self.peer.name}`"
@@ -183,7 +207,9 @@ class Live:
         found_skill = now.get(skill.id)
         if now.head_hash != self.card.head_hash or (found_skill and found_skill.hash != skill.hash):
             changed = (
-                "it" if found_skill and found_skill.hash != skill.hash else "what the agent says of itself"
+                "it"
+                if found_skill and found_skill.hash != skill.hash
+                else "what the agent says of itself"
             )
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
@@ -197,7 +223,9 @@ class Live:
     # ---- farewells
 
     def _leave(self, exchange: Exchange, context: Context) -> None:
-        """The call is over. If the task is not, and nobody is asked for anything, have it cancelled, without waiting for that here."""
+        """The call is over. If the task is not, and nobody is asked for anything, have it
+        cancelled, without waiting for that here.
+        """
         if not exchange.work.runs or exchange.work.settled:
             return
         task = asyncio.get_running_loop().create_task(
@@ -220,7 +248,9 @@ class Live:
 
 
 def _harmless(error: ToolFailed) -> ToolFailed:
-    """A failure to read something: nothing was done, whatever broke. Without the words that say otherwise."""
+    """A failure to read something: nothing was done, whatever broke. Without the words that say
+    otherwise.
+    """
     said = error.message.partition("; outcome unknown")[0]
     kind = "transient" if error.kind == "5xx" else error.kind
     return ToolFailed(error.error_type, said, kind=kind, retry_after=error.retry_after)

@@ -6,10 +6,12 @@
     auth-required      the same; nothing secret is to be sent
     failed …           ToolFailed
 
-An answer is text where there is only text, a value where there is only one, else a list of parts in order: texts, values, and
-files by name, type, size or address. One file alone, given by its bytes, is handed on as those (an artifact of ours, if it is large or no text).
+An answer is text where there is only text, a value where there is only one, else a list of parts in
+order: texts, values, and files by name, type, size or address. One file alone, given by its bytes,
+is handed on as those (an artifact of ours, if it is large or no text).
 
-Whatever a peer says stands in a field of an object that names it: it is data, and cannot be taken for words of the person.
+Whatever a peer says stands in a field of an object that names it: it is data, and cannot be taken
+for words of the person.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def value_of(peer: str, tool: str, work: Work) -> Any:
         kind, meaning = _ERRORS[work.state]
         why = clean(_text(work.said)).strip()[:_MESSAGE] or "it did not say why"
         data = {"agent": peer, "state": work.state, "task_id": work.task_id}
-        raise ToolFailed(kind, f"the agent `{peer}` {meaning} ({work.state}). It says: {why}", data=data)
+        raise ToolFailed(
+            kind, f"the agent `{peer}` {meaning} ({work.state}). It says: {why}", data=data
+        )
     if work.state == "completed":
         return _completed(peer, work)
     return _waiting(peer, tool, work)
@@ -73,12 +77,20 @@ def _waiting(peer: str, tool: str, work: Work) -> dict[str, Any]:
             f"call `{tool}` again with this `task_id`. Never send a password or a key in `message`"
         )
     wants = told(work.said) if work.said else "it did not say what"
-    return {"agent": peer, "state": work.state, "wants": wants, "task_id": work.task_id, "next": step}
+    return {
+        "agent": peer,
+        "state": work.state,
+        "wants": wants,
+        "task_id": work.task_id,
+        "next": step,
+    }
 
 
 def _answered(peer: str, parts: list[Mapping[str, Any]]) -> Any:
     if len(parts) == 1 and (raw := _bytes(parts[0])) is not None:
-        return Chunks((raw,), mime=text_of(parts[0].get("mediaType"))[:100] or "application/octet-stream")
+        return Chunks(
+            (raw,), mime=text_of(parts[0].get("mediaType"))[:100] or "application/octet-stream"
+        )
     return {"agent": peer, "answer": told(parts)}
 
 

@@ -1,4 +1,5 @@
-"""Peers out of a person's settings: `a2a_peers`, a map of names to entries, or a list of entries with a `name`.
+"""Peers out of a person's settings: `a2a_peers`, a map of names to entries, or a list of entries
+with a `name`.
 
     a2a_peers:
       weather:
@@ -8,8 +9,8 @@
         trust: medium
         timeout: 60
 
-What a person wrote is read strictly: unknown keys and secrets that stand there themselves are errors. An entry that cannot be used is left
-out with a sentence, and the others stay.
+What a person wrote is read strictly: unknown keys and secrets that stand there themselves are
+errors. An entry that cannot be used is left out with a sentence, and the others stay.
 """
 
 from __future__ import annotations
@@ -26,9 +27,23 @@ from ferrule.tools.reliability import POLICY, policies
 from .spec import CARD_PATH, TIMEOUT, A2aPeer, Auth, Origin
 
 KEYS = (
-    "name", "url", "card_path", "endpoint", "auth", "plain_http", "keys", "skills", "without", "trust",
-    "timeout", "policy", "tool_policies", "loading", "identity", "disabled",
-)  # fmt: skip
+    "name",
+    "url",
+    "card_path",
+    "endpoint",
+    "auth",
+    "plain_http",
+    "keys",
+    "skills",
+    "without",
+    "trust",
+    "timeout",
+    "policy",
+    "tool_policies",
+    "loading",
+    "identity",
+    "disabled",
+)
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _KINDS = ("bearer", "api_key")
 
@@ -74,7 +89,9 @@ def _entries(given: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _name(entry: object) -> str:
-    return str(cast("Mapping[str, Any]", entry).get("name", "")) if isinstance(entry, Mapping) else ""
+    return (
+        str(cast("Mapping[str, Any]", entry).get("name", "")) if isinstance(entry, Mapping) else ""
+    )
 
 
 def read_peer(name: str, entry: Any, where: str, *, origin: Origin = "person") -> A2aPeer | None:
@@ -137,7 +154,9 @@ class _Entry:
     def deferred(self) -> bool:
         said = self.text("loading", "always")
         if said not in ("always", "deferred"):
-            raise ConfigError(f"{self._where}: `loading` is `{said:.60}`", hint="use `always` or `deferred`")
+            raise ConfigError(
+                f"{self._where}: `loading` is `{said:.60}`", hint="use `always` or `deferred`"
+            )
         return said == "deferred"
 
     def auth(self) -> Auth | None:
@@ -154,7 +173,10 @@ class _Entry:
                 )
         kind, header = said.get("kind", "bearer"), said.get("header", "")
         if kind not in _KINDS or not isinstance(header, str) or bool(header) != (kind == "api_key"):
-            hint = "`{kind: bearer, value: ${NAME}}`, or `{kind: api_key, header: X-Api-Key, value: ${NAME}}`"
+            hint = (
+                "`{kind: bearer, value: ${NAME}}`, or "
+                "`{kind: api_key, header: X-Api-Key, value: ${NAME}}`"
+            )
             raise ConfigError(f"{self._where}: `auth` cannot be read", hint=f"write {hint}")
         named = _REFERENCE.fullmatch(str(said.get("value", "")))
         if named is None:

@@ -1,10 +1,12 @@
 """Signed cards: a person's keys (a JWK set file) say whether a card is from whom they know.
 
-A card has to carry at least one signature that a key of the file made. Which key is found by its id (`kid`); where the file holds
-one key, that one is tried for signatures without an id. Addresses of key sets that a card names (`jku`) are never
-asked, and only algorithms with a public key count: a secret that both sides know signs nothing.
+A card has to carry at least one signature that a key of the file made. Which key is found by its id
+(`kid`); where the file holds one key, that one is tried for signatures without an id. Addresses of
+key sets that a card names (`jku`) are never asked, and only algorithms with a public key count: a
+secret that both sides know signs nothing.
 
-Source: A2A 1.0, "Agent card signing" (JWS, RFC 7515, over the canonical JSON of RFC 8785), by the protocol library.
+Source: A2A 1.0, "Agent card signing" (JWS, RFC 7515, over the canonical JSON of RFC 8785), by the
+    protocol library.
 """
 
 from __future__ import annotations
@@ -16,7 +18,18 @@ from typing import Any
 from ferrule.connectors.json_values import objects_of
 from ferrule.core.errors import ConfigError
 
-ALGORITHMS = ("ES256", "ES384", "ES512", "EdDSA", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+ALGORITHMS = (
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+)
 _MOST = 256 * 1024
 
 
@@ -25,7 +38,9 @@ class NotSigned(Exception):
 
 
 def verify(card: Any, keys: str) -> None:
-    """That one of the keys in a file signed a card (the protocol library's value). Raises NotSigned saying why, ConfigError for the file."""
+    """That one of the keys in a file signed a card (the protocol library's value). Raises NotSigned
+    saying why, ConfigError for the file.
+    """
     from a2a.utils.signing import SignatureVerificationError, create_signature_verifier
 
     known = _load(keys)
@@ -33,7 +48,9 @@ def verify(card: Any, keys: str) -> None:
     try:
         check(card)
     except SignatureVerificationError as error:
-        raise NotSigned(f"{str(error).rstrip('.')}; the keys of `{keys}` are the ones that count") from error
+        raise NotSigned(
+            f"{str(error).rstrip('.')}; the keys of `{keys}` are the ones that count"
+        ) from error
 
 
 def _pick(known: dict[str, Any], kid: str | None) -> Any:

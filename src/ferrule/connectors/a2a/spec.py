@@ -2,11 +2,13 @@
 
     A2aPeer("weather", url="https://weather.example.com", auth=Auth("WEATHER_TOKEN"))
 
-A secret is named, never written: `Auth` holds the name of a variable, which is read when the peer is asked. It goes to the origin of `url`, and to
-that of `endpoint` where the person wrote one, and nowhere else: what a card says of addresses opens none.
+A secret is named, never written: `Auth` holds the name of a variable, which is read when the peer
+is asked. It goes to the origin of `url`, and to that of `endpoint` where the person wrote one, and
+nowhere else: what a card says of addresses opens none.
 
-The digest of a peer is what a person's approval is bound to: the addresses, the header and the variable, the keys that sign its
-card, and whether it is told who a call is for. Peers come from a program or from a person's own settings; a repository names none.
+The digest of a peer is what a person's approval is bound to: the addresses, the header and the
+variable, the keys that sign its card, and whether it is told who a call is for. Peers come from a
+program or from a person's own settings; a repository names none.
 """
 
 from __future__ import annotations
@@ -29,13 +31,22 @@ Trust = Literal["low", "medium", "high"]
 TRUST: tuple[Trust, ...] = ("low", "medium", "high")
 CARD_PATH = "/.well-known/agent-card.json"
 TIMEOUT = 120.0
-"""Seconds that one call may take where nobody says otherwise: at the other end is an agent, not a function."""
+"""Seconds that one call may take where nobody says otherwise: at the other end is an agent, not a
+function.
+"""
 
 NAME_LIMIT = 32
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*(_[A-Za-z0-9-]+)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_RESERVED = ("host", "content-length", "content-type", "transfer-encoding", "connection", "a2a-version")
+_RESERVED = (
+    "host",
+    "content-length",
+    "content-type",
+    "transfer-encoding",
+    "connection",
+    "a2a-version",
+)
 
 Place = tuple[str, str, int]
 """Scheme, host and port: what an address may not leave."""
@@ -43,7 +54,9 @@ Place = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """How a peer knows us: `<header>: <scheme> <value of the variable>`; without a scheme the value alone."""
+    """How a peer knows us: `<header>: <scheme> <value of the variable>`; without a scheme the value
+    alone.
+    """
 
     variable: str
     header: str = "Authorization"
@@ -60,12 +73,14 @@ class Auth:
 
 @dataclass(frozen=True, slots=True)
 class A2aPeer:
-    """One peer. `card_path` is joined to `url`; `endpoint` is where it may be asked besides the origin of `url`.
+    """One peer. `card_path` is joined to `url`; `endpoint` is where it may be asked besides the
+    origin of `url`.
 
-    `plain_http` allows http to this machine. `keys` is a JWK set file: with it only a card that one of its keys signed is taken. `only` and
-    `without` choose among the skills by the peer's own ids. `trust` is the person's word on it: what its tools risk (`low`: high,
-    `medium`, `high`: low). `identity` tells it who a call is for. `timeout` is in seconds, for one attempt; `policies` say more of
-    attempts. Raises ConfigError for what cannot be meant.
+    `plain_http` allows http to this machine. `keys` is a JWK set file: with it only a card that one
+    of its keys signed is taken. `only` and `without` choose among the skills by the peer's own ids.
+    `trust` is the person's word on it: what its tools risk (`low`: high, `medium`, `high`: low).
+    `identity` tells it who a call is for. `timeout` is in seconds, for one attempt; `policies` say
+    more of attempts. Raises ConfigError for what cannot be meant.
     """
 
     name: str
@@ -86,16 +101,25 @@ class A2aPeer:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or len(self.name) > NAME_LIMIT:
-            hint = f"letters, digits, `-` and single `_`, beginning with a letter, {NAME_LIMIT} at the most"
+            hint = (
+                f"letters, digits, `-` and single `_`, beginning with a letter, {NAME_LIMIT} at "
+                "the most"
+            )
             raise ConfigError(f"`{self.name}` cannot be the name of a peer", hint=hint)
         for url in (self.url, *((self.endpoint,) if self.endpoint else ())):
             self._check(url)
         if not self.card_path.startswith("/") or "://" in self.card_path or ".." in self.card_path:
-            raise ConfigError(f"peer `{self.name}`: `{self.card_path}` cannot be the path of its card")
+            raise ConfigError(
+                f"peer `{self.name}`: `{self.card_path}` cannot be the path of its card"
+            )
         if self.trust not in TRUST:
-            raise ConfigError(f"peer `{self.name}`: trust `{self.trust}`", hint=f"use {', '.join(TRUST)}")
+            raise ConfigError(
+                f"peer `{self.name}`: trust `{self.trust}`", hint=f"use {', '.join(TRUST)}"
+            )
         if not 0 < self.timeout <= 3600:
-            raise ConfigError(f"peer `{self.name}`: `timeout` must be seconds, more than 0, 3600 at the most")
+            raise ConfigError(
+                f"peer `{self.name}`: `timeout` must be seconds, more than 0, 3600 at the most"
+            )
 
     @property
     def card_url(self) -> str:
@@ -151,13 +175,23 @@ class A2aPeer:
 def place_of(url: str) -> Place:
     """The origin of an address. Raises ValueError for what is none."""
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.username
+        or parts.password
+    ):
         raise ValueError("no address of the web")
-    return parts.scheme, parts.hostname.lower(), parts.port or (443 if parts.scheme == "https" else 80)
+    return (
+        parts.scheme,
+        parts.hostname.lower(),
+        parts.port or (443 if parts.scheme == "https" else 80),
+    )
 
 
 def secret_headers(peer: A2aPeer, parent: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The header that a peer knows us by, its secret read from `parent` (this process's environment by default).
+    """The header that a peer knows us by, its secret read from `parent` (this process's environment
+    by default).
 
     Raises ConfigError naming the variable, never its value.
     """
@@ -165,7 +199,11 @@ def secret_headers(peer: A2aPeer, parent: Mapping[str, str] | None = None) -> di
         return {}
     value = (os.environ if parent is None else parent).get(peer.auth.variable, "")
     if not value:
-        raise ConfigError(f"peer `{peer.name}` needs `{peer.auth.variable}`, which is not set", hint="set it")
+        raise ConfigError(
+            f"peer `{peer.name}` needs `{peer.auth.variable}`, which is not set", hint="set it"
+        )
     if not value.isascii() or not value.isprintable():
-        raise ConfigError(f"peer `{peer.name}`: what `{peer.auth.variable}` holds cannot be in a header")
+        raise ConfigError(
+            f"peer `{peer.name}`: what `{peer.auth.variable}` holds cannot be in a header"
+        )
     return {peer.auth.header: f"{peer.auth.scheme} {value}".strip()}

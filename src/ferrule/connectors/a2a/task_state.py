@@ -1,4 +1,5 @@
-"""What is known of a task at a peer, folded from what the peer says of it. Values in, values out: no I/O.
+"""What is known of a task at a peer, folded from what the peer says of it. Values in, values out:
+no I/O.
 
 A peer answers a message with a message, which ends it, or with a task, which goes through states:
 
@@ -7,9 +8,11 @@ A peer answers a message with a message, which ends it, or with a task, which go
     failed, rejected, canceled             an error of the call
     input-required, auth-required          it waits: an answer that says for what, and how to go on
 
-An artifact comes at once or in pieces (`append`); a text that continues a text is joined to it without anything between.
+An artifact comes at once or in pieces (`append`); a text that continues a text is joined to it
+without anything between.
 
-Source: A2A 1.0, "Task state" and "Streaming" (the JSON form that the protocol library makes of its messages).
+Source: A2A 1.0, "Task state" and "Streaming" (the JSON form that the protocol library makes of its
+    messages).
 """
 
 from __future__ import annotations
@@ -22,7 +25,14 @@ from ferrule.connectors.cleaning import clean
 from ferrule.connectors.json_values import mapping_of, objects_of, text_of
 
 State = Literal[
-    "submitted", "working", "completed", "failed", "rejected", "canceled", "input-required", "auth-required"
+    "submitted",
+    "working",
+    "completed",
+    "failed",
+    "rejected",
+    "canceled",
+    "input-required",
+    "auth-required",
 ]
 _STATES: dict[str, State] = {
     "TASK_STATE_SUBMITTED": "submitted",
@@ -43,7 +53,9 @@ _PROGRESS = 200
 
 @dataclass(slots=True)
 class Artifact:
-    """One artifact: parts in the order they came, each with whether it continues the one before it."""
+    """One artifact: parts in the order they came, each with whether it continues the one before
+    it.
+    """
 
     name: str
     parts: list[tuple[Mapping[str, Any], bool]]
@@ -73,7 +85,9 @@ def _close(made: list[dict[str, Any]], pieces: list[str]) -> None:
 
 @dataclass(slots=True)
 class Work:
-    """One exchange. `reply` are the parts of a message that ended it, `said` those that came with the last state."""
+    """One exchange. `reply` are the parts of a message that ended it, `said` those that came with
+    the last state.
+    """
 
     task_id: str = ""
     context_id: str = ""
@@ -127,7 +141,9 @@ class Work:
         shown = self._status(mapping_of(task.get("status")))
         if not self.said and self.state == "completed" and not self.artifacts:
             # Some agents answer into the history and say nothing of it in the state.
-            spoken = [one for one in objects_of(task.get("history")) if one.get("role") == "ROLE_AGENT"]
+            spoken = [
+                one for one in objects_of(task.get("history")) if one.get("role") == "ROLE_AGENT"
+            ]
             self.said = objects_of(spoken[-1].get("parts")) if spoken else []
         return shown
 
@@ -138,7 +154,8 @@ class Work:
         self.context_id = context or self.context_id
 
     def _status(self, status: Mapping[str, Any]) -> str:
-        # A state that is not known here (a later version's) is one that goes on: the time of the call bounds it.
+        # A state that is not known here (a later version's) is one that goes on: the time of the
+        # call bounds it.
         self.state = _STATES.get(text_of(status.get("state")), "working")
         self.said = objects_of(mapping_of(status.get("message")).get("parts"))
         shown = " ".join(text_of(part.get("text")) for part in self.said[:20])
@@ -149,9 +166,13 @@ class Work:
         self.parts += len(parts)
         known = self.artifacts.get(key)
         if self.parts > MAX_PARTS or (known is None and len(self.artifacts) == MAX_ARTIFACTS):
-            raise ValueError(f"it gives more than {MAX_ARTIFACTS} artifacts, or {MAX_PARTS} parts of them")
+            raise ValueError(
+                f"it gives more than {MAX_ARTIFACTS} artifacts, or {MAX_PARTS} parts of them"
+            )
         if append and known is not None:
             known.parts += [(part, place == 0) for place, part in enumerate(parts)]
         else:
-            self.artifacts[key] = Artifact(text_of(artifact.get("name")), [(part, False) for part in parts])
+            self.artifacts[key] = Artifact(
+                text_of(artifact.get("name")), [(part, False) for part in parts]
+            )
         return ""

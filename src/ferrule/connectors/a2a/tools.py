@@ -1,7 +1,8 @@
 """From what a peer is good at to tools of a run: `peer__skill`, judged by the gate like all others.
 
-A skill does something elsewhere, as far as anybody can tell: `external`. What its tools risk is the person's word (`trust`), never the
-peer's: a card says nothing that counts. So nothing is sent twice by itself, unless it surely did not arrive.
+A skill does something elsewhere, as far as anybody can tell: `external`. What its tools risk is the
+person's word (`trust`), never the peer's: a card says nothing that counts. So nothing is sent twice
+by itself, unless it surely did not arrive.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ SCHEMA = {
             "maxLength": MAX_MESSAGE,
             "description": "What the agent should do, in full: it knows nothing of this conversation.",
         },
-        "data": {"type": "object", "description": "Values that go along with the message, as JSON."},
+        "data": {
+            "type": "object",
+            "description": "Values that go along with the message, as JSON.",
+        },
         "task_id": {
             "type": "string",
             "description": "Only to go on with a task that waits for an answer: the `task_id` of its result.",

@@ -1,4 +1,5 @@
-"""Tools that are HTTP requests: described by manifests or OpenAPI documents, checked, sent and answered.
+"""Tools that are HTTP requests: described by manifests or OpenAPI documents, checked, sent and
+answered.
 
 Packages: `openapi`.
 Modules: `auth`, `bodies`, `endpoints`, `fields`, `hosts`, `loading`, `manifest`, `parameters`,

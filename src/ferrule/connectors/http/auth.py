@@ -25,7 +25,9 @@ KINDS: tuple[Kind, ...] = ("api_key", "bearer", "cookie", "basic")
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """One entry. `secret` is the name of a reference; `header`, `query` or `cookie` is where it goes; `prefix` stands before it."""
+    """One entry. `secret` is the name of a reference; `header`, `query` or `cookie` is where it
+    goes; `prefix` stands before it.
+    """
 
     name: str
     kind: Kind
@@ -46,7 +48,9 @@ class Auth:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a request gets, and the values that must not come back. Holds secrets: neither shown nor kept."""
+    """What a request gets, and the values that must not come back. Holds secrets: neither shown nor
+    kept.
+    """
 
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     query: tuple[str, ...] = ()

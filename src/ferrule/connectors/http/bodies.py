@@ -1,10 +1,12 @@
 """The body of a request: a template that is JSON, a form or text, or arguments as they are. No I/O.
 
-A JSON template may be a text or a YAML mapping. A place that stands alone is the value itself, whatever its type; a place
-within a text becomes part of that text. Either way the result is built as a value and encoded once, so no argument can close a string or
-add a key. A key or an item whose optional argument is missing is left out.
+A JSON template may be a text or a YAML mapping. A place that stands alone is the value itself,
+whatever its type; a place within a text becomes part of that text. Either way the result is built
+as a value and encoded once, so no argument can close a string or add a key. A key or an item whose
+optional argument is missing is left out.
 
-In a form each value is percent-encoded, in XML its markup is escaped, in plain text it stands as it is.
+In a form each value is percent-encoded, in XML its markup is escaped, in plain text it stands as it
+is.
 """
 
 from __future__ import annotations
@@ -33,8 +35,10 @@ _PLACE = re.compile("\ue000([0-9]+)\ue001")
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """How a body is made. One of: `shape` (a JSON value whose texts are templates), `text` (a template), `whole` (one
-    argument), or none of them: an object of all arguments that stand nowhere else (`rest`, their names are not these)."""
+    """How a body is made. One of: `shape` (a JSON value whose texts are templates), `text` (a
+    template), `whole` (one argument), or none of them: an object of all arguments that stand
+    nowhere else (`rest`, their names are not these).
+    """
 
     kind: Kind
     shape: Any = None
@@ -56,7 +60,9 @@ class Body:
         if self.shape is not None:
             return _utf8(compact(_filled(self.shape, arguments)))
         if not self.whole:
-            return _utf8(compact({name: arguments[name] for name in arguments if name not in self.used}))
+            return _utf8(
+                compact({name: arguments[name] for name in arguments if name not in self.used})
+            )
         value = arguments.get(self.whole)
         if value is None:
             return None
@@ -66,7 +72,9 @@ class Body:
 
 
 def json_template(text: str) -> Body:
-    """A template of JSON in a text: `{"name": {{name}}, "note": "for {{name}}"}`. Raises Unfit if it is no JSON around its places."""
+    """A template of JSON in a text: `{"name": {{name}}, "note": "for {{name}}"}`. Raises Unfit if
+    it is no JSON around its places.
+    """
     template = parse_template(text)
     holes = list(template.holes)
     pieces: list[str] = []
@@ -158,7 +166,10 @@ def _filled(shape: Any, arguments: Mapping[str, Any]) -> Any:
         text = shape.fill(arguments, str)
         return MISSING if text is None else text
     if isinstance(shape, dict):
-        pairs = ((name, _filled(inner, arguments)) for name, inner in cast("dict[str, Any]", shape).items())
+        pairs = (
+            (name, _filled(inner, arguments))
+            for name, inner in cast("dict[str, Any]", shape).items()
+        )
         return {name: value for name, value in pairs if value is not MISSING}
     if isinstance(shape, list):
         values = (_filled(inner, arguments) for inner in cast("list[Any]", shape))
@@ -190,4 +201,9 @@ def _xml(text: str) -> str:
     return quoteattr(text)[1:-1].replace("'", "&apos;").replace('"', "&quot;")
 
 
-_ESCAPES: dict[Kind, Callable[[str], str]] = {"json": str, "form": encoded, "xml": _xml, "text": str}
+_ESCAPES: dict[Kind, Callable[[str], str]] = {
+    "json": str,
+    "form": encoded,
+    "xml": _xml,
+    "text": str,
+}

@@ -1,7 +1,9 @@
-"""The request of a tool, read from its keys: address, parameters, headers, body, auth; and what its arguments are where it says nothing of them.
+"""The request of a tool, read from its keys: address, parameters, headers, body, auth; and what its
+arguments are where it says nothing of them.
 
-Checked here: that every name in a template is an argument, that no header or parameter takes the place of what `auth` sets, and that no
-secret stands in the file where a header or a query looks as if it held one.
+Checked here: that every name in a template is an argument, that no header or parameter takes the
+place of what `auth` sets, and that no secret stands in the file where a header or a query looks as
+if it held one.
 """
 
 from __future__ import annotations
@@ -30,7 +32,12 @@ from .url_templates import Address, parse_address
 
 AUTH = ("kind", "secret", "header", "query", "cookie", "username", "prefix")
 PARAMETER = ("name", "in", "from", "style", "explode")
-_NEEDS = {"api_key": ("header", "query"), "cookie": ("cookie",), "basic": ("username",), "bearer": ()}
+_NEEDS = {
+    "api_key": ("header", "query"),
+    "cookie": ("cookie",),
+    "basic": ("username",),
+    "bearer": (),
+}
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LITERAL = re.compile(r"[\x20-\x7e]*")
 
@@ -38,7 +45,9 @@ Schema = Mapping[str, Any]
 
 
 def read_auth(name: str, fields: Fields) -> Auth | None:
-    """An entry of the auth section; None where it cannot be used, which is a problem then. Raises Unfit."""
+    """An entry of the auth section; None where it cannot be used, which is a problem then. Raises
+    Unfit.
+    """
     kind: AuthKind = fields.choice("kind", AUTH_KINDS, "bearer")
     secret = fields.text("secret", needed=True)
     if not fields.text("kind", needed=True) or not secret:
@@ -47,21 +56,25 @@ def read_auth(name: str, fields: Fields) -> Auth | None:
     if reference is None:
         # It may be a secret: it is not shown.
         raise Unfit(
-            f"the secret of `{name}` is written out; name where it is: `${{NAME}}` or `${{secret:name}}`"
+            f"the secret of `{name}` is written out; name where it is: `${{NAME}}` or "
+            f"`${{secret:name}}`"
         )
     where = {key: fields.text(key) for key in ("header", "query", "cookie", "username", "prefix")}
     given = [key for key in ("header", "query", "cookie", "username") if where[key]]
     if len(given) != (1 if _NEEDS[kind] else 0) or any(key not in _NEEDS[kind] for key in given):
         wanted = (
             " or ".join(
-                f"`{key}`, one of them" if len(_NEEDS[kind]) > 1 else f"`{key}`" for key in _NEEDS[kind][:1]
+                f"`{key}`, one of them" if len(_NEEDS[kind]) > 1 else f"`{key}`"
+                for key in _NEEDS[kind][:1]
             )
             or "nothing else"
         )
         if kind == "api_key":
             wanted = "`header` or `query`, one of them"
         raise Unfit(f"the auth entry `{name}` of kind `{kind}` needs {wanted}")
-    if where["header"] and not (_TOKEN.fullmatch(where["header"]) and _allowed_header(where["header"])):
+    if where["header"] and not (
+        _TOKEN.fullmatch(where["header"]) and _allowed_header(where["header"])
+    ):
         raise Unfit(f"`{where['header']}` cannot be the header of an api_key")
     if where["cookie"] and not _TOKEN.fullmatch(where["cookie"]):
         raise Unfit(f"`{where['cookie']}` cannot be the name of a cookie")
@@ -81,7 +94,9 @@ def _allowed_header(name: str) -> bool:
 def read_endpoint(
     fields: Fields, schema: Schema | None, auths: Mapping[str, Auth], problems: Problems
 ) -> tuple[Endpoint, Schema] | None:
-    """The endpoint of a tool and the schema of its arguments, made from its templates where there is none. None: there are problems."""
+    """The endpoint of a tool and the schema of its arguments, made from its templates where there
+    is none. None: there are problems.
+    """
     before = len(problems)
     method: Method = fields.choice("method", METHODS, "GET")
     fields.text("method", needed=True)
@@ -96,14 +111,26 @@ def read_endpoint(
         return None
     _check_query(fields, address, parameters, auth, problems)
     body = _body(fields, method, headers, problems)
-    endpoint = Endpoint(method, address, parameters, headers, body, auth, fields.flag("idempotency_key", False),
-                        fields.whole("max_bytes", MAX_BYTES, 1024, MOST_BYTES))  # fmt: skip
+    endpoint = Endpoint(
+        method,
+        address,
+        parameters,
+        headers,
+        body,
+        auth,
+        fields.flag("idempotency_key", False),
+        fields.whole("max_bytes", MAX_BYTES, 1024, MOST_BYTES),
+    )
     made = _derived(endpoint) if schema is None else schema
     if schema is not None:
         _check_names(fields, endpoint, schema, problems)
     if endpoint.idempotency_key and method not in ("POST", "PATCH", "PUT", "DELETE"):
         problems.add(fields.get("idempotency_key"), f"a {method} needs no `idempotency_key`")
-    return (replace(endpoint, body=_rest(fields, endpoint, made)), made) if len(problems) == before else None
+    return (
+        (replace(endpoint, body=_rest(fields, endpoint, made)), made)
+        if len(problems) == before
+        else None
+    )
 
 
 # ---- parts
@@ -118,7 +145,9 @@ def _auth(fields: Fields, auths: Mapping[str, Auth], problems: Problems) -> Iter
         found = auths.get(one.value) if isinstance(one.value, str) else None
         if found is None:
             near = get_close_matches(str(one.value), auths, 1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(auths) or 'none'}"
+            hint = (
+                f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(auths) or 'none'}"
+            )
             problems.add(one, f"auth_ref `{one.value}` names no entry of `auth`; {hint}")
         elif found.sets_header in seen and found.sets_header != "cookie":
             problems.add(one, f"two auth entries set the header `{found.sets_header}`")
@@ -127,7 +156,9 @@ def _auth(fields: Fields, auths: Mapping[str, Auth], problems: Problems) -> Iter
             yield found
 
 
-def _headers(fields: Fields, auth: tuple[Auth, ...], problems: Problems) -> Iterator[tuple[str, Template]]:
+def _headers(
+    fields: Fields, auth: tuple[Auth, ...], problems: Problems
+) -> Iterator[tuple[str, Template]]:
     seen: set[str] = set()
     for name, node in fields.mapping("headers"):
         template: Template | None = None
@@ -139,7 +170,9 @@ def _headers(fields: Fields, auth: tuple[Auth, ...], problems: Problems) -> Iter
             template = parse_template(str(node.value))
             if template.literal is not None and not _LITERAL.fullmatch(template.literal):
                 raise Unfit(f"the header `{name}` holds line breaks or characters beyond ASCII")
-            if any(isinstance(part, str) and not _LITERAL.fullmatch(part) for part in template.parts):
+            if any(
+                isinstance(part, str) and not _LITERAL.fullmatch(part) for part in template.parts
+            ):
                 raise Unfit(f"the header `{name}` holds line breaks or characters beyond ASCII")
             if template.literal is not None:
                 _check_literal("header", name, template.literal)
@@ -167,7 +200,8 @@ def _check_literal(what: str, name: str, value: str) -> None:
     """A key written out where nobody looks for one. Short words are none: `sort_key=name`."""
     if looks_secret(name) and value and not (value.isalpha() and len(value) <= 12):
         raise Unfit(
-            f"the {what} `{name}` looks like a secret that is written out; put it into the auth section"
+            f"the {what} `{name}` looks like a secret that is written out; put it into the "
+            "auth section"
         )
 
 
@@ -185,9 +219,12 @@ def _parameters(fields: Fields, auth: tuple[Auth, ...], problems: Problems) -> I
                 _check_header(name, auth)
                 if looks_secret(name):
                     raise Unfit(
-                        f"the header `{name}` looks like a secret, and a model has none: put it into the auth section"
+                        f"the header `{name}` looks like a secret, and a model has none: put "
+                        "it into the auth section"
                     )
-            if place == "cookie" and (not _TOKEN.fullmatch(name) or any(one.cookie == name for one in auth)):
+            if place == "cookie" and (
+                not _TOKEN.fullmatch(name) or any(one.cookie == name for one in auth)
+            ):
                 raise Unfit(f"the cookie `{name}` cannot be set")
             yield Parameter(name, place, inner.text("from") or name, style, explode)
 
@@ -205,7 +242,10 @@ def _check_query(
         if one.place == "path" and one.source not in places:
             problems.add(
                 fields.get("parameters"),
-                f"the path parameter `{one.name}` has no place `{{{{{one.source}}}}}` in `url_template`",
+                (
+                    f"the path parameter `{one.name}` has no place `{{{{{one.source}}}}}` in "
+                    "`url_template`"
+                ),
             )
     for name in [name for name, _ in address.query] + [
         one.name for one in parameters if one.place == "query"
@@ -213,7 +253,10 @@ def _check_query(
         if name in theirs:
             problems.add(
                 fields.get("url_template"),
-                f"the query parameter `{name}` is set by the auth section, and nothing can replace that",
+                (
+                    f"the query parameter `{name}` is set by the auth section, and nothing can "
+                    "replace that"
+                ),
             )
     for name, value in address.query:
         if value.literal:
@@ -247,7 +290,9 @@ def _body(
 
 
 def _kind_of(headers: tuple[tuple[str, Template], ...]) -> Kind:
-    said = next((value.literal or "" for name, value in headers if name.lower() == "content-type"), "")
+    said = next(
+        (value.literal or "" for name, value in headers if name.lower() == "content-type"), ""
+    )
     media = said.partition(";")[0].strip().lower()
     if media == BODY_KINDS["form"]:
         return "form"
@@ -258,10 +303,16 @@ def _kind_of(headers: tuple[tuple[str, Template], ...]) -> Kind:
 
 def _template(node: Node, kind: Kind) -> Body:
     if isinstance(node.value, str):
-        return json_template(node.value) if kind == "json" else Body(kind, text=parse_template(node.value))
+        return (
+            json_template(node.value)
+            if kind == "json"
+            else Body(kind, text=parse_template(node.value))
+        )
     if kind != "json" or (node.pairs is None and node.items is None):
         raise Unfit(
-            "`body_template` must be text" if kind != "json" else "`body_template` must be text or a mapping"
+            "`body_template` must be text"
+            if kind != "json"
+            else "`body_template` must be text or a mapping"
         )
     return shape_template(plain(node))
 
@@ -300,18 +351,27 @@ def _check_names(fields: Fields, endpoint: Endpoint, schema: Schema, problems: P
         if not _declared(hole.path, schema):
             problems.add(
                 fields.node,
-                f"`{{{{{hole.name}}}}}` is no argument of `input_schema`{_near(hole.path[0], schema)}",
+                (
+                    f"`{{{{{hole.name}}}}}` is no argument of "
+                    f"`input_schema`{_near(hole.path[0], schema)}"
+                ),
             )
     for name in dict.fromkeys(_used(endpoint)):
         if not _declared((name,), schema):
-            problems.add(fields.node, f"`{name}` is no argument of `input_schema`{_near(name, schema)}")
+            problems.add(
+                fields.node, f"`{name}` is no argument of `input_schema`{_near(name, schema)}"
+            )
 
 
 def _declared(path: tuple[str, ...], schema: Schema) -> bool:
-    """Whether an argument is declared; further in, only as far as the schema spells its properties out."""
+    """Whether an argument is declared; further in, only as far as the schema spells its properties
+    out.
+    """
     inner: Any = schema
     for depth, part in enumerate(path):
-        listed: Any = cast("Schema", inner).get("properties") if isinstance(inner, Mapping) else None
+        listed: Any = (
+            cast("Schema", inner).get("properties") if isinstance(inner, Mapping) else None
+        )
         if not isinstance(listed, Mapping):
             return depth > 0
         if part not in listed:
@@ -321,7 +381,9 @@ def _declared(path: tuple[str, ...], schema: Schema) -> bool:
 
 
 def _near(name: str, schema: Schema) -> str:
-    near = get_close_matches(name, [str(one) for one in cast("Schema", schema.get("properties") or {})], 1)
+    near = get_close_matches(
+        name, [str(one) for one in cast("Schema", schema.get("properties") or {})], 1
+    )
     return f"; did you mean `{near[0]}`?" if near else ""
 
 
@@ -335,9 +397,15 @@ def _derived(endpoint: Endpoint) -> Schema:
         hole.name for _, template in endpoint.headers for hole in template.holes
     }
     kinds: dict[str, Any] = {
-        name: {"type": ["string", "number", "boolean"]} if name in plain_ones else {} for name in names
+        name: {"type": ["string", "number", "boolean"]} if name in plain_ones else {}
+        for name in names
     }
     optional = {one.source for one in endpoint.parameters if one.place != "path"}
     optional |= {hole.path[0] for hole in holes if hole.optional}
     required = [name for name in names if name not in optional]
-    return {"type": "object", "properties": kinds, "required": required, "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": kinds,
+        "required": required,
+        "additionalProperties": False,
+    }

@@ -1,4 +1,6 @@
-"""Keys out of a YAML mapping by their type, with every problem kept until the end. Nothing of it recurses deeper than the file."""
+"""Keys out of a YAML mapping by their type, with every problem kept until the end. Nothing of it
+recurses deeper than the file.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +51,15 @@ class Problems:
             return
         more = len(self._found) - MOST
         lines = [*self._found[:MOST], *([f"and {more} more"] if more > 0 else [])]
-        raise ConfigError("\n".join(lines), code="http_manifest", hint=self._hint if len(lines) == 1 else "")
+        raise ConfigError(
+            "\n".join(lines), code="http_manifest", hint=self._hint if len(lines) == 1 else ""
+        )
 
 
 class Fields:
-    """A mapping whose keys are known. What has the wrong type is a problem and counts as not given."""
+    """A mapping whose keys are known. What has the wrong type is a problem and counts as not
+    given.
+    """
 
     def __init__(self, node: Node, known: Sequence[str], what: str, problems: Problems) -> None:
         self.node = node
@@ -99,7 +105,9 @@ class Fields:
         if not self.given(name):
             return default
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            self._problems.add(self.get(name), f"`{name}` must be a whole number from {least} to {most}")
+            self._problems.add(
+                self.get(name), f"`{name}` must be a whole number from {least} to {most}"
+            )
             return default
         return value
 
@@ -109,7 +117,9 @@ class Fields:
             if found == one:
                 return one
         if found:
-            self._problems.add(self.get(name), f"`{name}` is `{found}`; use one of {', '.join(choices)}")
+            self._problems.add(
+                self.get(name), f"`{name}` is `{found}`; use one of {', '.join(choices)}"
+            )
         return default
 
     def items(self, name: str) -> list[Node]:

@@ -1,10 +1,14 @@
-"""Which hosts the tools of a file may reach: those that its addresses name, and those that it lists under `hosts`. No I/O.
+"""Which hosts the tools of a file may reach: those that its addresses name, and those that it lists
+under `hosts`. No I/O.
 
-* A host that stands literally in an address of the file, with that port; and the entries of `hosts` (`sandbox.network.allowed_hosts` has their form).
+* A host that stands literally in an address of the file, with that port; and the entries of `hosts`
+  (`sandbox.network.allowed_hosts` has their form).
 * A host that is filled in by a call, or that a server redirects to, must be one of these.
-* A name opens nothing but the open internet. This machine, private networks and a cloud's metadata service are reached only if
-  `hosts` names the address itself (or `localhost`), and plain http only where `hosts` names the host.
-* In a repository's file `hosts` cannot open those: only the person can, in `tools.http_hosts` of their own settings.
+* A name opens nothing but the open internet. This machine, private networks and a cloud's metadata
+  service are reached only if `hosts` names the address itself (or `localhost`), and plain http only
+  where `hosts` names the host.
+* In a repository's file `hosts` cannot open those: only the person can, in `tools.http_hosts` of
+  their own settings.
 """
 
 from __future__ import annotations
@@ -21,8 +25,9 @@ from .url_templates import Address
 
 @dataclass(frozen=True, slots=True)
 class Reachable:
-    """What may be reached. `named` are the hosts of addresses, `listed` those that somebody listed, `opened` those of them that the
-    person answers for."""
+    """What may be reached. `named` are the hosts of addresses, `listed` those that somebody listed,
+    `opened` those of them that the person answers for.
+    """
 
     named: Hosts = Hosts()
     listed: Hosts = Hosts()
@@ -31,14 +36,21 @@ class Reachable:
     def refusal(self, secure: bool, host: str, port: int) -> str | None:
         """Why a host may not be asked at all; None if it may. Nothing is resolved."""
         if not any(hosts.allows(host, port) for hosts in (self.named, self.listed, self.opened)):
-            return f"`{host}` with port {port} is none of the hosts that this tool may reach: {self}"
+            return (
+                f"`{host}` with port {port} is none of the hosts that this tool may reach: {self}"
+            )
         if (special(host) or not secure) and not self.opened.allows(host, port):
             what = special(host) or "reached over plain http"
-            return f"`{host}` is {what}: only `hosts` of your own file opens that (for a repository's file: `tools.http_hosts`)"
+            return (
+                f"`{host}` is {what}: only `hosts` of your own file opens that (for a "
+                "repository's file: `tools.http_hosts`)"
+            )
         return None
 
     def closed(self, host: str, port: int, address: str) -> str | None:
-        """Why an allowed host may not be reached at an address that it resolved to; None if it may."""
+        """Why an allowed host may not be reached at an address that it resolved to; None if it
+        may.
+        """
         found = parse_address(address)
         if found is None:
             return f"`{host}` does not resolve to an address"
@@ -47,7 +59,8 @@ class Reachable:
         if is_open(found) or self.opened.closed(host, port, str(found)) is None:
             return None
         return (
-            f"`{host}` leads to {found}, {kind_of(found)}: only an entry with the address itself opens that"
+            f"`{host}` leads to {found}, {kind_of(found)}: only an entry with the address itself "
+            "opens that"
         )
 
     def __str__(self) -> str:
@@ -59,7 +72,9 @@ class Reachable:
 
 
 def special(host: str) -> str:
-    """What a host is that nobody reaches by accident: this machine, a private address. Empty for all others, and for names."""
+    """What a host is that nobody reaches by accident: this machine, a private address. Empty for
+    all others, and for names.
+    """
     if local(host):
         return "this machine"
     found = parse_address(host)
@@ -81,7 +96,9 @@ def check_address(address: Address, reachable: Reachable) -> None:
     host = address.literal_host
     if host is None:
         if not reachable.listed and not reachable.opened:
-            raise Unfit("its host is filled in by the call, so `hosts` must say which ones are possible")
+            raise Unfit(
+                "its host is filled in by the call, so `hosts` must say which ones are possible"
+            )
         return
     if why := reachable.refusal(address.secure, host, address.port):
         raise Unfit(f"{why}; list `{host}:{address.port}` there if you mean it")
@@ -92,7 +109,8 @@ def check_listed(entry: str, opened: Hosts) -> None:
     parsed = Hosts.parse([entry]).entries[0]
     if special(parsed.host) and not all(opened.allows(parsed.host, port) for port in parsed.ports):
         raise Unfit(
-            f"`{entry}` is {special(parsed.host)}: a repository cannot open that; `tools.http_hosts` of your settings can"
+            f"`{entry}` is {special(parsed.host)}: a repository cannot open that; "
+            "`tools.http_hosts` of your settings can"
         )
 
 

@@ -25,7 +25,8 @@ def http_tools(
 ) -> tuple[Tool, ...]:
     """The tools of manifests: paths of YAML files, or the same as a mapping.
 
-    `hosts` are opened besides those that the manifests list. Raises ConfigError with a line for everything that is wrong in a file.
+    `hosts` are opened besides those that the manifests list. Raises ConfigError with a line for
+    everything that is wrong in a file.
     """
     opened = tuple(hosts)
     found: list[Tool] = []
@@ -41,12 +42,16 @@ def http_tools(
 def openapi_tools(
     document: str | Path, *, secrets: Secrets = PERSONS, sender: MakeSender = Sender, **choice: Any
 ) -> tuple[Tool, ...]:
-    """The tools of an OpenAPI document (YAML or JSON). `choice` are the fields of `openapi.Choice`: `server`, `auth`, `tags`, ...
+    """The tools of an OpenAPI document (YAML or JSON). `choice` are the fields of `openapi.Choice`:
+    `server`, `auth`, `tags`, ...
 
-    Operations that cannot be tools are left out; `ferrule tools import openapi` says which. Raises ConfigError.
+    Operations that cannot be tools are left out; `ferrule tools import openapi` says which. Raises
+    ConfigError.
     """
     manifest, _ = import_document(parse_document(_bytes(document), str(document)), Choice(**choice))
-    return make_tools(read_manifest(tree(manifest, str(document)), secrets=secrets), secrets, sender=sender)
+    return make_tools(
+        read_manifest(tree(manifest, str(document)), secrets=secrets), secrets, sender=sender
+    )
 
 
 def _bytes(path: str | Path) -> bytes:

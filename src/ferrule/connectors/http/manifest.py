@@ -1,4 +1,5 @@
-"""Manifests: strict YAML files that describe HTTP tools. Everything that is wrong with a file is said at once, with line and column.
+"""Manifests: strict YAML files that describe HTTP tools. Everything that is wrong with a file is
+said at once, with line and column.
 
     namespace: github
     hosts: ["*.githubusercontent.com"]
@@ -15,8 +16,9 @@
           properties: {owner: {type: string}, repo: {type: string}, number: {type: integer}}
           required: [owner, repo, number]
 
-What is not here: values of secrets, in any place; ways for a template to see more than the arguments; headers that decide who the server
-takes us for. A key that is not known, a name that stands twice and a reference to nothing are errors, not warnings. An endpoint is read in
+What is not here: values of secrets, in any place; ways for a template to see more than the
+arguments; headers that decide who the server takes us for. A key that is not known, a name that
+stands twice and a reference to nothing are errors, not warnings. An endpoint is read in
 `endpoints.py`.
 """
 
@@ -48,10 +50,32 @@ from .tools import URL, make_tools
 MAX_TOOLS = 512
 KEYS = ("version", "namespace", "description", "hosts", "auth", "policy", "tools")
 TOOL_KEYS = (
-    "name", "description", "method", "url_template", "parameters", "headers", "body_template", "body_from", "body_type",
-    "input_schema", "output_schema", "side_effect", "risk", "idempotent", "idempotency_key", "tags", "scopes", "auth_scopes",
-    "loading", "policy", "auth_ref", "examples", "cost", "latency", "max_bytes",
-)  # fmt: skip
+    "name",
+    "description",
+    "method",
+    "url_template",
+    "parameters",
+    "headers",
+    "body_template",
+    "body_from",
+    "body_type",
+    "input_schema",
+    "output_schema",
+    "side_effect",
+    "risk",
+    "idempotent",
+    "idempotency_key",
+    "tags",
+    "scopes",
+    "auth_scopes",
+    "loading",
+    "policy",
+    "auth_ref",
+    "examples",
+    "cost",
+    "latency",
+    "max_bytes",
+)
 _RISKS = tuple(Risk)
 _EFFECTS = tuple(one for one in SideEffect if one is not SideEffect.UNDECLARED)
 _LEAST: Mapping[Method, Risk] = {"GET": Risk.LOW, "DELETE": Risk.HIGH}
@@ -68,14 +92,19 @@ def parse_manifest(
 ) -> Manifest:
     """The manifest in a file's bytes; `file` is its name as people see it.
 
-    `opened` are hosts that the person answers for besides those of their own files. `secrets` None does not look for them, to check
-    a file where they are not. Raises ConfigError with a line for everything that is wrong.
+    `opened` are hosts that the person answers for besides those of their own files. `secrets` None
+    does not look for them, to check a file where they are not. Raises ConfigError with a line for
+    everything that is wrong.
     """
     return read_manifest(parse_yaml(data, file), origin=origin, opened=opened, secrets=secrets)
 
 
 def read_manifest(
-    root: Node, *, origin: Origin = "person", opened: Iterable[str] = (), secrets: Secrets | None = PERSONS
+    root: Node,
+    *,
+    origin: Origin = "person",
+    opened: Iterable[str] = (),
+    secrets: Secrets | None = PERSONS,
 ) -> Manifest:
     """The same for a tree that was read already."""
     problems = Problems()
@@ -95,7 +124,11 @@ class _Reader:
 
     def manifest(self, root: Node, secrets: Secrets | None) -> Manifest:
         fields = Fields(root, KEYS, "a manifest", self._problems)
-        if fields.node.pairs is not None and fields.given("version") and fields.get("version").value != 1:
+        if (
+            fields.node.pairs is not None
+            and fields.given("version")
+            and fields.get("version").value != 1
+        ):
             self._problems.add(fields.get("version"), "`version` must be 1, the only one there is")
         namespace = fields.text("namespace")
         if namespace:
@@ -104,12 +137,18 @@ class _Reader:
         self._read_auth(fields, secrets)
         if fields.given("policy"):
             with self._problems.at(fields.get("policy")):
-                self._policy = read_policy(plain(fields.get("policy")), "`policy`").over(self._policy)
+                self._policy = read_policy(plain(fields.get("policy")), "`policy`").over(
+                    self._policy
+                )
         listed = self._listed(fields)
         tools = self._tools(fields)
         reachable = self._reachable(listed, tools)
         manifest = Manifest(
-            _label(root.file, namespace), tuple(one for _, one in tools), namespace, reachable, self._origin
+            _label(root.file, namespace),
+            tuple(one for _, one in tools),
+            namespace,
+            reachable,
+            self._origin,
         )
         for node, one in tools:
             with self._problems.at(node):
@@ -119,13 +158,17 @@ class _Reader:
         return manifest
 
     def _tried(self, one: HttpTool, manifest: Manifest, node: Node) -> None:
-        """Make the tool once: what its schemas do not allow is found here, and examples that do not fit them."""
+        """Make the tool once: what its schemas do not allow is found here, and examples that do not
+        fit them.
+        """
         from dataclasses import replace
 
         (tool,) = make_tools(replace(manifest, tools=(one,)))
         for example in one.examples:
             if wrong := tool.arguments.check(example["arguments"]).problems:
-                self._problems.add(node, f"an example of `{one.name}` does not fit: {'; '.join(wrong[:3])}")
+                self._problems.add(
+                    node, f"an example of `{one.name}` does not fit: {'; '.join(wrong[:3])}"
+                )
 
     # ---- what the tools share
 
@@ -180,7 +223,9 @@ class _Reader:
             if one is None:
                 continue
             if one.name in first:
-                self._problems.add(node, f"`{one.name}` a second time (first in line {first[one.name].line})")
+                self._problems.add(
+                    node, f"`{one.name}` a second time (first in line {first[one.name].line})"
+                )
                 continue
             first[one.name] = node
             found.append((node, one))
@@ -208,13 +253,23 @@ class _Reader:
         key = endpoint.idempotency_key
         idempotent = fields.flag("idempotent", key or endpoint.method in ("PUT", "DELETE"))
         return HttpTool(
-            name, description, endpoint, schema, output, side_effect, risk, idempotent or key, policy,
+            name,
+            description,
+            endpoint,
+            schema,
+            output,
+            side_effect,
+            risk,
+            idempotent or key,
+            policy,
             fields.choice("loading", (Loading.ALWAYS, Loading.DEFERRED), Loading.ALWAYS),
             self._scopes(fields),
             tuple(one.value for one in fields.texts("tags")),
-            fields.text("cost"), fields.text("latency"),
-            self._examples(fields, schema), node.where,
-        )  # fmt: skip
+            fields.text("cost"),
+            fields.text("latency"),
+            self._examples(fields, schema),
+            node.where,
+        )
 
     def _effects(self, fields: Fields, method: Method) -> tuple[SideEffect, Risk]:
         usual = SideEffect.READ if method == "GET" else SideEffect.EXTERNAL
@@ -229,7 +284,10 @@ class _Reader:
                 if fields.given("risk"):
                     self._problems.add(
                         fields.get("risk"),
-                        f"a repository cannot say that a {method} has {risk} risk; `{least}` at the least",
+                        (
+                            f"a repository cannot say that a {method} has {risk} risk; `{least}` "
+                            "at the least"
+                        ),
                     )
                 risk = least
         return effect, risk
@@ -244,9 +302,12 @@ class _Reader:
     def _scopes(self, fields: Fields) -> frozenset[str]:
         if fields.given("scopes") and fields.given("auth_scopes"):
             self._problems.add(
-                fields.get("auth_scopes"), "`auth_scopes` is the same as `scopes`; write one of them"
+                fields.get("auth_scopes"),
+                "`auth_scopes` is the same as `scopes`; write one of them",
             )
-        return frozenset(one.value for key in ("scopes", "auth_scopes") for one in fields.texts(key))
+        return frozenset(
+            one.value for key in ("scopes", "auth_scopes") for one in fields.texts(key)
+        )
 
     def _schema(self, fields: Fields, key: str) -> Mapping[str, Any] | None:
         """A schema that is a mapping, or JSON text."""
@@ -263,13 +324,18 @@ class _Reader:
         if not isinstance(value, dict) or depth_of(value) > MAX_DEPTH:
             self._problems.add(
                 node,
-                f"`{key}` must be a JSON Schema: a mapping, or one as JSON text, {MAX_DEPTH} levels at the most",
+                (
+                    f"`{key}` must be a JSON Schema: a mapping, or one as JSON text, {MAX_DEPTH} "
+                    "levels at the most"
+                ),
             )
             return None
         return cast("Mapping[str, Any]", cleaned(value))
 
     def _examples(self, fields: Fields, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-        """`{request, arguments}` each; a mapping without `arguments` is the arguments themselves."""
+        """`{request, arguments}` each; a mapping without `arguments` is the arguments
+        themselves.
+        """
         found: list[Mapping[str, Any]] = []
         known = [str(name) for name in cast("Mapping[str, Any]", schema.get("properties") or {})]
         for node in fields.items("examples"):
@@ -284,8 +350,12 @@ class _Reader:
                 if name not in known:
                     near = get_close_matches(name, known, 1)
                     meant = f"; did you mean `{near[0]}`?" if near else ""
-                    self._problems.add(node, f"an example has `{name}`, which is no argument{meant}")
-            found.append({"request": str(example.get("request", "")), "arguments": example["arguments"]})
+                    self._problems.add(
+                        node, f"an example has `{name}`, which is no argument{meant}"
+                    )
+            found.append(
+                {"request": str(example.get("request", "")), "arguments": example["arguments"]}
+            )
         return tuple(found)
 
 

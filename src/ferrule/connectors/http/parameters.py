@@ -1,8 +1,10 @@
-"""Arguments that become parameters of a request: query, header, cookie and path, in the styles of OpenAPI. No I/O.
+"""Arguments that become parameters of a request: query, header, cookie and path, in the styles of
+OpenAPI. No I/O.
 
-Source: OpenAPI 3.1, "Style Values" and "Style Examples" (`form`, `spaceDelimited`, `pipeDelimited`, `deepObject`, `simple`, `label`,
-`matrix`); `json` is a parameter whose content is `application/json`. Values are percent-encoded where the place asks for it, separators
-of a style are not. Lists and objects in lists and objects have no style: they are refused, except in `json`.
+Source: OpenAPI 3.1, "Style Values" and "Style Examples" (`form`, `spaceDelimited`, `pipeDelimited`,
+`deepObject`, `simple`, `label`, `matrix`); `json` is a parameter whose content is
+`application/json`. Values are percent-encoded where the place asks for it, separators of a style
+are not. Lists and objects in lists and objects have no style: they are refused, except in `json`.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: `name` is the server's, `source` the argument's. `explode` None is the style's own choice."""
+    """One parameter: `name` is the server's, `source` the argument's. `explode` None is the style's
+    own choice.
+    """
 
     name: str
     place: Place
@@ -49,7 +53,9 @@ class Parameter:
 
     @property
     def exploded(self) -> bool:
-        """Whether items stand apart: by default only in `form`, and `deepObject` knows no other way."""
+        """Whether items stand apart: by default only in `form`, and `deepObject` knows no other
+        way.
+        """
         chosen = self.used_style == "form" if self.explode is None else self.explode
         return chosen or self.used_style == "deepObject"
 
@@ -114,13 +120,19 @@ class Parameter:
         if isinstance(value, Mapping):
             pairs = cast("Mapping[str, Any]", value).items()
             return [
-                (key, escape(scalar(one, f"{self.source}.{key}"))) for key, one in pairs if one is not None
+                (key, escape(scalar(one, f"{self.source}.{key}")))
+                for key, one in pairs
+                if one is not None
             ]
         return [("", escape(scalar(one, self.source))) for one in cast("list[Any]", value)]
 
 
 def header_value(text: str, name: str) -> str:
-    """A value that a header can have. Raises Unfit: a line break in it would be a header of its own."""
+    """A value that a header can have. Raises Unfit: a line break in it would be a header of its
+    own.
+    """
     if not _HEADER_VALUE.fullmatch(text):
-        raise Unfit(f"the value for the header `{name}` holds line breaks or characters beyond ASCII")
+        raise Unfit(
+            f"the value for the header `{name}` holds line breaks or characters beyond ASCII"
+        )
     return text.strip(" ")

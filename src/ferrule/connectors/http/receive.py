@@ -1,6 +1,8 @@
-"""One answer as it arrives, bounded: its head (`models.http.http1`), its body as it is sent and as it is unpacked, the bytes around it.
+"""One answer as it arrives, bounded: its head (`models.http.http1`), its body as it is sent and as
+it is unpacked, the bytes around it.
 
-Only gzip and deflate are unpacked, and never further than one byte beyond the bound, so a small answer cannot become a large one.
+Only gzip and deflate are unpacked, and never further than one byte beyond the bound, so a small
+answer cannot become a large one.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back at last. `url` is without credentials; `cut`: the body is longer than what is here."""
+    """What came back at last. `url` is without credentials; `cut`: the body is longer than what is
+    here.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -43,7 +47,9 @@ async def receive(reader: asyncio.StreamReader, url: str, max_bytes: int) -> Ans
         piece = parser.feed(data)
         if body is None and parser.status:
             failed = parser.status >= 300
-            body = Body(parser.headers.get("content-encoding", ""), FAILURE_BYTES if failed else max_bytes)
+            body = Body(
+                parser.headers.get("content-encoding", ""), FAILURE_BYTES if failed else max_bytes
+            )
         if body is not None:
             body.add(piece)
         if received > 2 * max_bytes + (1 << 20):
@@ -63,7 +69,9 @@ def _ended(parser: ResponseParser) -> None:
 
 
 class Body:
-    """A body as it arrives: unpacked, and never more than `most` bytes of it. `full`: there is more."""
+    """A body as it arrives: unpacked, and never more than `most` bytes of it. `full`: there is
+    more.
+    """
 
     def __init__(self, coding: str, most: int) -> None:
         self._most = most
@@ -85,7 +93,8 @@ class Body:
         self._size += min(len(data), room)
 
     def _unpacked(self, data: bytes) -> bytes:
-        # One byte beyond the bound is enough to know that there is more; the rest is never unpacked.
+        # One byte beyond the bound is enough to know that there is more; the rest is never
+        # unpacked.
         try:
             return self._unpack.decompress(data, self._most - self._size + 1)
         except zlib.error:
@@ -93,6 +102,12 @@ class Body:
 
     def whole(self, ended: bool) -> bytes:
         """All of it. Raises MalformedResponse if it was cut off."""
-        if self._unpack is not None and ended and self._size and not self.full and not self._unpack.eof:
+        if (
+            self._unpack is not None
+            and ended
+            and self._size
+            and not self.full
+            and not self._unpack.eof
+        ):
             raise MalformedResponse("its answer is cut off")
         return b"".join(self._pieces)

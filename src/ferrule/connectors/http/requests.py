@@ -1,7 +1,8 @@
-"""From the arguments of a call to the request that is sent. No I/O, no secrets: these are added by whoever sends it.
+"""From the arguments of a call to the request that is sent. No I/O, no secrets: these are added by
+whoever sends it.
 
-`address_of` gives what the gate judges and a person is shown; `Prepared.url` begins with exactly that, and only the query of an
-auth entry comes after it.
+`address_of` gives what the gate judges and a person is shown; `Prepared.url` begins with exactly
+that, and only the query of an auth entry comes after it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,30 @@ from .url_templates import LONGEST, whole_segment, within_segment
 
 NEVER = frozenset(
     {
-        "host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "expect",
-        "accept-encoding", "authorization", "cookie", "idempotency-key", "http2-settings", "via", "forwarded",
-        "x-http-method-override", "x-http-method", "x-method-override",
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "keep-alive",
+        "upgrade",
+        "te",
+        "trailer",
+        "expect",
+        "accept-encoding",
+        "authorization",
+        "cookie",
+        "idempotency-key",
+        "http2-settings",
+        "via",
+        "forwarded",
+        "x-http-method-override",
+        "x-http-method",
+        "x-method-override",
     }
-)  # fmt: skip
-"""Headers that no file sets: the request itself does, or its auth section, or they change who the server takes us for or what it does."""
+)
+"""Headers that no file sets: the request itself does, or its auth section, or they change who the
+server takes us for or what it does.
+"""
 _TYPE = "content-type"
 
 
@@ -51,7 +70,10 @@ class Prepared:
         theirs = {name for name, _ in auth.cookies}
         cookies = tuple(pair for pair in self.cookies if pair[0] not in theirs) + auth.cookies
         return replace(
-            self, url=_queried(self.url, auth.query), headers={**kept, **auth.headers}, cookies=cookies
+            self,
+            url=_queried(self.url, auth.query),
+            headers={**kept, **auth.headers},
+            cookies=cookies,
         )
 
     @property
@@ -59,7 +81,10 @@ class Prepared:
         """All headers that are sent, without those of the connection."""
         if not self.cookies:
             return dict(self.headers)
-        return {**self.headers, "Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies)}
+        return {
+            **self.headers,
+            "Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies),
+        }
 
 
 def address_of(endpoint: Endpoint, arguments: Mapping[str, Any]) -> str:
@@ -94,12 +119,18 @@ def prepare(endpoint: Endpoint, arguments: Mapping[str, Any]) -> Prepared:
         elif one.place == "cookie":
             cookies += one.cookies(value)
     body = None if endpoint.body is None else endpoint.body.encode(arguments)
-    if body is not None and endpoint.body is not None and all(name.lower() != _TYPE for name in headers):
+    if (
+        body is not None
+        and endpoint.body is not None
+        and all(name.lower() != _TYPE for name in headers)
+    ):
         headers["Content-Type"] = bodies.KINDS[endpoint.body.kind]
     return Prepared(endpoint.method, address_of(endpoint, arguments), headers, tuple(cookies), body)
 
 
-def _segment(template: Template, arguments: Mapping[str, Any], styled: Mapping[str, Parameter]) -> str:
+def _segment(
+    template: Template, arguments: Mapping[str, Any], styled: Mapping[str, Parameter]
+) -> str:
     if template.literal is not None:
         return template.literal
     hole = template.only

@@ -1,7 +1,8 @@
-"""Schemas of arguments, made ready once: a file is read, its tools are tried, and then they are made, all with the same ones.
+"""Schemas of arguments, made ready once: a file is read, its tools are tried, and then they are
+made, all with the same ones.
 
-What bounds them is `connectors.schemas`. A schema without references can cost no more than it is long, so it is not
-walked through for that: a document may bring five hundred of them.
+What bounds them is `connectors.schemas`. A schema without references can cost no more than it is
+long, so it is not walked through for that: a document may bring five hundred of them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _REFERS = ('"$ref"', '"$dynamicRef"', '"$recursiveRef"')
 
 
 def checking(tool: str, schema: Mapping[str, Any]) -> Arguments:
-    """What checks the arguments of a tool. Raises ToolDefinitionError saying what is wrong with the schema."""
+    """What checks the arguments of a tool. Raises ToolDefinitionError saying what is wrong with the
+    schema.
+    """
     text = compact(schema)
     made = _known.pop(text, None) or _made(tool, schema, text)
     _known[text] = made

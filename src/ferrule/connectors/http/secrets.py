@@ -1,13 +1,15 @@
-"""Secrets of HTTP tools: named in files, read when they are needed, and taken out of everything that comes back.
+"""Secrets of HTTP tools: named in files, read when they are needed, and taken out of everything
+that comes back.
 
     ${GITHUB_TOKEN}            a variable of the environment
     ${secret:github}           the file `secrets/github` in the person's settings folder, readable by its owner alone
 
-A file holds references, never values. They are looked up when the file is read, so that a missing one is found at once, and again
-for each call, so that a new value holds without a restart. A repository's files get only what the person named for them
-(`tools.http_secrets`).
+A file holds references, never values. They are looked up when the file is read, so that a missing
+one is found at once, and again for each call, so that a new value holds without a restart. A
+repository's files get only what the person named for them (`tools.http_secrets`).
 
-What a server sends back is searched for the secrets of the request: as they are, and as JSON, URLs, HTML and base64 write them. Not
+What a server sends back is searched for the secrets of the request: as they are, and as JSON, URLs,
+HTML and base64 write them. Not
 protected: a secret that a server cuts up, encrypts or spells otherwise.
 """
 
@@ -32,14 +34,17 @@ SHORTEST = 4
 """Characters below which a secret could not be told from other text in an answer."""
 LONGEST = 16_384
 SHOWN = "[secret]"
-_REFERENCE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z0-9][A-Za-z0-9_.-]{0,99})\}")
+_REFERENCE = re.compile(
+    r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z0-9][A-Za-z0-9_.-]{0,99})\}"
+)
 _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _FOLDER = "secrets"
 
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """Where references are looked up. `allowed` None: all of them; else only these names (`NAME`, `secret:name`).
+    """Where references are looked up. `allowed` None: all of them; else only these names (`NAME`,
+    `secret:name`).
 
     `environment` and `folder` are the process's and the person's own unless they are given.
     """
@@ -64,12 +69,17 @@ class Secrets:
         else:
             environment = os.environ if self.environment is None else self.environment
             if name not in environment:
-                raise ConfigError(f"the variable `{name}` is not set", code="http_secret", hint="set it")
+                raise ConfigError(
+                    f"the variable `{name}` is not set", code="http_secret", hint="set it"
+                )
             value = environment[name].strip()
         if not value:
             raise ConfigError(f"`${{{name}}}` is empty", code="http_secret")
         if not SHORTEST <= len(value) <= LONGEST or not _VALUE.fullmatch(value):
-            why = f"`${{{name}}}` cannot be a secret: {SHORTEST} to {LONGEST} printable ASCII characters"
+            why = (
+                f"`${{{name}}}` cannot be a secret: {SHORTEST} to {LONGEST} printable ASCII "
+                "characters"
+            )
             raise ConfigError(why, code="http_secret")
         return value
 
@@ -79,11 +89,16 @@ class Secrets:
             descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             raise ConfigError(
-                f"the secret `{name}` cannot be read from `{file}`: {error.strerror}", code="http_secret"
+                f"the secret `{name}` cannot be read from `{file}`: {error.strerror}",
+                code="http_secret",
             ) from None
         with os.fdopen(descriptor, "rb") as opened:
             about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
+            if (
+                not stat.S_ISREG(about.st_mode)
+                or about.st_uid != os.getuid()
+                or about.st_mode & 0o077
+            ):
                 hint = f"`chmod 600 {file}`"
                 raise ConfigError(
                     f"`{file}` is no file that only you can read", code="http_secret", hint=hint
@@ -96,7 +111,9 @@ PERSONS = Secrets()
 
 
 def reference_of(text: str) -> str | None:
-    """The name in `${NAME}`, if that is all there is; None for anything else, a literal secret for one."""
+    """The name in `${NAME}`, if that is all there is; None for anything else, a literal secret for
+    one.
+    """
     found = _REFERENCE.fullmatch(text.strip())
     return None if found is None else found["name"]
 
@@ -123,7 +140,9 @@ class Redactor:
         return any(spelling in lower for spelling in self._spellings)
 
     def raw(self, data: bytes) -> bytes:
-        """Bytes without them; the same object if there are none. Plain searching: answers are large, and a pattern is a hundred times slower."""
+        """Bytes without them; the same object if there are none. Plain searching: answers are
+        large, and a pattern is a hundred times slower.
+        """
         lower = data.lower()
         for spelling in (one.encode() for one in self._spellings):
             if spelling in lower:

@@ -1,13 +1,16 @@
 """One request over HTTP/1.1: every hop is checked, and what was checked is what is connected to.
 
-* A host is resolved once, after it was allowed, and what was checked is what is connected to (`models.http.dialing`).
-* A redirect is a new request with the same checks, `REDIRECTS` of them at the most, made by the rules of `models.http.web_request`. To
-  another origin no credentials go along, neither in headers nor within the address that the server made up.
+* A host is resolved once, after it was allowed, and what was checked is what is connected to
+  (`models.http.dialing`).
+* A redirect is a new request with the same checks, `REDIRECTS` of them at the most, made by the
+  rules of `models.http.web_request`. To another origin no credentials go along, neither in headers
+  nor within the address that the server made up.
 * An answer is bounded (`receive.py`).
 * Connections are not kept: nothing of one call can end up in another.
 
-The time of a call is bounded by the shell around it; here only connecting has a bound of its own. A proxy of the person's environment is used
-as for models; it resolves names itself, so addresses of *named* hosts are then not checked here.
+The time of a call is bounded by the shell around it; here only connecting has a bound of its own. A
+proxy of the person's environment is used as for models; it resolves names itself, so addresses of
+*named* hosts are then not checked here.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ def nobody(url: str) -> str:
 
 
 class Broke(Exception):
-    """No answer. `sent`: some of the request had left, so nobody knows what the server did with it. `again`: the next attempt may work."""
+    """No answer. `sent`: some of the request had left, so nobody knows what the server did with it.
+    `again`: the next attempt may work.
+    """
 
     def __init__(self, why: str, *, sent: bool, again: bool = True) -> None:
         super().__init__(why)
@@ -57,13 +62,17 @@ class Broke(Exception):
 
 @cache
 def usual_tls() -> ssl.SSLContext:
-    """The system's authorities, or those of SSL_CERT_FILE. Made once: reading them takes longer than most requests."""
+    """The system's authorities, or those of SSL_CERT_FILE. Made once: reading them takes longer
+    than most requests.
+    """
     return ssl.create_default_context()
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """How requests are sent. `lookup` resolves a host, `tls` makes the context, `environment` names proxies: tests pass their own."""
+    """How requests are sent. `lookup` resolves a host, `tls` makes the context, `environment` names
+    proxies: tests pass their own.
+    """
 
     reachable: Reachable
     lookup: Callable[[str], Awaitable[Sequence[str]]] = resolve
@@ -73,7 +82,8 @@ class Sender:
     async def send(
         self, request: Prepared, auth: Applied, max_bytes: int, refused: Refused = nobody
     ) -> Answer:
-        """Ask, and follow where it leads; `refused` says why an address may not follow, if it may not.
+        """Ask, and follow where it leads; `refused` says why an address may not follow, if it may
+        not.
 
         Raises Broke, and ToolFailed for what may not be reached or is out of bounds.
         """
@@ -101,10 +111,13 @@ class Sender:
                 body=request.body if following.with_body else None,
             )
         raise ToolFailed(
-            ErrorType.LIMIT, f"`{target_of(request.url).authority}`: more than {REDIRECTS} redirects"
+            ErrorType.LIMIT,
+            f"`{target_of(request.url).authority}`: more than {REDIRECTS} redirects",
         )
 
-    async def _once(self, request: Prepared, target: Target, auth: Applied | None, max_bytes: int) -> Answer:
+    async def _once(
+        self, request: Prepared, target: Target, auth: Applied | None, max_bytes: int
+    ) -> Answer:
         if (why := self.reachable.refusal(*target.origin)) is not None:
             raise _denied(target, why)
         environment = os.environ if self.environment is None else self.environment
@@ -134,7 +147,9 @@ class Sender:
             why = f"no trusted connection with `{target.authority}`: {reason}"
             raise Broke(why, sent=sent, again=False) from None
         except (MalformedResponse, ConfigError) as problem:
-            raise Broke(f"`{target.authority}`: {_plain(problem)}", sent=sent, again=False) from None
+            raise Broke(
+                f"`{target.authority}`: {_plain(problem)}", sent=sent, again=False
+            ) from None
         except OSError as problem:
             why = getattr(problem, "strerror", None) or "the connection broke"
             raise Broke(f"`{target.authority}` could not be reached: {why}", sent=sent) from None
@@ -156,7 +171,9 @@ def _written(request: Prepared, target: Target, proxy: Proxy | None) -> bytes:
     try:
         return write(request.method, target, fields, request.body, proxy)
     except (ValueError, UnicodeEncodeError) as problem:
-        raise ToolFailed(ErrorType.VALIDATION_FAILED, f"the request cannot be sent: {problem}") from None
+        raise ToolFailed(
+            ErrorType.VALIDATION_FAILED, f"the request cannot be sent: {problem}"
+        ) from None
 
 
 # ---- redirects
@@ -181,6 +198,8 @@ def _denied(target: Target, why: str) -> ToolFailed:
 
 
 def _plain(problem: Exception) -> str:
-    """What went wrong, without words of the server: they have not been looked through for secrets."""
+    """What went wrong, without words of the server: they have not been looked through for
+    secrets.
+    """
     text = str(problem)
     return text.partition(": ")[0] if isinstance(problem, MalformedResponse) else text

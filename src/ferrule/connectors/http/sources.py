@@ -1,12 +1,14 @@
-"""Where the tools of the command line come from: a person's manifests and OpenAPI documents, and the manifests of a trusted repository.
+"""Where the tools of the command line come from: a person's manifests and OpenAPI documents, and
+the manifests of a trusted repository.
 
     the settings folder     http/*.yaml
     tools.http_manifests    files of the person's own: absolute, `~/…`, or beneath the settings folder
     tools.openapi           documents of the person's own, with what they want of each
     a repository            .ferrule/http/*.yaml and .harness/http/*.yaml, once it is trusted as it stands
 
-What lies in the workspace can be changed by whatever works there, so a file of it is only ever read as a repository's: under trust, with
-the secrets that the person named in `tools.http_secrets`, and with hosts off the open internet only if they stand in `tools.http_hosts`.
+What lies in the workspace can be changed by whatever works there, so a file of it is only ever read
+as a repository's: under trust, with the secrets that the person named in `tools.http_secrets`, and
+with hosts off the open internet only if they stand in `tools.http_hosts`.
 """
 
 from __future__ import annotations
@@ -35,15 +37,28 @@ from .tools import MakeSender, make_tools
 FOLDER = "http"
 ROOTS = (".ferrule/http/", ".harness/http/")
 ENTRY = (
-    "name", "file", "server", "variables", "auth", "tags", "without_tags", "operations", "without", "deprecated", "loading",
-    "hosts", "results",
-)  # fmt: skip
+    "name",
+    "file",
+    "server",
+    "variables",
+    "auth",
+    "tags",
+    "without_tags",
+    "operations",
+    "without",
+    "deprecated",
+    "loading",
+    "hosts",
+    "results",
+)
 _ENDINGS = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a person's settings say: files, documents (`tools.openapi`, as it stands there), hosts and secrets for a repository's files."""
+    """What a person's settings say: files, documents (`tools.openapi`, as it stands there), hosts
+    and secrets for a repository's files.
+    """
 
     manifests: tuple[str, ...] = ()
     openapi: Any = None
@@ -67,10 +82,15 @@ def is_manifest(name: str) -> bool:
 
 
 def load_tools(
-    wanted: Wanted, seen: Snapshot | None = None, *, secrets: Secrets = PERSONS, sender: MakeSender = Sender
+    wanted: Wanted,
+    seen: Snapshot | None = None,
+    *,
+    secrets: Secrets = PERSONS,
+    sender: MakeSender = Sender,
 ) -> Loaded:
-    """The tools of all sources. Raises ConfigError with a line for everything that is wrong in any of them: a tool that is half
-    described, or whose secret is missing, does not come to a run."""
+    """The tools of all sources. Raises ConfigError with a line for everything that is wrong in any
+    of them: a tool that is half described, or whose secret is missing, does not come to a run.
+    """
     loaded, wrong = Loaded(), list[str]()
     theirs = secrets.only(wanted.secrets)
     tools: list[Tool] = []
@@ -82,7 +102,9 @@ def load_tools(
             wrong.append(error.detail)
             hint = error.hint
     if wrong:
-        raise ConfigError("\n".join(wrong), code="http_manifest", hint=hint if len(wrong) == 1 else "")
+        raise ConfigError(
+            "\n".join(wrong), code="http_manifest", hint=hint if len(wrong) == 1 else ""
+        )
     loaded.tools = tuple(tools)
     return loaded
 
@@ -107,7 +129,9 @@ def _file(path: Path, workspace: str, wanted: Wanted, secrets: Secrets) -> Manif
 
 
 def check_files(seen: Snapshot, hosts: Iterable[str] = ()) -> Iterator[tuple[str, ConfigError]]:
-    """What is wrong with a repository's manifests, whether it is trusted or not. Secrets are not looked for."""
+    """What is wrong with a repository's manifests, whether it is trusted or not. Secrets are not
+    looked for.
+    """
     for name in sorted(filter(is_manifest, seen.files)):
         try:
             parse_manifest(seen.files[name], name, origin="repository", opened=hosts, secrets=None)
@@ -141,9 +165,14 @@ def _read(path: Path, workspace: str, own: Path | None, most: int = 1 << 20) -> 
     real = Path(os.path.realpath(path))
     mine = own is not None and real.is_relative_to(os.path.realpath(own))
     if workspace and real.is_relative_to(workspace) and not mine:
-        hint = "move it out of the workspace, or to `.ferrule/http/` there, where it counts once you trust the folder"
+        hint = (
+            "move it out of the workspace, or to `.ferrule/http/` there, where it counts once "
+            "you trust the folder"
+        )
         raise ConfigError(
-            f"`{path}` lies in the workspace, where a tool could change it", code="http_manifest", hint=hint
+            f"`{path}` lies in the workspace, where a tool could change it",
+            code="http_manifest",
+            hint=hint,
         )
     try:
         with real.open("rb") as file:
@@ -168,10 +197,15 @@ def choice_of(name: str, entry: Any, where: str) -> tuple[str, Choice]:
     """The file and the choice of an entry. Raises ConfigError, a line for each problem."""
     problems = Problems()
     fields = Fields(
-        tree({"file": entry} if isinstance(entry, str) else entry, where), ENTRY, "an entry", problems
+        tree({"file": entry} if isinstance(entry, str) else entry, where),
+        ENTRY,
+        "an entry",
+        problems,
     )
     file = fields.text("file", needed=True)
-    loading = fields.choice("loading", ("always", "deferred"), "") if fields.given("loading") else ""
+    loading = (
+        fields.choice("loading", ("always", "deferred"), "") if fields.given("loading") else ""
+    )
     choice = Choice(
         namespace=name,
         server=fields.text("server"),

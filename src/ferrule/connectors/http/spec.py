@@ -44,7 +44,9 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class HttpTool:
-    """A tool of a manifest. `schema` and `output` are JSON Schema; `where` is its place in the file."""
+    """A tool of a manifest. `schema` and `output` are JSON Schema; `where` is its place in the
+    file.
+    """
 
     name: str
     description: str

@@ -1,9 +1,11 @@
-"""Texts with places for arguments: `{{city}}`, `{{args.city}}`, `{{address.zip}}`, `{{limit?}}`. No I/O.
+"""Texts with places for arguments: `{{city}}`, `{{args.city}}`, `{{address.zip}}`, `{{limit?}}`. No
+I/O.
 
-A template sees the arguments of the call and nothing else: there is no way to write one that reads a secret, a variable of
-the environment or a file. A name that no argument has is found when the template is read, not when it is used. `?` says
-that the place may stay empty where the argument is not given; what that means is up to whoever fills the template in (a
-query parameter is left out, a JSON value is null). A value is never looked at for further places.
+A template sees the arguments of the call and nothing else: there is no way to write one that reads
+a secret, a variable of the environment or a file. A name that no argument has is found when the
+template is read, not when it is used. `?` says that the place may stay empty where the argument is
+not given; what that means is up to whoever fills the template in (a query parameter is left out, a
+JSON value is null). A value is never looked at for further places.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _CLOSED = ("auth", "secret", "secrets", "env")
 
 
 class Unfit(ValueError):
-    """A template cannot be read, or a value cannot go where it would have to. The text is for the person or the model."""
+    """A template cannot be read, or a value cannot go where it would have to. The text is for the
+    person or the model.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,9 @@ class Hole:
         found: Any = arguments
         for part in self.path:
             found = (
-                cast("Mapping[str, Any]", found).get(part, MISSING) if isinstance(found, Mapping) else MISSING
+                cast("Mapping[str, Any]", found).get(part, MISSING)
+                if isinstance(found, Mapping)
+                else MISSING
             )
         if found is None and self.optional:
             return MISSING
@@ -76,7 +82,9 @@ class Template:
         return self.parts[0] if len(self.parts) == 1 and isinstance(self.parts[0], Hole) else None
 
     def fill(self, arguments: Mapping[str, Any], escape: Callable[[str], str]) -> str | None:
-        """The text with scalars in its places, each through `escape`; None if an optional one is missing. Raises Unfit."""
+        """The text with scalars in its places, each through `escape`; None if an optional one is
+        missing. Raises Unfit.
+        """
         pieces: list[str] = []
         for part in self.parts:
             if isinstance(part, str):
@@ -112,11 +120,14 @@ def _hole(inner: str) -> Hole:
     found = _INNER.fullmatch(inner)
     if found is None:
         raise Unfit(
-            f"`{{{{{inner[:60]}}}}}` is no place for an argument; write `{{{{name}}}}` or `{{{{name?}}}}`"
+            f"`{{{{{inner[:60]}}}}}` is no place for an argument; write `{{{{name}}}}` or "
+            f"`{{{{name?}}}}`"
         )
     path = tuple(found["path"].split("."))
     if path[0] in _CLOSED and not inner.lstrip(".").startswith("args."):
-        raise Unfit(f"`{{{{{inner}}}}}`: a template sees the arguments only, nothing of `{path[0]}`")
+        raise Unfit(
+            f"`{{{{{inner}}}}}`: a template sees the arguments only, nothing of `{path[0]}`"
+        )
     return Hole(path, found["optional"] is not None)
 
 
@@ -126,7 +137,9 @@ def place_for(name: str) -> str:
 
 
 def scalar(value: Any, name: str) -> str:
-    """A value as the text that goes into an address or a header. Raises Unfit for lists, objects, null and what is no number."""
+    """A value as the text that goes into an address or a header. Raises Unfit for lists, objects,
+    null and what is no number.
+    """
     match value:
         case bool():
             return "true" if value else "false"

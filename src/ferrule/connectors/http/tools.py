@@ -1,14 +1,16 @@
 """From a manifest to tools of a run, judged by the gate like all others.
 
-What a call would reach is worked out while its arguments are checked, and stands among the checked values as `URL`: so rules for hosts
-(`WebFetch(domain:…)`) see it, a person who is asked is shown it, an approval is bound to it, and what is then requested is exactly that. It holds
-no secret: these are added when the request is sent.
+What a call would reach is worked out while its arguments are checked, and stands among the checked
+values as `URL`: so rules for hosts (`WebFetch(domain:…)`) see it, a person who is asked is shown
+it, an approval is bound to it, and what is then requested is exactly that. It holds no secret:
+these are added when the request is sent.
 
-A redirect to another host is judged by the same rules: where a rule refuses that host or asks about it, nothing is followed. What a person was not
-asked about otherwise is not asked about in the middle of a call; which hosts there can be at all is what the file lists.
+A redirect to another host is judged by the same rules: where a rule refuses that host or asks about
+it, nothing is followed. What a person was not asked about otherwise is not asked about in the
+middle of a call; which hosts there can be at all is what the file lists.
 
-A tool that changes something is never covered by a rule for its host alone: such a rule says that one may look there. It needs the tool's own
-name in a rule, or a person's yes (`_NAME`).
+A tool that changes something is never covered by a rule for its host alone: such a rule says that
+one may look there. It needs the tool's own name in a rule, or a person's yes (`_NAME`).
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ MakeSender = Callable[[Reachable], Sender]
 def make_tools(
     manifest: Manifest, secrets: Secrets = PERSONS, *, sender: MakeSender = Sender
 ) -> tuple[Tool, ...]:
-    """The tools of a manifest. Raises ToolDefinitionError, also for a schema that cannot be used."""
+    """The tools of a manifest. Raises ToolDefinitionError, also for a schema that cannot be
+    used.
+    """
     sending = sender(manifest.reachable)
     return tuple(_tool(one, manifest, secrets, sending) for one in manifest.tools)
 
@@ -64,7 +68,10 @@ def _tool(one: HttpTool, manifest: Manifest, secrets: Secrets, sender: Sender) -
     full_name = f"{manifest.namespace}::{one.name}" if manifest.namespace else one.name
     changes = one.side_effect not in (SideEffect.NONE, SideEffect.READ)
     arguments = HttpArguments(
-        checking(one.name, one.schema), one.endpoint, manifest.reachable, full_name if changes else ""
+        checking(one.name, one.schema),
+        one.endpoint,
+        manifest.reachable,
+        full_name if changes else "",
     )
     output = None if one.output is None else HttpOutput(one.name, one.output)
     call = _Call(one, secrets, sender, output is not None)
@@ -98,9 +105,13 @@ def _tool(one: HttpTool, manifest: Manifest, secrets: Secrets, sender: Sender) -
 
 
 class HttpArguments:
-    """`tools.definition.Arguments` that also work out the address of the call; what cannot become a request is a problem of the arguments."""
+    """`tools.definition.Arguments` that also work out the address of the call; what cannot become a
+    request is a problem of the arguments.
+    """
 
-    def __init__(self, inner: Arguments, endpoint: Endpoint, reachable: Reachable, name: str = "") -> None:
+    def __init__(
+        self, inner: Arguments, endpoint: Endpoint, reachable: Reachable, name: str = ""
+    ) -> None:
         self._inner = inner
         self._endpoint = endpoint
         self._reachable = reachable
@@ -129,7 +140,9 @@ class HttpArguments:
 
 
 class HttpOutput:
-    """`tools.definition.Output` for a JSON Schema: what a server answered is checked and handed on as it is."""
+    """`tools.definition.Output` for a JSON Schema: what a server answered is checked and handed on
+    as it is.
+    """
 
     def __init__(self, tool: str, schema: Mapping[str, Any]) -> None:
         if (why := problem_of({**schema, "type": "object"})) or not bounded(schema):
@@ -150,7 +163,8 @@ class HttpOutput:
             return value, []
         errors = list(self._validator.iter_errors(value))[:5]
         return value, [
-            "".join(f"[{part!r}]" for part in e.instance_path) + f": {e.message[:200]}" for e in errors
+            "".join(f"[{part!r}]" for part in e.instance_path) + f": {e.message[:200]}"
+            for e in errors
         ]
 
 
@@ -199,7 +213,9 @@ class _Call:
             self.has_schema,
         )
         try:
-            answer = await self.sender.send(request, auth, endpoint.max_bytes, self._refused(values, context))
+            answer = await self.sender.send(
+                request, auth, endpoint.max_bytes, self._refused(values, context)
+            )
         except Broke as problem:
             raise broke(asked, problem, redactor) from None
         except ToolFailed as failed:
@@ -217,7 +233,9 @@ class _Call:
         return value_of(asked, answer, redactor)
 
     def _refused(self, values: Mapping[str, Any], context: Context | None) -> Refused:
-        """What the rules of the session say of a further address. Without a session there are none."""
+        """What the rules of the session say of a further address. Without a session there are
+        none.
+        """
         usable = None if context is None else context.resources.get(Usable)
         tool = self.judged
         if not isinstance(usable, Usable) or tool is None:
@@ -235,12 +253,16 @@ class _Call:
         return self.tool.idempotent or self.tool.side_effect in (SideEffect.NONE, SideEffect.READ)
 
     def _request(self, values: dict[str, Any], context: Context | None) -> Prepared:
-        """The request that was judged. Raises ToolFailed if these values would become another one."""
+        """The request that was judged. Raises ToolFailed if these values would become another
+        one.
+        """
         judged, given = values.get(URL), _own(values)
         try:
             request = prepare(self.tool.endpoint, given)
         except Unfit as problem:
-            raise ToolFailed(ErrorType.VALIDATION_FAILED, f"`{self.tool.name}`: {problem}") from None
+            raise ToolFailed(
+                ErrorType.VALIDATION_FAILED, f"`{self.tool.name}`: {problem}"
+            ) from None
         if judged is not None and judged != request.url:
             raise ToolFailed(
                 ErrorType.INTERNAL_ERROR,
@@ -266,7 +288,9 @@ class _Call:
 
 
 def _key(context: Context) -> str:
-    """The same for every attempt of a call, and for no other call: ids of calls alone come again in other sessions."""
+    """The same for every attempt of a call, and for no other call: ids of calls alone come again in
+    other sessions.
+    """
     who = context.identity
     parts = (who.tenant, who.user, who.session, who.run, context.call_id)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

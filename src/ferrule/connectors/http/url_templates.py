@@ -1,16 +1,21 @@
-"""The address of a request as a template: read into its parts once, so that a value can only ever fill the part it was meant for. No I/O.
+"""The address of a request as a template: read into its parts once, so that a value can only ever
+fill the part it was meant for. No I/O.
 
     https://{{region}}.example.com/pets/{{id}}/photos?size={{size?}}
 
 Rules of this file:
 
 * Scheme, port and the names of query parameters are literal; there is no user name and no fragment.
-* A value in the host is letters, digits, hyphens and dots; which hosts may then be reached is another question (`hosts.py`).
-* A value in the path is percent-encoded, also `/`. It cannot add, leave out or go up a segment: what a server that decodes once too
-  often would read as `.` or `..` is refused, and so are control characters.
-* A value in the query is percent-encoded. A parameter whose optional argument is missing is left out.
+* A value in the host is letters, digits, hyphens and dots; which hosts may then be reached is
+  another question (`hosts.py`).
+* A value in the path is percent-encoded, also `/`. It cannot add, leave out or go up a segment:
+  what a server that decodes once too often would read as `.` or `..` is refused, and so are control
+  characters.
+* A value in the query is percent-encoded. A parameter whose optional argument is missing is left
+  out.
 
-So whatever the values are: the result has the scheme, the port and the number of segments that the template has.
+So whatever the values are: the result has the scheme, the port and the number of segments that the
+template has.
 """
 
 from __future__ import annotations
@@ -28,7 +33,9 @@ from .templates import Hole, Template, Unfit, parse_template
 LONGEST = 16_384
 """Characters of an address at the most."""
 _FIRST = 0xE000
-"""Places become characters of Unicode's private use while an address is taken apart: an address has none of its own."""
+"""Places become characters of Unicode's private use while an address is taken apart: an address has
+none of its own.
+"""
 _PLACE = re.compile(r"[\ue000-\uf8ff]")
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@\ue000-\uf8ff-]|%[0-9A-Fa-f]{2})*")
 _QUERY = re.compile(r"(?:[A-Za-z0-9._~!$'()*+,;:@/?\ue000-\uf8ff-]|%[0-9A-Fa-f]{2})*")
@@ -68,7 +75,9 @@ class Address:
         host = canonical_host(self.host.fill(arguments, label))
         shown = f"[{host}]" if ":" in host else host
         usual = self.port == (443 if self.secure else 80)
-        return f"{'https' if self.secure else 'http'}://{shown}" + ("" if usual else f":{self.port}")
+        return f"{'https' if self.secure else 'http'}://{shown}" + (
+            "" if usual else f":{self.port}"
+        )
 
     def pairs(self, arguments: Mapping[str, Any]) -> list[str]:
         """The parameters of the query that the template has, encoded. Raises Unfit."""
@@ -183,7 +192,9 @@ def canonical_host(text: str | None) -> str:
 
 
 def within_segment(text: str) -> str:
-    """A value for a segment of the path; what becomes of the whole segment is `whole_segment`'s question. Raises Unfit."""
+    """A value for a segment of the path; what becomes of the whole segment is `whole_segment`'s
+    question. Raises Unfit.
+    """
     if _CONTROL.search(text):
         raise Unfit("a value for the path holds control characters")
     return encoded(text)

@@ -1,4 +1,5 @@
-"""Servers of the Model Context Protocol: their tools in a run, in both versions of it, over standard streams and HTTP.
+"""Servers of the Model Context Protocol: their tools in a run, in both versions of it, over
+standard streams and HTTP.
 
 Modules: `approvals`, `configuration`, `connect`, `connection`, `definitions`, `elicitation`,
 `http`, `multi_round_requests`, `oauth`, `results`, `server`, `spec`, `stdio`, `streams`,

@@ -1,4 +1,5 @@
-"""What a person approved of a server: its command, and what its tools say of themselves, each by hash.
+"""What a person approved of a server: its command, and what its tools say of themselves, each by
+hash.
 
     unknown    nobody approved its command                          nothing is started
     moved      its command is not the one that was approved         nothing is started
@@ -6,10 +7,11 @@
     changed    tools were approved and are other ones now           those that changed are not offered
     approved   both
 
-A server is asked what it offers only after its command was approved, and what it then says is shown before a model reads it. When a
-later listing differs, the new one is kept beside the approved one (`pend`) until a person looked at the difference (a rug pull is a change
-like any other). Kept in `<state>/mcp`, one file for each server of each place, readable by their owner alone; a file that others can
-write is an error, not an approval.
+A server is asked what it offers only after its command was approved, and what it then says is shown
+before a model reads it. When a later listing differs, the new one is kept beside the approved one
+(`pend`) until a person looked at the difference (a rug pull is a change like any other). Kept in
+`<state>/mcp`, one file for each server of each place, readable by their owner alone; a file that
+others can write is an error, not an approval.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """How a server stands. `manifest` is what was approved, `pending` what it says now if that differs."""
+    """How a server stands. `manifest` is what was approved, `pending` what it says now if that
+    differs.
+    """
 
     state: State
     manifest: Manifest | None = None
@@ -55,7 +59,9 @@ class Approval:
 
 
 class Approvals:
-    """A person's approvals. Nothing is written before the first one. Raises ConfigError for files that cannot be used."""
+    """A person's approvals. Nothing is written before the first one. Raises ConfigError for files
+    that cannot be used.
+    """
 
     def __init__(self, folder: Path | None = None, *, now: Callable[[], float] = time.time) -> None:
         self._folder = folder
@@ -80,7 +86,9 @@ class Approvals:
         return Approval(state, manifest, pending, covered)
 
     def approve(self, server: McpServer, manifest: Manifest | None = None) -> None:
-        """Approve the command as it is written down, and with a manifest what the server says of its tools."""
+        """Approve the command as it is written down, and with a manifest what the server says of
+        its tools.
+        """
         kept = {
             "version": _VERSION,
             "name": server.name,
@@ -94,10 +102,16 @@ class Approvals:
         self._store(server, kept)
 
     def pend(self, server: McpServer, manifest: Manifest | None) -> None:
-        """Remember what an approved server says now, or with None that it says what was approved."""
+        """Remember what an approved server says now, or with None that it says what was
+        approved.
+        """
         kept = self._load(server)
         wanted = None if manifest is None else manifest.as_json()
-        if kept is not None and kept["command"] == server.digest() and kept.get("pending") != wanted:
+        if (
+            kept is not None
+            and kept["command"] == server.digest()
+            and kept.get("pending") != wanted
+        ):
             self._store(server, {**kept, "pending": wanted})
 
     def revoke(self, server: McpServer) -> bool:
@@ -108,12 +122,16 @@ class Approvals:
         return found
 
     def diff(self, server: McpServer, manifest: Manifest | None = None) -> str:
-        """What differs from what was approved, as unified diffs; all there is where nothing was. What cannot be seen is spelled out."""
+        """What differs from what was approved, as unified diffs; all there is where nothing was.
+        What cannot be seen is spelled out.
+        """
         seen = self.look(server)
         before, now = seen.covered, covered_text(server)
         parts = [difference("command", before, now)]
         if manifest is not None:
-            parts.append(difference("tools", seen.manifest.text() if seen.manifest else "", manifest.text()))
+            parts.append(
+                difference("tools", seen.manifest.text() if seen.manifest else "", manifest.text())
+            )
         return "\n".join(part for part in parts if part)
 
     # ---- files
@@ -139,17 +157,23 @@ class Approvals:
             try:
                 kept: Any = json.load(file)
                 if kept["version"] > _VERSION:
-                    raise self._unusable(server, "it was written by a newer version", "use that version")
+                    raise self._unusable(
+                        server, "it was written by a newer version", "use that version"
+                    )
                 _ = kept["command"]
                 return cast("dict[str, Any]", kept)
             except (ValueError, KeyError, TypeError) as error:
-                raise self._unusable(server, "it is damaged", "remove it, and approve again") from error
+                raise self._unusable(
+                    server, "it is damaged", "remove it, and approve again"
+                ) from error
 
     def _store(self, server: McpServer, kept: dict[str, Any]) -> None:
         paths.write_private(self._file(server), json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
     def _unusable(self, server: McpServer, why: str, hint: str) -> ConfigError:
-        return ConfigError(f"`{self._file(server)}` cannot be used: {why}", code="mcp_approval", hint=hint)
+        return ConfigError(
+            f"`{self._file(server)}` cannot be used: {why}", code="mcp_approval", hint=hint
+        )
 
 
 def covered_text(server: McpServer) -> str:

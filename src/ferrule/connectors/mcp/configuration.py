@@ -1,14 +1,19 @@
-"""Servers out of files: a repository's `.mcp.json`, the person's own `mcp.json`, and `mcp_servers` of their settings.
+"""Servers out of files: a repository's `.mcp.json`, the person's own `mcp.json`, and `mcp_servers`
+of their settings.
 
-    {"mcpServers": {"git": {"command": "mcp-server-git", "args": ["--repository", "."], "env": {"TZ": "UTC"}},
-                    "docs": {"type": "http", "url": "https://mcp.example.com/mcp", "headers": {"Authorization": "Bearer ${DOCS_TOKEN}"}}}}
+    {"mcpServers": {"git": {"command": "mcp-server-git", "args": ["--repository", "."], "env":
+    {"TZ": "UTC"}},
+                    "docs": {"type": "http", "url": "https://mcp.example.com/mcp", "headers":
+                    {"Authorization": "Bearer ${DOCS_TOKEN}"}}}}
 
-The shape is the one that other programs write (`type` may be `stdio`, `http`, `streamable-http` or `sse`); `mcp_servers` is a mapping of the same
-entries, or a list of them with a `name` (requirements 001 and 004: also `transport`, `transport_mode` and a `command` that is a list). The keys of
-`KEYS` besides are ours. What a repository may not decide is refused there: which tools are believed (`hints`), who is told who calls
-(`identity`), and signing in.
+The shape is the one that other programs write (`type` may be `stdio`, `http`, `streamable-http` or
+`sse`); `mcp_servers` is a mapping of the same entries, or a list of them with a `name`
+(requirements 001 and 004: also `transport`, `transport_mode` and a `command` that is a list). The
+keys of `KEYS` besides are ours. What a repository may not decide is refused there: which tools are
+believed (`hints`), who is told who calls (`identity`), and signing in.
 
-A repository's file does nothing before the repository is trusted, and then every server of it still waits for its own approval.
+A repository's file does nothing before the repository is trusted, and then every server of it still
+waits for its own approval.
 """
 
 from __future__ import annotations
@@ -28,23 +33,52 @@ from .spec import McpServer, OAuth, Origin, Transport
 REPOSITORY_FILE = ".mcp.json"
 OWN_FILE = "mcp.json"
 KEYS = (
-    "name", "type", "transport", "transport_mode", "command", "args", "env", "url", "headers", "era", "network", "readable", "writable",
-    "workspace", "policy", "tool_policies", "connect_timeout", "tools", "without", "deferred", "hints", "identity", "oauth",
-    "disabled", "description",
-)  # fmt: skip
+    "name",
+    "type",
+    "transport",
+    "transport_mode",
+    "command",
+    "args",
+    "env",
+    "url",
+    "headers",
+    "era",
+    "network",
+    "readable",
+    "writable",
+    "workspace",
+    "policy",
+    "tool_policies",
+    "connect_timeout",
+    "tools",
+    "without",
+    "deferred",
+    "hints",
+    "identity",
+    "oauth",
+    "disabled",
+    "description",
+)
 _NOT_FOR_REPOSITORIES = ("hints", "identity", "oauth")
 _TRANSPORTS: dict[str, Transport] = {
-    "stdio": "stdio", "http": "http", "streamable-http": "http", "streamable_http": "http", "sse": "sse", "auto": "stdio",
-}  # fmt: skip
+    "stdio": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "sse": "sse",
+    "auto": "stdio",
+}
 _OAUTH = ("client_id", "client_secret", "scope", "metadata_url", "port")
 _MOST = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Servers of all files, the person's own first; `problems` are sentences about entries that cannot be used.
+    """Servers of all files, the person's own first; `problems` are sentences about entries that
+    cannot be used.
 
-    `policy_errors` are those among them that say a policy which cannot be read: with these no run begins.
+    `policy_errors` are those among them that say a policy which cannot be read: with these no run
+    begins.
     """
 
     servers: tuple[McpServer, ...]
@@ -53,11 +87,17 @@ class Loaded:
 
 
 def load_servers(
-    seen: Snapshot | None = None, own: Path | None = None, settings: Any = None, *, as_trusted: bool = False
+    seen: Snapshot | None = None,
+    own: Path | None = None,
+    settings: Any = None,
+    *,
+    as_trusted: bool = False,
 ) -> Loaded:
-    """What a repository as `Trust.look` saw it, the person's settings folder `own`, and their `mcp_servers` bring.
+    """What a repository as `Trust.look` saw it, the person's settings folder `own`, and their
+    `mcp_servers` bring.
 
-    An entry that cannot be used is a problem, and the others hold. `as_trusted` reads what is not trusted yet, to check it.
+    An entry that cannot be used is a problem, and the others hold. `as_trusted` reads what is not
+    trusted yet, to check it.
     """
     servers: list[McpServer] = []
     problems: list[str] = []
@@ -112,10 +152,14 @@ def parse_file(data: bytes, where: str) -> list[tuple[str, Any]]:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: it is not JSON: {error}") from error
     listed: Any = (
-        cast("Mapping[str, Any]", content).get("mcpServers") if isinstance(content, Mapping) else None
+        cast("Mapping[str, Any]", content).get("mcpServers")
+        if isinstance(content, Mapping)
+        else None
     )
     if listed is None:
-        raise ConfigError(f"{where}: there is no `mcpServers`", hint='write `{"mcpServers": {"name": {…}}}`')
+        raise ConfigError(
+            f"{where}: there is no `mcpServers`", hint='write `{"mcpServers": {"name": {…}}}`'
+        )
     return _entries(listed, f"{where}: `mcpServers`")
 
 
@@ -125,7 +169,8 @@ def _entries(listed: Any, where: str) -> list[tuple[str, Any]]:
     if isinstance(listed, (list, tuple)):
         items = cast("Iterable[Any]", listed)
         return [
-            (str(cast("Any", one).get("name", "")) if isinstance(one, Mapping) else "", one) for one in items
+            (str(cast("Any", one).get("name", "")) if isinstance(one, Mapping) else "", one)
+            for one in items
         ]
     raise ConfigError(f"{where} must be a mapping of names to servers, or a list of servers")
 
@@ -187,7 +232,9 @@ class _Entry:
     def seconds(self, key: str, default: float) -> float:
         found = self._given.get(key, default)
         if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 < found <= 600:
-            raise ConfigError(f"{self._where}: `{key}` must be seconds, more than 0 and 600 at the most")
+            raise ConfigError(
+                f"{self._where}: `{key}` must be seconds, more than 0 and 600 at the most"
+            )
         return float(found)
 
     def texts(self, key: str) -> tuple[str, ...]:
@@ -198,19 +245,25 @@ class _Entry:
 
     def texts_by_name(self, key: str) -> dict[str, str]:
         found = self._typed(key, Mapping, "a mapping of names to texts", {})
-        if not all(isinstance(name, str) and isinstance(value, str) for name, value in found.items()):
+        if not all(
+            isinstance(name, str) and isinstance(value, str) for name, value in found.items()
+        ):
             raise ConfigError(f"{self._where}: `{key}` must be a mapping of names to texts")
         return dict(found)
 
     def command(self) -> tuple[str, ...]:
         found = self._given.get("command")
-        words = self.texts("command") if isinstance(found, (list, tuple)) else (self.text("command"),)
+        words = (
+            self.texts("command") if isinstance(found, (list, tuple)) else (self.text("command"),)
+        )
         return (*words, *self.texts("args")) if words and words[0] else ()
 
     def transport(self) -> Transport:
         said = self.text("type") or self.text("transport") or self.text("transport_mode") or "auto"
         if said not in _TRANSPORTS:
-            raise ConfigError(f"{self._where}: `{said}` is no transport", hint="use `stdio`, `http` or `sse`")
+            raise ConfigError(
+                f"{self._where}: `{said}` is no transport", hint="use `stdio`, `http` or `sse`"
+            )
         found = _TRANSPORTS[said]
         if said not in ("auto", "stdio") and not self._given.get("url"):
             raise ConfigError(f"{self._where}: a server of the type `{said}` needs a `url`")
@@ -228,7 +281,8 @@ class _Entry:
         secret = str(fields.get("client_secret", ""))
         if secret and not secret.startswith("${"):
             raise ConfigError(
-                f"{self._where}: `oauth.client_secret` holds a secret", hint="name a variable: `${NAME}`"
+                f"{self._where}: `oauth.client_secret` holds a secret",
+                hint="name a variable: `${NAME}`",
             )
         port = fields.get("port", 0)
         if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 65536:

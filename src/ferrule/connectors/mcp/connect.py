@@ -1,15 +1,19 @@
 """Servers in a run: which may be used, what they bring, and what a person should know about them.
 
-    async with connect([McpServer("time", command=("mcp-server-time",))], workspace=folder) as servers:
+    async with connect([McpServer("time", command=("mcp-server-time",))], workspace=folder) as
+    servers:
         agent = Agent("ollama:llama3.2", [*my_tools, *servers.tools])
 
-Nothing is started to find out which tools there are: they are known from what was approved (`approvals.py`). A server of a file that nobody
-approved brings nothing but a notice. A server that a program names in its own code (`origin="program"`) is its author's choice: its command needs no approval,
-and what it offers is pinned when it is first seen. Later changes hold back what changed, as for all others.
+Nothing is started to find out which tools there are: they are known from what was approved
+(`approvals.py`). A server of a file that nobody approved brings nothing but a notice. A server that
+a program names in its own code (`origin="program"`) is its author's choice: its command needs no
+approval, and what it offers is pinned when it is first seen. Later changes hold back what changed,
+as for all others.
 
-Names: a tool of a server is `server__tool`, so two servers do not get in each other's way. What has a name that is taken already is left out and
-reported, and so is a server whose name another one has; a tool that is called like one of ours is reported too, because a model may
-mistake one for the other.
+Names: a tool of a server is `server__tool`, so two servers do not get in each other's way. What has
+a name that is taken already is left out and reported, and so is a server whose name another one
+has; a tool that is called like one of ours is reported too, because a model may mistake one for the
+other.
 """
 
 from __future__ import annotations
@@ -34,10 +38,16 @@ MAX_SERVERS = 64
 
 
 class Servers(Offered[Live]):
-    """The servers of a run. `tools` and `notices` say what there is; servers start when a tool of theirs is called."""
+    """The servers of a run. `tools` and `notices` say what there is; servers start when a tool of
+    theirs is called.
+    """
 
     def __init__(
-        self, servers: Iterable[McpServer], ground: Ground, approvals: Approvals, taken: Iterable[str]
+        self,
+        servers: Iterable[McpServer],
+        ground: Ground,
+        approvals: Approvals,
+        taken: Iterable[str],
     ) -> None:
         self._ground = ground
         self._approvals = approvals
@@ -47,8 +57,12 @@ class Servers(Offered[Live]):
 
     @property
     def instructions(self) -> dict[str, str]:
-        """What approved servers say about how to use them, by name: a stranger's text, cleaned and cut. Nothing here shows it to a model."""
-        found = {name: live.manifest.instructions for name, live in self._live.items() if live.manifest}
+        """What approved servers say about how to use them, by name: a stranger's text, cleaned and
+        cut. Nothing here shows it to a model.
+        """
+        found = {
+            name: live.manifest.instructions for name, live in self._live.items() if live.manifest
+        }
         return {name: said for name, said in found.items() if said}
 
     def status(self) -> tuple[Status, ...]:
@@ -56,7 +70,9 @@ class Servers(Offered[Live]):
         return tuple(live.status() for live in self._live.values())
 
     async def open(self) -> Self:
-        """Look at the servers of a program that were never seen: these, and only these, are started."""
+        """Look at the servers of a program that were never seen: these, and only these, are
+        started.
+        """
         waiting, self._unseen = self._unseen, []
         for live, seen in zip(
             waiting, await asyncio.gather(*(self._first(live) for live in waiting)), strict=True
@@ -74,7 +90,9 @@ class Servers(Offered[Live]):
             )
             return
         if len(self._live) == MAX_SERVERS:
-            self._notices.append(f"server `{server.name}` is not used: there are more than {MAX_SERVERS}")
+            self._notices.append(
+                f"server `{server.name}` is not used: there are more than {MAX_SERVERS}"
+            )
             return
         approval = self._approvals.look(server)
         live = Live(server, self._ground, self._approvals, approval.manifest)
@@ -107,22 +125,28 @@ class Servers(Offered[Live]):
         for name in live.server.policies.tools:
             if manifest.get(name) is None:
                 self._notices.append(
-                    f"server `{live.server.name}`: `tool_policies` names `{name}`, and there is none"
+                    f"server `{live.server.name}`: `tool_policies` names `{name}`, and there "
+                    "is none"
                 )
         for tool in make_tools(live, manifest):
             if self._add(tool):
                 self._compare(live.server, tool)
 
     def _compare(self, server: McpServer, tool: Tool) -> None:
-        """Say where a tool is called like one of ours or of another server: a model may mistake one for the other."""
+        """Say where a tool is called like one of ours or of another server: a model may mistake one
+        for the other.
+        """
         own = tool.full_name.removeprefix(f"{server.name}__")
         if own in self._taken:
             self._notices.append(
-                f"server `{server.name}` has a tool `{own}`, like one that is here already; its own is `{tool.full_name}`"
+                f"server `{server.name}` has a tool `{own}`, like one that is here already; "
+                f"its own is `{tool.full_name}`"
             )
         for other in self._live:
             if other != server.name and full_name(other, own) in self._made:
-                self._notices.append(f"the servers `{other}` and `{server.name}` both have a tool `{own}`")
+                self._notices.append(
+                    f"the servers `{other}` and `{server.name}` both have a tool `{own}`"
+                )
 
 
 def connect(
@@ -133,13 +157,15 @@ def connect(
     approvals: Approvals | None = None,
     taken: Iterable[str] = (),
 ) -> Servers:
-    """Servers for a run: `async with`, or `open` and `close`; without either, only those of a program that were never seen are missing.
+    """Servers for a run: `async with`, or `open` and `close`; without either, only those of a
+    program that were never seen are missing.
 
-    `taken` are names of the run's other tools. `ground` says more than `workspace` about how servers are started. Raises ConfigError where the
-    file of an approval cannot be used.
+    `taken` are names of the run's other tools. `ground` says more than `workspace` about how
+    servers are started. Raises ConfigError where the file of an approval cannot be used.
     """
     root = Path(workspace or ".").resolve()
-    # What a handler's library logs may hold what a server wrote: it is not for the terminal of a person.
+    # What a handler's library logs may hold what a server wrote: it is not for the terminal of a
+    # person.
     for name in ("mcp", "client"):
         logging.getLogger(name).addHandler(logging.NullHandler())
     return Servers(servers, ground or Ground(root), approvals or Approvals(), taken)
@@ -154,14 +180,22 @@ def _unapproved(server: McpServer, approval: Approval) -> str:
         "moved": "its command is not the one that you approved",
         "command": "nobody looked at its tools yet",
     }.get(approval.state, "nobody approved it")
-    return f"server `{server.name}` {_where(server)} does nothing: {why}; `ferrule mcp approve {server.name}` shows it"
+    return (
+        f"server `{server.name}` {_where(server)} does nothing: {why}; `ferrule mcp approve "
+        f"{server.name}` shows it"
+    )
 
 
 def _changed(server: McpServer, approval: Approval) -> str:
     assert approval.manifest is not None
     offered = {one.name for one in approval.offered.tools}
     held = [
-        one.name for one in approval.manifest.tools if one.name not in offered and chosen(server, one.name)
+        one.name
+        for one in approval.manifest.tools
+        if one.name not in offered and chosen(server, one.name)
     ]
     names = ", ".join(f"`{name}`" for name in held[:8]) or "none of its tools"
-    return f"server `{server.name}` changed since you approved it; held back: {names}; `ferrule mcp approve {server.name}` shows the change"
+    return (
+        f"server `{server.name}` changed since you approved it; held back: {names}; `ferrule mcp "
+        f"approve {server.name}` shows the change"
+    )

@@ -1,11 +1,14 @@
-"""One live connection to a server: opened, spoken over, closed. The one place where the protocol library is driven.
+"""One live connection to a server: opened, spoken over, closed. The one place where the protocol
+library is driven.
 
-A task of its own enters the transport and the library's session and stays there until the connection is closed or ends by itself;
-requests come from other tasks. Which version is spoken is found out on opening: `server/discover` of 2026-07-28 first, and the
-handshake of 2025-11-25 where that is not answered as it should (an old server may also keep silent: ten seconds are given).
+A task of its own enters the transport and the library's session and stays there until the
+connection is closed or ends by itself; requests come from other tasks. Which version is spoken is
+found out on opening: `server/discover` of 2026-07-28 first, and the handshake of 2025-11-25 where
+that is not answered as it should (an old server may also keep silent: ten seconds are given).
 
-Results are taken as JSON and not as the library's values: it would validate them against the server's own schema, which may cost without
-bound (`schemas.py`). What the protocol says of their form is still checked by it.
+Results are taken as JSON and not as the library's values: it would validate them against the
+server's own schema, which may cost without bound (`schemas.py`). What the protocol says of their
+form is still checked by it.
 """
 
 from __future__ import annotations
@@ -30,11 +33,13 @@ if TYPE_CHECKING:
 TASKS = "io.modelcontextprotocol/tasks"
 MODERN = "2026-07-28"
 Elicit = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""What answers a question of the server: its parameters in, the result (`action`, `content`) out."""
+"""What answers a question of the server: its parameters in, the result (`action`, `content`) out.
+"""
 
 
 class Failure(Exception):
-    """The server said no to a request, or could not be asked. `code` is JSON-RPC's (0: none), `kind` one of `tools.reliability.CLASSES` or `gone`.
+    """The server said no to a request, or could not be asked. `code` is JSON-RPC's (0: none),
+    `kind` one of `tools.reliability.CLASSES` or `gone`.
 
     `sent`: whether the request may have reached it. Not for people: `Live` makes results of it.
     """
@@ -77,7 +82,9 @@ class Connection:
         """Set once nothing can be asked any more."""
 
     async def open(self) -> None:
-        """Start it and agree on a version. Raises Failure, ToolFailed, SandboxGap or ConfigError; then nothing is left running."""
+        """Start it and agree on a version. Raises Failure, ToolFailed, SandboxGap or ConfigError;
+        then nothing is left running.
+        """
         self._task = asyncio.create_task(self._live(), name=f"mcp {self.name}")
         try:
             await asyncio.shield(self._ready)
@@ -136,11 +143,14 @@ class Connection:
         named: str = "",
         unusual: bool = False,
     ) -> Mapping[str, Any]:
-        """Ask and wait for the result, as JSON. `named` is the parameter that HTTP repeats in a header. Raises Failure.
+        """Ask and wait for the result, as JSON. `named` is the parameter that HTTP repeats in a
+        header. Raises Failure.
 
-        `unusual` takes a result of another form than the protocol has for the method (a task, of the older kind).
+        `unusual` takes a result of another form than the protocol has for the method (a task, of
+        the older kind).
 
-        Cancelling it tells the server so (`notifications/cancelled`, or the end of the request's own stream), and ends the waiting.
+        Cancelling it tells the server so (`notifications/cancelled`, or the end of the request's
+        own stream), and ends the waiting.
         """
         from mcp.shared.exceptions import MCPError
         from pydantic import TypeAdapter, ValidationError
@@ -152,7 +162,9 @@ class Connection:
         try:
             if unusual:
                 assert self._dispatcher is not None
-                found: Any = await self._dispatcher.send_raw_request(method, params, self._headers())
+                found: Any = await self._dispatcher.send_raw_request(
+                    method, params, self._headers()
+                )
             else:
                 request = _request(method, dict(params), named)
                 found = await session.send_request(request, anything, progress_callback=told)
@@ -184,8 +196,13 @@ class Connection:
             except MCPError as error:
                 raise await self._failure(error, heard) from error
             except (ValidationError, ValueError, RuntimeError, RecursionError) as error:
-                raise Failure("malformed", f"its list of tools is not valid: {_first_line(error)}") from error
-            found += [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in page.tools]
+                raise Failure(
+                    "malformed", f"its list of tools is not valid: {_first_line(error)}"
+                ) from error
+            found += [
+                tool.model_dump(by_alias=True, mode="json", exclude_none=True)
+                for tool in page.tools
+            ]
             cursor = page.next_cursor
             if cursor is None or len(found) > _TOOLS:
                 break
@@ -261,7 +278,9 @@ class Connection:
     async def _asked(self, context: Any, params: Any) -> Any:
         from mcp_types import ElicitResult
 
-        answer = await self._elicit(params.model_dump(by_alias=True, mode="json", exclude_none=True))
+        answer = await self._elicit(
+            params.model_dump(by_alias=True, mode="json", exclude_none=True)
+        )
         return ElicitResult.model_validate(answer)
 
     async def _heard(self, message: Any) -> None:
@@ -277,7 +296,9 @@ _TOOLS = 1024
 
 
 async def negotiate(session: ClientSession, era: Era) -> None:
-    """Agree on a version. Raises MCPError and what the library raises for answers that make no sense."""
+    """Agree on a version. Raises MCPError and what the library raises for answers that make no
+    sense.
+    """
     from mcp.shared.exceptions import MCPError
     from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
     from pydantic import ValidationError
@@ -294,7 +315,8 @@ async def negotiate(session: ClientSession, era: Era) -> None:
             raise
         await session.initialize()
     except (ValidationError, RuntimeError):
-        # An answer that is no answer, or names old versions only: the server does not speak the new one.
+        # An answer that is no answer, or names old versions only: the server does not speak the new
+        # one.
         if era != "auto":
             raise
         await session.initialize()
@@ -311,7 +333,9 @@ def _said_aside(heard: list[Any]) -> Failure | None:
 
 
 def _closed(error: Any) -> bool:
-    """Whether the library says that the connection is gone. Servers use its code for errors of their own, too."""
+    """Whether the library says that the connection is gone. Servers use its code for errors of
+    their own, too.
+    """
     from mcp_types import CONNECTION_CLOSED
 
     return error.code == CONNECTION_CLOSED and error.message == "Connection closed"
@@ -327,7 +351,9 @@ def _speaks_old(data: Any) -> bool:
 
 
 def is_finite(value: object) -> bool:
-    """Whether every number in a value is one. Readers of JSON take others, which nothing after them can write."""
+    """Whether every number in a value is one. Readers of JSON take others, which nothing after them
+    can write.
+    """
     left: list[Any] = [value]
     while left:
         one = left.pop()

@@ -1,11 +1,14 @@
-"""What a server says of itself: its tools, bounded, hashed, with nothing in them that a person would not see.
+"""What a server says of itself: its tools, bounded, hashed, with nothing in them that a person
+would not see.
 
-A definition is kept as the server sent it, since that is what its hash and the difference after a change are made from. What
-a model reads is made from it: texts without invisible characters (control, direction, zero width, tags), descriptions of at most
-`DESCRIPTION` characters, and the name of the server in front, so that it is known whose words these are.
+A definition is kept as the server sent it, since that is what its hash and the difference after a
+change are made from. What a model reads is made from it: texts without invisible characters
+(control, direction, zero width, tags), descriptions of at most `DESCRIPTION` characters, and the
+name of the server in front, so that it is known whose words these are.
 
-Bounds are on everything: tools (`MAX_TOOLS`), bytes of one definition (`MAX_DEFINITION`), and what `schemas.py` says. A tool out of bounds is
-left out and named with the reason, and the others stay. A list that is not of the protocol's form is refused as a whole.
+Bounds are on everything: tools (`MAX_TOOLS`), bytes of one definition (`MAX_DEFINITION`), and what
+`schemas.py` says. A tool out of bounds is left out and named with the reason, and the others stay.
+A list that is not of the protocol's form is refused as a whole.
 """
 
 from __future__ import annotations
@@ -60,7 +63,9 @@ class Definition:
         return clean(str(said))[:DESCRIPTION].strip() or self.name
 
     def hint(self, name: str) -> bool | None:
-        """An annotation (`readOnlyHint`, …), or None where it is not a truth value. A claim, no fact."""
+        """An annotation (`readOnlyHint`, …), or None where it is not a truth value. A claim, no
+        fact.
+        """
         found = mapping_of(self.raw.get("annotations")).get(name)
         return found if isinstance(found, bool) else None
 
@@ -88,7 +93,12 @@ class Manifest:
 
     def digest(self) -> str:
         """What an approval of the definitions is bound to: all but the era."""
-        said = [sorted(one.hash for one in self.tools), self.resources, self.prompts, self.instructions]
+        said = [
+            sorted(one.hash for one in self.tools),
+            self.resources,
+            self.prompts,
+            self.instructions,
+        ]
         return hashlib.sha256(compact(said).encode("utf-8", "replace")).hexdigest()
 
     def as_json(self) -> dict[str, Any]:
@@ -101,12 +111,17 @@ class Manifest:
         }
 
     def text(self) -> str:
-        """All of it for a person, one fact a line, so that two of them can be compared line by line."""
+        """All of it for a person, one fact a line, so that two of them can be compared line by
+        line.
+        """
         lines = [f"resources: {self.resources}", f"prompts: {self.prompts}"]
         if self.instructions:
             lines += ["instructions:", *(f"  {line}" for line in self.instructions.splitlines())]
         for one in self.tools:
-            lines += [f"tool {one.name}", *(f"  {line}" for line in _indented(one.raw).splitlines())]
+            lines += [
+                f"tool {one.name}",
+                *(f"  {line}" for line in _indented(one.raw).splitlines()),
+            ]
         return "\n".join(lines) + "\n"
 
 
@@ -116,7 +131,9 @@ def from_json(given: Mapping[str, Any]) -> Manifest:
     for one in tools:
         _ = one.name, one.raw["inputSchema"]
     instructions = str(given["instructions"])
-    return Manifest(str(given["era"]), tools, bool(given["resources"]), bool(given["prompts"]), instructions)
+    return Manifest(
+        str(given["era"]), tools, bool(given["resources"]), bool(given["prompts"]), instructions
+    )
 
 
 def read_manifest(
@@ -128,7 +145,9 @@ def read_manifest(
     instructions: str,
     more: bool = False,
 ) -> Manifest:
-    """From what a server listed; `more`: it had more pages. Never raises for what it says: what cannot be used is left out and named."""
+    """From what a server listed; `more`: it had more pages. Never raises for what it says: what
+    cannot be used is left out and named.
+    """
     kept: dict[str, Definition] = {}
     left_out = ["it lists more pages of tools than are read"] if more else []
     for raw in listed:
@@ -141,7 +160,9 @@ def read_manifest(
         if problem:
             left_out.append(f"tool `{name}` is left out: {problem}")
         else:
-            kept[str(raw["name"])] = Definition({key: raw[key] for key in _KEYS if raw.get(key) is not None})
+            kept[str(raw["name"])] = Definition(
+                {key: raw[key] for key in _KEYS if raw.get(key) is not None}
+            )
     tools = tuple(kept[name] for name in sorted(kept))
     most = len(left_out) - 20
     said = (*left_out[:20], f"{most} more tools are left out") if most > 0 else tuple(left_out)

@@ -1,13 +1,16 @@
 """What a server asks a person while it works (elicitation), and who answers.
 
-A server may ask with a form (a few values, described by a flat schema) or send the person to an address. It reaches a person through the
-run that made the call: by `Forms`, if the run was given it, which can take values; else by the run's `Approver`, which says yes or no.
-Yes alone is an answer where the form needs no value that it does not bring itself: defaults, and a single truth value. Without either the
-server is told that the person declines. Addresses are shown, never opened by us.
+A server may ask with a form (a few values, described by a flat schema) or send the person to an
+address. It reaches a person through the run that made the call: by `Forms`, if the run was given
+it, which can take values; else by the run's `Approver`, which says yes or no. Yes alone is an
+answer where the form needs no value that it does not bring itself: defaults, and a single truth
+value. Without either the server is told that the person declines. Addresses are shown, never opened
+by us.
 
-Never answered, whoever says yes: a form that asks for a secret (the protocol forbids it, since what is typed goes through here). Which
-call a question belongs to is known where the server asks within it (2026-07-28); an older server's question goes to the one call that is
-under way, and with several to nobody.
+Never answered, whoever says yes: a form that asks for a secret (the protocol forbids it, since what
+is typed goes through here). Which call a question belongs to is known where the server asks within
+it (2026-07-28); an older server's question goes to the one call that is under way, and with several
+to nobody.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, SideEffect
 
 _WORDS = re.compile(
-    r"password|passphrase|passcode|secret|api.?key|token|credential|private.?key|pin code|cvv", re.IGNORECASE
+    r"password|passphrase|passcode|secret|api.?key|token|credential|private.?key|pin code|cvv",
+    re.IGNORECASE,
 )
 _MESSAGE = 2_000
 _FIELDS = 32
@@ -39,7 +43,9 @@ DECLINE: Mapping[str, Any] = {"action": "decline"}
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A server's question with its fields: JSON Schemas of texts, numbers, truth values and choices, by name."""
+    """A server's question with its fields: JSON Schemas of texts, numbers, truth values and
+    choices, by name.
+    """
 
     server: str
     message: str
@@ -49,12 +55,16 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """Whoever can let a person fill in a form: given to an Agent as a resource. `fill` gives the values, None for no."""
+    """Whoever can let a person fill in a form: given to an Agent as a resource. `fill` gives the
+    values, None for no.
+    """
 
     fill: Callable[[Form], Awaitable[Mapping[str, Any] | None]]
 
 
-_current: contextvars.ContextVar[Context | None] = contextvars.ContextVar("ferrule_mcp_call", default=None)
+_current: contextvars.ContextVar[Context | None] = contextvars.ContextVar(
+    "ferrule_mcp_call", default=None
+)
 
 
 class Asking:
@@ -85,7 +95,9 @@ class Asking:
                 return await self._address(asked, context)
             return await self._form(asked, context)
         except FerruleError as error:
-            context.note("mcp", f"server `{self._server}` asked, and nobody could answer: {error.detail}")
+            context.note(
+                "mcp", f"server `{self._server}` asked, and nobody could answer: {error.detail}"
+            )
             return DECLINE
 
     async def _address(self, asked: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
@@ -108,17 +120,25 @@ class Asking:
             return DECLINE if filled is None else {"action": "accept", "content": dict(filled)}
         content = brought(form)
         if content is None:
-            context.note("mcp", f"server `{self._server}` asked for values, and nothing here can take them")
+            context.note(
+                "mcp", f"server `{self._server}` asked for values, and nothing here can take them"
+            )
             return {"action": "cancel"}
         values = {"server": self._server, "message": form.message, "answer": content}
         said = f"server `{self._server}` asks: {form.message}"
-        return {"action": "accept", "content": content} if await _yes(said, values, context) else DECLINE
+        return (
+            {"action": "accept", "content": content}
+            if await _yes(said, values, context)
+            else DECLINE
+        )
 
 
 def read_form(server: str, asked: Mapping[str, Any]) -> Form:
     """A form out of the parameters of `elicitation/create`, its texts cleaned."""
     schema = mapping_of(asked.get("requestedSchema"))
-    fields = {str(name): mapping_of(one) for name, one in mapping_of(schema.get("properties")).items()}
+    fields = {
+        str(name): mapping_of(one) for name, one in mapping_of(schema.get("properties")).items()
+    }
     required = tuple(one for one in list_of(schema.get("required")) if isinstance(one, str))
     return Form(server, clean(text_of(asked.get("message")))[:_MESSAGE], fields, required)
 
@@ -135,7 +155,9 @@ def refused(form: Form) -> str:
 
 
 def brought(form: Form) -> dict[str, Any] | None:
-    """The values that a plain yes stands for: the form's defaults, and true for its only field. None where values are missing."""
+    """The values that a plain yes stands for: the form's defaults, and true for its only field.
+    None where values are missing.
+    """
     values = {name: one["default"] for name, one in form.fields.items() if "default" in one}
     if len(form.fields) == 1 and not values:
         (name,) = form.fields
@@ -163,5 +185,7 @@ async def _yes(said: str, values: Mapping[str, Any], context: Context) -> bool:
     return answer.choice != "deny"
 
 
-QUESTION = question_tool("answer_mcp_server", "Answer a question of an MCP server.", SideEffect.EXTERNAL)
+QUESTION = question_tool(
+    "answer_mcp_server", "Answer a question of an MCP server.", SideEffect.EXTERNAL
+)
 """What the question is about, in the form that approvers know."""

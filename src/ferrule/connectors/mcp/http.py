@@ -2,12 +2,16 @@
 
 Every request of such a server, and of signing in to it, goes through `_bounded`:
 
-* a body that is no event stream is read up to `MAX_BODY` bytes, compressed ones are refused (a few bytes could become many);
-* to the server's own origin go its headers; redirects to other origins are not followed (the library sees to both);
-* other origins are asked only while signing in, since a server names them: over https, and only where no address of theirs is of this
-  machine, its network or its cloud (`sandbox.network.ip_addresses`), unless the server itself is on this machine.
+* a body that is no event stream is read up to `MAX_BODY` bytes, compressed ones are refused (a few
+  bytes could become many);
+* to the server's own origin go its headers; redirects to other origins are not followed (the
+  library sees to both);
+* other origins are asked only while signing in, since a server names them: over https, and only
+  where no address of theirs is of this machine, its network or its cloud
+  (`sandbox.network.ip_addresses`), unless the server itself is on this machine.
 
-Proxies of the environment hold, as for models. Not protected: a name that leads elsewhere between our look at it and the connection.
+Proxies of the environment hold, as for models. Not protected: a name that leads elsewhere between
+our look at it and the connection.
 """
 
 from __future__ import annotations
@@ -35,7 +39,9 @@ READ_SECONDS = 300.0
 
 @asynccontextmanager
 async def open_http(server: McpServer, filled: Filled, auth: Any = None) -> AsyncGenerator[Ends]:
-    """Streams to a server. Nothing is sent before the first message. `auth` is an authentication of the HTTP library."""
+    """Streams to a server. Nothing is sent before the first message. `auth` is an authentication of
+    the HTTP library.
+    """
     from mcp.client.streamable_http import streamable_http_client
 
     over = asyncio.Event()
@@ -54,13 +60,18 @@ async def open_http(server: McpServer, filled: Filled, auth: Any = None) -> Asyn
         return
     async with (
         client_for(filled.url, filled.headers, auth) as client,
-        streamable_http_client(filled.url, http_client=client, max_sse_event_size=MAX_BODY) as (read, write),
+        streamable_http_client(filled.url, http_client=client, max_sse_event_size=MAX_BODY) as (
+            read,
+            write,
+        ),
     ):
         yield Ends(read, write, over, why)
 
 
 def client_for(url: str, headers: Any = None, auth: Any = None) -> Any:
-    """An HTTP client of the library's kind that is bounded as this file says, for the origin of `url`."""
+    """An HTTP client of the library's kind that is bounded as this file says, for the origin of
+    `url`.
+    """
     import httpx2
 
     parts = urlsplit(url)
@@ -81,7 +92,9 @@ def client_for(url: str, headers: Any = None, auth: Any = None) -> Any:
 
 
 def answer_to(asked: bytes, answer: bytes) -> bytes:
-    """Return the answer, or an error in its place if it names another request: the one that was made would wait for ever."""
+    """Return the answer, or an error in its place if it names another request: the one that was
+    made would wait for ever.
+    """
     number = json_object(asked).get("id")
     said = json_object(answer)
     if number is None or "id" not in said or "method" in said or str(said["id"]) == str(number):
@@ -160,7 +173,9 @@ async def _allow(scheme: str, host: str, *, local: bool) -> None:
     if local and is_local(host):
         return
     if scheme != "https":
-        raise httpx2.ConnectError(f"`{scheme}://{host}` is not asked: only https is, for signing in")
+        raise httpx2.ConnectError(
+            f"`{scheme}://{host}` is not asked: only https is, for signing in"
+        )
     for address in await _addresses(host):
         parsed = parse_address(address)
         if parsed is None or not is_open(parsed):

@@ -1,13 +1,16 @@
-"""A request that takes more than one round: the server wants something first, or answers with a task that is worked on.
+"""A request that takes more than one round: the server wants something first, or answers with a
+task that is worked on.
 
     input_required    it is asked again with the answers to its questions and its own state, as it gave it (2026-07-28)
     task              it is asked for the task until that has ended: `tasks/get`, and `tasks/result` where it is the older kind
 
-Bounds: `ROUNDS` rounds, and the time of the call; between two looks at a task passes what the server wishes, within `WAIT`. Cancelling the
-call cancels its task at the server, without waiting for that. Questions other than elicitation (sampling, roots) are not
+Bounds: `ROUNDS` rounds, and the time of the call; between two looks at a task passes what the
+server wishes, within `WAIT`. Cancelling the call cancels its task at the server, without waiting
+for that. Questions other than elicitation (sampling, roots) are not
 answered: they are no capability of this client.
 
-Sources: SEP-2322 (input required), SEP-2663 (tasks extension), the 2025-11-25 schema (tasks in the core).
+Sources: SEP-2322 (input required), SEP-2663 (tasks extension), the 2025-11-25 schema (tasks in the
+    core).
 """
 
 from __future__ import annotations
@@ -55,7 +58,9 @@ async def ask(
         elif kind == "complete":
             return result
         else:
-            raise Failure("permanent", f"it answered with a result of the kind `{text_of(kind)[:40]}`")
+            raise Failure(
+                "permanent", f"it answered with a result of the kind `{text_of(kind)[:40]}`"
+            )
     raise Failure("permanent", f"it wanted something else more than {ROUNDS} times")
 
 
@@ -64,7 +69,9 @@ async def _answers(asking: Asking, result: Mapping[str, Any]) -> dict[str, Any]:
     asked = mapping_of(result.get("inputRequests"))
     more: dict[str, Any] = {}
     if asked:
-        more["inputResponses"] = {key: await _answer(asking, mapping_of(one)) for key, one in asked.items()}
+        more["inputResponses"] = {
+            key: await _answer(asking, mapping_of(one)) for key, one in asked.items()
+        }
     if isinstance(result.get("requestState"), str):
         more["requestState"] = result["requestState"]
     return more
@@ -78,7 +85,10 @@ async def _answer(asking: Asking, request: Mapping[str, Any]) -> Mapping[str, An
 
 
 async def _task(
-    connection: Connection, asking: Asking, result: Mapping[str, Any], progress: Callable[[str], None] | None
+    connection: Connection,
+    asking: Asking,
+    result: Mapping[str, Any],
+    progress: Callable[[str], None] | None,
 ) -> Mapping[str, Any]:
     older = "taskId" in mapping_of(result.get("task"))
     task = mapping_of(result.get("task")) if older else result
@@ -117,12 +127,18 @@ async def _supply(
     connection: Connection, asking: Asking, task: Mapping[str, Any], name: str, answered: set[str]
 ) -> None:
     """Answer what a task asks and was not answered yet."""
-    asked = {key: one for key, one in mapping_of(task.get("inputRequests")).items() if key not in answered}
+    asked = {
+        key: one
+        for key, one in mapping_of(task.get("inputRequests")).items()
+        if key not in answered
+    }
     if not asked:
         return
     answers = {key: await _answer(asking, mapping_of(one)) for key, one in asked.items()}
     answered.update(asked)
-    await connection.request("tasks/update", {"taskId": name, "inputResponses": answers}, named="taskId")
+    await connection.request(
+        "tasks/update", {"taskId": name, "inputResponses": answers}, named="taskId"
+    )
 
 
 def _pause(task: Mapping[str, Any]) -> float:
@@ -138,8 +154,12 @@ async def _outcome(
         return await connection.request("tasks/result", {"taskId": name}, named="taskId")
     if task.get("status") == "completed":
         return mapping_of(task.get("result"))
-    said = text_of(mapping_of(task.get("error")).get("message")) or text_of(task.get("statusMessage"))
-    raise Failure("permanent", f"its task {task.get('status')}" + (f": {said[:1_000]}" if said else ""))
+    said = text_of(mapping_of(task.get("error")).get("message")) or text_of(
+        task.get("statusMessage")
+    )
+    raise Failure(
+        "permanent", f"its task {task.get('status')}" + (f": {said[:1_000]}" if said else "")
+    )
 
 
 async def _cancel(connection: Connection, name: str) -> None:

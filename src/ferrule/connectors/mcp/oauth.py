@@ -1,11 +1,14 @@
-"""Signing in to a server: tokens are kept in the person's state folder, and only a person at a browser can get new ones.
+"""Signing in to a server: tokens are kept in the person's state folder, and only a person at a
+browser can get new ones.
 
-In a run tokens are used and refreshed. Where there are none, or the server wants more, the call fails and says that somebody has to sign in
-(`sign_in`, `ferrule mcp login`). Signing in is the authorization code grant with PKCE as the protocol prescribes it (discovery by RFC 9728
-and RFC 8414, registration by RFC 7591, RFC 8707 resources); the protocol library carries it out, over the bounded client of `http.py`.
+In a run tokens are used and refreshed. Where there are none, or the server wants more, the call
+fails and says that somebody has to sign in (`sign_in`, `ferrule mcp login`). Signing in is the
+authorization code grant with PKCE as the protocol prescribes it (discovery by RFC 9728 and RFC
+8414, registration by RFC 7591, RFC 8707 resources); the protocol library carries it out, over the
+bounded client of `http.py`.
 
-Tokens lie in `<state>/mcp-tokens`, one file for each server and address, mode 0600. They are bound to the address: a server that moves
-gets none of them.
+Tokens lie in `<state>/mcp-tokens`, one file for each server and address, mode 0600. They are bound
+to the address: a server that moves gets none of them.
 """
 
 from __future__ import annotations
@@ -43,7 +46,9 @@ class SignInNeeded(FerruleError):
 
 
 class FileTokens:
-    """Tokens and the registration for one address, in one file. Fulfils the library's `TokenStorage`."""
+    """Tokens and the registration for one address, in one file. Fulfils the library's
+    `TokenStorage`.
+    """
 
     def __init__(self, server: McpServer, url: str, folder: Path | None = None) -> None:
         key = hashlib.sha256(url.encode()).hexdigest()[:16]
@@ -100,7 +105,9 @@ def auth_for(
     address: str = "http://127.0.0.1:33418/callback",
     storage: Any = None,
 ) -> Any:
-    """What authenticates requests to a server, or None where it has no `oauth`. Without `browse` nobody can sign in."""
+    """What authenticates requests to a server, or None where it has no `oauth`. Without `browse`
+    nobody can sign in.
+    """
     if server.oauth is None:
         return None
     from mcp.client.auth import OAuthClientProvider
@@ -109,7 +116,8 @@ def auth_for(
 
     async def refuse(url: str) -> None:
         needed = SignInNeeded(
-            f"server `{server.name}` wants somebody to sign in", hint=f"`ferrule mcp login {server.name}`"
+            f"server `{server.name}` wants somebody to sign in",
+            hint=f"`ferrule mcp login {server.name}`",
         )
         leave_aside(needed)
         raise needed
@@ -156,9 +164,11 @@ class _Registered(FileTokens):
 async def sign_in(
     server: McpServer, filled: Filled, browse: Browse, ask: Callable[[Any], Awaitable[None]]
 ) -> None:
-    """Let a person sign in: `ask` makes one request with the authentication it is given, which brings the rest about.
+    """Let a person sign in: `ask` makes one request with the authentication it is given, which
+    brings the rest about.
 
-    An address on this machine waits for the browser to come back, at most `SIGN_IN_SECONDS`. Raises FerruleError.
+    An address on this machine waits for the browser to come back, at most `SIGN_IN_SECONDS`. Raises
+    FerruleError.
     """
     came: asyncio.Queue[_Came] = asyncio.Queue(_BROWSERS)
     port = server.oauth.port if server.oauth else 0
@@ -173,7 +183,9 @@ async def sign_in(
         address = f"http://127.0.0.1:{number}/callback"
         await ask(auth_for(server, filled, browse=browse, returned=returned, address=address))
     except TimeoutError as error:
-        raise SignInNeeded(f"nobody signed in to `{server.name}` in {SIGN_IN_SECONDS:g} s") from error
+        raise SignInNeeded(
+            f"nobody signed in to `{server.name}` in {SIGN_IN_SECONDS:g} s"
+        ) from error
     finally:
         listener.close()
         await listener.wait_closed()
@@ -184,7 +196,9 @@ async def _answer(
     writer: asyncio.StreamWriter,
     came: asyncio.Queue[_Came],
 ) -> None:
-    """One request of the browser. Only the path that was registered counts; what it brings is checked by the library."""
+    """One request of the browser. Only the path that was registered counts; what it brings is
+    checked by the library.
+    """
     try:
         async with asyncio.timeout(10):
             line = (await reader.readline()).decode("latin-1")
@@ -195,10 +209,14 @@ async def _answer(
         said = "Signed in. You can close this window." if found else "There is nothing here."
         body = said.encode()
         head = f"HTTP/1.1 {'200 OK' if found else '404 Not Found'}\r\nContent-Type: text/plain\r\n"
-        writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+        writer.write(
+            f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+        )
         await writer.drain()
         if found and not came.full():
-            came.put_nowait((query["code"][0], query.get("state", [None])[0], query.get("iss", [None])[0]))
+            came.put_nowait(
+                (query["code"][0], query.get("state", [None])[0], query.get("iss", [None])[0])
+            )
     except (TimeoutError, ConnectionError, ValueError):
         return  # a browser that went away; the next request counts
     finally:

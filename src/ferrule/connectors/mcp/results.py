@@ -1,11 +1,13 @@
-"""What a server answered, as a value for the model: structured content wins, then text, then a description of the parts.
+"""What a server answered, as a value for the model: structured content wins, then text, then a
+description of the parts.
 
     structuredContent          that value, whatever it is
     text only                  the texts, one after another; a single one that is a JSON object or array is that value
     anything else              `{"parts": [...]}`, in order: texts as they are; pictures and sound by type and size, links by address
 
-Pictures and sound are described and not shown: no wire of ours carries them in a result yet. `isError` is the tool's own failure: its
-text is the message, and nothing says that trying again would help. Everything a server says is data; nothing of it is followed.
+Pictures and sound are described and not shown: no wire of ours carries them in a result yet.
+`isError` is the tool's own failure: its text is the message, and nothing says that trying again
+would help. Everything a server says is data; nothing of it is followed.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _PARTS = 1_000
 
 
 def value_of(server: str, tool: str, result: Mapping[str, Any]) -> Any:
-    """A `tools/call` result as a value. Raises ToolFailed where the server says that the tool failed."""
+    """A `tools/call` result as a value. Raises ToolFailed where the server says that the tool
+    failed.
+    """
     parts = objects_of(result.get("content"))
     structured = result.get("structuredContent")
     if result.get("isError") is True:
@@ -38,7 +42,8 @@ def value_of(server: str, tool: str, result: Mapping[str, Any]) -> Any:
         return structured
     if not isinstance(result.get("content"), list):
         raise ToolFailed(
-            ErrorType.PARSE_ERROR, f"`{tool}` of server `{server}`: its answer is not valid: no content"
+            ErrorType.PARSE_ERROR,
+            f"`{tool}` of server `{server}`: its answer is not valid: no content",
         )
     return told(parts)
 
@@ -46,7 +51,9 @@ def value_of(server: str, tool: str, result: Mapping[str, Any]) -> Any:
 def told(parts: list[Mapping[str, Any]]) -> Any:
     """Content parts as a value."""
     texts = [
-        part["text"] for part in parts if part.get("type") == "text" and isinstance(part.get("text"), str)
+        part["text"]
+        for part in parts
+        if part.get("type") == "text" and isinstance(part.get("text"), str)
     ]
     if len(texts) == len(parts):
         return _as_json(texts[0]) if len(texts) == 1 else "\n".join(texts)
@@ -54,7 +61,9 @@ def told(parts: list[Mapping[str, Any]]) -> Any:
 
 
 def resource_value(result: Mapping[str, Any]) -> Any:
-    """A `resources/read` result as a value: the text of a single one, else a description of each."""
+    """A `resources/read` result as a value: the text of a single one, else a description of
+    each.
+    """
     contents = objects_of(result.get("contents"))
     if len(contents) == 1 and isinstance(contents[0].get("text"), str):
         return contents[0]["text"]
@@ -99,7 +108,10 @@ def _described(part: Mapping[str, Any]) -> dict[str, Any]:
             }
         case "resource_link":
             keys = ("uri", "name", "title", "description", "mimeType", "size")
-            return {"type": kind, **{key: part[key] for key in keys if isinstance(part.get(key), (str, int))}}
+            return {
+                "type": kind,
+                **{key: part[key] for key in keys if isinstance(part.get(key), (str, int))},
+            }
         case "resource":
             return {"type": kind, **_resource(mapping_of(part.get("resource")))}
         case _:
@@ -107,7 +119,10 @@ def _described(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _resource(one: Mapping[str, Any]) -> dict[str, Any]:
-    about = {"uri": str(one.get("uri", ""))[:2_000], "media_type": str(one.get("mimeType", ""))[:100]}
+    about = {
+        "uri": str(one.get("uri", ""))[:2_000],
+        "media_type": str(one.get("mimeType", ""))[:100],
+    }
     if isinstance(one.get("text"), str):
         return {**about, "text": one["text"]}
     return {**about, "bytes": _bytes(one.get("blob"))}

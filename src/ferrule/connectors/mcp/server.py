@@ -1,16 +1,19 @@
-"""A server in a run: started when it is first needed, asked, watched, and started again when it has died.
+"""A server in a run: started when it is first needed, asked, watched, and started again when it has
+died.
 
     configured   nothing is known of its tools
     known        its tools are known from an earlier listing, and it does not run
     ready        it runs, or is there
     failed       it could not be started, died or keeps silent: the reason is kept, and it is tried again with the next call
 
-Between two failures passes time (`BACKOFF`, doubled each time, `BACKOFF_MAX` at the most), in which calls are answered with the reason. A call
-that was under way when it died is an error whose outcome is unknown; nothing is repeated by itself. A call that ran out of time makes us ask for a sign of
+Between two failures passes time (`BACKOFF`, doubled each time, `BACKOFF_MAX` at the most), in which
+calls are answered with the reason. A call that was under way when it died is an error whose outcome
+is unknown; nothing is repeated by itself. A call that ran out of time makes us ask for a sign of
 life (`LIFE` seconds); a server that gives none is ended.
 
-Before a tool is called the server is asked again what it offers, if that is older than `FRESH` seconds or the server said that it changed. A tool
-that is not as it was approved is not called (`Changed`).
+Before a tool is called the server is asked again what it offers, if that is older than `FRESH`
+seconds or the server said that it changed. A tool that is not as it was approved is not called
+(`Changed`).
 """
 
 from __future__ import annotations
@@ -46,7 +49,11 @@ State = Literal["configured", "known", "ready", "failed"]
 BACKOFF, BACKOFF_MAX = 0.5, 60.0
 FRESH = 60.0
 LIFE = 5.0
-_RESOURCES = ("resources", ("resources/list", "resources"), ("resources/templates/list", "resourceTemplates"))
+_RESOURCES = (
+    "resources",
+    ("resources/list", "resources"),
+    ("resources/templates/list", "resourceTemplates"),
+)
 _PROMPTS = ("prompts", ("prompts/list", "prompts"))
 
 
@@ -110,12 +117,21 @@ class Live:
         params = {"name": approved.name, "arguments": dict(arguments)}
         older = approved.must_be_task and not connection.modern
         with self._asking.within(context):
-            return await self._settled(ask(
-                connection, self._asking, "tools/call", self._marked(params, context), as_task=older,
-                progress=context.progress,
-            ), connection)  # fmt: skip
+            return await self._settled(
+                ask(
+                    connection,
+                    self._asking,
+                    "tools/call",
+                    self._marked(params, context),
+                    as_task=older,
+                    progress=context.progress,
+                ),
+                connection,
+            )
 
-    async def request(self, method: str, params: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+    async def request(
+        self, method: str, params: Mapping[str, Any], context: Context
+    ) -> Mapping[str, Any]:
         """Any other request, as JSON. Raises Failure, or ToolFailed where it was not asked."""
         connection = await self._connected(context)
         with self._asking.within(context):
@@ -127,7 +143,9 @@ class Live:
         """A call ran out of time. Finds out in the background whether it is still there."""
         connection = self._connection
         if connection is not None and not self._checking:
-            task = asyncio.create_task(self._sign_of_life(connection), name=f"mcp {self.server.name} alive")
+            task = asyncio.create_task(
+                self._sign_of_life(connection), name=f"mcp {self.server.name} alive"
+            )
             self._checking.add(task)
             task.add_done_callback(self._checking.discard)
 
@@ -160,7 +178,10 @@ class Live:
         if left > 0:
             raise ToolFailed(
                 ErrorType.IO_ERROR,
-                f"server `{self.server.name}` is not there: {self._reason}; it is tried again in {left:.0f} s",
+                (
+                    f"server `{self.server.name}` is not there: {self._reason}; it is tried "
+                    f"again in {left:.0f} s"
+                ),
             )
 
     async def _start(self, context: Context | None) -> Connection:
@@ -184,19 +205,25 @@ class Live:
         self._connection, self._reason, self._listed, self._extras = connection, "", None, None
         return connection
 
-    def _transport(self, filled: Filled, context: Context | None) -> AbstractAsyncContextManager[Ends]:
+    def _transport(
+        self, filled: Filled, context: Context | None
+    ) -> AbstractAsyncContextManager[Ends]:
         if self.server.url:
             return open_http(self.server, filled, auth_for(self.server, filled))
         approver: Any = context.resources.get(Approver) if context else None
         identity = context.identity if context else None
         note = partial(context.note, HELD) if context else _unsaid
-        return open_stdio(self.server, filled, self._ground, approver=approver, identity=identity, note=note)
+        return open_stdio(
+            self.server, filled, self._ground, approver=approver, identity=identity, note=note
+        )
 
     def _failed(self, reason: str) -> ToolFailed:
         self._reason = reason
         self._not_before = time.monotonic() + min(BACKOFF * 2**self._failures, BACKOFF_MAX)
         self._failures += 1
-        return ToolFailed(ErrorType.IO_ERROR, f"server `{self.server.name}` could not be started: {reason}")
+        return ToolFailed(
+            ErrorType.IO_ERROR, f"server `{self.server.name}` could not be started: {reason}"
+        )
 
     async def _lost(self, connection: Connection) -> None:
         """It died since. The first time it is started again at once."""
@@ -234,7 +261,10 @@ class Live:
         else:
             listed, more = await self._listing(connection)
         if self._extras is None:
-            self._extras = await self._has(connection, *_RESOURCES), await self._has(connection, *_PROMPTS)
+            self._extras = (
+                await self._has(connection, *_RESOURCES),
+                await self._has(connection, *_PROMPTS),
+            )
         manifest = read_manifest(
             listed,
             era=connection.era,
@@ -247,7 +277,9 @@ class Live:
         return manifest
 
     async def _has(self, connection: Connection, capability: str, *lists: tuple[str, str]) -> bool:
-        """Whether there are any: many servers say that they have resources or prompts, and have none."""
+        """Whether there are any: many servers say that they have resources or prompts, and have
+        none.
+        """
         if not connection.offers(capability):
             return False
         for method, key in lists:
@@ -270,7 +302,8 @@ class Live:
         except TimeoutError:
             self.silent()
             said = (
-                f"server `{self.server.name}` did not list its tools within {self.server.connect_timeout:g} s"
+                f"server `{self.server.name}` did not list its tools within "
+                f"{self.server.connect_timeout:g} s"
             )
             raise ToolFailed(ErrorType.TIMEOUT, said) from None
 
@@ -279,7 +312,9 @@ class Live:
         if self._listed is None or time.monotonic() - self._listed[0] > FRESH:
             found = await self._look(connection)
             if self.manifest is not None:
-                self._approvals.pend(self.server, None if found.digest() == self.manifest.digest() else found)
+                self._approvals.pend(
+                    self.server, None if found.digest() == self.manifest.digest() else found
+                )
         assert self._listed is not None
         now = self._listed[1].get(approved.name)
         name = f"`{approved.name}` of server `{self.server.name}`"
@@ -298,7 +333,9 @@ class Live:
         self._listed = None
 
     def _marked(self, params: Mapping[str, Any], context: Context) -> dict[str, Any]:
-        """With what goes along beside the parameters: who the call is for, if the server is told, and the trace that it belongs to."""
+        """With what goes along beside the parameters: who the call is for, if the server is told,
+        and the trace that it belongs to.
+        """
         who, meta = context.identity, dict[str, Any]()
         telemetry: Any = context.resources.get(Telemetry)
         if telemetry is not None:
@@ -311,7 +348,9 @@ class Live:
 
 
 async def say_hello(server: McpServer, filled: Filled, auth: Any) -> None:
-    """Open a connection over HTTP with an authentication, ask for the tools, and close it. Raises Failure and what opening raises."""
+    """Open a connection over HTTP with an authentication, ask for the tools, and close it. Raises
+    Failure and what opening raises.
+    """
     await asyncio.to_thread(_load)
     opened = open_http(server, filled, auth)
     connection = Connection(

@@ -1,15 +1,17 @@
 """A server as somebody wrote it down: what is started or reached, with what, and how far it may go.
 
-    McpServer("git", command=("mcp-server-git", "--repository", "."))
-    McpServer("docs", url="https://mcp.example.com/mcp", headers={"Authorization": "Bearer ${DOCS_TOKEN}"})
+    McpServer("git", command=("mcp-server-git", "--repository", ".")) McpServer("docs",
+    url="https://mcp.example.com/mcp", headers={"Authorization": "Bearer ${DOCS_TOKEN}"})
 
-Values of `env` and `headers` may name variables (`${NAME}`, `${NAME:-otherwise}`); so may words of the command and the address. They are
-filled in when the server is started, so no secret lies in this value. Whoever wrote it (`origin`) decides which variables may be named: a
-person all of theirs, a repository only those of `env.allow` and the usual few (`permissions.child_environment`).
+Values of `env` and `headers` may name variables (`${NAME}`, `${NAME:-otherwise}`); so may words of
+the command and the address. They are filled in when the server is started, so no secret lies in
+this value. Whoever wrote it (`origin`) decides which variables may be named: a person all of
+theirs, a repository only those of `env.allow` and the usual few (`permissions.child_environment`).
 
-The digest of a server is what a person's approval is bound to. It covers the words of the command, the address, the names and
-templates of variables and headers, the workspace where the file came with one, and how far the sandbox is opened. Not covered: the program
-that the command names. Who can replace it can do what the sandbox lets the server do.
+The digest of a server is what a person's approval is bound to. It covers the words of the command,
+the address, the names and templates of variables and headers, the workspace where the file came
+with one, and how far the sandbox is opened. Not covered: the program that the command names. Who
+can replace it can do what the sandbox lets the server do.
 """
 
 from __future__ import annotations
@@ -42,14 +44,18 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 @dataclass(frozen=True, slots=True)
 class OAuth:
-    """Signing in to a server that asks for it. Without `client_id` the client registers itself (RFC 7591)."""
+    """Signing in to a server that asks for it. Without `client_id` the client registers itself (RFC
+    7591).
+    """
 
     client_id: str = ""
     client_secret: str = ""
     """A reference, `${NAME}`."""
     scope: str = ""
     metadata_url: str = ""
-    """Where the client describes itself, in place of registering (a client id metadata document of the person's own)."""
+    """Where the client describes itself, in place of registering (a client id metadata document of
+    the person's own).
+    """
     port: int = 0
     """Of the address on this machine that the browser comes back to; 0 takes any that is free."""
 
@@ -58,10 +64,12 @@ class OAuth:
 class McpServer:
     """One server. Either `command` (started here, spoken to over its standard streams) or `url`.
 
-    `network` are hosts that a started server may reach, `readable` and `writable` folders it sees besides the workspace; without `workspace`
-    it does not see that either. `era` pins a version of the protocol. `only` and `without` choose among its tools by the server's own
-    names. `hints` believes what its tools say of themselves (`readOnlyHint`): for servers whose author the person trusts. `identity` sends
-    it who a call is for. Times are in seconds. Raises ConfigError for what cannot be meant.
+    `network` are hosts that a started server may reach, `readable` and `writable` folders it sees
+    besides the workspace; without `workspace` it does not see that either. `era` pins a version of
+    the protocol. `only` and `without` choose among its tools by the server's own names. `hints`
+    believes what its tools say of themselves (`readOnlyHint`): for servers whose author the person
+    trusts. `identity` sends it who a call is for. Times are in seconds. Raises ConfigError for what
+    cannot be meant.
     """
 
     name: str
@@ -89,7 +97,10 @@ class McpServer:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or len(self.name) > NAME_LIMIT:
-            hint = f"letters, digits, `-` and single `_`, beginning with a letter, {NAME_LIMIT} at the most"
+            hint = (
+                f"letters, digits, `-` and single `_`, beginning with a letter, {NAME_LIMIT} at "
+                "the most"
+            )
             raise ConfigError(f"`{self.name}` cannot be the name of a server", hint=hint)
         if bool(self.command) == bool(self.url):
             raise ConfigError(f"server `{self.name}` needs a `command` or a `url`, one of them")
@@ -101,7 +112,9 @@ class McpServer:
             if not _HEADER.fullmatch(name):
                 raise ConfigError(f"server `{self.name}`: `{name}` is no name of a header")
         if self.era not in ERAS:
-            raise ConfigError(f"server `{self.name}`: era `{self.era}`", hint=f"use one of {', '.join(ERAS)}")
+            raise ConfigError(
+                f"server `{self.name}`: era `{self.era}`", hint=f"use one of {', '.join(ERAS)}"
+            )
 
     def covered(self) -> dict[str, Any]:
         """What the digest covers, as JSON, in words for a person."""
@@ -122,7 +135,9 @@ class McpServer:
     def digest(self) -> str:
         """SHA-256 (hex) over what `covered` shows, and over what it hides of literal values."""
         hidden = [
-            [name, value] for given in (self.env, self.headers) for name, value in sorted(given.items())
+            [name, value]
+            for given in (self.env, self.headers)
+            for name, value in sorted(given.items())
         ]
         return hashlib.sha256(compact([self.name, self.covered(), hidden]).encode()).hexdigest()
 
@@ -150,7 +165,8 @@ class Filled:
 def fill(
     server: McpServer, *, allowed: tuple[str, ...] = (), parent: Mapping[str, str] | None = None
 ) -> Filled:
-    """Fill in variables from `parent` (this process's by default). `allowed` are names that a repository may use.
+    """Fill in variables from `parent` (this process's by default). `allowed` are names that a
+    repository may use.
 
     Raises ConfigError naming the variable that is not set or may not be used, never its value.
     """
@@ -158,7 +174,9 @@ def fill(
     if server.origin == "repository":
         for name in server.env:
             if loads_code(name):
-                raise ConfigError(f"server `{server.name}`: `{name}` makes programs load something else")
+                raise ConfigError(
+                    f"server `{server.name}`: `{name}` makes programs load something else"
+                )
         given = child_environment(given, add=allowed).values
     put = _filler(server, given)
     url = put(server.url)
@@ -185,8 +203,12 @@ def _filler(server: McpServer, given: Mapping[str, str]) -> Callable[[str], str]
             return otherwise
         hint = "set it"
         if server.origin == "repository":
-            hint = "set it, and name it in `env.allow`: a repository's server gets no other variables"
-        raise ConfigError(f"server `{server.name}` refers to `{name}`, which it does not get", hint=hint)
+            hint = (
+                "set it, and name it in `env.allow`: a repository's server gets no other variables"
+            )
+        raise ConfigError(
+            f"server `{server.name}` refers to `{name}`, which it does not get", hint=hint
+        )
 
     return put
 
@@ -202,7 +224,12 @@ def _check_url(name: str, url: str) -> None:
     if _REFERENCE.search(url):
         return  # looked at again once it is filled in
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.fragment:
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.username
+        or parts.fragment
+    ):
         raise ConfigError(
             f"server `{name}`: `{parts.scheme}://{parts.hostname}` cannot be its address",
             hint="write `https://host/path`, without a name or password in it",

@@ -1,10 +1,13 @@
-"""A server that is started here: held by the sandbox, with the environment of a command, spoken to over its standard streams.
+"""A server that is started here: held by the sandbox, with the environment of a command, spoken to
+over its standard streams.
 
-What it writes on standard output is messages, one a line (the protocol's stdio transport); standard error is kept in part, to say why it
-failed. Bounds: a line of more than `MAX_LINE` bytes is thrown away and the request that it answers fails; what nobody has read yet may be
-`MAX_WAITING` bytes, then the server is ended. A line that is no message is dropped: many servers print there by mistake.
+What it writes on standard output is messages, one a line (the protocol's stdio transport); standard
+error is kept in part, to say why it failed. Bounds: a line of more than `MAX_LINE` bytes is thrown
+away and the request that it answers fails; what nobody has read yet may be `MAX_WAITING` bytes,
+then the server is ended. A line that is no message is dropped: many servers print there by mistake.
 
-When the streams are closed the server gets the end of its input, then SIGTERM, then SIGKILL, with all it started.
+When the streams are closed the server gets the end of its input, then SIGTERM, then SIGKILL, with
+all it started.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ _ERRORS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Where servers are started: the workspace, names that are off limits in it, and what is done where the machine holds less than required."""
+    """Where servers are started: the workspace, names that are off limits in it, and what is done
+    where the machine holds less than required.
+    """
 
     root: Path = field(default_factory=Path.cwd)
     names: Names = DEFAULT
@@ -68,9 +73,13 @@ class Ground:
 
 
 class Lines:
-    """Splits what a server writes into lines and hands each on. Falsy from the call: enough, end it."""
+    """Splits what a server writes into lines and hands each on. Falsy from the call: enough, end
+    it.
+    """
 
-    def __init__(self, take: Callable[[bytes], bool], oversized: Callable[[int | None], bool]) -> None:
+    def __init__(
+        self, take: Callable[[bytes], bool], oversized: Callable[[int | None], bool]
+    ) -> None:
         self._take = take
         self._oversized = oversized
         self._half = bytearray()
@@ -118,11 +127,15 @@ async def open_stdio(
     identity: Identity | None = None,
     note: Callable[[str], None] = lambda said: None,
 ) -> AsyncGenerator[Ends]:
-    """Start a server and hand out its streams; `note` hears what holds it. Raises ToolFailed or SandboxGap where it cannot be started or held as it must."""
+    """Start a server and hand out its streams; `note` hears what holds it. Raises ToolFailed or
+    SandboxGap where it cannot be started or held as it must.
+    """
     environment = child_environment(os.environ, overrides=filled.env)
     scratch = None if server.workspace else tempfile.mkdtemp(prefix="ferrule-mcp-")
     policy = ground.policy(server, ground.root if scratch is None else Path(scratch))
-    sandbox = Sandbox(policy, rung=await _rung(policy, ground.on_gap, approver, identity), identity=identity)
+    sandbox = Sandbox(
+        policy, rung=await _rung(policy, ground.on_gap, approver, identity), identity=identity
+    )
     note(f"server `{server.name}`: {sandbox.applied().in_words()}")
     try:
         async with _running(server, filled, sandbox, environment, policy.root) as ends:
@@ -133,13 +146,17 @@ async def open_stdio(
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-async def _rung(policy: Policy, mode: Mode, approver: Approver | None, identity: Identity | None) -> Rung:
+async def _rung(
+    policy: Policy, mode: Mode, approver: Approver | None, identity: Identity | None
+) -> Rung:
     if mode == "off":
         return ladder(policy, probe())[-1]
     try:
         return choose(policy, probe())
     except SandboxGap as gap:
-        consent = Consent(approver, identity) if approver is not None and identity is not None else None
+        consent = (
+            Consent(approver, identity) if approver is not None and identity is not None else None
+        )
         return await settle(policy, gap, mode, consent)
 
 
@@ -160,7 +177,9 @@ async def _running(
             program=_program(filled.command[0], environment.values.get("PATH", "")),
             directory=directory,
             environment={**environment.values, "PWD": str(root)},
-            output=Lines(partial(take_line, incoming, pending), partial(oversized, incoming, pending)),
+            output=Lines(
+                partial(take_line, incoming, pending), partial(oversized, incoming, pending)
+            ),
             errors=errors,
             stdin=reader,
             grace=1.0,
@@ -238,7 +257,9 @@ def _program(word: str, path: str) -> str:
 async def _why(
     server: McpServer, execution: Execution, errors: Capture, environment: ChildEnvironment
 ) -> str:
-    """Why a server is no longer there: how it ended and what it said last. For people and the model; bounded."""
+    """Why a server is no longer there: how it ended and what it said last. For people and the
+    model; bounded.
+    """
     ended = await execution.wait()
     how = f"it was ended by {ended.signal}" if ended.signal else f"it ended with {ended.exit_code}"
     said = errors.text().strip()[-600:]

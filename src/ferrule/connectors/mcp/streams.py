@@ -1,9 +1,10 @@
 """The two streams between a transport of ours and the protocol library, bounded.
 
-The library reads messages as they come (`Incoming`) and hands over what is to be sent (`Outgoing`); both have the few methods of its stream
-protocols, so no library is needed to make them. Bytes that came and were not read yet are counted: a server that floods is ended,
-not queued. An answer that was too large becomes an error for the request that it belongs to. What is to be sent is queued as whole
-lines and written by one task, so that a request that is cancelled never leaves half of one.
+The library reads messages as they come (`Incoming`) and hands over what is to be sent (`Outgoing`);
+both have the few methods of its stream protocols, so no library is needed to make them. Bytes that
+came and were not read yet are counted: a server that floods is ended, not queued. An answer that
+was too large becomes an error for the request that it belongs to. What is to be sent is queued as
+whole lines and written by one task, so that a request that is cancelled never leaves half of one.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, cast
 
-_aside: contextvars.ContextVar[list[Any] | None] = contextvars.ContextVar("ferrule_mcp_aside", default=None)
+_aside: contextvars.ContextVar[list[Any] | None] = contextvars.ContextVar(
+    "ferrule_mcp_aside", default=None
+)
 
 
 def listen() -> list[Any]:
-    """What a transport leaves aside for the request that is made from here on, in this context: statuses and errors.
+    """What a transport leaves aside for the request that is made from here on, in this context:
+    statuses and errors.
 
-    The protocol library makes one error of all that goes wrong with HTTP. It carries a request out in a copy of the context that made it.
+    The protocol library makes one error of all that goes wrong with HTTP. It carries a request out
+    in a copy of the context that made it.
     """
     heard: list[Any] = []
     _aside.set(heard)
@@ -39,7 +44,9 @@ def leave_aside(what: Any) -> None:
 
 
 TOO_LARGE = -32099
-"""Code of the error that stands for an answer which was not taken (JSON-RPC leaves it to implementations)."""
+"""Code of the error that stands for an answer which was not taken (JSON-RPC leaves it to
+implementations).
+"""
 MALFORMED = -32098
 """Code of the error that stands for an answer which is no answer."""
 ID = re.compile(rb'"id"\s*:\s*"?(\d{1,15})')
@@ -60,7 +67,9 @@ class Incoming:
         self._ended = False
 
     def put(self, message: Any, size: int) -> bool:
-        """Hand on a message that took `size` bytes. False: too many wait already, or nobody listens; the stream has ended then."""
+        """Hand on a message that took `size` bytes. False: too many wait already, or nobody
+        listens; the stream has ended then.
+        """
         if self._ended:
             return False
         self._waiting += size
@@ -105,7 +114,10 @@ class Incoming:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()
 
@@ -145,14 +157,19 @@ class Outgoing:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """A transport's streams. `over` is set when it ended by itself; `why` then says how, in words."""
+    """A transport's streams. `over` is set when it ended by itself; `why` then says how, in
+    words.
+    """
 
     read: Any
     write: Any
@@ -181,7 +198,9 @@ class Pending:
             self._ids.discard(number)  # pyright: ignore[reportArgumentType]  of whatever type the server sent
 
     def meant(self, number: object) -> list[int]:
-        """Return whose answer a broken one is: that of its id, else of every request, since it may be any of them."""
+        """Return whose answer a broken one is: that of its id, else of every request, since it may
+        be any of them.
+        """
         if isinstance(number, str) and number.isdigit():
             number = int(number)
         if isinstance(number, int) and number in self._ids:
@@ -192,7 +211,8 @@ class Pending:
 def take_line(incoming: Incoming, pending: Pending, line: bytes) -> bool:
     """Hand on a line that is a message. Return False if that is enough.
 
-    A line that was meant to be an answer and is none fails the request that waits for it. What is no message at all is
+    A line that was meant to be an answer and is none fails the request that waits for it. What is
+    no message at all is
     dropped: many servers print such lines by mistake.
     """
     from mcp.shared.message import SessionMessage
@@ -211,7 +231,9 @@ def _malformed(incoming: Incoming, pending: Pending, line: bytes, problem: Excep
     if text[:1] not in (b"{", b"["):
         return True
     try:
-        value: Any = json.loads(text)  # It takes what JSON does not have (NaN), so the id can still be read.
+        value: Any = json.loads(
+            text
+        )  # It takes what JSON does not have (NaN), so the id can still be read.
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
@@ -219,7 +241,8 @@ def _malformed(incoming: Incoming, pending: Pending, line: bytes, problem: Excep
         owed = "method" not in fields and ("jsonrpc" in fields or "id" in fields)
         number = fields.get("id")
     else:
-        # A batch, which the protocol does not have, or what cannot be read: whose it was may stand at its beginning.
+        # A batch, which the protocol does not have, or what cannot be read: whose it was may stand
+        # at its beginning.
         found = ID.search(text[:ID_WITHIN])
         owed = b'"jsonrpc"' in text and b'"method"' not in text[:ID_WITHIN]
         number = int(found[1]) if found else None
@@ -247,7 +270,9 @@ def _reason(lines: list[str], value: object) -> str:
 
 
 def oversized(incoming: Incoming, pending: Pending, number: int | None) -> bool:
-    """Fail the request whose answer was thrown away for its size. Return False if that is enough."""
+    """Fail the request whose answer was thrown away for its size. Return False if that is
+    enough.
+    """
     return _fail(incoming, pending, number, TOO_LARGE, "its answer is too large to be taken")
 
 

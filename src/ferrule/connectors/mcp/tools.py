@@ -1,14 +1,17 @@
 """From what a server offers to tools of a run: `server__tool`, judged by the gate like all others.
 
-A tool of a server does something outside, as far as anybody can tell: `external`, risk `medium`, so a person is asked. What it says of itself
-can only make that stricter (`destructiveHint`: risk `high`), unless the person said that this server is believed (`hints`): then one that only
-reads is `read` and `low`, and one that is idempotent may be tried again.
+A tool of a server does something outside, as far as anybody can tell: `external`, risk `medium`, so
+a person is asked. What it says of itself can only make that stricter (`destructiveHint`: risk
+`high`), unless the person said that this server is believed (`hints`): then one that only reads is
+`read` and `low`, and one that is idempotent may be tried again.
 
-Resources and prompts are two tools, `server__resources` and `server__prompts`: without arguments they list, with one they read. They read what the server
-chooses to give and are `external` too. Where a tool of the server has that name, it keeps it.
+Resources and prompts are two tools, `server__resources` and `server__prompts`: without arguments
+they list, with one they read. They read what the server chooses to give and are `external` too.
+Where a tool of the server has that name, it keeps it.
 
-Which class a failure is of is decided here, since only here is known whether the server was reached; the dispatcher's shell counts the attempts.
-Keys of `tool_policies` are the names that the server gives; its resources and prompts have its `policy`.
+Which class a failure is of is decided here, since only here is known whether the server was
+reached; the dispatcher's shell counts the attempts. Keys of `tool_policies` are the names that the
+server gives; its resources and prompts have its `policy`.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ from .server import Live
 from .spec import McpServer
 
 CONTEXT = "ferrule context"
-"""The parameter that handlers get the context under: no argument of a schema with sense is called that."""
+"""The parameter that handlers get the context under: no argument of a schema with sense is called
+that.
+"""
 TIMEOUT = 30.0
 """Seconds that one attempt may take where no policy says otherwise (requirement 004, part 6)."""
 _GRACE = 10.0
@@ -40,14 +45,20 @@ _GRACE = 10.0
 _RESOURCES = {
     "type": "object",
     "properties": {
-        "uri": {"type": "string", "description": "Of the resource to read. Without it: a list of them."}
+        "uri": {
+            "type": "string",
+            "description": "Of the resource to read. Without it: a list of them.",
+        }
     },
     "additionalProperties": False,
 }
 _PROMPTS = {
     "type": "object",
     "properties": {
-        "name": {"type": "string", "description": "Of the prompt to get. Without it: a list of them."},
+        "name": {
+            "type": "string",
+            "description": "Of the prompt to get. Without it: a list of them.",
+        },
         "arguments": {"type": "object", "additionalProperties": {"type": "string"}},
     },
     "additionalProperties": False,
@@ -65,11 +76,25 @@ def make_tools(live: Live, manifest: Manifest) -> tuple[Tool, ...]:
     made = [_tool(live, one) for one in manifest.tools if chosen(server, one.name)]
     names = {one.name for one in manifest.tools}
     if manifest.resources and "resources" not in names and chosen(server, "resources"):
-        made.append(_extra(live, "resources", f"Resources of the MCP server `{server.name}`: lists them, or reads one.",
-                           _RESOURCES, _read_resources))  # fmt: skip
+        made.append(
+            _extra(
+                live,
+                "resources",
+                f"Resources of the MCP server `{server.name}`: lists them, or reads one.",
+                _RESOURCES,
+                _read_resources,
+            )
+        )
     if manifest.prompts and "prompts" not in names and chosen(server, "prompts"):
-        made.append(_extra(live, "prompts", f"Prompts of the MCP server `{server.name}`: lists them, or gets one.",
-                           _PROMPTS, _get_prompts))  # fmt: skip
+        made.append(
+            _extra(
+                live,
+                "prompts",
+                f"Prompts of the MCP server `{server.name}`: lists them, or gets one.",
+                _PROMPTS,
+                _get_prompts,
+            )
+        )
     return tuple(sorted(made, key=lambda tool: tool.name))
 
 
@@ -88,12 +113,24 @@ def _tool(live: Live, one: Definition) -> Tool:
         context = values.pop(CONTEXT)
         return await plan.run(one.name, context, lambda: _called(live, one, values, context))
 
-    return _assembled(server, one.name, _described(server, one), arguments_of(one.name, one.schema), call, plan,
-                      side_effect, risk, idempotent, {"mcp": {"server": server.name, "tool": one.name, "hash": one.hash}})  # fmt: skip
+    return _assembled(
+        server,
+        one.name,
+        _described(server, one),
+        arguments_of(one.name, one.schema),
+        call,
+        plan,
+        side_effect,
+        risk,
+        idempotent,
+        {"mcp": {"server": server.name, "tool": one.name, "hash": one.hash}},
+    )
 
 
 def judged(server: McpServer, one: Definition) -> tuple[SideEffect, Risk, bool]:
-    """Side effect, risk and whether a tool is idempotent, from what the server says of it: see the top of this file."""
+    """Side effect, risk and whether a tool is idempotent, from what the server says of it: see the
+    top of this file.
+    """
     destructive, reads = one.hint("destructiveHint"), one.hint("readOnlyHint")
     if server.hints and reads is True and destructive is not True:
         return SideEffect.READ, Risk.LOW, True
@@ -156,10 +193,14 @@ class _Plan:
 
     def reliability(self) -> Reliability:
         """For the shell. Starting a server has its own time."""
-        return replace(self.policy, timeout=self.seconds + self.live.server.connect_timeout + _GRACE)
+        return replace(
+            self.policy, timeout=self.seconds + self.live.server.connect_timeout + _GRACE
+        )
 
     async def run(self, name: str, context: Context, attempt: Callable[[], Awaitable[Any]]) -> Any:
-        """One attempt. Raises ToolFailed, of a class that can be retried if another one makes sense."""
+        """One attempt. Raises ToolFailed, of a class that can be retried if another one makes
+        sense.
+        """
         server = self.live.server.name
         await self.live.prepare(context)
         bound = asyncio.timeout(self.seconds)
@@ -170,9 +211,15 @@ class _Plan:
             if not bound.expired():
                 raise
             self.live.silent()
-            known = "" if self.repeatable else "; it was told to stop, but what it did so far may stand"
-            message = f"`{name}` of server `{server}` gave no answer within {self.seconds:g} s{known}"
-            raise ToolFailed(ErrorType.TIMEOUT, message, kind=self._kind("timeout", sent=True)) from None
+            known = (
+                "" if self.repeatable else "; it was told to stop, but what it did so far may stand"
+            )
+            message = (
+                f"`{name}` of server `{server}` gave no answer within {self.seconds:g} s{known}"
+            )
+            raise ToolFailed(
+                ErrorType.TIMEOUT, message, kind=self._kind("timeout", sent=True)
+            ) from None
         except Failure as failure:
             raise ToolFailed(
                 _ERRORS.get(failure.kind, ErrorType.TOOL_ERROR),
@@ -216,7 +263,9 @@ def _extra(
         context = values.pop(CONTEXT)
         return await plan.run(name, context, lambda: read(live, values, context))
 
-    return _assembled(live.server, name, description, arguments_of(name, schema), call, plan, idempotent=True)
+    return _assembled(
+        live.server, name, description, arguments_of(name, schema), call, plan, idempotent=True
+    )
 
 
 async def _read_resources(live: Live, values: Mapping[str, Any], context: Context) -> Any:

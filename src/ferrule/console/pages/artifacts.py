@@ -1,7 +1,8 @@
 """Artifacts: the large results of a person's sessions, opened in parts.
 
-Whose an artifact is says its session: of somebody else's there is neither. What is sent as a file is an attachment of unknown type; only
-pictures of a few types are shown, by what they begin with, under a policy of their own in which nothing runs.
+Whose an artifact is says its session: of somebody else's there is neither. What is sent as a file
+is an attachment of unknown type; only pictures of a few types are shown, by what they begin with,
+under a policy of their own in which nothing runs.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Artifacts:
         return self._store
 
     def look(self, viewer: Viewer, session: str, reference: str) -> tuple[SessionInfo, Look]:
-        """An artifact of a session that they may see. Raises HTTPException (404) for all others, not saying which it is."""
+        """An artifact of a session that they may see. Raises HTTPException (404) for all others,
+        not saying which it is.
+        """
         info = self.console.session(viewer, session)
         try:
             return info, Look.at(self.store, scope_of(info), reference)
@@ -104,13 +107,27 @@ async def view(kept: Artifacts, request: Request) -> Response:
         views = look.views()
         chosen = given.get("as", "")
         chosen = chosen if chosen in VIEWERS or chosen in views else views[0]
-        first, pointer, pattern = _number(given.get("from", "")), given.get("at", ""), given.get("find", "")
+        first, pointer, pattern = (
+            _number(given.get("from", "")),
+            given.get("at", ""),
+            given.get("find", ""),
+        )
         page, problem = _page(look, chosen, pointer, pattern, first)
         return {
-            "info": info, "artifact": look.artifact, "views": views, "chosen": chosen, "page": page, "problem": problem,
-            "first": first, "pointer": pointer, "crumbs": crumbs(pointer), "find": pattern, "size": PAGE,
-            "diff_class": diff_class, "target": _number(given.get("line", "")) if given.get("line") else 0,
-        }  # fmt: skip
+            "info": info,
+            "artifact": look.artifact,
+            "views": views,
+            "chosen": chosen,
+            "page": page,
+            "problem": problem,
+            "first": first,
+            "pointer": pointer,
+            "crumbs": crumbs(pointer),
+            "find": pattern,
+            "size": PAGE,
+            "diff_class": diff_class,
+            "target": _number(given.get("line", "")) if given.get("line") else 0,
+        }
 
     values = await run_blocking(read)
     return kept.console.page(request, "artifact.html", **values)
@@ -146,16 +163,22 @@ async def image(kept: Artifacts, request: Request) -> Response:
     if not mime:
         raise HTTPException(415, "this artifact is no picture that is shown here")
     return Response(
-        data, media_type=mime, headers={"content-security-policy": SANDBOX, "content-disposition": "inline"}
+        data,
+        media_type=mime,
+        headers={"content-security-policy": SANDBOX, "content-disposition": "inline"},
     )
 
 
 async def file(kept: Artifacts, request: Request) -> Response:
     """The whole artifact, to be kept and not to be shown."""
     viewer, given = kept.console.viewer(request), request.query_params
-    _, look = await run_blocking(lambda: kept.look(viewer, given.get("session", ""), given.get("ref", "")))
+    _, look = await run_blocking(
+        lambda: kept.look(viewer, given.get("session", ""), given.get("ref", ""))
+    )
     pieces: Iterator[bytes] = look.pieces()
-    ending = "json" if "json" in look.artifact.mime else "csv" if "csv" in look.artifact.mime else "txt"
+    ending = (
+        "json" if "json" in look.artifact.mime else "csv" if "csv" in look.artifact.mime else "txt"
+    )
     name = f"{look.artifact.reference[:16]}.{'bin' if look.image() else ending}"
     headers = {
         "content-disposition": f'attachment; filename="{name}"',

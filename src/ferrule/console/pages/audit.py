@@ -1,4 +1,6 @@
-"""Audit: whether the journal is what was recorded, what let each call pass, and exports for somebody else."""
+"""Audit: whether the journal is what was recorded, what let each call pass, and exports for
+somebody else.
+"""
 
 from __future__ import annotations
 
@@ -67,15 +69,26 @@ def _last_calls(console: Console, session: str) -> tuple[list[AuditedCall], int]
 
 
 async def verify(console: Console, turn: asyncio.Lock, request: Request) -> Response:
-    """Check the chains: of a session, or of all that they may see; an operator's check is of the journal's file as well."""
+    """Check the chains: of a session, or of all that they may see; an operator's check is of the
+    journal's file as well.
+    """
     viewer, form = console.viewer(request), await request.form()
     name = str(form.get("session", "")).strip()
     info = await run_blocking(lambda: console.session(viewer, name)) if name else None
     async with turn:
-        checked = await run_blocking(lambda: _verified(console, viewer, info.session if info else ""))
+        checked = await run_blocking(
+            lambda: _verified(console, viewer, info.session if info else "")
+        )
     latest = await run_blocking(lambda: console.sessions(viewer, limit=LISTED))
     return console.page(
-        request, "audit.html", info=info, latest=latest, calls=[], more=0, checked=checked, name=name
+        request,
+        "audit.html",
+        info=info,
+        latest=latest,
+        calls=[],
+        more=0,
+        checked=checked,
+        name=name,
     )
 
 
@@ -96,14 +109,17 @@ def _verified(console: Console, viewer: Viewer, session: str) -> Verified:
 
 
 async def one_call(console: Console, request: Request) -> Response:
-    """All that is known of a call: its rule and where it stands, the person, the sandbox, the outcome."""
+    """All that is known of a call: its rule and where it stands, the person, the sandbox, the
+    outcome.
+    """
     viewer, given = console.viewer(request), request.query_params
     info = await run_blocking(lambda: console.session(viewer, given.get("session", "")))
     name = given.get("call", "")
 
     def find() -> AuditedCall | None:
         return next(
-            (call for call in calls(console.journal.records(info.session)) if call.call_id == name), None
+            (call for call in calls(console.journal.records(info.session)) if call.call_id == name),
+            None,
         )
 
     call = await run_blocking(find)
@@ -111,13 +127,19 @@ async def one_call(console: Console, request: Request) -> Response:
         raise HTTPException(404, "there is no such call in this session")
     first, *lines = explained(call, cap=4_000)
     return console.page(
-        request, "audit_call.html",
-        info=info, call=call, verdict=first.removeprefix(f"{call.call_id}: {call.tool}, "), lines=[line.removeprefix("  ") for line in lines],
-    )  # fmt: skip
+        request,
+        "audit_call.html",
+        info=info,
+        call=call,
+        verdict=first.removeprefix(f"{call.call_id}: {call.tool}, "),
+        lines=[line.removeprefix("  ") for line in lines],
+    )
 
 
 async def export(console: Console, turn: asyncio.Lock, request: Request) -> Response:
-    """The audit as JSON lines that `ferrule audit verify` checks, without secrets. What does not verify is not exported."""
+    """The audit as JSON lines that `ferrule audit verify` checks, without secrets. What does not
+    verify is not exported.
+    """
     viewer, name = console.viewer(request), request.query_params.get("session", "").strip()
     redact = Redactor.of_process(os.environ).text
 

@@ -37,20 +37,31 @@ async def page(console: Console, request: Request) -> Response:
     (slots, sessions, problem), reading = await ask(
         console,
         lambda numbers: (
-            numbers.spending.slots(owner), numbers.spending.sessions(owner), numbers.spending.problem,
+            numbers.spending.slots(owner),
+            numbers.spending.sessions(owner),
+            numbers.spending.problem,
         ),
-    )  # fmt: skip
+    )
     days = days_up_to(day_of(int(time.time() * 1000)), window)
     within = {slot: spent for slot, spent in slots.items() if slot.day >= days[0]}
     total = Spent()
     for spent in within.values():
         total.add(spent)
     return console.page(
-        request, "costs.html",
-        window=window, windows=WINDOWS, reading=reading, total=total, problem=problem, sessions=sessions,
-        models=_dearest(within), tokens=tokens_picture(within, days), money=money_picture(within, days),
-        dollars=dollars, amount=amount,
-    )  # fmt: skip
+        request,
+        "costs.html",
+        window=window,
+        windows=WINDOWS,
+        reading=reading,
+        total=total,
+        problem=problem,
+        sessions=sessions,
+        models=_dearest(within),
+        tokens=tokens_picture(within, days),
+        money=money_picture(within, days),
+        dollars=dollars,
+        amount=amount,
+    )
 
 
 def _window(request: Request) -> int:
@@ -59,9 +70,13 @@ def _window(request: Request) -> int:
 
 
 def _dearest(slots: Mapping[Slot, Spent]) -> dict[str, Spent]:
-    """The sums of the models, the most expensive first, and of those without a price the one with the most tokens."""
+    """The sums of the models, the most expensive first, and of those without a price the one with
+    the most tokens.
+    """
     sums = totals(slots, "model")
-    return dict(sorted(sums.items(), key=lambda one: (one[1].usage.cost, one[1].usage.input), reverse=True))
+    return dict(
+        sorted(sums.items(), key=lambda one: (one[1].usage.cost, one[1].usage.input), reverse=True)
+    )
 
 
 def dollars(spent: Spent) -> str:
@@ -92,14 +107,17 @@ def tokens_picture(slots: Mapping[Slot, Spent], days: list[str]) -> Markup:
 
 
 def money_picture(slots: Mapping[Slot, Spent], days: list[str]) -> Markup:
-    """Money by day, a colour for each of the most expensive models; nothing where nothing has a price."""
+    """Money by day, a colour for each of the most expensive models; nothing where nothing has a
+    price.
+    """
     priced = [name for name, spent in _dearest(slots).items() if spent.usage.cost]
     if not priced:
         return Markup("")
 
     def row(names: list[str]) -> list[float]:
         return [
-            sum(slots[Slot(day, name)].usage.cost for name in names if Slot(day, name) in slots) / NANO
+            sum(slots[Slot(day, name)].usage.cost for name in names if Slot(day, name) in slots)
+            / NANO
             for day in days
         ]
 

@@ -1,4 +1,6 @@
-"""Events: what happens, while it happens, and what the journal holds of a session. Whatever is shown has no secrets in it."""
+"""Events: what happens, while it happens, and what the journal holds of a session. Whatever is
+shown has no secrets in it.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +45,25 @@ async def page(console: Console, request: Request) -> Response:
     if info is not None:
         own = OwnSession(info.tenant, info.user, info.session)
         past = await run_blocking(
-            lambda: past_events(console.journal, own, console.bus.redactor, kinds=kinds or None, after=after)
+            lambda: past_events(
+                console.journal, own, console.bus.redactor, kinds=kinds or None, after=after
+            )
         )
     latest = await run_blocking(lambda: console.sessions(viewer, limit=LATEST))
     return console.page(
-        request, "events.html",
-        info=info, past=past, after=after, most=MOST, groups=list(GROUPS), chosen=chosen, latest=latest,
-        kinds=",".join(kinds or _without_pieces()), known=",".join(sorted(KINDS)), cursor=given.get("cursor", "")[:100],
-    )  # fmt: skip
+        request,
+        "events.html",
+        info=info,
+        past=past,
+        after=after,
+        most=MOST,
+        groups=list(GROUPS),
+        chosen=chosen,
+        latest=latest,
+        kinds=",".join(kinds or _without_pieces()),
+        known=",".join(sorted(KINDS)),
+        cursor=given.get("cursor", "")[:100],
+    )
 
 
 def _kinds(chosen: list[str]) -> list[str]:

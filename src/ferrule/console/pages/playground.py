@@ -1,7 +1,8 @@
 """Playground: a message to a model with the server's tools, or to two of them side by side.
 
-A run that begins here is a run like any other: it is in the list, it asks, it goes on when this page is closed. Modes and models by name are
-an operator's to choose; others use the server's mode, and the models that it knows of.
+A run that begins here is a run like any other: it is in the list, it asks, it goes on when this
+page is closed. Modes and models by name are an operator's to choose; others use the server's mode,
+and the models that it knows of.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ PANES = ("a", "b")
 
 
 class Models:
-    """The models to choose from: the server's own first, then what providers here have, then those used lately."""
+    """The models to choose from: the server's own first, then what providers here have, then those
+    used lately.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -49,7 +52,9 @@ class Models:
             except FerruleError as error:
                 self._console.assembly.notice(f"looking for models: {error.detail}")
                 rows = []
-            self._known = [row.model for row in rows if row.ready and not row.model.endswith(":MODEL")]
+            self._known = [
+                row.model for row in rows if row.ready and not row.model.endswith(":MODEL")
+            ]
             self._asked = time.monotonic()
         return _each([self._console.assembly.agent.model, *self._known])
 
@@ -70,29 +75,43 @@ class Playground:
         self._models = Models(console)
 
     async def page(self, request: Request) -> Response:
-        """`GET /playground?a=&b=`: what is asked next, below the sessions that are open on the page."""
+        """`GET /playground?a=&b=`: what is asked next, below the sessions that are open on the
+        page.
+        """
         viewer, given = self._console.viewer(request), request.query_params
         names = [given[name] for name in PANES if given.get(name)]
         panes = [await pane(self._console, viewer, name) for name in names]
         return self._console.page(
-            request, "playground.html", panes=panes, kinds=" ".join(sorted(KINDS)), modes=MODES,
+            request,
+            "playground.html",
+            panes=panes,
+            kinds=" ".join(sorted(KINDS)),
+            modes=MODES,
             models=[] if panes else await self._models.offered(viewer),
             chosen=_chosen(panes) or self._console.assembly.agent.model,
-            mode=str(self._console.assembly.agent.gate.mode), folder=str(self._console.assembly.settings.workspace),
-        )  # fmt: skip
+            mode=str(self._console.assembly.agent.gate.mode),
+            folder=str(self._console.assembly.settings.workspace),
+        )
 
     async def begin(self, request: Request) -> Response:
-        """`POST /playground` (text, model, other, mode): a session for each model; leads to the page with them."""
+        """`POST /playground` (text, model, other, mode): a session for each model; leads to the
+        page with them.
+        """
         viewer, form = self._console.viewer(request), await request.form()
         text, mode = str(form.get("text", "")), str(form.get("mode", ""))
         models = _each([str(form.get(name, "")).strip() for name in ("model", "other")])
         await self._allowed(viewer, models, mode)
-        lives = [await self._console.desk.start(viewer, text, Setup(model, mode)) for model in models or [""]]
+        lives = [
+            await self._console.desk.start(viewer, text, Setup(model, mode))
+            for model in models or [""]
+        ]
         query = urlencode(dict(zip(PANES, (live.id for live in lives), strict=False)))
         return leads(request, f"/playground?{query}")
 
     async def say(self, request: Request) -> Response:
-        """`POST /playground/say` (a, b, text): the same next message for the sessions on the page."""
+        """`POST /playground/say` (a, b, text): the same next message for the sessions on the
+        page.
+        """
         viewer, form = self._console.viewer(request), await request.form()
         names = [str(form.get(name)) for name in PANES if form.get(name)]
         found = await run_blocking(lambda: [self._console.session(viewer, name) for name in names])
@@ -104,14 +123,20 @@ class Playground:
 
     async def _allowed(self, viewer: Viewer, models: Sequence[str], mode: str) -> None:
         if mode and mode not in MODES:
-            raise DeskError(f"there is no mode `{mode[:40]}`", code="not_allowed", hint=", ".join(MODES))
+            raise DeskError(
+                f"there is no mode `{mode[:40]}`", code="not_allowed", hint=", ".join(MODES)
+            )
         if viewer.operator:
             return
         if mode not in ("", str(self._console.assembly.agent.gate.mode)):
-            raise DeskError("the mode is for the owner of this server to choose", code="not_allowed")
+            raise DeskError(
+                "the mode is for the owner of this server to choose", code="not_allowed"
+            )
         known = await self._models.usable()
         if unknown := [model for model in models if model not in known]:
-            raise DeskError(f"`{unknown[0][:80]}` is none of the models of this server", code="not_allowed")
+            raise DeskError(
+                f"`{unknown[0][:80]}` is none of the models of this server", code="not_allowed"
+            )
 
 
 def routes(console: Console) -> list[BaseRoute]:

@@ -1,4 +1,6 @@
-"""Policy: the rules in force, what was kept from calls, what the gate would say of a call, and what other rules would have said."""
+"""Policy: the rules in force, what was kept from calls, what the gate would say of a call, and what
+other rules would have said.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,13 @@ from ferrule.tools.definition import Tool
 DAYS = 30
 DAY = 86_400_000
 STOPPED = {
-    "rule": "a rule", "gate": "the gate itself", "person": "a person", "hook": "a hook", "tool": "the tool's own guard",
+    "rule": "a rule",
+    "gate": "the gate itself",
+    "person": "a person",
+    "hook": "a hook",
+    "tool": "the tool's own guard",
     "sandbox": "the sandbox",
-}  # fmt: skip
+}
 """Who keeps calls from something, as a reader knows them."""
 
 
@@ -71,17 +77,36 @@ async def _shown(
     (stopped, last, sandboxes), reading = await ask(
         console,
         lambda numbers: (
-            numbers.tools.stopped(owner), numbers.tools.last_stopped(owner), numbers.tools.sandboxes(owner),
+            numbers.tools.stopped(owner),
+            numbers.tools.last_stopped(owner),
+            numbers.tools.sandboxes(owner),
         ),
-    )  # fmt: skip
+    )
     names = [tool.full_name for tool in agent.catalog]
     values: dict[str, Any] = {
-        "gate": gate, "rules": [*gate.rules.deny, *gate.rules.ask, *gate.rules.allow], "grants": list(gate.grants.rules) if viewer.operator else [],
-        "findings": gate.rules.lint(names), "reading": reading, "picture": stopped_picture(stopped),
-        "last": last[:20], "sandboxes": sandboxes, "names": names, "tool": tool,
-        "fields": fields_of(tool.arguments.schema) if tool else [], "problems": [], "more": "", "explained": None,
-        "modes": MODES, "given": "", "keep": True, "mode": "", "compared": None, "outcome": outcome, "days": DAYS, "wrong": "",
-    }  # fmt: skip
+        "gate": gate,
+        "rules": [*gate.rules.deny, *gate.rules.ask, *gate.rules.allow],
+        "grants": list(gate.grants.rules) if viewer.operator else [],
+        "findings": gate.rules.lint(names),
+        "reading": reading,
+        "picture": stopped_picture(stopped),
+        "last": last[:20],
+        "sandboxes": sandboxes,
+        "names": names,
+        "tool": tool,
+        "fields": fields_of(tool.arguments.schema) if tool else [],
+        "problems": [],
+        "more": "",
+        "explained": None,
+        "modes": MODES,
+        "given": "",
+        "keep": True,
+        "mode": "",
+        "compared": None,
+        "outcome": outcome,
+        "days": DAYS,
+        "wrong": "",
+    }
     return console.page(request, "policy.html", status=status, **{**values, **more})
 
 
@@ -89,7 +114,9 @@ def stopped_picture(stopped: dict[str, Any]) -> Markup:
     """Calls that were kept from something, by day and by whom."""
     days = days_up_to(day_of(int(time.time() * 1000)), DAYS)
     series = [
-        Series(STOPPED[who], f"pic-{at}", [stopped[day][who] if day in stopped else 0 for day in days])
+        Series(
+            STOPPED[who], f"pic-{at}", [stopped[day][who] if day in stopped else 0 for day in days]
+        )
         for at, who in enumerate(STOPPERS, 1)
     ]
     return columns(
@@ -104,13 +131,19 @@ async def form_of(console: Console, request: Request) -> Response:
     """The fields of a tool's arguments."""
     tool = _tool(console, request.query_params.get("tool", ""))
     fields: list[Field] = fields_of(tool.arguments.schema) if tool else []
-    return console.page(request, "policy_fields.html", tool=tool, fields=fields, problems=[], more="")
+    return console.page(
+        request, "policy_fields.html", tool=tool, fields=fields, problems=[], more=""
+    )
 
 
 async def explain(console: Console, request: Request) -> Response:
-    """What the gate would decide about these arguments, step by step: as `ferrule policy explain` says it. Nothing runs."""
+    """What the gate would decide about these arguments, step by step: as `ferrule policy explain`
+    says it. Nothing runs.
+    """
     console.viewer(request)
-    given = {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
+    given = {
+        name: value for name, value in (await request.form()).items() if isinstance(value, str)
+    }
     tool = _tool(console, given.get("tool", ""))
     if tool is None:
         return await _shown(console, request, problems=["there is no such tool"], status=422)
@@ -128,16 +161,28 @@ async def explain(console: Console, request: Request) -> Response:
 
 
 async def what_if(console: Console, request: Request) -> Response:
-    """What other rules would have said of the calls of the last days. Nothing runs, and no rule is changed."""
+    """What other rules would have said of the calls of the last days. Nothing runs, and no rule is
+    changed.
+    """
     viewer = console.viewer(request)
-    given = {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
-    text, keep, mode = given.get("rules", "")[:100_000], bool(given.get("keep")), given.get("mode", "")
+    given = {
+        name: value for name, value in (await request.form()).items() if isinstance(value, str)
+    }
+    text, keep, mode = (
+        given.get("rules", "")[:100_000],
+        bool(given.get("keep")),
+        given.get("mode", ""),
+    )
     shown: dict[str, Any] = {"given": text, "keep": keep, "mode": mode if mode in MODES else ""}
     try:
         compared = await run_blocking(lambda: _compared(console, viewer, text, keep, shown["mode"]))
     except ConfigError as error:
         return await _shown(
-            console, request, status=422, **shown, wrong=" ".join(filter(None, (error.detail, error.hint)))
+            console,
+            request,
+            status=422,
+            **shown,
+            wrong=" ".join(filter(None, (error.detail, error.hint))),
         )
     return await _shown(console, request, **shown, compared=compared)
 
@@ -146,6 +191,8 @@ def _compared(console: Console, viewer: Viewer, text: str, keep: bool, mode: str
     agent, owner = console.assembly.agent, owner_of(viewer)
     rules = parse_rules(text, root=agent.gate.around.root)
     tenant, user = owner or (None, None)
-    calls = past_calls(console.journal, tenant=tenant, user=user, since=int(time.time() * 1000) - DAYS * DAY)
+    calls = past_calls(
+        console.journal, tenant=tenant, user=user, since=int(time.time() * 1000) - DAYS * DAY
+    )
     chosen = cast("Mode", mode) if mode else None
     return over_history(calls, agent.gate, rules, agent.catalog, keep=keep, mode=chosen)

@@ -1,7 +1,8 @@
 """Run: one session as it goes on, what it asks, and what can be done with it.
 
-The page is a timeline of entries (`timeline`). It asks for those that changed behind its mark, and gets all of them where the mark is from before a
-restart. What people do goes to the desk; what came of it they see in the timeline, like everybody else who looks.
+The page is a timeline of entries (`timeline`). It asks for those that changed behind its mark, and
+gets all of them where the mark is from before a restart. What people do goes to the desk; what came
+of it they see in the timeline, like everybody else who looks.
 """
 
 from __future__ import annotations
@@ -61,17 +62,24 @@ class Pane:
 
 
 async def pane(console: Console, viewer: Viewer, name: str, mark: str = "") -> Pane:
-    """A session as it stands now; with a mark, what changed behind it. Raises SessionNotFound, JournalError."""
-    # All of it in a thread: another one may be reading a long session, and the loop must not wait for it.
+    """A session as it stands now; with a mark, what changed behind it. Raises SessionNotFound,
+    JournalError.
+    """
+    # All of it in a thread: another one may be reading a long session, and the loop must not wait
+    # for it.
     info, look = await run_blocking(lambda: _looked_up(console, viewer, name, mark))
     asked = [one for one in console.desk.questions.of_session(info.session) if one.seen_by(viewer)]
-    own = {one.request.call.id: one for one in asked if one.request.identity.session == info.session}
+    own = {
+        one.request.call.id: one for one in asked if one.request.identity.session == info.session
+    }
     below = [one for one in asked if one.request.identity.session != info.session]
     state = _standing(console, info, look.timeline, asked)
     return Pane(info, state, look, own, below, console.desk.find(info.session))
 
 
-def _standing(console: Console, info: SessionInfo, timeline: Timeline, asked: list[Question]) -> str:
+def _standing(
+    console: Console, info: SessionInfo, timeline: Timeline, asked: list[Question]
+) -> str:
     """As `Desk.standing`; a sub-agent works where the session does that it works for."""
     state = console.desk.standing(info)
     above = console.desk.find(timeline.opened.parent) if timeline.opened else None
@@ -93,11 +101,15 @@ class Pages:
 
     async def page(self, request: Request) -> Response:
         """`GET /runs/{session}`."""
-        shown = await pane(self._console, self._console.viewer(request), request.path_params["session"])
+        shown = await pane(
+            self._console, self._console.viewer(request), request.path_params["session"]
+        )
         return self._console.page(request, "run.html", pane=shown, kinds=" ".join(sorted(KINDS)))
 
     async def news(self, request: Request) -> Response:
-        """`GET /runs/{session}/timeline?mark=`: what changed, as the parts of a pane; 204 if nothing did."""
+        """`GET /runs/{session}/timeline?mark=`: what changed, as the parts of a pane; 204 if
+        nothing did.
+        """
         viewer, mark = self._console.viewer(request), request.query_params.get("mark", "")
         shown = await pane(self._console, viewer, request.path_params["session"], mark)
         same = request.query_params.get("state") == shown.known
@@ -108,18 +120,26 @@ class Pages:
     async def earlier(self, request: Request) -> Response:
         """`GET /runs/{session}/earlier?before=`: entries before one that is shown."""
         before = _number(request.query_params.get("before", ""))
-        shown = await pane(self._console, self._console.viewer(request), request.path_params["session"])
+        shown = await pane(
+            self._console, self._console.viewer(request), request.path_params["session"]
+        )
         first = max(0, before - WINDOW)
         entries = shown.timeline.entries[first:before]
-        return self._console.page(request, "run_earlier.html", pane=shown, entries=entries, earlier=first)
+        return self._console.page(
+            request, "run_earlier.html", pane=shown, entries=entries, earlier=first
+        )
 
     def waterfall(self, request: Request) -> Response:
-        """`GET /runs/{session}/waterfall`: a picture of its last run. Reads the journal, in a thread of the server's."""
+        """`GET /runs/{session}/waterfall`: a picture of its last run. Reads the journal, in a
+        thread of the server's.
+        """
         from ferrule.console.run_chart import waterfall
 
         info = self._console.session(self._console.viewer(request), request.path_params["session"])
         runs = [
-            entry.run for entry in self._console.views.of(info).timeline.entries if entry.kind == "message"
+            entry.run
+            for entry in self._console.views.of(info).timeline.entries
+            if entry.kind == "message"
         ]
         return HTMLResponse(
             waterfall(self._console.journal.records(info.session), run=runs[-1] if runs else "")
@@ -127,7 +147,9 @@ class Pages:
 
     async def call(self, request: Request) -> Response:
         """`GET /runs/{session}/calls/{call}`: one call, whole."""
-        shown = await pane(self._console, self._console.viewer(request), request.path_params["session"])
+        shown = await pane(
+            self._console, self._console.viewer(request), request.path_params["session"]
+        )
         card = shown.timeline.cards.get(request.path_params["call"])
         if card is None:
             raise HTTPException(404)
@@ -186,7 +208,9 @@ class Deeds:
         )
         tool = asked.request.tool.full_name
         return self._done(
-            request, f"{tool}: {'denied' if choice == 'deny' else 'allowed'}", to=f"/runs/{asked.session}"
+            request,
+            f"{tool}: {'denied' if choice == 'deny' else 'allowed'}",
+            to=f"/runs/{asked.session}",
         )
 
     async def _asked(self, request: Request) -> tuple[Viewer, SessionInfo]:

@@ -1,7 +1,7 @@
 """Runs: the sessions of the journal, whoever drives them, as they stand now.
 
-The list asks again every few seconds. It is made anew only where something was written to the journal or changed at the desk; else
-the answer is that nothing did (204).
+The list asks again every few seconds. It is made anew only where something was written to the
+journal or changed at the desk; else the answer is that nothing did (204).
 """
 
 from __future__ import annotations
@@ -22,9 +22,21 @@ from ferrule.storage.journal.sessions import SessionInfo
 LISTED = 200
 """Sessions on the page, of the newest `READ`."""
 READ = 500
-"""Sessions that a list looks through as long as it goes on asking; one that looks through all does not."""
+"""Sessions that a list looks through as long as it goes on asking; one that looks through all does
+not.
+"""
 
-STATES = ("running", "waiting", "interrupted", "elsewhere", "done", "failed", "cancelled", "limit", "idle")
+STATES = (
+    "running",
+    "waiting",
+    "interrupted",
+    "elsewhere",
+    "done",
+    "failed",
+    "cancelled",
+    "limit",
+    "idle",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +51,9 @@ class Filter:
     @staticmethod
     def of(request: Request) -> Filter:
         given = request.query_params
-        return Filter(*(given.get(name, "").strip()[:200] for name in ("words", "state", "model", "user")))
+        return Filter(
+            *(given.get(name, "").strip()[:200] for name in ("words", "state", "model", "user"))
+        )
 
     @property
     def empty(self) -> bool:
@@ -92,13 +106,22 @@ def routes(console: Console) -> list[BaseRoute]:
         viewer, wanted = console.viewer(request), Filter.of(request)
         deep = "all" in request.query_params
         mark, found = (
-            ("", await run_blocking(lambda: console.sessions(viewer))) if deep else await listing.now(viewer)
+            ("", await run_blocking(lambda: console.sessions(viewer)))
+            if deep
+            else await listing.now(viewer)
         )
         return console.page(
-            request, "runs.html",
-            rows=_rows(console, found, wanted), wanted=wanted, states=STATES, mark=mark, query=request.url.query, more=READ if len(found) == READ and not deep else 0,
-            models=_distinct(info.model for info in found), users=_distinct(info.user for info in found),
-        )  # fmt: skip
+            request,
+            "runs.html",
+            rows=_rows(console, found, wanted),
+            wanted=wanted,
+            states=STATES,
+            mark=mark,
+            query=request.url.query,
+            more=READ if len(found) == READ and not deep else 0,
+            models=_distinct(info.model for info in found),
+            users=_distinct(info.user for info in found),
+        )
 
     async def rows(request: Request) -> Response:
         viewer = console.viewer(request)
@@ -115,7 +138,11 @@ def routes(console: Console) -> list[BaseRoute]:
             more=READ if len(found) == READ else 0,
         )
 
-    return [Route("/runs", page), Route("/runs/list", rows), Route("/waiting", partial(_waiting, console))]
+    return [
+        Route("/runs", page),
+        Route("/runs/list", rows),
+        Route("/waiting", partial(_waiting, console)),
+    ]
 
 
 async def _waiting(console: Console, request: Request) -> Response:

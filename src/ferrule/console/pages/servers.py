@@ -1,7 +1,8 @@
 """MCP servers: how each stands, what it says of its tools, and the owner's yes or no to it.
 
-A yes counts for what stands on the page and for nothing else (`runtime.mcp_approvals`). It holds for sessions of other assemblies from their
-start; the tools of this server's own sessions are those that it found when it started.
+A yes counts for what stands on the page and for nothing else (`runtime.mcp_approvals`). It holds
+for sessions of other assemblies from their start; the tools of this server's own sessions are those
+that it found when it started.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from ferrule.runtime.mcp_approvals import ServerApprovals
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    """`/servers`, `/servers/server` (one of them), and what the owner may do: `/servers/{command,look,tools,withdraw}`."""
+    """`/servers`, `/servers/server` (one of them), and what the owner may do:
+    `/servers/{command,look,tools,withdraw}`.
+    """
     book = ServerApprovals(console.assembly.settings)
     return [
         Route("/servers", partial(page, console, book)),
@@ -45,7 +48,9 @@ async def one_server(console: Console, book: ServerApprovals, request: Request) 
 
 
 async def act(console: Console, book: ServerApprovals, request: Request) -> Response:
-    """What the owner says to one. What does not count is said by an error page, and nothing has changed."""
+    """What the owner says to one. What does not count is said by an error page, and nothing has
+    changed.
+    """
     console.operator(request)
     given: dict[str, Any] = {**await request.form()}
     name, digest = str(given.get("name", "")), str(given.get("digest", ""))

@@ -1,6 +1,7 @@
 """Tools: the catalog with what calls of each came to, one tool in full, and trying one out.
 
-A tool is tried through the gate like every call, in a session of its own of whoever tries it; questions go to the same browser.
+A tool is tried through the gate like every call, in a session of its own of whoever tries it;
+questions go to the same browser.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from ferrule.tools.definition import Tool
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which tools are meant; empty parts are everything. `failing`: those that failed at least once."""
+    """Which tools are meant; empty parts are everything. `failing`: those that failed at least
+    once.
+    """
 
     words: str = ""
     source: str = ""
@@ -80,14 +83,20 @@ async def catalog(console: Console, request: Request) -> Response:
     uses, reading = await ask(console, lambda numbers: numbers.tools.tools(owner_of(viewer)))
     agent = console.assembly.agent
     every = [
-        Row(tool, uses.get(tool.full_name, ToolUse()), agent.gate.hidden(tool)) for tool in agent.catalog
+        Row(tool, uses.get(tool.full_name, ToolUse()), agent.gate.hidden(tool))
+        for tool in agent.catalog
     ]
     gone = {name: use for name, use in sorted(uses.items()) if name not in agent.catalog}
     return console.page(
-        request, "tools.html",
-        rows=[row for row in every if wanted.fits(row.tool, row.use)], wanted=wanted, gone=gone, every=len(every),
-        reading=reading, choices=_choices(row.tool for row in every),
-    )  # fmt: skip
+        request,
+        "tools.html",
+        rows=[row for row in every if wanted.fits(row.tool, row.use)],
+        wanted=wanted,
+        gone=gone,
+        every=len(every),
+        reading=reading,
+        choices=_choices(row.tool for row in every),
+    )
 
 
 def _choices(tools: Iterable[Tool]) -> dict[str, list[str]]:
@@ -118,13 +127,27 @@ async def _shown(
     console: Console, request: Request, tool: Tool, more: Mapping[str, Any], *, status: int = 200
 ) -> Response:
     viewer, gate = console.viewer(request), console.assembly.agent.gate
-    use, reading = await ask(console, lambda numbers: numbers.tools.tool(tool.full_name, owner_of(viewer)))
+    use, reading = await ask(
+        console, lambda numbers: numbers.tools.tool(tool.full_name, owner_of(viewer))
+    )
     schema = tool.arguments.schema
     values: dict[str, Any] = {
-        "tool": tool, "use": use, "reading": reading, "schema": schema, "hidden": gate.hidden(tool),
-        "fields": fields_of(schema), "problems": [], "more": "", "reliability": _reliability(tool),
-        "rules": [rule for rule in (*gate.rules.deny, *gate.rules.ask, *gate.rules.allow) if _concerns(rule, tool)], "wire": console.assembly.agent.catalog.wire_name(tool),
-    }  # fmt: skip
+        "tool": tool,
+        "use": use,
+        "reading": reading,
+        "schema": schema,
+        "hidden": gate.hidden(tool),
+        "fields": fields_of(schema),
+        "problems": [],
+        "more": "",
+        "reliability": _reliability(tool),
+        "rules": [
+            rule
+            for rule in (*gate.rules.deny, *gate.rules.ask, *gate.rules.allow)
+            if _concerns(rule, tool)
+        ],
+        "wire": console.assembly.agent.catalog.wire_name(tool),
+    }
     return console.page(request, "tool.html", status=status, **{**values, **more})
 
 
@@ -132,10 +155,16 @@ def _reliability(tool: Tool) -> dict[str, str]:
     """How often and how long a call of it is tried, in words."""
     policy = tool.reliability
     attempts = policy.attempts(tool.repeatable)
-    said = {"Attempts": f"{attempts} at the most" if attempts > 1 else "1, never repeated by itself"}
-    said["Time of one attempt"] = f"{policy.timeout:g} s" if policy.timeout else "the bound of the run"
+    said = {
+        "Attempts": f"{attempts} at the most" if attempts > 1 else "1, never repeated by itself"
+    }
+    said["Time of one attempt"] = (
+        f"{policy.timeout:g} s" if policy.timeout else "the bound of the run"
+    )
     if attempts > 1:
-        said["Tried again after"] = ", ".join(policy.retry_on or ("transient failures", "timeouts", "5xx"))
+        said["Tried again after"] = ", ".join(
+            policy.retry_on or ("transient failures", "timeouts", "5xx")
+        )
     return said
 
 
@@ -147,7 +176,9 @@ def _concerns(rule: Rule, tool: Tool) -> bool:
 
 
 async def try_tool(console: Console, request: Request) -> Response:
-    """Call a tool with what was typed, in a session of its own, and go to that session's page. Typing mistakes are shown instead."""
+    """Call a tool with what was typed, in a session of its own, and go to that session's page.
+    Typing mistakes are shown instead.
+    """
     viewer, form = console.viewer(request), await request.form()
     given = {name: value for name, value in form.items() if isinstance(value, str)}
     tool = _found(console, given.get("tool", ""))

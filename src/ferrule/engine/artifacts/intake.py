@@ -1,11 +1,12 @@
 """Large results: kept as artifacts, and what the model reads instead.
 
-With a threshold every result from that size on is kept and the model gets a stub (`stubs`). Without one only what exceeds the output limit
-is kept: the model reads the cut text as always, and a note names the artifact for its owner. Nothing here is entered for a small result.
+With a threshold every result from that size on is kept and the model gets a stub (`stubs`). Without
+one only what exceeds the output limit is kept: the model reads the cut text as always, and a note
+names the artifact for its owner. Nothing here is entered for a small result.
 
-What is kept is what the model might have read: hooks on calls see a result before it is kept. A result too
-large for them (`HOOKED`) is cut for them first, and what was cut off is not kept: it could not be checked. A result that cannot be kept
-is cut, and says why.
+What is kept is what the model might have read: hooks on calls see a result before it is kept. A
+result too large for them (`HOOKED`) is cut for them first, and what was cut off is not kept: it
+could not be checked. A result that cannot be kept is cut, and says why.
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ from ferrule.engine.result_bounds import Bounded, bound, jsonable
 from ferrule.engine.threads import run_blocking
 from ferrule.models.client import Exchange
 from ferrule.models.leak_check import Guarded
-from ferrule.storage.artifacts.store import PIECE, THRESHOLD, Artifact, Artifacts, ArtifactStore, Scope
+from ferrule.storage.artifacts.store import (
+    PIECE,
+    THRESHOLD,
+    Artifact,
+    Artifacts,
+    ArtifactStore,
+    Scope,
+)
 from ferrule.storage.locations import artifacts_at
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.chunked_output import Chunks
@@ -46,9 +54,11 @@ T = TypeVar("T")
 
 
 class Keeper:
-    """One session's. `cap` is the output limit of a result; `readable`: whether the model has tools that read artifacts.
+    """One session's. `cap` is the output limit of a result; `readable`: whether the model has tools
+    that read artifacts.
 
-    Without them a stub would be a dead end: results are cut, and only what exceeds the limit is kept.
+    Without them a stub would be a dead end: results are cut, and only what exceeds the limit is
+    kept.
     """
 
     def __init__(self, artifacts: Artifacts, cap: int, *, readable: bool) -> None:
@@ -79,7 +89,9 @@ class Keeper:
     async def keep(
         self, tool: Tool, value: Any, whole: Bounded, who: Identity, notes: Sequence[str]
     ) -> Bounded:
-        """A value that `bound` has already bounded (`whole`), kept if it is heavy: the stub, or the cut text with a note."""
+        """A value that `bound` has already bounded (`whole`), kept if it is heavy: the stub, or the
+        cut text with a note.
+        """
         if not self.heavy(tool, whole.size, notes):
             return whole
 
@@ -91,8 +103,12 @@ class Keeper:
 
         return await self._kept(lambda: run_blocking(put), whole, notes)
 
-    async def gather(self, tool: Tool, chunks: Chunks, who: Identity, notes: Sequence[str]) -> Bounded:
-        """A result that comes in pieces: whole if it is small, else kept. Raises what its parts raise."""
+    async def gather(
+        self, tool: Tool, chunks: Chunks, who: Identity, notes: Sequence[str]
+    ) -> Bounded:
+        """A result that comes in pieces: whole if it is small, else kept. Raises what its parts
+        raise.
+        """
 
         def work(parts: Iterator[bytes]) -> Bounded | tuple[Artifact, Ends]:
             head = taken(parts, self.cap + 1)
@@ -109,7 +125,9 @@ class Keeper:
         whole = bound(result.data, self.cap)
         kept = await self.keep(tool, result.data, whole, who, result.notes)
         partial, notes = kept.partial or result.partial, (*kept.notes, *result.notes)
-        return replace(result, data=kept.data, size=max(kept.size, result.size), partial=partial, notes=notes)
+        return replace(
+            result, data=kept.data, size=max(kept.size, result.size), partial=partial, notes=notes
+        )
 
     def _put(
         self, tool: Tool, parts: Iterable[bytes], mime: str, who: Identity, value: Any = None
@@ -142,7 +160,9 @@ class Keeper:
         artifact, ends = done
         if self.artifacts.threshold is None:
             shown = cut(ends.head, artifact.size, self.cap) if whole is None else whole
-            return replace(shown, notes=(*shown.notes, f"[the whole is kept as {artifact.reference}]"))
+            return replace(
+                shown, notes=(*shown.notes, f"[the whole is kept as {artifact.reference}]")
+            )
         room = self.least - 1 - _bytes((_READ_ON, *notes))
         shown = await run_blocking(lambda: stub(artifact, ends, room))
         return Bounded(shown, artifact.size, True, (_READ_ON,))
@@ -155,12 +175,17 @@ class Keeper:
         most = max(0, self.least - 1 - _bytes((why, *notes)) - 80)
         less = bound(whole.data, most)
         return Bounded(
-            less.data, whole.size, True, (f"[output truncated at {most} bytes of {whole.size}]", why)
+            less.data,
+            whole.size,
+            True,
+            (f"[output truncated at {most} bytes of {whole.size}]", why),
         )
 
 
 async def cut_chunks(chunks: Chunks, cap: int) -> Bounded:
-    """A result that comes in pieces where nothing keeps it: its beginning, and how many bytes there were."""
+    """A result that comes in pieces where nothing keeps it: its beginning, and how many bytes there
+    were.
+    """
 
     def work(parts: Iterator[bytes]) -> Bounded:
         head = taken(parts, cap + 1)
@@ -173,7 +198,9 @@ async def cut_chunks(chunks: Chunks, cap: int) -> Bounded:
 
 
 async def stoppable(chunks: Chunks, work: Callable[[Iterator[bytes]], T]) -> T:
-    """Work on the pieces in a thread. If we are cancelled it ends with the next piece, and what it had begun is undone."""
+    """Work on the pieces in a thread. If we are cancelled it ends with the next piece, and what it
+    had begun is undone.
+    """
     stopped = threading.Event()
 
     def watched(parts: Iterator[bytes]) -> Iterator[bytes]:
@@ -223,7 +250,9 @@ def _pieces(text: str) -> Iterator[bytes]:
         yield text[start : start + PIECE].encode("utf-8", "replace")
 
 
-def kept_in(given: Artifacts | ArtifactStore | str | Path | bool | None, limits: Limits) -> Artifacts:
+def kept_in(
+    given: Artifacts | ArtifactStore | str | Path | bool | None, limits: Limits
+) -> Artifacts:
     """What `Agent(artifacts=...)` means. None: keep only what exceeds the output limit."""
     if isinstance(given, (str, Path)):
         artifacts = Artifacts(artifacts_at(given))
@@ -248,4 +277,6 @@ def guarded(
     """A conversation that never carries what should have been kept (`models.leak_check`)."""
     limit = 2 * OUTPUT_CAP if keeper.artifacts.threshold is None else keeper.least
     inline = frozenset(tool.full_name for tool in catalog if tool.inline)
-    return Guarded(exchange, limit, inline, keeper.repeated, notice, exchange.notices, keeper.settled)
+    return Guarded(
+        exchange, limit, inline, keeper.repeated, notice, exchange.notices, keeper.settled
+    )

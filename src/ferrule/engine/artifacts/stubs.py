@@ -1,10 +1,12 @@
-"""The stub of a kept result: what a model reads in its place, with a preview that follows the structure of the whole.
+"""The stub of a kept result: what a model reads in its place, with a preview that follows the
+structure of the whole.
 
     {"artifact":"art-…","size_bytes":2097152,"mime":"application/json","lines":1,"preview":…,"truncated":true}
 
-The preview of a JSON object keeps small fields and names large ones with their sizes; of a list, its first items; of CSV, the
-header and the first rows; of a diff, its files; of other text, its first and last lines. It is made from what the beginning (`HEAD` bytes)
-and the end of the whole say, so its cost does not grow with the size.
+The preview of a JSON object keeps small fields and names large ones with their sizes; of a list,
+its first items; of CSV, the header and the first rows; of a diff, its files; of other text, its
+first and last lines. It is made from what the beginning (`HEAD` bytes) and the end of the whole
+say, so its cost does not grow with the size.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ _NAMES = 12
 
 @frozen
 class Ends:
-    """What a preview is made from: the beginning and the end of the bytes (they may overlap), and the value if it was JSON."""
+    """What a preview is made from: the beginning and the end of the bytes (they may overlap), and
+    the value if it was JSON.
+    """
 
     head: bytes
     tail: bytes
@@ -39,7 +43,9 @@ class Ends:
 
 
 def stub(artifact: Artifact, ends: Ends, room: int) -> dict[str, Any]:
-    """The stub of an artifact, of at most `room` bytes as compact JSON where the reference and the size leave any."""
+    """The stub of an artifact, of at most `room` bytes as compact JSON where the reference and the
+    size leave any.
+    """
     shape: dict[str, Any] = {
         "artifact": artifact.reference,
         "size_bytes": artifact.size,
@@ -65,7 +71,9 @@ def size_of(value: Any) -> int:
 def is_text(mime: str) -> bool:
     """Whether bytes of this type are shown as text."""
     kind = mime.partition(";")[0].strip().lower()
-    return kind.startswith("text/") or kind.endswith(("json", "xml", "yaml", "javascript", "x-sh", "csv"))
+    return kind.startswith("text/") or kind.endswith(
+        ("json", "xml", "yaml", "javascript", "x-sh", "csv")
+    )
 
 
 def preview(artifact: Artifact, ends: Ends, room: int) -> Any:
@@ -119,13 +127,17 @@ def _unwrapped(value: Any) -> Any:
 
 
 class _Sizes:
-    """Sizes of the parts of one value, each measured once: fitting a preview asks for them several times."""
+    """Sizes of the parts of one value, each measured once: fitting a preview asks for them several
+    times.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
 
     def of(self, part: Any) -> int:
-        """Bytes as JSON. Only of parts of the value, which live as long as this: they are known by their identity."""
+        """Bytes as JSON. Only of parts of the value, which live as long as this: they are known by
+        their identity.
+        """
         size = self._known.get(id(part))
         if size is None:
             size = self._known[id(part)] = size_of(part)
@@ -222,7 +234,9 @@ def _table(text: str, last: str, artifact: Artifact, most: int) -> str:
 
 
 def _text(text: str, last: str, artifact: Artifact, most: int) -> str:
-    """The first lines, what is left out, the last lines; a line that is the whole text is shown in its beginning."""
+    """The first lines, what is left out, the last lines; a line that is the whole text is shown in
+    its beginning.
+    """
     lines, count = text.splitlines(), max(1, most // 24)
     first = [_short(line, most) for line in lines[:count]]
     ends = last.splitlines()[1:] if artifact.size > len(last) else []

@@ -1,7 +1,8 @@
 """`artifact_fetch` and `artifact_read`: the model reads parts of results that were kept aside.
 
-They see the artifacts of their own session only; a reference of another one, an unknown and a malformed one are answered alike.
-An answer is always smaller than what would be kept itself, and says where to go on.
+They see the artifacts of their own session only; a reference of another one, an unknown and a
+malformed one are answered alike. An answer is always smaller than what would be kept itself, and
+says where to go on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from typing import Annotated, Any, Literal
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.storage.artifacts.parts import Unreadable, at_pointer, last_lines, lines, matching, rows
+from ferrule.storage.artifacts.parts import (
+    Unreadable,
+    at_pointer,
+    last_lines,
+    lines,
+    matching,
+    rows,
+)
 from ferrule.storage.artifacts.store import Artifact, ArtifactMissing, Artifacts, Scope
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
@@ -21,7 +29,8 @@ from ferrule.tools.definition import Tool
 from .stubs import Ends, is_text, preview, size_of
 
 FETCHED = 16_384
-"""Bytes that `artifact_fetch` gives where the call says nothing; less where the threshold is lower."""
+"""Bytes that `artifact_fetch` gives where the call says nothing; less where the threshold is lower.
+"""
 _LONGEST = 2000
 """Characters of a line that are shown where other lines follow."""
 _SPARE = 128
@@ -49,7 +58,9 @@ def artifact_fetch(
     return record
 
 
-def _range(kept: Artifacts, scope: Scope, artifact: Artifact, offset: int, most: int) -> dict[str, Any]:
+def _range(
+    kept: Artifacts, scope: Scope, artifact: Artifact, offset: int, most: int
+) -> dict[str, Any]:
     # Three bytes on both sides: no character is cut, and none is read twice.
     before = min(3, offset)
     data = kept.store.read(scope, artifact.reference, offset - before, before + most + 3)
@@ -76,7 +87,9 @@ def _range(kept: Artifacts, scope: Scope, artifact: Artifact, offset: int, most:
 
 
 def _boundary(data: bytes, index: int) -> int:
-    """Where the character begins that the byte at `index` is in the middle of; `index` if it is in none."""
+    """Where the character begins that the byte at `index` is in the middle of; `index` if it is in
+    none.
+    """
     start = index
     while start > 0 and index - start < 3 and start < len(data) and data[start] & 0xC0 == 0x80:
         start -= 1
@@ -95,7 +108,9 @@ def artifact_read(
     start: Annotated[int, "The first line or row, counted from 1."] = 1,
     count: Annotated[int, "Lines, matches or rows at the most."] = 200,
     pattern: Annotated[str, "For grep: a regular expression."] = "",
-    pointer: Annotated[str, "For json: a JSON pointer such as `/items/0/name`; empty is the whole."] = "",
+    pointer: Annotated[
+        str, "For json: a JSON pointer such as `/items/0/name`; empty is the whole."
+    ] = "",
 ) -> Any:
     """Read parts of a large result: lines, its end, matches, JSON, rows of CSV."""
     at_least("start", start, 1)
@@ -109,7 +124,9 @@ def artifact_read(
         if mode == "tail":
             return record | _tail(kept, scope, artifact, count)
         if mode == "json":
-            return record | _at(artifact, at_pointer(pieces, artifact.size, pointer), pointer, kept.room)
+            return record | _at(
+                artifact, at_pointer(pieces, artifact.size, pointer), pointer, kept.room
+            )
         if mode == "rows":
             return record | _rows(pieces, start, count, kept.room)
         return record | _lines(pieces, pattern if mode == "grep" else "", start, count, kept.room)
@@ -127,7 +144,10 @@ def at_least(name: str, value: int, low: int) -> None:
 
 def missing(ref: str) -> ToolFailed:
     """The one answer to all references that lead nowhere."""
-    said = f"there is no artifact `{ref[:80]}`; use a reference that a result of this session gave, or run the call again"
+    said = (
+        f"there is no artifact `{ref[:80]}`; use a reference that a result of this session gave, "
+        "or run the call again"
+    )
     return ToolFailed(ErrorType.NOT_FOUND, said)
 
 
@@ -165,7 +185,9 @@ def short(line: str) -> str:
     )
 
 
-def _lines(pieces: Iterable[bytes], pattern: str, start: int, count: int, room: int) -> dict[str, Any]:
+def _lines(
+    pieces: Iterable[bytes], pattern: str, start: int, count: int, room: int
+) -> dict[str, Any]:
     fits = _shortened(_Room(count, room))
     read = matching(pieces, pattern, start, fits) if pattern else lines(pieces, start, fits)
     if pattern:

@@ -1,7 +1,9 @@
-"""How a conversation is compacted: the event that says it, with what is taken out kept aside and the summary asked for.
+"""How a conversation is compacted: the event that says it, with what is taken out kept aside and
+the summary asked for.
 
-Nothing here decides when (`engine.context.window`), and nothing is changed: whoever asks feeds the event, or does not. Where to cut is
-decided in `engine.context.compaction_plan`, what a model reads in `engine.context.texts`.
+Nothing here decides when (`engine.context.window`), and nothing is changed: whoever asks feeds the
+event, or does not. Where to cut is decided in `engine.context.compaction_plan`, what a model reads
+in `engine.context.texts`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ GOAL = 5 / 8
 FITS = 0.9
 """Of the window: what the question for a summary may take."""
 ASIDE = 0.1
-"""Of the conversation (of the window, if that is less): what a summary may take, and what the person's words beside it may."""
+"""Of the conversation (of the window, if that is less): what a summary may take, and what the
+person's words beside it may.
+"""
 TOPIC = "context"
 """Of the notices that tell a person."""
 
@@ -53,7 +57,9 @@ class Driven(Protocol):
 
 @frozen
 class Wish:
-    """What is to be compacted: why, from how many tokens, within which bounds, with a summary or without."""
+    """What is to be compacted: why, from how many tokens, within which bounds, with a summary or
+    without.
+    """
 
     why: str
     tokens: int
@@ -75,12 +81,16 @@ class Compactor:
         self._open = open
 
     async def event(self, wish: Wish) -> ContextCompacted | None:
-        """What a compaction comes to; None where nothing may go. It may leave nothing out: then its `note` says why."""
+        """What a compaction comes to; None where nothing may go. It may leave nothing out: then its
+        `note` says why.
+        """
         weights, planned = self._planned(wish)
         if not planned.results and not planned.cut:
             return None
         around, share = wish.around, wish.option.share
-        event = ContextCompacted(why=wish.why, before=wish.tokens, window=around.window, share=share)
+        event = ContextCompacted(
+            why=wish.why, before=wish.tokens, window=around.window, share=share
+        )
         if planned.cut:
             event = await self._summed(event, wish, planned, weights)
         return await self._elided(event, planned, weights)
@@ -90,17 +100,21 @@ class Compactor:
         why, tokens, aside = wish.why, wish.tokens, wish.aside
         history, compaction = machine.history, machine.compaction
         weights = [weight(message) for message in history]
-        # What the provider counted is right for the whole: estimates of parts are made to add up to it.
+        # What the provider counted is right for the whole: estimates of parts are made to add up to
+        # it.
         scale = min(2.0, max(0.3, tokens / max(1, around.taken + sum(weights))))
         weights = [int(size * scale) for size in weights]
         window = around.window or tokens
-        # Of a window that nobody knows it is known after a refusal that it is smaller than the question.
+        # Of a window that nobody knows it is known after a refusal that it is smaller than the
+        # question.
         fits = around.window or (tokens // 2 if why == "overflow" else 0)
         most = fits * (FITS - ASIDE) - around.taken if fits else inf
         goals = {"window": window * option.share * GOAL, "overflow": min(window, tokens) * GOAL}
         last = kept_from(history, 1 if why == "overflow" else option.keep)
         words = sum(
-            size for size, one in zip(weights[:last], history, strict=False) if type(one) is UserMessage
+            size
+            for size, one in zip(weights[:last], history, strict=False)
+            if type(one) is UserMessage
         )
         return weights, plan(
             history,
@@ -117,7 +131,9 @@ class Compactor:
     async def _summed(
         self, event: ContextCompacted, wish: Wish, planned: Plan, weights: list[int]
     ) -> ContextCompacted:
-        """The event with a summary of the oldest part; without one, if none could be had, and why."""
+        """The event with a summary of the oldest part; without one, if none could be had, and
+        why.
+        """
         machine, around, room = self._driver.machine, wish.around, wish.aside
         so_full = full(wish.tokens, around.window)
         self._tell(f"{so_full}: the model is asked for a summary of {planned.cut} messages")
@@ -152,7 +168,9 @@ class Compactor:
         )
 
     async def _asked(self, planned: Plan, room: int) -> ModelAnswered:
-        """The model's answer to the request for a summary, in a conversation of its own with the same beginning."""
+        """The model's answer to the request for a summary, in a conversation of its own with the
+        same beginning.
+        """
         asked: list[Message] = list(self._driver.machine.history[: planned.cut])
         for index in planned.results if planned.light else ():
             message = asked[index] if index < planned.cut else None
@@ -160,7 +178,8 @@ class Compactor:
                 size = len(message.text.encode("utf-8", "replace"))
                 asked[index] = replace(message, text=stub(message.text, size, "", readable=False))
         driver = self._driver
-        # First: whatever becomes of this, the next question opens a conversation of its own, with its hooks.
+        # First: whatever becomes of this, the next question opens a conversation of its own, with
+        #     its hooks.
         driver.reopen()
         if driver.dispatcher.keeper is not None:
             driver.dispatcher.keeper.settled = planned.cut
@@ -170,10 +189,16 @@ class Compactor:
         driver.log.take(exchange.notices)
         return answer
 
-    async def _elided(self, event: ContextCompacted, planned: Plan, weights: list[int]) -> ContextCompacted:
-        """The event with the results that no summary stands for; what is taken out is kept where there is a store."""
+    async def _elided(
+        self, event: ContextCompacted, planned: Plan, weights: list[int]
+    ) -> ContextCompacted:
+        """The event with the results that no summary stands for; what is taken out is kept where
+        there is a store.
+        """
         machine = self._driver.machine
-        left = [index for index in planned.results if machine.compaction.number(index) > event.through]
+        left = [
+            index for index in planned.results if machine.compaction.number(index) > event.through
+        ]
         stubs: list[str] = []
         for index in left:
             message = machine.history[index]
@@ -190,13 +215,17 @@ class Compactor:
         )
 
     async def _keep(self, data: bytes, tool: str = "") -> str:
-        """The reference of what is kept aside; "" where there is no store, or none that takes it, which is said."""
+        """The reference of what is kept aside; "" where there is no store, or none that takes it,
+        which is said.
+        """
         keeper = self._driver.dispatcher.keeper
         if keeper is None:
             return ""
         store, scope = keeper.artifacts.store, Scope.of(self._driver.log.identity)
         try:
-            kept = await run_blocking(lambda: store.put(scope, [data], mime="text/plain", tool=tool))
+            kept = await run_blocking(
+                lambda: store.put(scope, [data], mime="text/plain", tool=tool)
+            )
         except (OSError, FerruleError) as error:
             self._tell(f"what is left out could not be kept as an artifact: {error}")
             return ""
@@ -206,7 +235,11 @@ class Compactor:
     def _readable(self) -> bool:
         dispatcher = self._driver.dispatcher
         reader = dispatcher.catalog.get("artifact_read")
-        return dispatcher.keeper is not None and reader is not None and not dispatcher.gate.hidden(reader)
+        return (
+            dispatcher.keeper is not None
+            and reader is not None
+            and not dispatcher.gate.hidden(reader)
+        )
 
     def _tell(self, text: str) -> None:
         self._driver.log.notice(TOPIC, text)
@@ -226,10 +259,13 @@ def said(event: ContextCompacted) -> str:
         parts.append(f"{count} old result{' is' if count == 1 else 's are'} left out")
     if not parts:
         return f"nothing was compacted: {event.note}"
-    why = {"person": "as you asked", "overflow": "the provider found the question too large"}.get(event.why)
+    why = {"person": "as you asked", "overflow": "the provider found the question too large"}.get(
+        event.why
+    )
     why = why or f"more than {event.share:.0%} of the model's window was used"
     note = f"; there is no summary: {event.note}" if event.note else ""
     return (
-        f"compacted, from about {event.before:,} to {event.after:,} tokens ({why}): {' and '.join(parts)}{note}. "
+        f"compacted, from about {event.before:,} to {event.after:,} tokens ({why}): "
+        f"{' and '.join(parts)}{note}. "
         "The journal keeps everything; `/uncompact` undoes it"
     )

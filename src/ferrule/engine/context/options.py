@@ -1,4 +1,6 @@
-"""How sessions keep within their model's window: what a person may say of it, and what is known of the window."""
+"""How sessions keep within their model's window: what a person may say of it, and what is known of
+the window.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ MODES = ("auto", "elide", "off")
 
 
 class Around(NamedTuple):
-    """The model that is asked, its window in tokens (0: nobody knows), and what system text and tools take of it."""
+    """The model that is asked, its window in tokens (0: nobody knows), and what system text and
+    tools take of it.
+    """
 
     model: str = ""
     window: int = 0
@@ -34,7 +38,9 @@ LookAround = Callable[[], Awaitable[Around]]
 
 @runtime_checkable
 class Windowed(Protocol):
-    """A wire whose window depends on what is asked for: a server that is told how much memory to use."""
+    """A wire whose window depends on what is asked for: a server that is told how much memory to
+    use.
+    """
 
     async def asked_window(self, options: ModelOptions) -> int | None:
         """The window in tokens that an exchange with these options has. Raises ProviderError."""
@@ -45,8 +51,9 @@ class Windowed(Protocol):
 class ContextOptions:
     """How sessions keep within their model's window.
 
-    `compact` is `auto`, `elide` (only results, no model is asked) or `off` (a person is told once); `share` of the window is where it
-    begins; the last `keep` messages are not touched. Where nobody knows the window it begins when the provider refuses a question.
+    `compact` is `auto`, `elide` (only results, no model is asked) or `off` (a person is told once);
+    `share` of the window is where it begins; the last `keep` messages are not touched. Where nobody
+    knows the window it begins when the provider refuses a question.
     """
 
     compact: str = "auto"
@@ -55,7 +62,9 @@ class ContextOptions:
 
     def __post_init__(self) -> None:
         if self.compact not in MODES:
-            raise ConfigError(f"context.compact = {self.compact!r}", hint=f"one of {', '.join(MODES)}")
+            raise ConfigError(
+                f"context.compact = {self.compact!r}", hint=f"one of {', '.join(MODES)}"
+            )
         if not 0.2 <= self.share <= 0.95:
             raise ConfigError(f"context.share = {self.share!r}: must lie between 0.2 and 0.95")
         if self.keep < 1:
@@ -68,13 +77,21 @@ class ContextOptions:
             return ContextOptions() if given is None else ContextOptions(given)
         if isinstance(given, ContextOptions):
             return given
-        if unknown := ", ".join(f"`{name}`" for name in given if name not in ("compact", "share", "keep")):
-            raise ConfigError(f"context: there is no {unknown}", hint="there are: compact, share, keep")
+        if unknown := ", ".join(
+            f"`{name}`" for name in given if name not in ("compact", "share", "keep")
+        ):
+            raise ConfigError(
+                f"context: there is no {unknown}", hint="there are: compact, share, keep"
+            )
         return ContextOptions(**given)
 
 
-async def look_around(wire: Wire, options: ModelOptions, system: str, specs: Iterable[ToolSpec]) -> Around:
-    """What is around a conversation. A model that cannot be asked about itself has a window that nobody knows."""
+async def look_around(
+    wire: Wire, options: ModelOptions, system: str, specs: Iterable[ToolSpec]
+) -> Around:
+    """What is around a conversation. A model that cannot be asked about itself has a window that
+    nobody knows.
+    """
     texts = (part for spec in specs for part in (spec.name, spec.description, spec.schema))
     tools = sum(map(tokens_of, texts))
     try:

@@ -1,4 +1,6 @@
-"""What fills a model's context window: system text, tools, and the history by kind; what was compacted, what is left."""
+"""What fills a model's context window: system text, tools, and the history by kind; what was
+compacted, what is left.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from .options import Around
 
 @frozen
 class ContextPart:
-    """One kind of content: how many messages it has (0: it is no message) and about how many tokens."""
+    """One kind of content: how many messages it has (0: it is no message) and about how many
+    tokens.
+    """
 
     name: str
     count: int
@@ -25,9 +29,9 @@ class ContextPart:
 class ContextUsage:
     """What the next question takes of the window, in tokens. `window` is 0 where nobody knows it.
 
-    `tokens` rests on the provider's own count of the last answer where `counted` is true, else it is an
-    estimate; the parts are estimates that add up to it. Messages 1 to `summarized` are sent as a summary,
-    `elided` results as stubs.
+    `tokens` rests on the provider's own count of the last answer where `counted` is true, else it
+    is an estimate; the parts are estimates that add up to it. Messages 1 to `summarized` are sent
+    as a summary, `elided` results as stubs.
     """
 
     model: str
@@ -88,7 +92,9 @@ def _kind(index: int, message: Message, head: int) -> str:
 
 
 def _scaled(parts: Sequence[ContextPart], tokens: int) -> tuple[ContextPart, ...]:
-    """The parts so that they add up to `tokens`: each ends where its share of the running sum ends."""
+    """The parts so that they add up to `tokens`: each ends where its share of the running sum
+    ends.
+    """
     whole = sum(part.tokens for part in parts)
     if not whole:
         return tuple(parts)

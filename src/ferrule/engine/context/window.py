@@ -2,16 +2,20 @@
 
 Rules of this file, each a promise with a test:
 
-* Before a question that would take more than a share of the window, old results are elided, and if that is not enough, the model
-  is asked for a summary of the oldest part. Then there is room for a while: a compaction costs the provider's cache once.
-* What is compacted, how and why stands in the journal as one event before anything follows from it; nothing leaves the journal.
-  A person is told in a notice. A compaction that was cut off left no trace, and is made again when it is needed.
-* The model's summary is an answer like any other: asked for in the same conversation, with the same hooks, counted in tokens
-  and money. Where there is none, only results are elided, and that is said.
+* Before a question that would take more than a share of the window, old results are elided, and if
+  that is not enough, the model is asked for a summary of the oldest part. Then there is room for a
+  while: a compaction costs the provider's cache once.
+* What is compacted, how and why stands in the journal as one event before anything follows from it;
+  nothing leaves the journal. A person is told in a notice. A compaction that was cut off left no
+  trace, and is made again when it is needed.
+* The model's summary is an answer like any other: asked for in the same conversation, with the same
+  hooks, counted in tokens and money. Where there is none, only results are elided, and that is
+  said.
 * A person's undoing holds: it is compacted by itself again only when the window is all but full.
 
-How full the window is costs nothing to ask while it is far from full: `tokens` is what the provider counted of the last
-answer and a token for each character since, which is more than it can be; only where that is too many is it estimated.
+How full the window is costs nothing to ask while it is far from full: `tokens` is what the provider
+counted of the last answer and a token for each character since, which is more than it can be; only
+where that is too many is it estimated.
 """
 
 from __future__ import annotations
@@ -35,15 +39,19 @@ LOOK = 1500
 UNDONE = 0.95
 """The share at which it is compacted again although a person undid it."""
 STEP = 0.05
-"""Of the window: how much must be new before it is tried again where nothing more could be left out."""
+"""Of the window: how much must be new before it is tried again where nothing more could be left
+out.
+"""
 PASSES = 3
 """Summaries before one question at the most: where not all of the old part fits into one."""
 
 
 class Room:
-    """One session's. The driver counts in it: `tokens` at the most, of the first `counted` messages; up to `most` they pass.
+    """One session's. The driver counts in it: `tokens` at the most, of the first `counted`
+    messages; up to `most` they pass.
 
-    `known` is what the provider counted last, of the first `base` messages and all that is around them.
+    `known` is what the provider counted last, of the first `base` messages and all that is around
+    them.
     """
 
     def __init__(
@@ -62,20 +70,25 @@ class Room:
         self._around = Around()
         self._wanted = ""
         self._refused = 0
-        # While it is held, a question waits: it would go to the conversation that is opened for a summary, past its hooks.
+        # While it is held, a question waits: it would go to the conversation that is opened for a
+        # summary, past its hooks.
         self._making = asyncio.Lock()
         self.forget()
 
     def forget(self) -> None:
-        """The conversation is opened anew, maybe with another model: what is known of it is looked up again."""
+        """The conversation is opened anew, maybe with another model: what is known of it is looked
+        up again.
+        """
         self.tokens = self.counted = self.known = self.base = self._least = 0
         self.most: float = -1 if self._making.locked() else LOOK
 
     # ---- what callers ask for
 
     async def compact(self, *, summary: bool = True) -> ContextCompacted | None:
-        """Compact as much as may go, at a person's wish; None if nothing may. While a run is under way it is done before
-        the next question, and the answer is None, too. Where the model gives no summary, the event's `note` says why."""
+        """Compact as much as may go, at a person's wish; None if nothing may. While a run is under
+        way it is done before the next question, and the answer is None, too. Where the model gives
+        no summary, the event's `note` says why.
+        """
         self._wanted = "summary" if summary else "elide"
         if self._driver.driving:
             self.most = -1
@@ -86,7 +99,9 @@ class Room:
             return (await self._compact("person", self._estimate()))[0]
 
     def restore(self, by: str) -> bool:
-        """Undo all that was compacted; False if nothing was. Raises ConfigError while a run is under way."""
+        """Undo all that was compacted; False if nothing was. Raises ConfigError while a run is
+        under way.
+        """
         if self._driver.driving:
             raise ConfigError(
                 "the context cannot be restored: a run is under way", hint="wait for it, or stop it"
@@ -108,7 +123,9 @@ class Room:
     # ---- what the driver asks for
 
     async def make(self) -> list[Command]:
-        """Before a question that may be too large: make room if it is. Commands end the run: its budget is used up."""
+        """Before a question that may be too large: make room if it is. Commands end the run: its
+        budget is used up.
+        """
         async with self._making:
             return await self._made()
 
@@ -123,12 +140,17 @@ class Room:
             return []
         if self.option.compact == "off":
             self.most = inf
-            self._tell(f"{full(tokens, self._around.window)}; nothing is left out (`context.compact` is off)")
+            self._tell(
+                f"{full(tokens, self._around.window)}; nothing is left out "
+                "(`context.compact` is off)"
+            )
             return []
         return await self._until(self.most, tokens)
 
     async def overflowed(self) -> list[Command] | None:
-        """After the provider refused a question as too large: make room, once for a question. None if none could be made."""
+        """After the provider refused a question as too large: make room, once for a question. None
+        if none could be made.
+        """
         machine = self._driver.machine
         before = machine.history
         asked = len(machine.compaction.whole(before))
@@ -157,8 +179,12 @@ class Room:
         self._driver.log.flush()
         return []
 
-    async def _compact(self, why: str, tokens: int) -> tuple[ContextCompacted | None, list[Command]]:
-        """One compaction: the event if it changed anything, and the end of the run if it used up a budget."""
+    async def _compact(
+        self, why: str, tokens: int
+    ) -> tuple[ContextCompacted | None, list[Command]]:
+        """One compaction: the event if it changed anything, and the end of the run if it used up a
+        budget.
+        """
         summary, self._wanted = "elide" not in (self._wanted, self.option.compact), ""
         machine, log, budgets = self._driver.machine, self._driver.log, self._driver.budgets
         before = machine.history
@@ -169,7 +195,8 @@ class Room:
                 log.flush()
             return None, []
         if machine.history is not before:
-            # Compacted meanwhile by somebody else: these places are not what they were. What it took is counted.
+            # Compacted meanwhile by somebody else: these places are not what they were. What it
+            # took is counted.
             event = ContextCompacted(why=why, usage=event.usage, note="it was compacted meanwhile")
         before = machine.history
         ended = self._feed(event) if budgets is None else budgets.answered(event, self._feed)

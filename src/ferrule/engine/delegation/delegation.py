@@ -1,4 +1,5 @@
-"""Delegation: a call that has another agent do a task, in a session of its own. Made by the tool `delegate` (`tool.py`).
+"""Delegation: a call that has another agent do a task, in a session of its own. Made by the tool
+`delegate` (`tool.py`).
 
 What comes back, as data of that call:
 
@@ -8,11 +9,13 @@ What comes back, as data of that call:
 
 Rules of this file, each a promise with a test:
 
-* An agent has no tool that the session has not, nothing is allowed to it that is not allowed to the session, and what it does
-  passes the same gate, hooks and journal. Its session says who delegated; the session that delegates says where it went.
-* It draws from what is left of the run's time, tokens, money and calls. Its rounds are fewer the deeper it is.
-* Whatever goes wrong with it is a typed error that names it: `limit` (and which), `io_error` (its model), `permission_denied`,
-  `cancelled`, `validation_failed` (its work did not pass its check).
+* An agent has no tool that the session has not, nothing is allowed to it that is not allowed to the
+  session, and what it does passes the same gate, hooks and journal. Its session says who delegated;
+  the session that delegates says where it went.
+* It draws from what is left of the run's time, tokens, money and calls. Its rounds are fewer the
+  deeper it is.
+* Whatever goes wrong with it is a typed error that names it: `limit` (and which), `io_error` (its
+  model), `permission_denied`, `cancelled`, `validation_failed` (its work did not pass its check).
 * It never outlives the run that delegated to it. Stopping a call stops its agent.
 * After two failures in a row in one run the same agent is not tried again.
 """
@@ -64,9 +67,13 @@ class Delegation:
         return {**self._roster.agents, **self._own}
 
     def add(self, agent: SubAgent) -> None:
-        """Let this session delegate to one more. Its tool's description stays as it is. Raises ConfigError for a name that is taken."""
+        """Let this session delegate to one more. Its tool's description stays as it is. Raises
+        ConfigError for a name that is taken.
+        """
         if agent.name in self.agents:
-            raise ConfigError(f"there is an agent `{agent.name}` already", hint="choose another name")
+            raise ConfigError(
+                f"there is an agent `{agent.name}` already", hint="choose another name"
+            )
         self._own[agent.name] = agent
 
     async def run(self, request: Request, context: Context) -> dict[str, Any] | Launch:
@@ -91,7 +98,8 @@ class Delegation:
         depth, most = self._lineage.depth, self._roster.limits.max_depth
         if depth >= most:
             raise ToolFailed(
-                ErrorType.LIMIT, f"nothing was delegated: limit max_depth = {most}; do the work here"
+                ErrorType.LIMIT,
+                f"nothing was delegated: limit max_depth = {most}; do the work here",
             )
         definition = self._definition(request)
         self._check_model(request)
@@ -108,7 +116,8 @@ class Delegation:
         if work.check:
             dispatcher = self._driver.dispatcher
             if request.verify:
-                # Named in the call: no more than the model itself may call. A definition's check is its author's.
+                # Named in the call: no more than the model itself may call. A definition's check is
+                # its author's.
                 planned(work.check, dispatcher.catalog, dispatcher.unseen)
             else:
                 planned(work.check, dispatcher.catalog)
@@ -125,12 +134,15 @@ class Delegation:
                 return found
             near = get_close_matches(request.agent, agents, 1)
             known = (
-                f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(sorted(agents)) or 'none'}"
+                f"did you mean `{near[0]}`?"
+                if near
+                else f"there are: {', '.join(sorted(agents)) or 'none'}"
             )
             raise ToolFailed(ErrorType.NOT_FOUND, f"there is no agent `{request.agent}`; {known}")
         if request.tools is None:
             raise _wrong(
-                f"name an `agent`, or the `tools` of one; agents: {', '.join(sorted(agents)) or 'none'}"
+                "name an `agent`, or the `tools` of one; agents: "
+                f"{', '.join(sorted(agents)) or 'none'}"
             )
         catalog = self._driver.dispatcher.catalog
         names = tuple(_full(catalog.get(name)) or name for name in request.tools)
@@ -147,9 +159,12 @@ class Delegation:
                 raise _wrong(f"there is no tool `{name}`" + (f"; nearest: {near}" if near else ""))
             if not definition.may_use(tool.full_name):
                 raise ToolFailed(
-                    ErrorType.PERMISSION_DENIED, f"the agent `{definition.name}` may not use `{name}`"
+                    ErrorType.PERMISSION_DENIED,
+                    f"the agent `{definition.name}` may not use `{name}`",
                 )
-        wanted = None if request.tools is None else {_full(catalog.get(name)) for name in request.tools}
+        wanted = (
+            None if request.tools is None else {_full(catalog.get(name)) for name in request.tools}
+        )
         chosen = {
             tool.full_name
             for tool in catalog
@@ -161,27 +176,35 @@ class Delegation:
             chosen |= _TASK_TOOLS
         self._say_missing(definition, [tool.full_name for tool in catalog], chosen)
         # What a file's tool took the name of is for its script, wherever the file's tool goes.
-        found = [t for t in catalog if t.full_name in chosen or (t.namespace == OWN and t.name in chosen)]
+        found = [
+            t for t in catalog if t.full_name in chosen or (t.namespace == OWN and t.name in chosen)
+        ]
         listed = wanted is not None or definition.tools is not None
         return [_loaded(tool) if listed else tool for tool in found]
 
     def _say_missing(self, definition: SubAgent, there: list[str], chosen: set[str]) -> None:
         missing = [
-            pattern for pattern in definition.tools or () if not any(named(name, [pattern]) for name in there)
+            pattern
+            for pattern in definition.tools or ()
+            if not any(named(name, [pattern]) for name in there)
         ]
         if missing and not chosen:
             raise _wrong(
-                f"the agent `{definition.name}` needs {', '.join(missing)}, and this session has none of it"
+                f"the agent `{definition.name}` needs {', '.join(missing)}, and this session "
+                "has none of it"
             )
         if missing:
             said = ", ".join(f"`{name}`" for name in missing)
             self._driver.log.notice(
-                "delegation", f"the agent `{definition.name}` does without {said}: this session has none"
+                "delegation",
+                f"the agent `{definition.name}` does without {said}: this session has none",
             )
 
     @property
     def models(self) -> set[str]:
-        """Those that an agent may be asked to use: the session's, its agents' and what the limits name."""
+        """Those that an agent may be asked to use: the session's, its agents' and what the limits
+        name.
+        """
         agents = (agent.model for agent in self.agents.values())
         return {self._home.model, *self._roster.limits.models, *agents} - {""}
 
@@ -190,15 +213,22 @@ class Delegation:
         if request.model and request.model not in allowed:
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
-                f"the model `{request.model}` may not be used for this; allowed: {', '.join(sorted(allowed))}",
+                (
+                    f"the model `{request.model}` may not be used for this; allowed: "
+                    f"{', '.join(sorted(allowed))}"
+                ),
             )
 
     async def _allowed(self, work: DelegatedWork) -> DelegatedWork:
-        """After the hooks; one that changes the request has the result judged again. Raises ToolFailed."""
+        """After the hooks; one that changes the request has the result judged again. Raises
+        ToolFailed.
+        """
         told = DelegationPre(work.name, work.request.as_dict(), work.session_id)
         outcome = await self._driver.hooks.fire(told)
         if outcome.blocked:
-            raise ToolFailed(ErrorType.PERMISSION_DENIED, f"nothing was delegated: {outcome.blocked}")
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED, f"nothing was delegated: {outcome.blocked}"
+            )
         assert isinstance(outcome.payload, DelegationPre)
         changed = dict(outcome.payload.request)
         if changed == dict(told.as_dict()["request"]) or changed == work.request.as_dict():
@@ -212,10 +242,15 @@ class Delegation:
         if decision.verdict != "allow":
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
-                f"nothing was delegated: as a hook changed it, it is not allowed: {decision.reason}",
+                (
+                    "nothing was delegated: as a hook changed it, it is not allowed: "
+                    f"{decision.reason}"
+                ),
             )
         request = Request.of(checked.values)
-        return self._planned(replace(request, wait=work.request.wait), work.context, work.session_id)
+        return self._planned(
+            replace(request, wait=work.request.wait), work.context, work.session_id
+        )
 
     # ---- bounds
 
@@ -224,7 +259,10 @@ class Delegation:
         if working >= most:
             raise ToolFailed(
                 ErrorType.LIMIT,
-                f"`{name}` was not started: limit max_concurrent = {most}; {working} agents are at work, wait for one",
+                (
+                    f"`{name}` was not started: limit max_concurrent = {most}; {working} agents "
+                    "are at work, wait for one"
+                ),
             )
 
     @contextmanager
@@ -244,7 +282,10 @@ class Delegation:
         if times >= MOST_FAILURES:
             raise ToolFailed(
                 ErrorType.LIMIT,
-                f"`{work.name}` was not asked again: it failed {times} times in a row ({why}); do it in another way",
+                (
+                    f"`{work.name}` was not asked again: it failed {times} times in a row "
+                    f"({why}); do it in another way"
+                ),
             )
 
     async def _counted(self, work: DelegatedWork) -> dict[str, Any]:
@@ -260,15 +301,22 @@ class Delegation:
 
 
 def value_of(result: Result) -> dict[str, Any]:
-    """What a call of `delegate` gave. Raises ToolFailed with its error, or with the news that there is nobody to delegate to."""
+    """What a call of `delegate` gave. Raises ToolFailed with its error, or with the news that there
+    is nobody to delegate to.
+    """
     message = result.error_message or ""
     found: Any = result.data
     if result.success and isinstance(found, dict):
         return cast("dict[str, Any]", found)
-    if result.error_type is ErrorType.NOT_FOUND and message.startswith(f"there is no tool `{DELEGATE}`"):
-        raise ToolFailed(ErrorType.PERMISSION_DENIED, "nothing was delegated: this session has no agents")
+    if result.error_type is ErrorType.NOT_FOUND and message.startswith(
+        f"there is no tool `{DELEGATE}`"
+    ):
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED, "nothing was delegated: this session has no agents"
+        )
     raise ToolFailed(
-        result.error_type if not result.success else ErrorType.INTERNAL_ERROR, message or "no answer"
+        result.error_type if not result.success else ErrorType.INTERNAL_ERROR,
+        message or "no answer",
     )
 
 

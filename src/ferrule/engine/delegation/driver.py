@@ -1,7 +1,9 @@
-"""A driver that can delegate, or was delegated to. Sessions without agents use another one and pay nothing.
+"""A driver that can delegate, or was delegated to. Sessions without agents use another one and pay
+nothing.
 
-Beside what `HookedDriver` does it counts tokens, money and calls for the whole tree (`lineage`), asks no model when none are left, puts one question at a
-time to a person for all of the tree, and ends what agents still do when its run ends.
+Beside what `HookedDriver` does it counts tokens, money and calls for the whole tree (`lineage`),
+asks no model when none are left, puts one question at a time to a person for all of the tree, and
+ends what agents still do when its run ends.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class DelegatingDriver(HookedDriver):
     ) -> None:
         self.lineage = lineage or Lineage.root(home.limits)
         self.delegation = Delegation(home, self, roster)
-        super().__init__(*given, hooks=hooks, resources={**resources, Delegation: self.delegation}, **more)
+        super().__init__(
+            *given, hooks=hooks, resources={**resources, Delegation: self.delegation}, **more
+        )
         hooks.through = self._through
         if lineage is not None:
             hooks.agent_type, hooks.agent_id = lineage.agent, self.log.identity.session
@@ -60,7 +64,9 @@ class DelegatingDriver(HookedDriver):
         return await super().resume(reason)
 
     def record(self, event: events.DelegationStarted | events.DelegationFinished) -> None:
-        """Put it into the journal: the beginning before the agent does anything, the end with what is written next."""
+        """Put it into the journal: the beginning before the agent does anything, the end with what
+        is written next.
+        """
         self._feed(event)
         if isinstance(event, events.DelegationStarted):
             self.log.flush()
@@ -87,7 +93,9 @@ class DelegatingDriver(HookedDriver):
             await self._end_agents()
             # What they used until now is part of what this run used.
             usage = self.machine.usage
-            commands = [replace(one, usage=usage) if isinstance(one, Finish) else one for one in commands]
+            commands = [
+                replace(one, usage=usage) if isinstance(one, Finish) else one for one in commands
+            ]
         return commands
 
     async def _ask_person(self, command: AskPerson) -> list[Command]:

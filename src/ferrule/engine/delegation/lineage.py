@@ -1,7 +1,9 @@
-"""Where a session stands among those that delegate to each other, and what all of them share: time, tokens, money, calls, places.
+"""Where a session stands among those that delegate to each other, and what all of them share: time,
+tokens, money, calls, places.
 
-A session that delegates, the sessions of its agents and theirs are a tree. Tokens, their price and calls are counted where a model
-answers and count for every session above; whoever has none left asks no model again. So agents that work side by side share what is left.
+A session that delegates, the sessions of its agents and theirs are a tree. Tokens, their price and
+calls are counted where a model answers and count for every session above; whoever has none left
+asks no model again. So agents that work side by side share what is left.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from ferrule.engine.budgets import NANO
 
 
 class Budget:
-    """Tokens of one run, or whatever else is counted. What is spent here is spent in `above`, too."""
+    """Tokens of one run, or whatever else is counted. What is spent here is spent in `above`,
+    too.
+    """
 
     def __init__(self, most: int | None, above: Budget | None = None) -> None:
         self._most = most
@@ -31,14 +35,18 @@ class Budget:
             self._above.spend(tokens)
 
     def left(self) -> int | None:
-        """Tokens that are left here and in all above; None where nothing bounds them. Below 0 if more was used."""
+        """Tokens that are left here and in all above; None where nothing bounds them. Below 0 if
+        more was used.
+        """
         found = [] if self._most is None else [self._most - self._used]
         above = None if self._above is None else self._above.left()
         return min([*found, above] if above is not None else found, default=None)
 
 
 class Shared:
-    """What a run and all below it may spend: tokens, money (in billionths of a dollar) and calls, by the names of their limits."""
+    """What a run and all below it may spend: tokens, money (in billionths of a dollar) and calls,
+    by the names of their limits.
+    """
 
     def __init__(self, limits: Limits, above: Shared | None = None) -> None:
         cost = None if limits.max_cost is None else round(limits.max_cost * NANO)
@@ -57,7 +65,9 @@ class Shared:
         return self.budgets[name].left()
 
     def used_up(self) -> str:
-        """A limit that forbids another question to a model; "" if there is none. After the last call the model may still answer."""
+        """A limit that forbids another question to a model; "" if there is none. After the last
+        call the model may still answer.
+        """
         for name in self.budgets:
             left = self.left(name)
             if left is not None and (left < 0 or (left == 0 and name != "max_calls")):
@@ -71,18 +81,24 @@ class Tree:
     def __init__(self) -> None:
         self.working = 0
         """Agents at work now."""
-        self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            WeakKeyDictionary()
+        )
 
     def asking(self) -> asyncio.Lock:
-        """Held while a person is asked: one question at a time, whoever in the tree has it. Other loops have their own."""
+        """Held while a person is asked: one question at a time, whoever in the tree has it. Other
+        loops have their own.
+        """
         return self._asking.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
 
 @dataclass(slots=True)
 class Lineage:
-    """One session's place. `agent` is what it is, "" for the session at the root; `parent` and `call` say who delegated to it.
+    """One session's place. `agent` is what it is, "" for the session at the root; `parent` and
+    `call` say who delegated to it.
 
-    `above` is what it draws from. `shared` and `deadline` (in the loop's time) are those of its run.
+    `above` is what it draws from. `shared` and `deadline` (in the loop's time) are those of its
+    run.
     """
 
     tree: Tree
@@ -105,14 +121,18 @@ class Lineage:
         return Lineage(self.tree, limits, self.depth + 1, agent, parent, call, self.shared)
 
     def begin(self, limits: Limits, elapsed: float = 0.0) -> None:
-        """A run begins: it has its own tokens, money, calls and time, of which `elapsed` seconds are gone."""
+        """A run begins: it has its own tokens, money, calls and time, of which `elapsed` seconds
+        are gone.
+        """
         self.limits = limits
         self.shared = Shared(limits, self.above)
         now = asyncio.get_running_loop().time() - elapsed
         self.deadline = None if limits.max_seconds is None else now + limits.max_seconds
 
     def end(self) -> None:
-        """The run is over: what a person calls beside runs has tokens, money and calls of its own."""
+        """The run is over: what a person calls beside runs has tokens, money and calls of its
+        own.
+        """
         self.shared = Shared(self.limits, self.above)
         self.deadline = None
 

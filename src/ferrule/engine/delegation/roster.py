@@ -24,7 +24,10 @@ class Roster:
             earlier = self.agents.setdefault(agent.name, agent)
             if earlier is not agent:
                 raise ConfigError(
-                    f"two agents are named `{agent.name}` (from {earlier.source} and {agent.source})",
+                    (
+                        f"two agents are named `{agent.name}` (from {earlier.source} and "
+                        f"{agent.source})"
+                    ),
                     hint="rename one",
                 )
 

@@ -26,13 +26,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @frozen
 class SubAgent:
-    """What an agent is for and what it may use. All of it narrows what whoever delegates has; nothing here can widen it.
+    """What an agent is for and what it may use. All of it narrows what whoever delegates has;
+    nothing here can widen it.
 
-    `description` is for whoever chooses an agent, `prompt` are its own instructions. `tools` are names, or patterns with `*`,
-    of tools of the session that delegates (None: all of them but `delegate`, which must be named), `denied` are taken away from these.
-    `model` is `provider:model` ("": that of the session). `limits` hold where they are tighter than what is left of the
-    session's. `mode` is a permission mode; the tighter of it and the session's holds. `hooks` come after the session's own.
-    `verify` checks its work (see `engine.delegation.verification`) where a request names no check.
+    `description` is for whoever chooses an agent, `prompt` are its own instructions. `tools` are
+    names, or patterns with `*`, of tools of the session that delegates (None: all of them but
+    `delegate`, which must be named), `denied` are taken away from these. `model` is
+    `provider:model` ("": that of the session). `limits` hold where they are tighter than what is
+    left of the session's. `mode` is a permission mode; the tighter of it and the session's holds.
+    `hooks` come after the session's own. `verify` checks its work (see
+    `engine.delegation.verification`) where a request names no check.
 
     Raises ConfigError, naming the agent.
     """
@@ -55,7 +58,9 @@ class SubAgent:
                 f"an agent is named {self.name!r}", hint="letters, digits, `_` and `-`, at most 64"
             )
         if not self.description.strip():
-            raise ConfigError(f"the agent `{self.name}` has no description", hint="say what it is good for")
+            raise ConfigError(
+                f"the agent `{self.name}` has no description", hint="say what it is good for"
+            )
         if self.mode and self.mode not in MODES:
             raise ConfigError(
                 f"the agent `{self.name}`: there is no mode `{self.mode}`",
@@ -72,7 +77,9 @@ class SubAgent:
 
 
 def named(tool: str, patterns: Iterable[str]) -> bool:
-    """Whether one of these names or patterns means this tool. `delegate` is meant by its own name only."""
+    """Whether one of these names or patterns means this tool. `delegate` is meant by its own name
+    only.
+    """
     return matches(tool, (one for one in patterns if tool != DELEGATE or one == DELEGATE))
 
 
@@ -83,11 +90,13 @@ def matches(tool: str, patterns: Iterable[str]) -> bool:
 
 @frozen
 class DelegationLimits:
-    """How far a session and all below it may delegate. What is given can only be tighter than the hard bounds.
+    """How far a session and all below it may delegate. What is given can only be tighter than the
+    hard bounds.
 
-    `max_depth` counts agents below one another (an agent of the session is at depth 1), `max_concurrent` those at work at the same
-    time in all. `rounds` are the rounds of one message at depth 1, 2, ...; the last holds for all that are deeper. `models`
-    may be asked for in a request, beside the session's own and those of its agents. Source: systems.md §4.1.
+    `max_depth` counts agents below one another (an agent of the session is at depth 1),
+    `max_concurrent` those at work at the same time in all. `rounds` are the rounds of one message
+    at depth 1, 2, ...; the last holds for all that are deeper. `models` may be asked for in a
+    request, beside the session's own and those of its agents. Source: systems.md §4.1.
     """
 
     max_depth: int = 3

@@ -1,11 +1,13 @@
-"""Checking what an agent did: with a command or a tool of the session that delegated, through its pipeline and gate.
+"""Checking what an agent did: with a command or a tool of the session that delegated, through its
+pipeline and gate.
 
     "pytest -q"                                       a command, run by `run_command`
     "run_tests"                                       a tool that takes no arguments
     {"tool": "run_tests", "arguments": {"quick": true}}
 
-The work passes if the call succeeds and its value does not say no: not `false`, no `ok`, `passed` or `success` that is false, no exit
-code but 0. A check that may not or cannot be made is an error, never a yes.
+The work passes if the call succeeds and its value does not say no: not `false`, no `ok`, `passed`
+or `success` that is false, no exit code but 0. A check that may not or cannot be made is an error,
+never a yes.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ class Verdict:
 def planned(
     check: Check, catalog: Catalog, unseen: Callable[[str, Tool], str] = lambda name, tool: ""
 ) -> tuple[str, dict[str, Any]]:
-    """Tool and arguments of a check. Raises ToolFailed (`validation_failed`) if this session cannot make it.
+    """Tool and arguments of a check. Raises ToolFailed (`validation_failed`) if this session cannot
+    make it.
 
     `unseen` says why whoever asks for the check may not call a tool, if they may not.
     """
@@ -53,8 +56,14 @@ def planned(
         )
     else:
         tool, arguments = check.get("tool"), check.get("arguments", {})
-        if not isinstance(tool, str) or not isinstance(arguments, dict) or set(check) - {"tool", "arguments"}:
-            raise _cannot(f"found {compact(dict(check))[:200]}; a check is {{tool, arguments}} or a command")
+        if (
+            not isinstance(tool, str)
+            or not isinstance(arguments, dict)
+            or set(check) - {"tool", "arguments"}
+        ):
+            raise _cannot(
+                f"found {compact(dict(check))[:200]}; a check is {{tool, arguments}} or a command"
+            )
     found = catalog.get(tool)
     if found is None:
         raise _cannot(f"there is no tool `{tool}` in this session")
@@ -68,7 +77,9 @@ async def verify(check: Check, catalog: Catalog, call: Call) -> Verdict:
     tool, arguments = planned(check, catalog)
     result = await call(tool, arguments)
     if result.error_type in _NOT_MADE:
-        raise ToolFailed(result.error_type, f"the work could not be checked: {result.error_message}")
+        raise ToolFailed(
+            result.error_type, f"the work could not be checked: {result.error_message}"
+        )
     if not result.success:
         return Verdict(False, (result.error_message or "")[:LONGEST_REPORT])
     text = result.data if isinstance(result.data, str) else compact(result.data)
@@ -80,7 +91,10 @@ def _says_no(value: Any) -> bool:
         return True
     if isinstance(value, dict):
         record = cast("dict[str, Any]", value)
-        return any(record.get(key) is False for key in _SAYS_NO) or record.get("exit_code") not in (None, 0)
+        return any(record.get(key) is False for key in _SAYS_NO) or record.get("exit_code") not in (
+            None,
+            0,
+        )
     found = list(_STATUS.finditer(value)) if isinstance(value, str) else []
     return bool(found) and found[-1][1] != "0"
 

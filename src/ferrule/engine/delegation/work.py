@@ -1,4 +1,5 @@
-"""One delegation on its way: the agent's session is opened, asked, checked, closed, and its answer handed back.
+"""One delegation on its way: the agent's session is opened, asked, checked, closed, and its answer
+handed back.
 
 What may be delegated at all is `delegation`'s to say; nothing in here decides that.
 """
@@ -37,7 +38,10 @@ N = TypeVar("N", int, float)
 
 LAST_WORDS = 1000
 """Characters of what an agent said last, in the message about its limit."""
-_NOT_PASSED = "Your work was checked and did not pass. The notice says what the check found. Correct the work, then answer again."
+_NOT_PASSED = (
+    "Your work was checked and did not pass. The notice says what the check found. Correct the "
+    "work, then answer again."
+)
 _STOPS = {ErrorType.LIMIT: "limit", ErrorType.CANCELLED: "cancelled"}
 _ENDLESS = Limits(max_rounds=1_000_000, max_calls_per_round=1_000_000)
 
@@ -51,7 +55,9 @@ class Home(Protocol):
     def model(self) -> str: ...
 
     def below(self, part: Below) -> Session:
-        """The session of a sub-agent: this agent's in all but what `part` says. Raises ConfigError."""
+        """The session of a sub-agent: this agent's in all but what `part` says. Raises
+        ConfigError.
+        """
         ...
 
 
@@ -97,7 +103,8 @@ class Request:
 
 @dataclass(slots=True)
 class DelegatedWork:
-    """A request that may be carried out. `home` and `driver` are those of the session that delegates.
+    """A request that may be carried out. `home` and `driver` are those of the session that
+    delegates.
 
     `done` does it, once. `usage` is what the agent's runs used so far.
     """
@@ -146,7 +153,9 @@ class DelegatedWork:
     def _open(self) -> Session:
         definition, request, driver = self.definition, self.request, self.driver
         limits, above = self._limits(), driver.lineage
-        prompt = "\n\n".join(part for part in (definition.prompt, request.system_prompt) if part.strip())
+        prompt = "\n\n".join(
+            part for part in (definition.prompt, request.system_prompt) if part.strip()
+        )
         asked = ForAgent(lambda: driver.approver, self.name)
         gate, approver = tightened(driver.dispatcher.gate, asked, definition.mode)
         session = self.home.below(
@@ -177,10 +186,12 @@ class DelegatedWork:
         while not (verdict := await self._verified(attempt)).passed:
             if attempt > self.request.max_verify_retries:
                 raise _wrong(
-                    f"the work of `{self.name}` did not pass its check after {attempt} attempts: {verdict.report}"
+                    f"the work of `{self.name}` did not pass its check after {attempt} "
+                    f"attempts: {verdict.report}"
                 )
             attempt += 1
-            # What a check prints is data like any tool's; as the message itself it would be an instruction.
+            # What a check prints is data like any tool's; as the message itself it would be an
+            # instruction.
             session.tell(verdict.report or "(it said nothing)", "check")
             session.limits = self._limits()
             result = await self._asked(session, _NOT_PASSED)
@@ -192,7 +203,8 @@ class DelegatedWork:
             return await session.run(text)
         except ConfigError as error:
             raise ToolFailed(
-                ErrorType.PERMISSION_DENIED, f"the agent `{self.name}` was not asked: {error.detail}"
+                ErrorType.PERMISSION_DENIED,
+                f"the agent `{self.name}` was not asked: {error.detail}",
             ) from error
         except LimitReached as error:
             said = _last_words(session)
@@ -211,7 +223,8 @@ class DelegatedWork:
             ) from error
         except ProviderError as error:
             raise ToolFailed(
-                ErrorType.IO_ERROR, f"the agent `{self.name}` got no answer of its model: {error.detail}"
+                ErrorType.IO_ERROR,
+                f"the agent `{self.name}` got no answer of its model: {error.detail}",
             ) from error
         finally:
             used = session.driver.machine.usage
@@ -222,7 +235,12 @@ class DelegatedWork:
         assert self.context.call is not None
         verdict = await verify(self.check, self.driver.dispatcher.catalog, self.context.call)
         told = DelegationVerified(
-            self.name, self.request.as_dict(), self.session_id, attempt, verdict.passed, verdict.report
+            self.name,
+            self.request.as_dict(),
+            self.session_id,
+            attempt,
+            verdict.passed,
+            verdict.report,
         )
         outcome = await self.driver.hooks.fire(told)
         return Verdict(False, outcome.blocked) if outcome.blocked else verdict
@@ -232,13 +250,16 @@ class DelegatedWork:
         outcome = await self.driver.hooks.fire(told)
         if outcome.blocked:
             raise ToolFailed(
-                ErrorType.PERMISSION_DENIED, f"the answer of `{self.name}` was withheld: {outcome.blocked}"
+                ErrorType.PERMISSION_DENIED,
+                f"the answer of `{self.name}` was withheld: {outcome.blocked}",
             )
         assert isinstance(outcome.payload, DelegationPost)
         changed = outcome.payload.result
         # An object takes the place of all of it: what a hook left out must not come back.
         shown = (
-            cast("dict[str, Any]", changed) if isinstance(changed, dict) else {**answer, "answer": changed}
+            cast("dict[str, Any]", changed)
+            if isinstance(changed, dict)
+            else {**answer, "answer": changed}
         )
         return _bounded(shown, self.driver.lineage.limits.max_output_bytes)
 
@@ -250,7 +271,12 @@ class DelegatedWork:
         nano = above.shared.left("max_cost")
         cost = _least(None if nano is None else nano / NANO, own.max_cost)
         calls = _least(above.shared.left("max_calls"), own.max_calls)
-        bounds = {"max_seconds": seconds, "max_tokens": tokens, "max_cost": cost, "max_calls": calls}
+        bounds = {
+            "max_seconds": seconds,
+            "max_tokens": tokens,
+            "max_cost": cost,
+            "max_calls": calls,
+        }
         for name, left in bounds.items():
             if left is not None and left <= 0:
                 raise ToolFailed(
@@ -287,7 +313,10 @@ def _bounded(answer: dict[str, Any], cap: int) -> dict[str, Any]:
         return answer
     note = f"the answer has {len(text)} characters; the whole of it is in its session"
     kept = text
-    while len(compact({**answer, "answer": kept, "cut": note}).encode("utf-8", "replace")) > cap and kept:
+    while (
+        len(compact({**answer, "answer": kept, "cut": note}).encode("utf-8", "replace")) > cap
+        and kept
+    ):
         kept = kept[: len(kept) * 4 // 5]
     return {**answer, "answer": kept, "cut": note}
 

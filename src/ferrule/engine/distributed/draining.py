@@ -1,8 +1,10 @@
-"""A worker's journal as its jobs see it: from the moment that the worker leaves, nothing is written any more.
+"""A worker's journal as its jobs see it: from the moment that the worker leaves, nothing is written
+any more.
 
-Ending a process cancels what runs in it, and a run that is cancelled writes that it was. A worker that is asked to stop must not
-end other people's runs: they stay open, as after a `kill -9`, and another worker goes on with them. Leases are still
-given back, each when its run has stopped here, so that nobody has to wait for them to run out.
+Ending a process cancels what runs in it, and a run that is cancelled writes that it was. A worker
+that is asked to stop must not end other people's runs: they stay open, as after a `kill -9`, and
+another worker goes on with them. Leases are still given back, each when its run has stopped here,
+so that nobody has to wait for them to run out.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ class LeavingJournal:
 
     def _check(self) -> None:
         if self.left:
-            raise JournalError("this worker leaves: others go on with its runs", code="journal_left")
+            raise JournalError(
+                "this worker leaves: others go on with its runs", code="journal_left"
+            )
 
     def records(self, session: str, *, after: int = 0) -> Iterator[Record]:
         return self._journal.records(session, after=after)
@@ -61,7 +65,9 @@ class LeavingJournal:
     ) -> list[SessionInfo]:
         return self._journal.sessions(tenant=tenant, user=user, limit=limit)
 
-    def find(self, prefix: str, *, tenant: str | None = None, user: str | None = None) -> SessionInfo:
+    def find(
+        self, prefix: str, *, tenant: str | None = None, user: str | None = None
+    ) -> SessionInfo:
         return self._journal.find(prefix, tenant=tenant, user=user)
 
     def release(self, session: str) -> None:

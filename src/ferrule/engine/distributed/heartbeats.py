@@ -1,10 +1,13 @@
-"""Who of the workers is alive: each leaves a beat in the database, and whoever finds an old one puts that worker's jobs back.
+"""Who of the workers is alive: each leaves a beat in the database, and whoever finds an old one
+puts that worker's jobs back.
 
-DBOS leaves it to whoever hosts it to notice that an executor is gone. A row stays until none of its worker's jobs is at work any
-more, so a worker that dies while it puts back those of another loses nothing. Putting back is idempotent.
+DBOS leaves it to whoever hosts it to notice that an executor is gone. A row stays until none of its
+worker's jobs is at work any more, so a worker that dies while it puts back those of another loses
+nothing. Putting back is idempotent.
 
-Not told apart: a worker that is dead and one that is frozen or cut off for longer than `lost_after`. Its jobs go to others, and the
-leases of its sessions see to it that it writes nothing if it comes back.
+Not told apart: a worker that is dead and one that is frozen or cut off for longer than
+`lost_after`. Its jobs go to others, and the leases of its sessions see to it that it writes nothing
+if it comes back.
 """
 
 from __future__ import annotations
@@ -20,7 +23,10 @@ INSERT INTO {SCHEMA}.workers VALUES (%s, clock_timestamp())
 ON CONFLICT (name) DO UPDATE SET beat = excluded.beat
 """
 _LEFT = f"UPDATE {SCHEMA}.workers SET beat = '-infinity' WHERE name = %s"
-_LOST = f"SELECT name FROM {SCHEMA}.workers WHERE beat < clock_timestamp() - %s * interval '1 second' AND name <> %s"
+_LOST = (
+    f"SELECT name FROM {SCHEMA}.workers WHERE beat < clock_timestamp() - %s * interval '1 "
+    "second' AND name <> %s"
+)
 _FORGET = f"""
 DELETE FROM {SCHEMA}.workers AS gone
 WHERE name = ANY(%s) AND beat < clock_timestamp() - %s * interval '1 second' AND NOT EXISTS (
@@ -39,7 +45,9 @@ class Beats:
         self._lost_after = lost_after
 
     def begin(self) -> None:
-        """Leave the first beat, before any job is taken: a worker that was never heard of would never be missed. Raises psycopg.Error."""
+        """Leave the first beat, before any job is taken: a worker that was never heard of would
+        never be missed. Raises psycopg.Error.
+        """
         self._run(_TABLE)
         self._run(_BEAT, self._name)
 
@@ -52,7 +60,8 @@ class Beats:
             self._run(_BEAT, self._name)
             lost = [str(row[0]) for row in self._run(_LOST, self._lost_after, self._name)]
             if lost:
-                # DBOS has this for whoever hosts it, without a public name: its own service calls it.
+                # DBOS has this for whoever hosts it, without a public name: its own service calls
+                # it.
                 DBOS._recover_pending_workflows(lost)  # pyright: ignore[reportPrivateUsage]  see above
                 self._run(_FORGET, lost, self._lost_after)
         except psycopg.Error:
@@ -60,7 +69,9 @@ class Beats:
             return
 
     def leave(self) -> None:
-        """Count as gone from now on: the next beat of another puts our jobs back. Where that cannot be said, they wait `lost_after`."""
+        """Count as gone from now on: the next beat of another puts our jobs back. Where that cannot
+        be said, they wait `lost_after`.
+        """
         import psycopg
 
         try:

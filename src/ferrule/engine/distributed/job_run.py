@@ -1,12 +1,14 @@
 """How a job becomes a run, once: whoever takes it goes on where the journal says that it stands.
 
-A worker may die, freeze or be cut off at any point, and another gets the same job. The journal decides what is left to do: a run
-that has ended is only told of, one that was begun is resumed (effects that may have happened are asked of their tools' probes,
-`engine.recovery`), one that was not begun begins. Two workers on one job: the session's lease lets one of them write
-(`storage.journal.postgres_lease`); the other waits for the end of the run, and tells the same. Where an earlier run of the session was left
-open, that one is finished first.
+A worker may die, freeze or be cut off at any point, and another gets the same job. The journal
+decides what is left to do: a run that has ended is only told of, one that was begun is resumed
+(effects that may have happened are asked of their tools' probes, `engine.recovery`), one that was
+not begun begins. Two workers on one job: the session's lease lets one of them write
+(`storage.journal.postgres_lease`); the other waits for the end of the run, and tells the same.
+Where an earlier run of the session was left open, that one is finished first.
 
-A journal lets its own process write a session as often as it likes, so jobs of one session take turns here (`Turns`).
+A journal lets its own process write a session as often as it likes, so jobs of one session take
+turns here (`Turns`).
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from .jobs import Job, told
 AGAIN = 1.0
 """Seconds between two tries to become the writer of a session, or to reach the journal."""
 PASSING = ("journal_leased", "journal_unreachable", "journal_unsure")
-"""Errors of the journal after which the same is tried again: another has the session, or the database is away."""
+"""Errors of the journal after which the same is tried again: another has the session, or the
+database is away.
+"""
 GONE = "the worker that ran this is gone"
 
 Make = Callable[[Job, Journal], Agent]
@@ -56,10 +60,13 @@ class Turns:
                 del self._waiting[session], self._locks[session]
 
 
-async def work(job: Job, journal: Journal, make: Make, turns: Turns | None = None) -> dict[str, Any]:
+async def work(
+    job: Job, journal: Journal, make: Make, turns: Turns | None = None
+) -> dict[str, Any]:
     """Work a job to its end, or find that it has ended: its outcome (`jobs.told`).
 
-    Raises FerruleError where the run could not be begun or gone on with. While the journal is away, or another has the session, it waits.
+    Raises FerruleError where the run could not be begun or gone on with. While the journal is away,
+    or another has the session, it waits.
     """
     async with (turns or Turns()).of(job.session):
         while True:
@@ -79,7 +86,9 @@ async def work(job: Job, journal: Journal, make: Make, turns: Turns | None = Non
 
 
 def _cancelled() -> bool:
-    """Whether this job was cancelled, and the journal was away while that was to be written: the run stays open."""
+    """Whether this job was cancelled, and the journal was away while that was to be written: the
+    run stays open.
+    """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -89,7 +98,8 @@ def standing(journal: Journal, job: Job) -> tuple[bool | None, dict[str, Any] | 
     begun = False
     try:
         for record in journal.records(job.session):
-            # The session may be somebody else's: then there is nothing to tell, and resuming it says so.
+            # The session may be somebody else's: then there is nothing to tell, and resuming it
+            # says so.
             if record.run != job.run or (record.tenant, record.user) != (job.tenant, job.user):
                 continue
             begun = begun or isinstance(record.event, RunStarted)
@@ -121,7 +131,9 @@ async def _go_on(job: Job, agent: Agent, begun: bool | None) -> None:
 
 
 async def _finish_others(session: Session) -> None:
-    """Finish a run of another job that was left open. How it ended is told to whoever waits for it."""
+    """Finish a run of another job that was left open. How it ended is told to whoever waits for
+    it.
+    """
     try:
         await session.resume(GONE)
     except FerruleError:

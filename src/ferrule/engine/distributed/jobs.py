@@ -1,14 +1,16 @@
-"""A job: one message for one session, as it waits in a queue; and how jobs are handed in, watched and cancelled.
+"""A job: one message for one session, as it waits in a queue; and how jobs are handed in, watched
+and cancelled.
 
     jobs = Jobs("postgresql://ferrule@db/ferrule")
     job = jobs.submit(Job("Tidy up the changelog", tenant="acme", user="ines"))
     jobs.outcome(job.run)                                  # waits; {"stop": "done", "text": ...}, as `told` makes it
 
-The queue is DBOS's (durable workflows in PostgreSQL): handing a job in is one transaction, and a job is worked until it has an
-outcome, whatever becomes of workers. The run's id is the workflow's: handing the same job in twice gives one run.
+The queue is DBOS's (durable workflows in PostgreSQL): handing a job in is one transaction, and a
+job is worked until it has an outcome, whatever becomes of workers. The run's id is the workflow's:
+handing the same job in twice gives one run.
 
-Not protected: whoever may write the queue's tables decides what workers do (jobs are kept pickled), for any tenant. Who may hand
-in what is for the program that calls `Jobs` to say.
+Not protected: whoever may write the queue's tables decides what workers do (jobs are kept pickled),
+for any tenant. Who may hand in what is for the program that calls `Jobs` to say.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ WORKFLOW = "ferrule.run"
 SCHEDULED = "ferrule.scheduled"
 APPLICATION = "ferrule"
 VERSION = "1"
-"""Of what stands in a queue. Workers take jobs of their own version only, so it changes with the form of a job and not with a build."""
+"""Of what stands in a queue. Workers take jobs of their own version only, so it changes with the
+form of a job and not with a build.
+"""
 SCHEMA = "ferrule_queue"
 MOST_PRIORITY = 2**31 - 1
 
@@ -38,7 +42,9 @@ MOST_PRIORITY = 2**31 - 1
 POLL = 0.2
 """Seconds between two looks at a job that is waited for."""
 MOST_WORKERS = 20
-"""So many workers may end while they work a job; then it is given up, because it may be what ends them."""
+"""So many workers may end while they work a job; then it is given up, because it may be what ends
+them.
+"""
 
 
 class NoScale(FerruleError):
@@ -61,8 +67,10 @@ class UnknownJob(FerruleError):
 
 @frozen
 class Job:
-    """`text` for a session, new if `session` is empty. `priority`: 1 is first, 0 goes before all others. `options` are settings by
-    key (`limits.max_rounds`), for workers that assemble their agents from settings; `workspace` is a folder there."""
+    """`text` for a session, new if `session` is empty. `priority`: 1 is first, 0 goes before all
+    others. `options` are settings by key (`limits.max_rounds`), for workers that assemble their
+    agents from settings; `workspace` is a folder there.
+    """
 
     text: str
     session: str = ""
@@ -78,10 +86,14 @@ class Job:
         if not (self.tenant.strip() and self.user.strip()):
             raise ConfigError("a job needs a tenant and a user", code="identity_blank")
         if not 0 <= self.priority <= MOST_PRIORITY:
-            raise ConfigError(f"priority = {self.priority}", hint=f"use 0 to {MOST_PRIORITY}; 1 goes first")
+            raise ConfigError(
+                f"priority = {self.priority}", hint=f"use 0 to {MOST_PRIORITY}; 1 goes first"
+            )
 
     def named(self) -> Job:
-        """With ids, where it has none. A new session is called as its first run is: the same key is the same session."""
+        """With ids, where it has none. A new session is called as its first run is: the same key is
+        the same session.
+        """
         run = self.run or uuid4().hex
         return replace(self, run=run, session=self.session or run)
 
@@ -112,7 +124,9 @@ def options(job: Job, delay: float = 0) -> dict[str, Any]:
 def told(
     job: Job, stop: str, *, text: str = "", code: str = "", detail: str = "", **usage: int
 ) -> dict[str, Any]:
-    """An outcome. `stop` is `done`, `limit`, `failed` or `cancelled`; `usage` counts the tokens of the run."""
+    """An outcome. `stop` is `done`, `limit`, `failed` or `cancelled`; `usage` counts the tokens of
+    the run.
+    """
     return {
         "stop": stop,
         "text": text,
@@ -126,7 +140,9 @@ def told(
 
 @frozen
 class Waiting:
-    """A job at a glance. `state` is `waiting`, `working`, `done`, `failed` or `cancelled`; `worker` who has it."""
+    """A job at a glance. `state` is `waiting`, `working`, `done`, `failed` or `cancelled`; `worker`
+    who has it.
+    """
 
     run: str
     state: str
@@ -135,17 +151,26 @@ class Waiting:
     worker: str
 
 
-_STATES = {"ENQUEUED": "waiting", "DELAYED": "waiting", "PENDING": "working", "CANCELLED": "cancelled"}
+_STATES = {
+    "ENQUEUED": "waiting",
+    "DELAYED": "waiting",
+    "PENDING": "working",
+    "CANCELLED": "cancelled",
+}
 
 
 class Jobs:
-    """The queue, from outside. `database` is a PostgreSQL URL. Raises NoScale if the extra is missing, and QueueUnreachable."""
+    """The queue, from outside. `database` is a PostgreSQL URL. Raises NoScale if the extra is
+    missing, and QueueUnreachable.
+    """
 
     def __init__(self, database: str) -> None:
         try:
             from dbos import DBOSClient, run_dbos_database_migrations
         except ImportError as error:
-            raise NoScale("queues need the extra `scale`", hint="pip install 'ferrule[scale]'") from error
+            raise NoScale(
+                "queues need the extra `scale`", hint="pip install 'ferrule[scale]'"
+            ) from error
         reach(database)
         address = driver_url(database)
         run_dbos_database_migrations(address, schema=SCHEMA)
@@ -154,7 +179,9 @@ class Jobs:
         )
 
     def submit(self, job: Job, *, delay: float = 0) -> Job:
-        """Hand a job in; the same job with its ids. `delay` in seconds. A run that is there already stays as it is."""
+        """Hand a job in; the same job with its ids. `delay` in seconds. A run that is there already
+        stays as it is.
+        """
         job = job.named()
         handed: Any = options(job, delay)
         self._client.enqueue(handed, job.as_dict())
@@ -171,11 +198,15 @@ class Jobs:
             return told(self._job(handle.get_status()), "cancelled", detail="the job was cancelled")
         except errors.DBOSAwaitedWorkflowMaxRecoveryAttemptsExceeded:
             detail = f"given up: {MOST_WORKERS} workers ended while they worked it"
-            return told(self._job(handle.get_status()), "failed", code="job_given_up", detail=detail)
+            return told(
+                self._job(handle.get_status()), "failed", code="job_given_up", detail=detail
+            )
 
     def cancel(self, run: str) -> None:
-        """Stop a job. One that waits is never begun; the run of one that is worked ends as cancelled, with a result for every call,
-        within about a second. Where its worker is gone, the run stays open in its session until that is resumed. Raises UnknownJob."""
+        """Stop a job. One that waits is never begun; the run of one that is worked ends as
+        cancelled, with a result for every call, within about a second. Where its worker is gone,
+        the run stays open in its session until that is resumed. Raises UnknownJob.
+        """
         self._handle(run)
         self._client.cancel_workflow(run)
 
@@ -186,7 +217,9 @@ class Jobs:
         try:
             return client.retrieve_workflow(run)
         except errors.DBOSNonExistentWorkflowError as error:
-            raise UnknownJob(f"there is no job `{run}`", hint="`ferrule submit --list` lists them") from error
+            raise UnknownJob(
+                f"there is no job `{run}`", hint="`ferrule submit --list` lists them"
+            ) from error
 
     @staticmethod
     def _job(status: Any) -> Job:
@@ -203,9 +236,11 @@ class Jobs:
             yield Waiting(status.workflow_id, state, job.tenant, job.text, status.executor_id or "")
 
     def schedule(self, name: str, cron: str, job: Job) -> None:
-        """Hand the job in again and again, at the times of a cron expression (UTC; five fields, or six with seconds first), each
-        time as a new run, in a new session unless it names one. A schedule of that name is replaced. Workers see it within
-        five seconds; times at which no worker runs are left out. Raises ConfigError."""
+        """Hand the job in again and again, at the times of a cron expression (UTC; five fields, or
+        six with seconds first), each time as a new run, in a new session unless it names one. A
+        schedule of that name is replaced. Workers see it within five seconds; times at which no
+        worker runs are left out. Raises ConfigError.
+        """
         if not name.strip():
             raise ConfigError("a schedule needs a name", hint="use `--cron 'nightly=0 3 * * *'`")
         if job.run:
@@ -252,13 +287,18 @@ def reach(database: str) -> None:
     try:
         import psycopg
     except ImportError as error:
-        raise NoScale("queues need the extra `scale`", hint="pip install 'ferrule[scale]'") from error
+        raise NoScale(
+            "queues need the extra `scale`", hint="pip install 'ferrule[scale]'"
+        ) from error
     try:
         psycopg.connect(libpq_url(database), connect_timeout=5).close()
     except psycopg.Error as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise QueueUnreachable(
             f"the database of the queue cannot be reached: {first}",
-            hint="is it up, and may this user connect? A password belongs into ~/.pgpass or PGPASSWORD",
+            hint=(
+                "is it up, and may this user connect? A password belongs into ~/.pgpass or "
+                "PGPASSWORD"
+            ),
             retryable=True,
         ) from error

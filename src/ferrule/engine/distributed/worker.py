@@ -1,13 +1,16 @@
-"""A worker: takes jobs from the queue and works them, many at once; takes over the jobs of workers that are not heard of any more.
+"""A worker: takes jobs from the queue and works them, many at once; takes over the jobs of workers
+that are not heard of any more.
 
     Worker("postgresql://ferrule@db/ferrule", make_agent, concurrency=16).run()
 
-Queue, retries of the database and the handing out of jobs are DBOS's; so is the outcome of each. Whose jobs are taken over is found
-out in `beats`. A worker that was only frozen may come back: its sessions' leases have gone to others by then, so it can
-write nothing, and waits for what they come to (`work`).
+Queue, retries of the database and the handing out of jobs are DBOS's; so is the outcome of each.
+Whose jobs are taken over is found out in `beats`. A worker that was only frozen may come back: its
+sessions' leases have gone to others by then, so it can write nothing, and waits for what they come
+to (`work`).
 
-A worker that is asked to stop takes no more jobs, lets those at work end for `grace` seconds, stops the others where they are
-(`draining`), gives its leases back, and says that it is gone. There is one worker in a process.
+A worker that is asked to stop takes no more jobs, lets those at work end for `grace` seconds, stops
+the others where they are (`draining`), gives its leases back, and says that it is gone. There is
+one worker in a process.
 """
 
 from __future__ import annotations
@@ -56,8 +59,9 @@ BEAT = 2.0
 
 
 class Worker:
-    """One process's. `per_tenant` bounds the jobs of a tenant at work anywhere at once; None is no bound. All workers of a queue
-    should say the same: the one that began last decides. `lost_after` and `grace` are seconds.
+    """One process's. `per_tenant` bounds the jobs of a tenant at work anywhere at once; None is no
+    bound. All workers of a queue should say the same: the one that began last decides. `lost_after`
+    and `grace` are seconds.
 
     Raises ConfigError for a database that is none.
     """
@@ -88,8 +92,9 @@ class Worker:
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        """Work until `stop`, or SIGTERM or SIGINT. Raises NoScale if the extra is missing, and QueueUnreachable at the start;
-        later the database may go and come back."""
+        """Work until `stop`, or SIGTERM or SIGINT. Raises NoScale if the extra is missing, and
+        QueueUnreachable at the start; later the database may go and come back.
+        """
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self._asked_to_stop)
@@ -125,7 +130,9 @@ class Worker:
         try:
             from dbos import DBOS
         except ImportError as error:
-            raise NoScale("workers need the extra `scale`", hint="pip install 'ferrule[scale]'") from error
+            raise NoScale(
+                "workers need the extra `scale`", hint="pip install 'ferrule[scale]'"
+            ) from error
         reach(self._database)
         self._beats.begin()
         dbos = DBOS(
@@ -135,7 +142,8 @@ class Worker:
                 "dbos_system_schema": SCHEMA,
                 "application_version": VERSION,
                 "executor_id": self.name,
-                # A job that is stopped because its worker leaves is a warning there, with a traceback for each.
+                # A job that is stopped because its worker leaves is a warning there, with a
+                # traceback for each.
                 "log_level": "ERROR",
                 "use_listen_notify": True,
                 "scheduler_polling_interval_sec": 5.0,
@@ -173,7 +181,9 @@ class Worker:
         del workflow, scheduled
 
     async def _worked(self, given: dict[str, Any]) -> dict[str, Any]:
-        """What a job came to. A job that can never begin has failed, whatever the reason: trying again would find the same."""
+        """What a job came to. A job that can never begin has failed, whatever the reason: trying
+        again would find the same.
+        """
         job = Job.of(given)
         self._working += 1
         try:
@@ -193,7 +203,9 @@ class Worker:
 
 
 def _worth_saying(record: logging.LogRecord) -> bool:
-    """A job that somebody cancelled is no error of its worker; DBOS logs it as one, with a traceback."""
+    """A job that somebody cancelled is no error of its worker; DBOS logs it as one, with a
+    traceback.
+    """
     from dbos import error as errors
 
     error = record.exc_info[1] if record.exc_info else None

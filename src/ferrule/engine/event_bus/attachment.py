@@ -1,4 +1,6 @@
-"""Puts a session on the bus: its log gets an outlet, and questions to a person are told of before they are asked."""
+"""Puts a session on the bus: its log gets an outlet, and questions to a person are told of before
+they are asked.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from .events import ApprovalAsked
 
 @frozen
 class Announced:
-    """An approver whose questions subscribers see, without secrets. The approver gets the request as it is."""
+    """An approver whose questions subscribers see, without secrets. The approver gets the request
+    as it is.
+    """
 
     approver: Approver
     feed: Feed
@@ -36,7 +40,9 @@ class Announced:
 def change_approver(driver: Driver, approver: Approver) -> None:
     """Have somebody else asked from now on; subscribers go on seeing the questions."""
     known = driver.approver
-    driver.approver = replace(known, approver=approver) if isinstance(known, Announced) else approver
+    driver.approver = (
+        replace(known, approver=approver) if isinstance(known, Announced) else approver
+    )
 
 
 def attach(bus: Bus, driver: Driver, recorded: int = 0) -> None:

@@ -1,22 +1,25 @@
 """The event bus: what happens in sessions, for whoever may watch it, while it happens.
 
-    bus = Bus()
-    agent = Agent("ollama:llama3.2", tools=[...], bus=bus)
-    async for event in bus.subscribe(OwnSession("local", "ada", session.id), kinds=["call.*", "run.*"]):
+    bus = Bus() agent = Agent("ollama:llama3.2", tools=[...], bus=bus) async for event in
+    bus.subscribe(OwnSession("local", "ada", session.id), kinds=["call.*", "run.*"]):
         print(event.sequence, event.kind, event.payload)
 
 A projection of the journal, and of pieces that no journal has; never a second history. Its rules:
 
-* A run does not wait for whoever watches it and cannot be broken by them. Publishing appends to buffers; a slow reader loses the
-  oldest and learns exactly what (`subscription`).
-* Nobody gets events outside their scope (`scope`), and no payload before secrets were taken out of it (`permissions.redaction`). Where that
-  fails, the event comes without its payload. What runs, what is journaled and what an approver sees is untouched.
-* An event is encoded and redacted once, whoever reads it, and handed to those who may be interested: they are found by identity.
-* A reader that comes back goes on behind its cursor: out of what is kept in memory, and before that out of the journal (`journal_events`).
+* A run does not wait for whoever watches it and cannot be broken by them. Publishing appends to
+  buffers; a slow reader loses the oldest and learns exactly what (`subscription`).
+* Nobody gets events outside their scope (`scope`), and no payload before secrets were taken out of
+  it (`permissions.redaction`). Where that fails, the event comes without its payload. What runs,
+  what is journaled and what an approver sees is untouched.
+* An event is encoded and redacted once, whoever reads it, and handed to those who may be
+  interested: they are found by identity.
+* A reader that comes back goes on behind its cursor: out of what is kept in memory, and before that
+  out of the journal (`journal_events`).
 
-Events are published when they happen, a moment before they are written. If the process dies in between, a reader has seen what is in no
-journal; cursors know what was written, so that nothing is skipped afterwards. A redactor and a tap work in the run's own thread: they
-must be quick, and one that raises is answered as above, or removed.
+Events are published when they happen, a moment before they are written. If the process dies in
+between, a reader has seen what is in no journal; cursors know what was written, so that nothing is
+skipped afterwards. A redactor and a tap work in the run's own thread: they must be quick, and one
+that raises is answered as above, or removed.
 """
 
 from __future__ import annotations
@@ -33,7 +36,15 @@ from ferrule.engine.clock import Clock, SystemClock
 from ferrule.permissions.redaction import Redactor
 from ferrule.storage.journal.sqlite import Journal
 
-from .events import BusEvent, CursorError, OperatorSubscribed, Place, Redacts, SessionKey, TapRemoved
+from .events import (
+    BusEvent,
+    CursorError,
+    OperatorSubscribed,
+    Place,
+    Redacts,
+    SessionKey,
+    TapRemoved,
+)
 from .feed import Feed
 from .journal_events import Recorded, after_of, head_of
 from .ring import Ring
@@ -51,9 +62,10 @@ Cursor = Place | str
 class Bus:
     """One object may serve many agents, in several threads and event loops.
 
-    `redactor` takes secrets out of payloads; the default knows common forms, and the values of this process's secret variables.
-    `journal` is where events of sessions that no agent here drives are read from, for a cursor; by default that of the first agent. `ring`
-    (events) and `ring_bytes` bound what is kept in memory for all sessions together.
+    `redactor` takes secrets out of payloads; the default knows common forms, and the values of this
+    process's secret variables. `journal` is where events of sessions that no agent here drives are
+    read from, for a cursor; by default that of the first agent. `ring` (events) and `ring_bytes`
+    bound what is kept in memory for all sessions together.
     """
 
     def __init__(
@@ -85,7 +97,9 @@ class Bus:
         journal: Journal | None = None,
         recorded: int = 0,
     ) -> Feed:
-        """The way of a session onto the bus, which has `recorded` events in its journal. Hold it as long as the session lives."""
+        """The way of a session onto the bus, which has `recorded` events in its journal. Hold it as
+        long as the session lives.
+        """
         who = identity if callable(identity) else lambda: identity
         with self._lock:
             self._journal = journal if self._journal is None else self._journal
@@ -101,7 +115,8 @@ class Bus:
             if self._closed:
                 return
             if not feed.known:
-                # Not before: whoever opens a session that another one drives fails, and must not take its place here.
+                # Not before: whoever opens a session that another one drives fails, and must not
+                # take its place here.
                 feed.known, self._feeds[session] = True, feed
                 # Of one that drove it before, what is kept may never have been written.
                 self._ring.forget(session)
@@ -152,7 +167,8 @@ class Bus:
             self._readers.pop(key, None)
 
     def tap(self, listener: Callable[[BusEvent], None]) -> None:
-        """Have every event handed to a function, in the thread of its run: for telemetry, which must see a call before it runs.
+        """Have every event handed to a function, in the thread of its run: for telemetry, which
+        must see a call before it runs.
 
         It must be quick. One that raises is removed.
         """
@@ -177,13 +193,15 @@ class Bus:
     ) -> Subscription:
         """What happens within the scope from now on; with a cursor, from there on.
 
-        `kinds` as in `scope.Kinds`. `cursor` is a `BusEvent.cursor` (or a place) of the one session of the scope; for all sessions of a
-        person it is `Subscription.cursor`, and sessions that are not in it are new. `buffer` is how many events wait for the
-        reader; after losing `patience` without reading any, the subscription is ended.
+        `kinds` as in `scope.Kinds`. `cursor` is a `BusEvent.cursor` (or a place) of the one session
+        of the scope; for all sessions of a person it is `Subscription.cursor`, and sessions that
+        are not in it are new. `buffer` is how many events wait for the reader; after losing
+        `patience` without reading any, the subscription is ended.
 
-        Raises ConfigError for a blank scope, an unknown kind or a closed bus; CursorError for a cursor from nowhere (`cursor_unknown`) or one
-        whose events are neither kept nor in a journal (`cursor_too_old`); SessionNotFound, JournalError. Reads the heads of journals where
-        the cursor is older than what is kept; what lies before is read with the first events.
+        Raises ConfigError for a blank scope, an unknown kind or a closed bus; CursorError for a
+        cursor from nowhere (`cursor_unknown`) or one whose events are neither kept nor in a journal
+        (`cursor_too_old`); SessionNotFound, JournalError. Reads the heads of journals where the
+        cursor is older than what is kept; what lies before is read with the first events.
         """
         scope = scope_of(scope)
         if buffer < 1 or patience < 1:
@@ -204,10 +222,14 @@ class Bus:
         return reader
 
     def _begin(self, reader: Subscription, starts: dict[SessionKey, Cursor]) -> None:
-        """Register the reader at one moment, and split what it missed into what is read and what is kept."""
+        """Register the reader at one moment, and split what it missed into what is read and what is
+        kept.
+        """
         key = reader.scope.key
         while True:
-            heads = {session: self._head(session) for session in starts if session not in self._feeds}
+            heads = {
+                session: self._head(session) for session in starts if session not in self._feeds
+            }
             with self._lock:
                 if self._closed:
                     raise ConfigError("the event bus is closed", code="bus_closed")
@@ -216,7 +238,9 @@ class Bus:
                 ):
                     # A session began or ended meanwhile: who has its events has changed.
                     continue
-                feeds = {session: feed for session, feed in self._feeds.items() if _within(session, key)}
+                feeds = {
+                    session: feed for session, feed in self._feeds.items() if _within(session, key)
+                }
                 if starts and None in key:
                     starts = {**{session: Place() for session in feeds}, **starts}
                 seen = {session: (feed.place, feed.cursor) for session, feed in feeds.items()}
@@ -233,7 +257,8 @@ class Bus:
     def _head(self, session: SessionKey) -> int:
         if self._journal is None:
             raise CursorError(
-                f"no session `{session[2]}` is at work here", hint="give the bus a journal to read it from"
+                f"no session `{session[2]}` is at work here",
+                hint="give the bus a journal to read it from",
             )
         return head_of(self._journal, OwnSession(*session))
 
@@ -255,7 +280,10 @@ class Bus:
             journal = self._journal if feed is None else feed.journal
             if journal is None:
                 raise CursorError(
-                    f"the events of `{session[2]}` behind {place} are no longer kept, and in no journal",
+                    (
+                        f"the events of `{session[2]}` behind {place} are no longer kept, and in "
+                        "no journal"
+                    ),
                     code="cursor_too_old",
                 )
             own = OwnSession(*session)
@@ -266,7 +294,9 @@ class Bus:
     def _operators_feed(self, name: str) -> Feed:
         with self._lock:
             feed = self._operators.get(name)
-        return feed or self._operators.setdefault(name, self.feed(Identity(OPERATORS, name, "bus", "none")))
+        return feed or self._operators.setdefault(
+            name, self.feed(Identity(OPERATORS, name, "bus", "none"))
+        )
 
     def _tell_of(self, scope: Operator) -> None:
         feed = self._operators_feed(scope.name)
@@ -278,12 +308,16 @@ class Bus:
             self._of(reader.scope.key)
 
     def close(self) -> None:
-        """End all subscriptions: what they hold can still be read, then comes `bus.closed`. Publishing goes on into the void."""
+        """End all subscriptions: what they hold can still be read, then comes `bus.closed`.
+        Publishing goes on into the void.
+        """
         with self._lock:
             self._closed = True
             readers = [reader for key in [*self._readers] for reader in self._of(key)]
             self._readers.clear()
-        rouse_all([(loop, reader) for reader in readers if (loop := reader.end("closed")) is not None])
+        rouse_all(
+            [(loop, reader) for reader in readers if (loop := reader.end("closed")) is not None]
+        )
 
 
 def _keys(session: SessionKey) -> tuple[Key, ...]:
@@ -313,7 +347,9 @@ def _starts(scope: Scope, cursor: Cursor | Mapping[str, Cursor] | None) -> dict[
             raise ConfigError(f"a cursor of `{wrong[0]}` for a subscription to `{session}`")
         return {_session(tenant, user, name): place for name, place in cursor.items()}
     if session is None:
-        raise ConfigError("several sessions need a cursor each", hint="give `Subscription.cursor` back")
+        raise ConfigError(
+            "several sessions need a cursor each", hint="give `Subscription.cursor` back"
+        )
     return {(tenant, user, session): cursor}
 
 
@@ -334,6 +370,7 @@ def _place(cursor: Cursor, feed: Feed) -> Place:
         place = cursor
     if place > feed.place:
         raise CursorError(
-            f"the session is at {feed.place}, and the cursor says {place}", hint="begin without a cursor"
+            f"the session is at {feed.place}, and the cursor says {place}",
+            hint="begin without a cursor",
         )
     return place

@@ -1,12 +1,14 @@
 """What the bus hands on: an event or a piece of one session, encoded once, without secrets.
 
-An event of the journal has the number that it has there, and it has it before it is written: a session has one writer. Pieces (words as
-they arrive, lines of progress) are never stored; they are numbered behind the event before them. So the place of an event is the
-same in every process, and what follows event 12 is 12.1 or 13.
+An event of the journal has the number that it has there, and it has it before it is written: a
+session has one writer. Pieces (words as they arrive, lines of progress) are never stored; they are
+numbered behind the event before them. So the place of an event is the same in every process, and
+what follows event 12 is 12.1 or 13.
 
     {"v":1,"kind":…,"tenant":…,"user":…,"session":…,"run":…,"time":…,"sequence":"12.1","cursor":…,"payload":{…}}
 
-`time` is ms since 1970: when it happened, or for events that were read from the journal, when they were written.
+`time` is ms since 1970: when it happened, or for events that were read from the journal, when they
+were written.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ class CursorError(FerruleError):
 
 
 class Redacts(Protocol):
-    """What takes secrets out (`permissions.redaction.Redactor`). May raise: then the payload is withheld. Used from several threads."""
+    """What takes secrets out (`permissions.redaction.Redactor`). May raise: then the payload is
+    withheld. Used from several threads.
+    """
 
     @property
     def by_line(self) -> bool:
@@ -78,12 +82,16 @@ class Redacts(Protocol):
         ...
 
     def may_hold(self, text: str) -> bool:
-        """False if nothing in this text can be a secret, nor the beginning of one that goes on in its line."""
+        """False if nothing in this text can be a secret, nor the beginning of one that goes on in
+        its line.
+        """
         ...
 
 
 class Place(NamedTuple):
-    """Where something stands in its session: the number of the event, and of the piece behind it (0: the event itself)."""
+    """Where something stands in its session: the number of the event, and of the piece behind it
+    (0: the event itself).
+    """
 
     event: int = 0
     piece: int = 0
@@ -96,7 +104,9 @@ class Place(NamedTuple):
         """Raises CursorError."""
         event, _, piece = text.partition(".")
         if not (_number(event) and (not piece or _number(piece))):
-            raise CursorError(f"no such place: {text[:40]!r}", hint="give a cursor back as it was received")
+            raise CursorError(
+                f"no such place: {text[:40]!r}", hint="give a cursor back as it was received"
+            )
         return Place(int(event), int(piece or 0))
 
 
@@ -106,7 +116,9 @@ def _number(text: str) -> bool:
 
 @frozen
 class ApprovalAsked:
-    """A person is asked. What subscribers see of the question; the approver has the request itself, unredacted."""
+    """A person is asked. What subscribers see of the question; the approver has the request itself,
+    unredacted.
+    """
 
     kind: ClassVar[str] = "approval.requested"
     call_id: str
@@ -147,8 +159,9 @@ Item = Live | ApprovalAsked | OperatorSubscribed | TapRemoved
 class BusEvent:
     """One event or piece. Immutable, shared between all that receive it.
 
-    `sequence` is its place in its session; `identity` and `sequence` are None for what the bus says to one subscriber alone. `time` is
-    seconds since 1970. `cursor`, given back to `subscribe`, goes on behind it. `data` is the encoded form, in UTF-8.
+    `sequence` is its place in its session; `identity` and `sequence` are None for what the bus says
+    to one subscriber alone. `time` is seconds since 1970. `cursor`, given back to `subscribe`, goes
+    on behind it. `data` is the encoded form, in UTF-8.
     """
 
     kind: str
@@ -160,12 +173,16 @@ class BusEvent:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The event's own fields, as JSON values without secrets. Read from `data` each time: keep it if you need it twice."""
+        """The event's own fields, as JSON values without secrets. Read from `data` each time: keep
+        it if you need it twice.
+        """
         return json.loads(self.data)["payload"]
 
 
 def described(item: Item) -> tuple[str, str]:
-    """`(kind, body)` of something that is to be published, with whatever secrets it holds. Raises TypeError for what is no JSON."""
+    """`(kind, body)` of something that is to be published, with whatever secrets it holds. Raises
+    TypeError for what is no JSON.
+    """
     if isinstance(item, Progress):
         return PIECES[Progress], compact({"call_id": item.call_id, "text": item.text})
     if isinstance(item, TextDelta | ReasoningDelta):
@@ -177,7 +194,9 @@ def described(item: Item) -> tuple[str, str]:
 
 
 def redacted(item: Item, redactor: Redacts) -> tuple[str, str]:
-    """`(kind, body)` without secrets. If that fails, for whatever reason, the payload is withheld and the kind is `FAILED`."""
+    """`(kind, body)` without secrets. If that fails, for whatever reason, the payload is withheld
+    and the kind is `FAILED`.
+    """
     kind = "unknown"
     try:
         kind, body = described(item)
@@ -187,7 +206,13 @@ def redacted(item: Item, redactor: Redacts) -> tuple[str, str]:
 
 
 def sealed(
-    kind: str, body: str, *, identity: Identity | None, time: float, place: Place | None, cursor: str = ""
+    kind: str,
+    body: str,
+    *,
+    identity: Identity | None,
+    time: float,
+    place: Place | None,
+    cursor: str = "",
 ) -> BusEvent:
     """The event with its encoded form."""
     who = identity
@@ -206,7 +231,9 @@ def sealed(
 
 @frozen
 class Lost:
-    """Events of a session that a reader did not get: the first and the last of them, and how many they are."""
+    """Events of a session that a reader did not get: the first and the last of them, and how many
+    they are.
+    """
 
     session: SessionKey
     first: Place

@@ -1,4 +1,6 @@
-"""The way of a session onto the bus: what happens in it is numbered, redacted, encoded and handed on, in its order."""
+"""The way of a session onto the bus: what happens in it is numbered, redacted, encoded and handed
+on, in its order.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class Hub(Protocol):
 
 
 class Feed:
-    """The way of one session onto the bus: numbers what happens in it. Fulfils `log.Outlet`. Made by `Bus.feed`; safe to share."""
+    """The way of one session onto the bus: numbers what happens in it. Fulfils `log.Outlet`. Made
+    by `Bus.feed`; safe to share.
+    """
 
     def __init__(
         self, bus: Hub, identity: Callable[[], Identity], journal: Journal | None, recorded: int
@@ -84,7 +88,9 @@ class Feed:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody wants words as they arrive: only then is the model asked to send them so."""
+        """Whether anybody wants words as they arrive: only then is the model asked to send them
+        so.
+        """
         return self._bus.wants_pieces(self.key)
 
     @property
@@ -112,7 +118,9 @@ class Feed:
         piece = isinstance(item, _UNNUMBERED)
         place = Place(before.event, before.piece + 1) if piece else Place(before.event + 1)
         now, cursor = self._bus.clock.now(), f"{place}~{self._written}~{self.epoch}"
-        self._bus.hand_on(self, sealed(kind, body, identity=who, time=now, place=place, cursor=cursor), place)
+        self._bus.hand_on(
+            self, sealed(kind, body, identity=who, time=now, place=place, cursor=cursor), place
+        )
 
 
 class _Passed:

@@ -1,7 +1,9 @@
-"""Events of a session as its journal holds them: for a cursor that is older than what the bus keeps, and for sessions of other processes.
+"""Events of a session as its journal holds them: for a cursor that is older than what the bus
+keeps, and for sessions of other processes.
 
-`follow` watches a session that some other process drives: it polls the journal, bounded, and reads only when the file says that
-somebody wrote (`storage.journal.change_detection`). What is not in the journal, words as they arrive and lines of progress, stays in the other process.
+`follow` watches a session that some other process drives: it polls the journal, bounded, and reads
+only when the file says that somebody wrote (`storage.journal.change_detection`). What is not in the
+journal, words as they arrive and lines of progress, stays in the other process.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ SHORTEST, LONGEST = 0.02, 10.0
 class Recorded:
     """Events `after` .. `until` of a session, page by page. Fulfils `subscription.Past`.
 
-    A session of somebody else does not exist: SessionNotFound, as for one that nobody has. Events up to `until` that the journal does
-    not hold (not yet, or never: they were published and not written) are told of as lost.
+    A session of somebody else does not exist: SessionNotFound, as for one that nobody has. Events
+    up to `until` that the journal does not hold (not yet, or never: they were published and not
+    written) are told of as lost.
     """
 
     def __init__(
@@ -52,7 +55,9 @@ class Recorded:
         self._records: Iterator[Record] | None = None
 
     def page(self) -> list[BusEvent]:
-        """The next events, [] if there are no more now. Reads the journal. Raises SessionNotFound, JournalError."""
+        """The next events, [] if there are no more now. Reads the journal. Raises SessionNotFound,
+        JournalError.
+        """
         events: list[BusEvent] = []
         if self._records is None:
             self._records = self._journal.records(self._session.session, after=self.after)
@@ -79,7 +84,9 @@ def _key(session: OwnSession) -> SessionKey:
 
 
 def head_of(journal: Journal, session: OwnSession) -> int:
-    """The number of its last event. Raises SessionNotFound, also for a session of somebody else, and JournalError."""
+    """The number of its last event. Raises SessionNotFound, also for a session of somebody else,
+    and JournalError.
+    """
     last, _ = journal.head(session.session)
     record = next(iter(journal.records(session.session, after=last - 1)))
     if (record.tenant, record.user) != (session.tenant, session.user):
@@ -88,9 +95,11 @@ def head_of(journal: Journal, session: OwnSession) -> int:
 
 
 def after_of(cursor: Place | str, last: int) -> int:
-    """The event behind which a cursor goes on, in a journal that ends with event `last`. Raises CursorError.
+    """The event behind which a cursor goes on, in a journal that ends with event `last`. Raises
+    CursorError.
 
-    Of a cursor of a bus that is gone only what had been written then counts: the rest may have become something else.
+    Of a cursor of a bus that is gone only what had been written then counts: the rest may have
+    become something else.
     """
     if isinstance(cursor, Place):
         place, written = cursor, cursor.event
@@ -101,7 +110,8 @@ def after_of(cursor: Place | str, last: int) -> int:
     after = min(place.event, written)
     if after > last:
         raise CursorError(
-            f"the session has {last} events, and the cursor says {after}", hint="begin without a cursor"
+            f"the session has {last} events, and the cursor says {after}",
+            hint="begin without a cursor",
         )
     return after
 
@@ -115,13 +125,16 @@ async def follow(
     redactor: Redacts | None = None,
     interval: float = 0.25,
 ) -> AsyncIterator[BusEvent]:
-    """The events of a session behind `cursor`, those that are there and those that any process writes from now on.
+    """The events of a session behind `cursor`, those that are there and those that any process
+    writes from now on.
 
-    It looks every `interval` seconds, and ends when its reader leaves. Raises SessionNotFound (also where the session is somebody
-    else's), CursorError, JournalError, ConfigError.
+    It looks every `interval` seconds, and ends when its reader leaves. Raises SessionNotFound (also
+    where the session is somebody else's), CursorError, JournalError, ConfigError.
     """
     if not SHORTEST <= interval <= LONGEST:
-        raise ConfigError(f"interval = {interval:g}: it must be {SHORTEST:g} to {LONGEST:g} seconds")
+        raise ConfigError(
+            f"interval = {interval:g}: it must be {SHORTEST:g} to {LONGEST:g} seconds"
+        )
     own = OwnSession(session.tenant, session.user, session.session)
     wanted = Kinds(kinds)
     secrets = redactor or Redactor.of_process(os.environ)
@@ -130,7 +143,8 @@ async def follow(
     changes = changes_of(journal)
     try:
         while True:
-            # Asked before reading: what is written while we read is a change that the next look sees.
+            # Asked before reading: what is written while we read is a change that the next look
+            # sees.
             changed = await run_blocking(changes.changed)
             while changed and (page := await run_blocking(recorded.page)):
                 for event in page:

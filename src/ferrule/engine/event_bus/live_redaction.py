@@ -1,10 +1,13 @@
-"""Text that arrives in pieces, redacted: a secret that was cut in two must not pass as two harmless halves.
+"""Text that arrives in pieces, redacted: a secret that was cut in two must not pass as two harmless
+halves.
 
-What is complete is shown: whole words, as long as nothing in their line can be a secret or its beginning. Once something can, the
-rest of the line is held until it ends; of a private key, until its end. The words of one answer that are still held when it is whole are
-shown with it; if it never becomes whole they are dropped.
+What is complete is shown: whole words, as long as nothing in their line can be a secret or its
+beginning. Once something can, the rest of the line is held until it ends; of a private key, until
+its end. The words of one answer that are still held when it is whole are shown with it; if it never
+becomes whole they are dropped.
 
-What was held back too long (`LONGEST`) is shown as one mark, up to the end of its line or key: the event of the whole answer has it.
+What was held back too long (`LONGEST`) is shown as one mark, up to the end of its line or key: the
+event of the whole answer has it.
 """
 
 from __future__ import annotations
@@ -17,12 +20,16 @@ LONGEST = 8192
 """Characters that are held at the most."""
 
 _WORD = "".join(map(chr, range(0x21, 0x7F)))
-"""What a word of a secret can be made of. Anything else, a space or a letter of another script, ends it."""
+"""What a word of a secret can be made of. Anything else, a space or a letter of another script,
+ends it.
+"""
 _KEY, _KEY_END = "-----begin", "-----end"
 
 
 class Pieces:
-    """One stream of text. `add` gives what may be shown now, redacted; `rest` what is left when the text is whole."""
+    """One stream of text. `add` gives what may be shown now, redacted; `rest` what is left when the
+    text is whole.
+    """
 
     def __init__(self, redactor: Redacts) -> None:
         self._redactor = redactor

@@ -1,10 +1,11 @@
-"""Past events of a session, a page at a time: as the bus would have handed them on, without secrets, out of the journal.
+"""Past events of a session, a page at a time: as the bus would have handed them on, without
+secrets, out of the journal.
 
     page = past_events(journal, OwnSession("local", "ada", id), redactor, kinds=["call.*"], after=0)
     page.events, page.next          # go on with after=page.next; 0 at the end
 
-A page is bounded twice: by the events on it and by those that were looked at for it, so that a filter which lets nothing through
-costs no more than one that lets everything through.
+A page is bounded twice: by the events on it and by those that were looked at for it, so that a
+filter which lets nothing through costs no more than one that lets everything through.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ LOOKED = 5_000
 
 @dataclass(slots=True)
 class PastPage:
-    """Events in their order. `next` is the number of the last event that was looked at, 0 if there are no more."""
+    """Events in their order. `next` is the number of the last event that was looked at, 0 if there
+    are no more.
+    """
 
     events: list[BusEvent] = field(default_factory=list[BusEvent])
     next: int = 0
@@ -43,7 +46,8 @@ def past_events(
 ) -> PastPage:
     """The events behind number `after`, of these kinds (`scope.Kinds`).
 
-    Raises SessionNotFound (also where the session is somebody else's), ConfigError for a kind there is not, JournalError.
+    Raises SessionNotFound (also where the session is somebody else's), ConfigError for a kind there
+    is not, JournalError.
     """
     wanted, page = Kinds(kinds), PastPage()
     last, _ = journal.head(session.session)

@@ -1,4 +1,5 @@
-"""What the bus keeps for readers that come back: the newest events of all sessions together, bounded in number and in bytes.
+"""What the bus keeps for readers that come back: the newest events of all sessions together,
+bounded in number and in bytes.
 
 Not a history: whatever falls out is gone from here, and events are read from the journal instead.
 """
@@ -61,7 +62,9 @@ class Ring:
             del self._sessions[session]
 
     def since(self, session: SessionKey, place: Place) -> tuple[Place | None, list[BusEvent]]:
-        """`(gone, events)`: what is kept behind `place`, and the place up to which nothing is; None if nothing of the session is."""
+        """`(gone, events)`: what is kept behind `place`, and the place up to which nothing is; None
+        if nothing of the session is.
+        """
         kept = self._sessions.get(session)
         if kept is None:
             return None, []

@@ -1,7 +1,8 @@
 """Whose events a subscription gets, and which kinds of them.
 
-Who may subscribe to what is decided where people are known, by whoever makes a scope out of them: the bus keeps to it and never widens it. A
-scope of one's own is never blank and never a pattern; an operator's is a type of its own, so that nobody becomes one by leaving something out.
+Who may subscribe to what is decided where people are known, by whoever makes a scope out of them:
+the bus keeps to it and never widens it. A scope of one's own is never blank and never a pattern; an
+operator's is a type of its own, so that nobody becomes one by leaving something out.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class OwnSessions:
 
 @frozen
 class Operator:
-    """Sessions of others: `name` is who looks, `reason` why. Subscribing so is an event itself (`bus.operator`).
+    """Sessions of others: `name` is who looks, `reason` why. Subscribing so is an event itself
+    (`bus.operator`).
 
     Without `tenant`, `user` or `session`: all of them. Each needs the one before it.
     """
@@ -66,11 +68,17 @@ class Operator:
     session: str | None = None
 
     def __post_init__(self) -> None:
-        named = {name: part for name, part in (("name", self.name), *_parts(self.key)) if part is not None}
+        named = {
+            name: part
+            for name, part in (("name", self.name), *_parts(self.key))
+            if part is not None
+        }
         if blank := [name for name, part in named.items() if not part.strip()]:
             raise ConfigError(f"operator without {', '.join(blank)}", code="identity_blank")
         if None in self.key[: sum(part is not None for part in self.key)]:
-            raise ConfigError("an operator's scope names the session of no user, or the user of no tenant")
+            raise ConfigError(
+                "an operator's scope names the session of no user, or the user of no tenant"
+            )
 
     @property
     def key(self) -> Key:
@@ -82,7 +90,11 @@ Scope = OwnSession | OwnSessions | Operator
 
 def scope_of(given: Scope | Identity) -> Scope:
     """The scope; an identity stands for its session."""
-    return OwnSession(given.tenant, given.user, given.session) if isinstance(given, Identity) else given
+    return (
+        OwnSession(given.tenant, given.user, given.session)
+        if isinstance(given, Identity)
+        else given
+    )
 
 
 def _whole(scope: OwnSession | OwnSessions) -> None:
@@ -96,10 +108,12 @@ def _parts(key: Key) -> Iterable[tuple[str, str | None]]:
 
 
 class Kinds:
-    """Which kinds are wanted: names, or the beginning of names with a `*` (`call.*`). Without any: all.
+    """Which kinds are wanted: names, or the beginning of names with a `*` (`call.*`). Without any:
+    all.
 
-    What the bus has to say to the subscriber always comes, and so does a payload that was withheld from any event that is wanted. Raises
-    ConfigError for a name or pattern of no kind there is: it would wait for ever.
+    What the bus has to say to the subscriber always comes, and so does a payload that was withheld
+    from any event that is wanted. Raises ConfigError for a name or pattern of no kind there is: it
+    would wait for ever.
     """
 
     def __init__(self, patterns: Iterable[str] | None) -> None:
@@ -109,7 +123,8 @@ class Kinds:
             if not any(_fits(kind, pattern) for kind in KINDS):
                 near = difflib.get_close_matches(pattern, KINDS, 1)
                 raise ConfigError(
-                    f"no event is of the kind `{pattern}`", hint=f"did you mean `{near[0]}`?" if near else ""
+                    f"no event is of the kind `{pattern}`",
+                    hint=f"did you mean `{near[0]}`?" if near else "",
                 )
 
     def __contains__(self, kind: str) -> bool:

@@ -1,10 +1,14 @@
-"""One subscriber's side of the bus: a bounded buffer that loses the oldest, and says exactly what it lost.
+"""One subscriber's side of the bus: a bounded buffer that loses the oldest, and says exactly what
+it lost.
 
-Whoever publishes only appends to the buffer, and wakes a reader that waits. What no longer fits is lost from the front; the next
-thing that is read is one notice (`bus.dropped`) that names, for each session, the first and the last lost event and how many they are.
-Of what was subscribed to, everything between the two was lost and nothing else: what is read and what notices name is what was published.
+Whoever publishes only appends to the buffer, and wakes a reader that waits. What no longer fits is
+lost from the front; the next thing that is read is one notice (`bus.dropped`) that names, for each
+session, the first and the last lost event and how many they are. Of what was subscribed to,
+everything between the two was lost and nothing else: what is read and what notices name is what was
+published.
 
-A subscription belongs to one reader. It is read in an event loop, which need not be the one of the run, or with `take_nowait`.
+A subscription belongs to one reader. It is read in an event loop, which need not be the one of the
+run, or with `take_nowait`.
 """
 
 from __future__ import annotations
@@ -29,13 +33,17 @@ MOST_SESSIONS = 4096
 
 
 class Past(Protocol):
-    """Events of one session that are no longer in memory. `page` blocks; [] is the end. Raises CursorError, JournalError."""
+    """Events of one session that are no longer in memory. `page` blocks; [] is the end. Raises
+    CursorError, JournalError.
+    """
 
     def page(self) -> list[BusEvent]: ...
 
 
 class Subscription:
-    """Made by `Bus.subscribe`. An asynchronous iterator; close it, or let go of it, when it is no longer read."""
+    """Made by `Bus.subscribe`. An asynchronous iterator; close it, or let go of it, when it is no
+    longer read.
+    """
 
     def __init__(
         self,
@@ -74,12 +82,16 @@ class Subscription:
     def begin(
         self, seen: dict[SessionKey, tuple[Place, str]], past: list[Past], replay: list[BusEvent]
     ) -> None:
-        """Where the subscription begins: what it has seen, then what is read from a journal, then what is still in memory."""
+        """Where the subscription begins: what it has seen, then what is read from a journal, then
+        what is still in memory.
+        """
         self._seen, self._past, self._kept = seen, deque(past), replay
         self._read_past()
 
     def offer(self, entry: tuple[SessionKey, BusEvent]) -> asyncio.AbstractEventLoop | None:
-        """Take an event of a session. The loop of a reader that waits, which somebody must `rouse` there."""
+        """Take an event of a session. The loop of a reader that waits, which somebody must `rouse`
+        there.
+        """
         # For each reader of each event: hardly anything may be done here.
         if not self._all and entry[1].kind not in self.kinds:
             return None
@@ -97,7 +109,9 @@ class Subscription:
             return loop
 
     def end(self, reason: str) -> asyncio.AbstractEventLoop | None:
-        """No more will come. What is buffered can still be read, then a last word with the reason. Else as `offer`."""
+        """No more will come. What is buffered can still be read, then a last word with the reason.
+        Else as `offer`.
+        """
         with self._lock:
             if not self._ended:
                 self._end(reason)
@@ -142,11 +156,15 @@ class Subscription:
 
     @property
     def cursor(self) -> dict[str, str]:
-        """By session, where its reader is: what was read last, or where the subscription began. To subscribe again behind it."""
+        """By session, where its reader is: what was read last, or where the subscription began. To
+        subscribe again behind it.
+        """
         return {key[2]: text for key, (_, text) in self._seen.items()}
 
     def take_nowait(self) -> list[BusEvent]:
-        """All that can be read now, maybe nothing. Never waits, but reads the journal where the cursor asked for older events."""
+        """All that can be read now, maybe nothing. Never waits, but reads the journal where the
+        cursor asked for older events.
+        """
         taken: list[BusEvent] = []
         while self._past:
             self._turn(self._past[0].page())
@@ -158,7 +176,9 @@ class Subscription:
         return self
 
     async def __anext__(self) -> BusEvent:
-        """The next event. Raises CursorError, JournalError if older ones cannot be read; the subscription is closed then."""
+        """The next event. Raises CursorError, JournalError if older ones cannot be read; the
+        subscription is closed then.
+        """
         self._read += 1
         if self._read % FAIR == 0:
             await asyncio.sleep(0)
@@ -172,7 +192,9 @@ class Subscription:
         raise StopAsyncIteration
 
     async def batch(self, most: int = FAIR, most_bytes: int = 65536) -> list[BusEvent]:
-        """The next event, and what else can be read without waiting, about so much; [] is the end. Raises as `__anext__`."""
+        """The next event, and what else can be read without waiting, about so much; [] is the end.
+        Raises as `__anext__`.
+        """
         try:
             taken = [await anext(self)]
         except StopAsyncIteration:
@@ -187,7 +209,8 @@ class Subscription:
         return taken
 
     async def _page(self) -> None:
-        # A reader that is cancelled meanwhile finds the page when it comes back: it is taken from the journal once.
+        # A reader that is cancelled meanwhile finds the page when it comes back: it is taken from
+        # the journal once.
         self._paging = self._paging or run_blocking(self._past[0].page)
         try:
             page = await asyncio.shield(self._paging)
@@ -239,7 +262,9 @@ class Subscription:
                 return event
 
     def _news(self, event: BusEvent) -> bool:
-        """Whether it was not read before, as what is read from a journal may be: it goes on being written."""
+        """Whether it was not read before, as what is read from a journal may be: it goes on being
+        written.
+        """
         who, place = event.identity, event.sequence
         assert who is not None and place is not None
         key = (who.tenant, who.user, who.session)
@@ -263,7 +288,9 @@ class Subscription:
         return sealed(CLOSED, body, identity=None, time=self._now(), place=None)
 
     def close(self) -> None:
-        """No more is wanted: whoever waits for the next event gets none. From any thread; twice is once."""
+        """No more is wanted: whoever waits for the next event gets none. From any thread; twice is
+        once.
+        """
         with self._lock:
             self._ended = self._ended or "closed"
             self._over = True
@@ -284,13 +311,17 @@ class Subscription:
 
 
 def _another(before: str, cursor: str) -> bool:
-    """Whether the session went on in another hand: then its numbers may begin again, behind what was written."""
+    """Whether the session went on in another hand: then its numbers may begin again, behind what
+    was written.
+    """
     epochs = [text.rpartition("~")[2] for text in (before, cursor) if "~" in text]
     return len(epochs) == 2 and epochs[0] != epochs[1]
 
 
 def rouse_all(readers: list[tuple[asyncio.AbstractEventLoop, Subscription]]) -> None:
-    """Wake readers: those of this loop here, those of another one all at once. One whose loop is gone will never read again."""
+    """Wake readers: those of this loop here, those of another one all at once. One whose loop is
+    gone will never read again.
+    """
     if not readers:
         return
     here: asyncio.AbstractEventLoop | None

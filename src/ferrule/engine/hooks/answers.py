@@ -1,4 +1,5 @@
-"""What a hook answered, read strictly: anything that is not clearly an answer counts as a broken hook.
+"""What a hook answered, read strictly: anything that is not clearly an answer counts as a broken
+hook.
 
     None                                          allow
     Action, Block, Change                         as they are
@@ -7,8 +8,9 @@
     {"action": "modify", "payload": {…}}
     {"action": "delegate", "request": {…}}
 
-Never an answer: True, False, a text, a list, a dictionary with a key that is not in this table. A guard that returns
-`False` for "no" must not be taken for one that lets everything pass (systems.md §4.1: there anything else was a yes).
+Never an answer: True, False, a text, a list, a dictionary with a key that is not in this table. A
+guard that returns `False` for "no" must not be taken for one that lets everything pass (systems.md
+§4.1: there anything else was a yes).
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ def read_answer(answer: object, payload: Payload) -> Action:
             action = _from_mapping(cast("Mapping[Any, Any]", answer))
         case _:
             raise Garbage(
-                f"it answered {_shown(answer)}; an answer is `allow`, `block`, `modify`, `ask` or `delegate`"
+                f"it answered {_shown(answer)}; an answer is `allow`, `block`, `modify`, "
+                "`ask` or `delegate`"
             )
     return _checked(action, payload)
 
@@ -88,7 +91,9 @@ def _checked(action: Action, payload: Payload) -> Action:
         text: object = getattr(action, name)
         if not isinstance(text, str):
             raise Garbage(f"`{name}` of its answer must be a text, found {_shown(text)}")
-        texts[name] = text if len(text) <= LONGEST else text[:LONGEST] + f" [cut: {len(text)} characters]"
+        texts[name] = (
+            text if len(text) <= LONGEST else text[:LONGEST] + f" [cut: {len(text)} characters]"
+        )
     if action.verdict not in ("allow", "block", "ask", "delegate"):
         raise Garbage(f"it answered {_shown(action.verdict)}")
     if action.verdict in ("block", "ask") and not texts["reason"]:
@@ -98,7 +103,9 @@ def _checked(action: Action, payload: Payload) -> Action:
         payload.changed(change)
     request = None if action.request is None else json_value(action.request)
     if action.verdict == "delegate" and (request is None or payload.event != "tool.pre"):
-        raise Garbage(f"it delegates at `{payload.event}`; only a call (`tool.pre`) can be delegated")
+        raise Garbage(
+            f"it delegates at `{payload.event}`; only a call (`tool.pre`) can be delegated"
+        )
     return Action(action.verdict, payload=change, request=request, **texts)
 
 

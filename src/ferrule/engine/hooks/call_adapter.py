@@ -1,5 +1,6 @@
-"""Event hooks on calls, behind the dispatcher's seam (`hooks.Hook`): one adapter per hook, so that what one changes is
-validated and judged again before the next one sees it."""
+"""Event hooks on calls, behind the dispatcher's seam (`hooks.Hook`): one adapter per hook, so that
+what one changes is validated and judged again before the next one sees it.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +77,11 @@ class CallHook:
         if action.verdict in ("block", "ask"):
             said = f"the call ran, its result was withheld by {refusal(self._hook, action)}"
             return replace(
-                result, success=False, data=None, error_type=ErrorType.PERMISSION_DENIED, error_message=said
+                result,
+                success=False,
+                data=None,
+                error_type=ErrorType.PERMISSION_DENIED,
+                error_message=said,
             )
         if action.payload is None:
             return result if action.context else None
@@ -102,7 +107,9 @@ class Remembered:
 
 
 def around_calls(given: Iterable[Hook | EventHook], hooks: Hooks) -> tuple[Hook, ...]:
-    """All hooks on calls in their order: those of the seam itself count as priority 100, or what their `priority` says."""
+    """All hooks on calls in their order: those of the seam itself count as priority 100, or what
+    their `priority` says.
+    """
     rows: list[tuple[int, Hook]] = []
     for hook in given:
         if not isinstance(hook, EventHook):

@@ -1,17 +1,20 @@
-"""The hooks of a session in their order: asked one after another, the first no ends it, changes chain.
+"""The hooks of a session in their order: asked one after another, the first no ends it, changes
+chain.
 
     outcome = await hooks.fire(TurnStart("delete everything"))
 
 Rules of this file:
 
 * Lower priority number first; among equals, in the order in which they were given.
-* A hook that raises, runs out of time, answers garbage, or whose `when` fails is *broken*. At an event where a no means
-  something (`GATING`) that is a no, unless the hook says `on_error: allow` (then it is a notice) or `ask`. Elsewhere it is a notice.
+* A hook that raises, runs out of time, answers garbage, or whose `when` fails is *broken*. At an
+  event where a no means something (`GATING`) that is a no, unless the hook says `on_error: allow`
+  (then it is a notice) or `ask`. Elsewhere it is a notice.
 * A hook sees what the hooks before it made of the payload, as a copy of its own.
-* Nothing here is journaled but notices; a refusal is in the journal as the result or the error that it becomes.
+* Nothing here is journaled but notices; a refusal is in the journal as the result or the error that
+  it becomes.
 
-Not protected: a Python hook is part of this program and can do anything; a blocking one that runs out of time is left behind
-in its thread.
+Not protected: a Python hook is part of this program and can do anything; a blocking one that runs
+out of time is left behind in its thread.
 """
 
 from __future__ import annotations
@@ -26,11 +29,21 @@ from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 
 from .answers import read_answer
-from .events import GATING, Action, DelegationPost, DelegationPre, EventHook, Failed, Occasion, Payload
+from .events import (
+    GATING,
+    Action,
+    DelegationPost,
+    DelegationPre,
+    EventHook,
+    Failed,
+    Occasion,
+    Payload,
+)
 
 Delegate = Callable[[Mapping[str, Any], Identity], Awaitable[Any]]
-"""Has another agent do what a request says, for somebody, and gives its answer: text or a JSON value. It brings its own gate;
-the agent must be made with the same hooks."""
+"""Has another agent do what a request says, for somebody, and gives its answer: text or a JSON
+value. It brings its own gate; the agent must be made with the same hooks.
+"""
 
 NOBODY = Identity("local", "unknown", "none", "none")
 
@@ -39,8 +52,9 @@ NOBODY = Identity("local", "unknown", "none", "none")
 class Outcome:
     """What all hooks together made of an event. `payload` is as they changed it.
 
-    `blocked` is the refusal, hook and reason, "" if there was none; `broken` says that it was a hook that could not be asked.
-    `asked` is a question for a person, `context` what the model should read, by hook.
+    `blocked` is the refusal, hook and reason, "" if there was none; `broken` says that it was a
+    hook that could not be asked. `asked` is a question for a person, `context` what the model
+    should read, by hook.
     """
 
     payload: Payload
@@ -60,7 +74,8 @@ class Told:
 
 
 class Hooks:
-    """The hooks of one session. Given to an Agent, it hands its hooks and its `delegate` on to each session's own.
+    """The hooks of one session. Given to an Agent, it hands its hooks and its `delegate` on to each
+    session's own.
 
     `delegate` does the work of calls that a hook delegates; without it such a call is refused.
 
@@ -116,7 +131,8 @@ class Hooks:
             if outcome.blocked:
                 break
         if outcome.asked and not outcome.blocked:
-            # Only a call can be put before a person; elsewhere a question that nobody is asked is a no.
+            # Only a call can be put before a person; elsewhere a question that nobody is asked is a
+            # no.
             outcome = replace(outcome, blocked=outcome.asked, reason=outcome.asked)
         return outcome
 
@@ -132,7 +148,8 @@ class Hooks:
             if hook.when is not None and not hook.when(occasion):
                 return Told(Action())
             async with asyncio.timeout(hook.timeout):
-                # Its own copy: an answer is compared with what was, and what is changed in place changes nothing.
+                # Its own copy: an answer is compared with what was, and what is changed in place
+                # changes nothing.
                 answer = await hook.run(replace(occasion, payload=occasion.payload.copied()))
             action = read_answer(answer, occasion.payload)
         except asyncio.CancelledError:
@@ -162,7 +179,9 @@ class Hooks:
         return Told(Action(verdict, f"it failed: {why}"), broken=True)
 
     async def delegated(self, request: Mapping[str, Any]) -> Any:
-        """Have a call's work done by another agent. Raises ToolFailed for a no, and where there is no other agent."""
+        """Have a call's work done by another agent. Raises ToolFailed for a no, and where there is
+        no other agent.
+        """
         from ferrule.core.calls import ErrorType
 
         if self.delegate is None and self.through is not None:
@@ -170,7 +189,9 @@ class Hooks:
         agent = str(request.get("agent", ""))
         before = await self.fire(DelegationPre(agent, request))
         if before.blocked:
-            raise ToolFailed(ErrorType.PERMISSION_DENIED, f"nothing was delegated: {before.blocked}")
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED, f"nothing was delegated: {before.blocked}"
+            )
         if self.delegate is None:
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
@@ -195,7 +216,9 @@ def _after(outcome: Outcome, hook: EventHook, told: Told) -> Outcome:
     if action.context:
         outcome = replace(outcome, context=(*outcome.context, (hook.name, action.context)))
     if action.verdict == "block":
-        return replace(outcome, blocked=refusal(hook, action), reason=action.reason, broken=told.broken)
+        return replace(
+            outcome, blocked=refusal(hook, action), reason=action.reason, broken=told.broken
+        )
     if action.verdict == "ask" and not outcome.asked:
         return replace(outcome, asked=refusal(hook, action), broken=told.broken)
     return outcome

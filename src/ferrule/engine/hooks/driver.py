@@ -1,4 +1,5 @@
-"""A driver with hooks around sessions, turns, questions and answers. Sessions without hooks use the plain one and pay nothing.
+"""A driver with hooks around sessions, turns, questions and answers. Sessions without hooks use the
+plain one and pay nothing.
 
 Hooks on calls are not here: they sit in the dispatcher, where every call passes, whoever makes it.
 """
@@ -22,7 +23,9 @@ from .events import EventHook, Failed, SessionEnd, SessionStart, TurnEnd, TurnSt
 from .exchange import HookedExchange
 
 MOST_CONTINUATIONS = 3
-"""How often hooks may send one turn on: a hook that is never content must not keep a model running for ever."""
+"""How often hooks may send one turn on: a hook that is never content must not keep a model running
+for ever.
+"""
 
 
 class HookedDriver(Driver):
@@ -37,7 +40,9 @@ class HookedDriver(Driver):
         **more: Any,
     ) -> None:
         # A session's own: `emit` finds the hooks of its session there.
-        super().__init__(*given, exchange=self._opened, resources={**resources, Hooks: hooks}, **more)
+        super().__init__(
+            *given, exchange=self._opened, resources={**resources, Hooks: hooks}, **more
+        )
         self.hooks = hooks
         hooks.notice = self.log.notice
         hooks.identity = lambda: self.log.identity
@@ -56,7 +61,9 @@ class HookedDriver(Driver):
         super().open(opened)
 
     async def _start(self) -> None:
-        """Once per session and process, before anything else is done. Raises HookBlocked; the next attempt asks again."""
+        """Once per session and process, before anything else is done. Raises HookBlocked; the next
+        attempt asks again.
+        """
         async with self._starting:
             if self._started:
                 return
@@ -71,11 +78,15 @@ class HookedDriver(Driver):
         await self.hooks.fire(SessionEnd())
 
     def leave(self) -> None:
-        """Ask these hooks no more: another driver goes on with the session (`engine.agent_reload`)."""
+        """Ask these hooks no more: another driver goes on with the session
+        (`engine.agent_reload`).
+        """
         self.closers.drop(self._end)
 
     def go_on(self, before: Driver) -> None:
-        """Go on with a session that another driver began, whose log and closers this one has by now. It is not started twice."""
+        """Go on with a session that another driver began, whose log and closers this one has by
+        now. It is not started twice.
+        """
         self.hooks.notice = self.log.notice
         self._started = before._started if isinstance(before, HookedDriver) else self.log.begun
         self._source = "resume" if self.log.begun else "startup"
@@ -85,7 +96,9 @@ class HookedDriver(Driver):
     # ---- turns
 
     async def run(self, started: events.RunStarted, run: str = "") -> Finish:
-        """One message worked to its end; hooks at its end may send it on, at most `MOST_CONTINUATIONS` times."""
+        """One message worked to its end; hooks at its end may send it on, at most
+        `MOST_CONTINUATIONS` times.
+        """
         self._model = started.model
         await self._start()
         self.hooks.stop = ""
@@ -95,7 +108,9 @@ class HookedDriver(Driver):
             assert isinstance(asked.payload, TurnStart)
             self._tell(asked)
             begun = replace(started, text=asked.payload.text)
-            finish = await self._finished(await super().run(begun, "" if continued else run), continued)
+            finish = await self._finished(
+                await super().run(begun, "" if continued else run), continued
+            )
             if isinstance(finish, Finish):
                 return finish
             # Only what was done is sent on: it has done what was required of it.
@@ -141,7 +156,9 @@ class HookedDriver(Driver):
         if not self._started:
             # Nothing was run yet: a person has the context compacted.
             await self._start()
-        self._hooked = HookedExchange(await self._exchange_anew(), self._exchange_anew, self.hooks, self._say)
+        self._hooked = HookedExchange(
+            await self._exchange_anew(), self._exchange_anew, self.hooks, self._say
+        )
         self._hooked.round = self.machine.round
         return self._hooked
 

@@ -15,8 +15,9 @@
     error             Failed           (too late)                                         -
     custom.*          Custom           the emitter is told                                data
 
-Names, order and meaning follow requirement 003 (lower priority number first, the first block wins, changes chain).
-Unlike there, a hook that cannot be asked is a no wherever a no means something (`GATING`).
+Names, order and meaning follow requirement 003 (lower priority number first, the first block wins,
+changes chain). Unlike there, a hook that cannot be asked is a no wherever a no means something
+(`GATING`).
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Garbage(ValueError):
 class Payload:
     """What a hook is told. `event` is the event's name, `changeable` what an answer may change.
 
-    `agent_type` and `agent_id` say which sub-agent it happens in: its name and its session. Both are "" in a person's own session.
+    `agent_type` and `agent_id` say which sub-agent it happens in: its name and its session. Both
+    are "" in a person's own session.
     """
 
     event: ClassVar[str] = ""
@@ -65,21 +67,27 @@ class Payload:
 
     def as_dict(self) -> dict[str, Any]:
         """As scripts, commands and `when` see it: JSON values only, the caller's own copy."""
-        return {part.name: json_value(getattr(self, part.name)) for part in fields(self) if part.repr}
+        return {
+            part.name: json_value(getattr(self, part.name)) for part in fields(self) if part.repr
+        }
 
     def copied(self) -> Self:
         """With values of its own, for a hook to do with what it likes."""
         return replace(
-            self, **{part.name: deepcopy(getattr(self, part.name)) for part in fields(self) if part.repr}
+            self,
+            **{part.name: deepcopy(getattr(self, part.name)) for part in fields(self) if part.repr},
         )
 
     def changed(self, change: Mapping[str, Any]) -> Self:
-        """With what an answer changes. Raises Garbage for what may not be changed, or not like this.
+        """With what an answer changes. Raises Garbage for what may not be changed, or not like
+        this.
 
         A script may hand the whole payload back: what is as it was says nothing.
         """
         before = self.as_dict()
-        news = {key: value for key, value in change.items() if key not in before or before[key] != value}
+        news = {
+            key: value for key, value in change.items() if key not in before or before[key] != value
+        }
         self.check(news)
         wrong = sorted(set(news) - self.changeable)
         if wrong:
@@ -88,7 +96,9 @@ class Payload:
         return replace(self, **news)
 
     def check(self, news: dict[str, Any]) -> None:
-        """Raise Garbage for a new value of the wrong form; other spellings are put under their name."""
+        """Raise Garbage for a new value of the wrong form; other spellings are put under their
+        name.
+        """
         _want(news, "text", str)
 
 
@@ -117,7 +127,8 @@ class TurnStart(Payload):
 
 @frozen
 class TurnEnd(Payload):
-    """`stop` is `done`, `limit` or `failed`. `continued` counts how often a hook has sent this turn on.
+    """`stop` is `done`, `limit` or `failed`. `continued` counts how often a hook has sent this turn
+    on.
 
     A turn that a person or the caller cancels has no end: nobody waits for a hook then.
     """
@@ -132,10 +143,11 @@ class TurnEnd(Payload):
 
 @frozen
 class ToolPre(Payload):
-    """A call that passed validation and policy. `args` is the same as `arguments` (requirement 003 writes it so).
+    """A call that passed validation and policy. `args` is the same as `arguments` (requirement 003
+    writes it so).
 
-    `reads`, `writes`, `commands` and `urls` are the values of those arguments that the tool says to be paths to read, paths
-    to write, commands and addresses. `tool` is for Python hooks only.
+    `reads`, `writes`, `commands` and `urls` are the values of those arguments that the tool says to
+    be paths to read, paths to write, commands and addresses. `tool` is for Python hooks only.
     """
 
     event: ClassVar[str] = "tool.pre"
@@ -160,7 +172,13 @@ class ToolPre(Payload):
         found = (tuple(touched[kind]) for kind in ("read", "write", "command", "url"))
         arguments = json_value(dict(values))
         return ToolPre(
-            call_id, tool.known_as, arguments, str(tool.side_effect), str(tool.risk), *found, tool=tool
+            call_id,
+            tool.known_as,
+            arguments,
+            str(tool.side_effect),
+            str(tool.risk),
+            *found,
+            tool=tool,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -178,7 +196,9 @@ class ToolPre(Payload):
 
 @frozen
 class ToolPost(Payload):
-    """What came of a call. `result` is its value, text or JSON; `error` its type, `none` if it succeeded."""
+    """What came of a call. `result` is its value, text or JSON; `error` its type, `none` if it
+    succeeded.
+    """
 
     event: ClassVar[str] = "tool.post"
     changeable: ClassVar[frozenset[str]] = frozenset({"result"})
@@ -196,11 +216,12 @@ class ToolPost(Payload):
 
 @frozen
 class CompletionPre(Payload):
-    """A question to the model. `messages` are objects with `index`, `role` (user, assistant, tool) and `content`;
-    an assistant's may have `tool_calls`, a tool's has `tool_call_id` and `name`.
+    """A question to the model. `messages` are objects with `index`, `role` (user, assistant, tool)
+    and `content`; an assistant's may have `tool_calls`, a tool's has `tool_call_id` and `name`.
 
-    What a hook changes here is changed for this question only; the session's history stays. It may leave messages out,
-    change their `content`, and add messages of the role `user` without an `index`.
+    What a hook changes here is changed for this question only; the session's history stays. It may
+    leave messages out, change their `content`, and add messages of the role `user` without an
+    `index`.
     """
 
     event: ClassVar[str] = "completion.pre"
@@ -215,7 +236,8 @@ class CompletionPre(Payload):
 
 @frozen
 class CompletionPost(Payload):
-    """An answer of the model. `calls` are objects with `id`, `name` and `arguments` (JSON text as it came).
+    """An answer of the model. `calls` are objects with `id`, `name` and `arguments` (JSON text as
+    it came).
 
     A hook may leave calls out; each call that stays keeps its `id` and `name`.
     """
@@ -236,8 +258,9 @@ class CompletionPost(Payload):
 
 @frozen
 class DelegationPre(Payload):
-    """Work that is about to be given to another agent. `request` is what `delegate` was called with, or the like;
-    `session` is the one that the agent would have."""
+    """Work that is about to be given to another agent. `request` is what `delegate` was called
+    with, or the like; `session` is the one that the agent would have.
+    """
 
     event: ClassVar[str] = "delegation.pre"
     changeable: ClassVar[frozenset[str]] = frozenset({"request"})
@@ -261,7 +284,9 @@ class DelegationPost(Payload):
 
 @frozen
 class DelegationVerified(Payload):
-    """An agent's work was checked (`engine.delegation.verification`): whether it `passed` and what the check said, at which attempt."""
+    """An agent's work was checked (`engine.delegation.verification`): whether it `passed` and what
+    the check said, at which attempt.
+    """
 
     event: ClassVar[str] = "delegation.post_verify"
     agent: str = ""
@@ -274,7 +299,9 @@ class DelegationVerified(Payload):
 
 @frozen
 class Failed(Payload):
-    """Something went wrong: `where` is `run` (it failed or hit a limit) or `hook` (one is broken)."""
+    """Something went wrong: `where` is `run` (it failed or hit a limit) or `hook` (one is
+    broken).
+    """
 
     event: ClassVar[str] = "error"
     where: str = "run"
@@ -285,7 +312,9 @@ class Failed(Payload):
 
 @frozen
 class Custom(Payload):
-    """An event of a tool's or a program's own. `name` is the whole event name, `custom.deployed`."""
+    """An event of a tool's or a program's own. `name` is the whole event name,
+    `custom.deployed`.
+    """
 
     event: ClassVar[str] = "custom.*"
     changeable: ClassVar[frozenset[str]] = frozenset({"data"})
@@ -296,21 +325,35 @@ class Custom(Payload):
 PAYLOADS: dict[str, type[Payload]] = {
     kind.event: kind
     for kind in (
-        SessionStart, SessionEnd, TurnStart, TurnEnd, ToolPre, ToolPost, CompletionPre, CompletionPost,
-        DelegationPre, DelegationPost, DelegationVerified, Failed, Custom,
+        SessionStart,
+        SessionEnd,
+        TurnStart,
+        TurnEnd,
+        ToolPre,
+        ToolPost,
+        CompletionPre,
+        CompletionPost,
+        DelegationPre,
+        DelegationPost,
+        DelegationVerified,
+        Failed,
+        Custom,
     )
-}  # fmt: skip
+}
 
 GATING = frozenset(PAYLOADS) - {"session.end", "turn.end", "error"}
-"""Where a hook that cannot be asked is a no. At the others nothing is left to be kept from happening: it is reported."""
+"""Where a hook that cannot be asked is a no. At the others nothing is left to be kept from
+happening: it is reported.
+"""
 
 
 @frozen
 class Action:
     """What a hook answered. Made by `allow`, `block`, `ask`, `modify`, `delegate`.
 
-    `payload` holds changed keys of the event's payload. `context` are words for the model (as data), `message` words for the
-    person; `stop` ends the run before the model is asked again, with this reason.
+    `payload` holds changed keys of the event's payload. `context` are words for the model (as
+    data), `message` words for the person; `stop` ends the run before the model is asked again, with
+    this reason.
     """
 
     verdict: Literal["allow", "block", "ask", "delegate"] = "allow"
@@ -366,9 +409,10 @@ class Occasion:
 class EventHook:
     """One hook. Raises ConfigError for an event there is not.
 
-    `run` answers with an `Action`, a dictionary of its shape (`answers`), or None to let it pass. `when` decides
-    whether it is asked at all. `timeout` is in seconds and covers one event; what runs in a thread of its own cannot be
-    ended, only left. `on_error`: what it means if it cannot be asked (`ask` counts as `block` except at `tool.pre`).
+    `run` answers with an `Action`, a dictionary of its shape (`answers`), or None to let it pass.
+    `when` decides whether it is asked at all. `timeout` is in seconds and covers one event; what
+    runs in a thread of its own cannot be ended, only left. `on_error`: what it means if it cannot
+    be asked (`ask` counts as `block` except at `tool.pre`).
     """
 
     name: str
@@ -382,13 +426,17 @@ class EventHook:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ConfigError(f"a hook is named {self.name!r}", hint="letters, digits and `_ - . : /`")
+            raise ConfigError(
+                f"a hook is named {self.name!r}", hint="letters, digits and `_ - . : /`"
+            )
         if not self.events:
             raise ConfigError(f"the hook `{self.name}` is on no event")
         for event in self.events:
             check_event(event, f"the hook `{self.name}`")
         if not 0 < self.timeout <= 3600:
-            raise ConfigError(f"the hook `{self.name}` has {self.timeout:g} s", hint="above 0, up to 3600")
+            raise ConfigError(
+                f"the hook `{self.name}` has {self.timeout:g} s", hint="above 0, up to 3600"
+            )
         if self.on_error not in ("block", "allow", "ask"):
             raise ConfigError(
                 f"the hook `{self.name}`: on_error = {self.on_error!r}", hint="block, allow or ask"
@@ -411,13 +459,17 @@ def check_event(event: str, who: str) -> None:
 
 
 def json_value(value: Any) -> Any:
-    """A copy made of JSON values. Raises Garbage for what has no such form: then no hook could judge it."""
+    """A copy made of JSON values. Raises Garbage for what has no such form: then no hook could
+    judge it.
+    """
     if isinstance(value, Enum):
         return json_value(value.value)
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, Mapping):
-        return {str(key): json_value(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+        return {
+            str(key): json_value(item) for key, item in cast("Mapping[Any, Any]", value).items()
+        }
     if isinstance(value, (list, tuple, set, frozenset)):
         return [json_value(item) for item in cast("list[Any]", value)]
     if callable(dump := getattr(value, "model_dump", None)):

@@ -1,8 +1,9 @@
 """The conversation with a model, with hooks around each question and each answer.
 
-What a hook changes of a question holds for that question. Wires encode a history once and expect it to grow, so a
-question that is no longer an extension of the last one is put to a conversation of its own: that costs what the history
-costs, and the provider's cache. An answer is shown to nobody before the hooks have seen it.
+What a hook changes of a question holds for that question. Wires encode a history once and expect it
+to grow, so a question that is no longer an extension of the last one is put to a conversation of
+its own: that costs what the history costs, and the provider's cache. An answer is shown to nobody
+before the hooks have seen it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class _Held:
 class HookedExchange:
     """One session's. `refused` says why the calls of the last answer must not run, "" if they may.
 
-    `tell(text, hook, at_once)` hands the model words of a hook, before this question or before the next.
+    `tell(text, hook, at_once)` hands the model words of a hook, before this question or before the
+    next.
     """
 
     def __init__(
@@ -93,7 +95,9 @@ class HookedExchange:
         sink: Sink | None = None,
     ) -> ModelAnswered:
         self.refused = ""
-        asked = await self._question(history, tools) if self._hooks.on("completion.pre") else history
+        asked = (
+            await self._question(history, tools) if self._hooks.on("completion.pre") else history
+        )
         await self._fit(asked, asked is not history)
         watched = sink is not None and bool(self._hooks.on("completion.post"))
         held = _Held(sink) if watched and sink is not None else sink
@@ -122,7 +126,9 @@ class HookedExchange:
         if outcome.blocked:
             if not answer.calls:
                 # Its tokens are in no event: a failed question has none.
-                self._hooks.notice("hook", f"the withheld answer took {used.input} + {used.output} tokens")
+                self._hooks.notice(
+                    "hook", f"the withheld answer took {used.input} + {used.output} tokens"
+                )
                 raise refused("the answer of the model was withheld", outcome)
             self.refused = outcome.blocked
             withheld = f"[withheld: {outcome.blocked}]" if answer.text else ""
@@ -143,7 +149,9 @@ def refused(what: str, outcome: Outcome) -> ProviderError:
 
 
 def _calls(shown: Sequence[Mapping[str, Any]], calls: Sequence[Call]) -> tuple[Call, ...]:
-    """The calls that a hook left, in their order, with its arguments. Whether it left what it may was checked before."""
+    """The calls that a hook left, in their order, with its arguments. Whether it left what it may
+    was checked before.
+    """
     kept: list[Call] = []
     left = list(calls)
     for one in shown:
@@ -151,6 +159,8 @@ def _calls(shown: Sequence[Mapping[str, Any]], calls: Sequence[Call]) -> tuple[C
             left.pop(0)
         arguments = one.get("arguments")
         if not left or not isinstance(arguments, str):
-            raise ProviderError("a hook changed the calls of an answer into others", code="hook_broken")
+            raise ProviderError(
+                "a hook changed the calls of an answer into others", code="hook_broken"
+            )
         kept.append(replace(left.pop(0), arguments=arguments))
     return tuple(kept)

@@ -1,7 +1,8 @@
 """A session's history as hooks see it, and what they made of it as messages again.
 
-What comes back is checked as strictly as any history that is sent: in order, each assistant message with calls
-followed by exactly its results. Otherwise the hook is broken, and the question is not asked.
+What comes back is checked as strictly as any history that is sent: in order, each assistant message
+with calls followed by exactly its results. Otherwise the hook is broken, and the question is not
+asked.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def as_objects(history: Sequence[Message]) -> tuple[Mapping[str, Any], ...]:
 def _object(index: int, message: Message) -> dict[str, Any]:
     shown: dict[str, Any] = {"index": index, "role": _ROLES[type(message)], "content": message.text}
     if isinstance(message, AssistantMessage) and message.calls:
-        shown["tool_calls"] = [{"id": c.id, "name": c.tool, "arguments": c.arguments} for c in message.calls]
+        shown["tool_calls"] = [
+            {"id": c.id, "name": c.tool, "arguments": c.arguments} for c in message.calls
+        ]
     if isinstance(message, ToolMessage):
         shown["tool_call_id"], shown["name"] = message.call_id, message.tool
     return shown

@@ -1,4 +1,5 @@
-"""A driver of a session that may gain tools, hooks and agents while it runs. Sessions that may not use another one and pay nothing.
+"""A driver of a session that may gain tools, hooks and agents while it runs. Sessions that may not
+use another one and pay nothing.
 
 How a model learns of a new tool is said in `engine.registration.exchange`.
 """
@@ -46,6 +47,7 @@ class GrowingDriver(DelegatingDriver):
 
     def _feed(self, event: events.Event) -> list[Command]:
         if isinstance(event, events.DirectCall):
-            # Kept for the session, as the machine keeps ids: a tool may go on after its call was answered.
+            # Kept for the session, as the machine keeps ids: a tool may go on after its call was
+            # answered.
             self.callers[event.call.id] = event.by
         return super()._feed(event)

@@ -1,8 +1,10 @@
-"""The conversation of a session that may gain tools while it runs, by registration or because they were found.
+"""The conversation of a session that may gain tools while it runs, by registration or because they
+were found.
 
-A model learns of a new tool with the next question that it is asked, in the same run: the conversation is opened anew, with the
-tools it had, byte for byte and in their order, and the new ones behind them. That costs encoding the history once more, for all
-that came since the last question together. In the ways that describe tools in the system text, that text grows, too.
+A model learns of a new tool with the next question that it is asked, in the same run: the
+conversation is opened anew, with the tools it had, byte for byte and in their order, and the new
+ones behind them. That costs encoding the history once more, for all that came since the last
+question together. In the ways that describe tools in the system text, that text grows, too.
 """
 
 from __future__ import annotations
@@ -20,13 +22,17 @@ if TYPE_CHECKING:
     from ferrule.engine.tool_search.discovery import Searching
 
 Open = Callable[[tuple[ToolSpec, ...], str], Awaitable[Exchange]]
-"""Opens a conversation with these tools behind the agent's own, in a way of calling tools ("": the agent's)."""
+"""Opens a conversation with these tools behind the agent's own, in a way of calling tools ("": the
+agent's).
+"""
 
 
 class GrowingExchange:
-    """An `Exchange` that is opened anew, with more tools behind those it had, once the catalog has grown.
+    """An `Exchange` that is opened anew, with more tools behind those it had, once the catalog has
+    grown.
 
-    `searching` is told of each question and of what a provider's own search found in the answer to it.
+    `searching` is told of each question and of what a provider's own search found in the answer to
+    it.
     """
 
     def __init__(
@@ -47,7 +53,9 @@ class GrowingExchange:
         self.notices: list[tuple[str, str]] = []
 
     async def open(self) -> Exchange:
-        """The conversation as it should be now. Raises ProviderError and ConfigError, as opening one does."""
+        """The conversation as it should be now. Raises ProviderError and ConfigError, as opening
+        one does.
+        """
         if self._inner is not None and self._version == self._catalog.version:
             return self._inner
         version, self._discovered = self._catalog.version, self._catalog.discovered

@@ -1,9 +1,11 @@
-"""What a session may gain while it runs: tools, hooks and agents, so many of each, for this session alone.
+"""What a session may gain while it runs: tools, hooks and agents, so many of each, for this session
+alone.
 
-Who registers what, and whether it is fit, is decided before (`extensions.tool_files.registering`); that a person said yes is the gate's doing, since
-a registration is a call like any other. Here is what holds whoever asks: the bounds, no name that is taken, no hook that
-sees how hooks are registered, no model that the session could not ask anyway. Nothing of it outlives the process: a session that is
-resumed is told what is gone.
+Who registers what, and whether it is fit, is decided before (`extensions.tool_files.registering`);
+that a person said yes is the gate's doing, since a registration is a call like any other. Here is
+what holds whoever asks: the bounds, no name that is taken, no hook that sees how hooks are
+registered, no model that the session could not ask anyway. Nothing of it outlives the process: a
+session that is resumed is told what is gone.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ SOURCE = "registration"
 
 @frozen
 class RegistrationLimits:
-    """How much one session may gain. Source of the defaults: systems.md §4.1. Raises ConfigError."""
+    """How much one session may gain. Source of the defaults: systems.md §4.1. Raises
+    ConfigError.
+    """
 
     tools: int = 50
     hooks: int = 30
@@ -54,7 +58,9 @@ class RegistrationLimits:
 
 
 class Registrar(Protocol):
-    """The driver of a session that may gain something. `callers` says for each direct call who made it (`DirectCall.by`)."""
+    """The driver of a session that may gain something. `callers` says for each direct call who made
+    it (`DirectCall.by`).
+    """
 
     dispatcher: Dispatcher
     hooks: Hooks
@@ -93,7 +99,9 @@ class Registration:
         return f"{OWN}::{name}" if f"{OWN}::{name}" in self.catalog else name
 
     def add_tool(self, tool: Tool) -> int:
-        """How many more there may be. Raises ToolFailed (`limit`) and ConfigError, for a name that is taken or denied."""
+        """How many more there may be. Raises ToolFailed (`limit`) and ConfigError, for a name that
+        is taken or denied.
+        """
         catalog = self.catalog
         left = _left("tools", len(catalog.added), self._limits.tools)
         if self._driver.dispatcher.gate.hidden(tool):
@@ -102,7 +110,9 @@ class Registration:
         return left
 
     def add_hook(self, hook: EventHook) -> int:
-        """How many more there may be. From the next event on it is asked. Raises ToolFailed (`limit`) and ConfigError."""
+        """How many more there may be. From the next event on it is asked. Raises ToolFailed
+        (`limit`) and ConfigError.
+        """
         hooks, dispatcher = self._driver.hooks, self._driver.dispatcher
         left = _left("hooks", len(hooks.added), self._limits.hooks)
         if hook.priority < FLOOR:
@@ -112,7 +122,9 @@ class Registration:
         if any(one.name == hook.name for one in hooks.hooks):
             raise ConfigError(f"there is a hook `{hook.name}` already", hint="choose another name")
         if hook.on("session.start"):
-            raise ConfigError("`session.start` is over when a hook is registered", hint="use `turn.start`")
+            raise ConfigError(
+                "`session.start` is over when a hook is registered", hint="use `turn.start`"
+            )
         blind = replace(hook, when=_Blinded(hook))
         if hook.on("session.end") and not hooks.on("session.end"):
             self._driver.watch_end()
@@ -121,12 +133,16 @@ class Registration:
         return left
 
     def add_agent(self, agent: SubAgent) -> int:
-        """How many more there may be. Raises ToolFailed (`limit`) and ConfigError, for a name that is taken, a model of its own or hooks."""
+        """How many more there may be. Raises ToolFailed (`limit`) and ConfigError, for a name that
+        is taken, a model of its own or hooks.
+        """
         left = _left("agents", self._agents, self._limits.agents)
         delegation = self._driver.delegation
         if agent.model and agent.model not in delegation.models:
             known = ", ".join(sorted(delegation.models))
-            raise ConfigError(f"the model `{agent.model}` may not be used for this", hint=f"allowed: {known}")
+            raise ConfigError(
+                f"the model `{agent.model}` may not be used for this", hint=f"allowed: {known}"
+            )
         delegation.add(agent)
         self._agents += 1
         return left
@@ -134,7 +150,9 @@ class Registration:
 
 @frozen
 class _Blinded:
-    """The condition of a hook that was registered: never on calls that register hooks, else its own."""
+    """The condition of a hook that was registered: never on calls that register hooks, else its
+    own.
+    """
 
     hook: EventHook
 
@@ -155,7 +173,9 @@ def _left(what: str, there: int, most: int) -> int:
 
 
 def gone(journal: Iterable[Event]) -> str:
-    """What a model must know of a session that another process left: what was registered and is not there any more; "" if nothing."""
+    """What a model must know of a session that another process left: what was registered and is not
+    there any more; "" if nothing.
+    """
     asked: dict[str, str] = {}
     lost: list[str] = []
     for event in journal:

@@ -1,9 +1,11 @@
 """The tools of one session: its agent's, and after them what the session has gained since it began.
 
-It gains tools in two ways that its model cannot tell apart: they are registered (`engine.registration.registration`) or, being the agent's but
-deferred, discovered (`engine.tool_search.discovery`). What was there keeps its place, its name on the wire and its bytes, so that a
-provider's cache holds what it held; what is new stands at the end, in the order in which it came. Only a bound on discovered
-tools takes some away again. A name that is taken stays with whoever had it.
+It gains tools in two ways that its model cannot tell apart: they are registered
+(`engine.registration.registration`) or, being the agent's but deferred, discovered
+(`engine.tool_search.discovery`). What was there keeps its place, its name on the wire and its
+bytes, so that a provider's cache holds what it held; what is new stands at the end, in the order in
+which it came. Only a bound on discovered tools takes some away again. A name that is taken stays
+with whoever had it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from ferrule.tools.names import wire_name_beside
 
 
 class SessionCatalog(Catalog):
-    """A catalog over another one, which it never changes. `version` counts what changed of what it shows behind that."""
+    """A catalog over another one, which it never changes. `version` counts what changed of what it
+    shows behind that.
+    """
 
     version: int
 
@@ -40,11 +44,15 @@ class SessionCatalog(Catalog):
 
     @property
     def discovered(self) -> tuple[str, ...]:
-        """Full names of the agent's tools that are shown because they were found, the oldest first."""
+        """Full names of the agent's tools that are shown because they were found, the oldest
+        first.
+        """
         return tuple(name for name in self._gained if name not in self._added)
 
     def add(self, *tools: Definable) -> None:
-        """Add tools for this session, all or none. Raises ToolDefinitionError for a name that is taken, here or on the wire."""
+        """Add tools for this session, all or none. Raises ToolDefinitionError for a name that is
+        taken, here or on the wire.
+        """
         made = [tool_of(item) for item in tools]
         if not made:
             return
@@ -56,7 +64,8 @@ class SessionCatalog(Catalog):
                 if earlier is not None or item.full_name in taken:
                     source = f", from {earlier.source}" if earlier is not None else ""
                     raise ToolDefinitionError(
-                        f"there is a tool `{item.full_name}` already{source}", hint="choose another name"
+                        f"there is a tool `{item.full_name}` already{source}",
+                        hint="choose another name",
                     )
                 wire = wire_name_beside(item.full_name, taken)
                 joined[item.full_name] = (item, wire)
@@ -66,7 +75,9 @@ class SessionCatalog(Catalog):
             self.version += 1
 
     def discover(self, names: Sequence[str]) -> None:
-        """Show these of the agent's tools and no others: those that are shown already keep their places, new ones come last."""
+        """Show these of the agent's tools and no others: those that are shown already keep their
+        places, new ones come last.
+        """
         with self._adding:
             kept = [name for name in self._gained if name in self._added or name in names]
             new = [name for name in dict.fromkeys(names) if name not in kept and name in self._base]
@@ -101,7 +112,10 @@ class SessionCatalog(Catalog):
 
     def wire_table(self) -> dict[str, str]:
         """As of any catalog; what was added comes last."""
-        return {**self._base.wire_table(), **{name: wire for name, (_, wire) in self._added.items()}}
+        return {
+            **self._base.wire_table(),
+            **{name: wire for name, (_, wire) in self._added.items()},
+        }
 
     def __iter__(self) -> Iterator[Tool]:
         yield from self._base

@@ -1,7 +1,9 @@
-"""A recorded session as something to run again with: its messages, its model's answers, its tools' results.
+"""A recorded session as something to run again with: its messages, its model's answers, its tools'
+results.
 
-Results are found by tool and arguments, not by the call's id, so that another model finds them, too. Arguments are the same if
-they are the same JSON; what stands first in the recording is given first, and the last one again where a call is made once more.
+Results are found by tool and arguments, not by the call's id, so that another model finds them,
+too. Arguments are the same if they are the same JSON; what stands first in the recording is given
+first, and the last one again where a call is made once more.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ from ferrule.tools.definition import Tool
 
 @frozen
 class Told:
-    """A message of a person: one that opened a run (then with its limits, its aims as in `RunStarted`, and what it came to), or
-    context alone."""
+    """A message of a person: one that opened a run (then with its limits, its aims as in
+    `RunStarted`, and what it came to), or context alone.
+    """
 
     text: str
     limits: Limits | None = None
@@ -41,8 +44,9 @@ class Told:
 
 @frozen
 class Recording:
-    """One session. `results` holds pairs of a call and its result, in the order in which the results came; `calls_by_run` the
-    calls that the model made after each message that opened a run."""
+    """One session. `results` holds pairs of a call and its result, in the order in which the
+    results came; `calls_by_run` the calls that the model made after each message that opened a run.
+    """
 
     session: str
     model: str
@@ -55,7 +59,9 @@ class Recording:
 
     @classmethod
     def of(cls, records: Iterable[events.Record]) -> Recording:
-        """Read a session from its first event. Raises JournalError if it does not begin with its opening."""
+        """Read a session from its first event. Raises JournalError if it does not begin with its
+        opening.
+        """
         reading = _Reading()
         for record in records:
             reading.session = record.session
@@ -119,7 +125,9 @@ class _Reading:
 
 
 def canonical(arguments: Any) -> str:
-    """Arguments as text that is the same for the same JSON: keys sorted, no spaces. Broken JSON stands for itself."""
+    """Arguments as text that is the same for the same JSON: keys sorted, no spaces. Broken JSON
+    stands for itself.
+    """
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
     except ValueError:
@@ -128,7 +136,9 @@ def canonical(arguments: Any) -> str:
 
 
 class RecordedModel:
-    """A wire that answers what was recorded, question by question, whatever it is asked. No network."""
+    """A wire that answers what was recorded, question by question, whatever it is asked. No
+    network.
+    """
 
     def __init__(self, recording: Recording) -> None:
         self._model = recording.model
@@ -162,8 +172,13 @@ class _RecordedExchange:
         sink: Sink | None = None,
     ) -> ModelAnswered:
         if not self._answers:
-            said = "the recorded model has no further answer: the run went on longer than the recording"
-            raise ProviderError(said, code="recording_over", hint="see what came out otherwise before this")
+            said = (
+                "the recorded model has no further answer: the run went on longer than the "
+                "recording"
+            )
+            raise ProviderError(
+                said, code="recording_over", hint="see what came out otherwise before this"
+            )
         answer = self._answers.popleft()
         if sink is not None and answer.text:
             sink.text(answer.text)
@@ -171,7 +186,9 @@ class _RecordedExchange:
 
 
 class OpenGate(Gate):
-    """Says yes to everything: only for sessions whose calls `RecordedTools` answers, so that nothing runs."""
+    """Says yes to everything: only for sessions whose calls `RecordedTools` answers, so that
+    nothing runs.
+    """
 
     def decide(self, tool: Tool, values: Mapping[str, Any]) -> Decision:
         return Decision("allow", "answered from a recording", layer="builtin")
@@ -181,10 +198,11 @@ class OpenGate(Gate):
 
 
 class RecordedTools:
-    """A hook that answers every call out of a recording, so that no handler runs (`engine.hooks.call_hooks.Hook`).
+    """A hook that answers every call out of a recording, so that no handler runs
+    (`engine.hooks.call_hooks.Hook`).
 
-    `matched` counts the calls that it could answer, `unmatched` lists the others as `(tool, canonical arguments)`: those are
-    answered with `not_found` and what is nearest.
+    `matched` counts the calls that it could answer, `unmatched` lists the others as `(tool,
+    canonical arguments)`: those are answered with `not_found` and what is nearest.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -197,7 +215,9 @@ class RecordedTools:
         self._asked: dict[str, tuple[str, str]] = {}
 
     def expect(self, call: Call) -> None:
-        """Remember a call as the model wrote it: a hook sees it only after its arguments were checked and filled in."""
+        """Remember a call as the model wrote it: a hook sees it only after its arguments were
+        checked and filled in.
+        """
         self._asked[call.id] = (call.tool, canonical(call.arguments))
 
     async def before(self, tool: Tool, values: Mapping[str, Any], context: Context) -> Answer:

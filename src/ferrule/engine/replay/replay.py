@@ -1,13 +1,17 @@
-"""Replay: a recorded session goes through today's machine again, offline, and must come out the same.
+"""Replay: a recorded session goes through today's machine again, offline, and must come out the
+same.
 
-The journal holds all that came from outside (answers of models, tools and people); what follows from it is the machine's.
-So a replay feeds the recording to a new machine and checks, event by event,
+The journal holds all that came from outside (answers of models, tools and people); what follows
+from it is the machine's. So a replay feeds the recording to a new machine and checks, event by
+event,
 
-* that each event answers a command which is open then: nothing was evaluated, asked, run or answered that the machine had
-  not ordered, and nothing that it ordered was left out;
-* that each run ends as recorded: stop, text, code, tokens, and the digest of the history, byte for byte (`log.Shown`).
+* that each event answers a command which is open then: nothing was evaluated, asked, run or
+  answered that the machine had not ordered, and nothing that it ordered was left out;
+* that each run ends as recorded: stop, text, code, tokens, and the digest of the history, byte for
+  byte (`log.Shown`).
 
-What this does not show: that tools or models would answer the same again. `engine.replay.rerun` asks them.
+What this does not show: that tools or models would answer the same again. `engine.replay.rerun`
+asks them.
 """
 
 from __future__ import annotations
@@ -43,8 +47,9 @@ class Difference:
 
 @frozen
 class Replayed:
-    """What became of one session. `histories` holds the digest of each finished run, by its id; `unproven` counts the runs whose
-    recording has none, since an older version wrote it."""
+    """What became of one session. `histories` holds the digest of each finished run, by its id;
+    `unproven` counts the runs whose recording has none, since an older version wrote it.
+    """
 
     session: str
     events: int
@@ -60,7 +65,9 @@ class Replayed:
 
 
 def replay(records: Iterable[events.Record]) -> Replayed:
-    """Replay the whole of one session, from its first event. It stops at the first difference: all later ones follow from it."""
+    """Replay the whole of one session, from its first event. It stops at the first difference: all
+    later ones follow from it.
+    """
     replaying = _Replaying()
     for record in records:
         if what := replaying.take(record):
@@ -126,7 +133,9 @@ class _Replaying:
         return f"`{event.kind}`{about}, and nothing asked for it then"
 
     def _forget(self) -> None:
-        """Commands for calls that have their result by now, by being stopped or settled, are void."""
+        """Commands for calls that have their result by now, by being stopped or settled, are
+        void.
+        """
         finishing = any(isinstance(command, Finish) for command in self._open)
         self._open = [
             command
@@ -139,8 +148,12 @@ class _Replaying:
     def _finished(self, run: str, recorded: events.RunFinished) -> str:
         finish = next((command for command in self._open if isinstance(command, Finish)), None)
         if finish is None:
-            still = ", ".join(sorted({type(command).__name__ for command in self._open})) or "nothing"
-            return f"the run ends here as `{recorded.stop}`; in the replay it goes on (open: {still})"
+            still = (
+                ", ".join(sorted({type(command).__name__ for command in self._open})) or "nothing"
+            )
+            return (
+                f"the run ends here as `{recorded.stop}`; in the replay it goes on (open: {still})"
+            )
         self._open.remove(finish)
         digest = self._shown.digest(self._machine.history)
         for name in ("stop", "text", "code", "detail", "usage"):
@@ -151,7 +164,10 @@ class _Replaying:
         if not recorded.history:
             self.unproven += 1
         elif recorded.history != digest:
-            return f"the history is another one: digest {digest[:16]}…, recorded {recorded.history[:16]}…"
+            return (
+                f"the history is another one: digest {digest[:16]}…, recorded "
+                f"{recorded.history[:16]}…"
+            )
         self.histories[run] = digest
         return ""
 
@@ -165,7 +181,9 @@ _ANSWERS: dict[type, tuple[type, ...]] = {
     events.CallProbed: (Settle,),
     events.ToolAnswered: (RunTool, StopTool, AskPerson, Settle),
 }
-"""Which commands an event answers. All others come from outside unasked: a person, a tool's notice, the end of a process."""
+"""Which commands an event answers. All others come from outside unasked: a person, a tool's notice,
+the end of a process.
+"""
 
 
 def _call_id(event: events.Event) -> str:

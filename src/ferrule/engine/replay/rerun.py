@@ -3,11 +3,13 @@
     again = await rerun(Recording.of(records), agent, model="ollama:llama3.2")   # this model, the recorded results
     again = await rerun(Recording.of(records), agent, tools="live")              # the recorded answers, these tools
 
-The driver, the dispatcher and the machine are the real ones; the session is a new one in a journal in memory. With recorded
-results no handler runs and no rule is asked: what was refused then is refused again, by the recording. With `tools="live"`
-the agent's own gate decides and handlers do what they do: give it a workspace that may be written.
+The driver, the dispatcher and the machine are the real ones; the session is a new one in a journal
+in memory. With recorded results no handler runs and no rule is asked: what was refused then is
+refused again, by the recording. With `tools="live"` the agent's own gate decides and handlers do
+what they do: give it a workspace that may be written.
 
-Each run has the limits, the join and the required tools that it had then. What a person did beside the conversation (direct calls, words on the way, stopping it) is not done again.
+Each run has the limits, the join and the required tools that it had then. What a person did beside
+the conversation (direct calls, words on the way, stopping it) is not done again.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 
 @frozen
 class Answered:
-    """A call of the new run beside the recorded one with the same number in its run; None where the other made none."""
+    """A call of the new run beside the recorded one with the same number in its run; None where the
+    other made none.
+    """
 
     call: Call | None
     result: Result | None
@@ -75,8 +79,9 @@ class AgainRun:
 
 @frozen
 class Again:
-    """A session run again. `missing` are recorded tools that the agent has not; `unmatched` calls that the recording could not
-    answer, as `(tool, canonical arguments)`."""
+    """A session run again. `missing` are recorded tools that the agent has not; `unmatched` calls
+    that the recording could not answer, as `(tool, canonical arguments)`.
+    """
 
     session: str
     model: str
@@ -99,11 +104,13 @@ async def rerun(
 ) -> Again:
     """Run all messages of a recording again, one after another, in a copy of `agent`.
 
-    `model` None gives the recorded answers. Raises ConfigError if nothing would differ from `engine.replay.replay`.
+    `model` None gives the recorded answers. Raises ConfigError if nothing would differ from
+    `engine.replay.replay`.
     """
     if model is None and tools == "recorded":
         raise ConfigError(
-            "a recorded model with recorded tools says nothing new", hint="give a model, or tools='live'"
+            "a recorded model with recorded tools says nothing new",
+            hint="give a model, or tools='live'",
         )
     answers = RecordedTools(recording) if tools == "recorded" else None
     copied, session = agent.rehearsing(
@@ -133,12 +140,18 @@ async def rerun(
         await session.close()
         await copied.close()
     return Again(
-        recording.session, copied.model, tuple(runs), missing, tuple(answers.unmatched if answers else ())
+        recording.session,
+        copied.model,
+        tuple(runs),
+        missing,
+        tuple(answers.unmatched if answers else ()),
     )
 
 
 def _required(recorded: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
-    """What a run required, of the tools that there are: those that are not there are told as missing."""
+    """What a run required, of the tools that there are: those that are not there are told as
+    missing.
+    """
     there = (OR.join(name for name in entry.split(OR) if name in catalog) for entry in recorded)
     return tuple(filter(None, there))
 
@@ -181,7 +194,9 @@ class _Seen:
             calls.append(Answered(call, self.results.get(call.id) if call else None, then, result))
         was = told.finished or events.RunFinished("open")
         done = self.finished
-        return AgainRun(told.text, done.text, done.stop, was.text, was.stop, tuple(calls), done.usage)
+        return AgainRun(
+            told.text, done.text, done.stop, was.text, was.stop, tuple(calls), done.usage
+        )
 
 
 def _of(call: Call, result: Result) -> tuple[object, ...]:

@@ -3,9 +3,10 @@
     for judged in what_if(past_calls(journal), lambda workspace: gate, catalog):
         if judged.stricter: ...
 
-A call is judged by its arguments as they would run today, with the catalog's tool of that name; where there is none any more, by
-name, side effect and risk as recorded, so that rules for paths and commands cannot see into it (`known` is False then). Grants
-that a person gave then are not taken into account: an *ask* is one that a person would have been asked.
+A call is judged by its arguments as they would run today, with the catalog's tool of that name;
+where there is none any more, by name, side effect and risk as recorded, so that rules for paths and
+commands cannot see into it (`known` is False then). Grants that a person gave then are not taken
+into account: an *ask* is one that a person would have been asked.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ Verdict = Literal["allow", "ask", "deny", "invalid"]
 
 @frozen
 class Judged:
-    """One call: whether it ran then, and what the other rules say. `invalid`: its arguments do not fit the tool of today."""
+    """One call: whether it ran then, and what the other rules say. `invalid`: its arguments do not
+    fit the tool of today.
+    """
 
     call: PastCall
     ran: bool
@@ -46,8 +49,12 @@ class Judged:
         return not self.ran and self.verdict == "allow"
 
 
-def what_if(calls: Iterable[PastCall], gate_of: Callable[[str], Gate], catalog: Catalog) -> Iterator[Judged]:
-    """Judge calls one by one. `gate_of` gives the gate for a workspace, by its path ("" if the session had none)."""
+def what_if(
+    calls: Iterable[PastCall], gate_of: Callable[[str], Gate], catalog: Catalog
+) -> Iterator[Judged]:
+    """Judge calls one by one. `gate_of` gives the gate for a workspace, by its path ("" if the
+    session had none).
+    """
     gates = cache(gate_of)
     for call in calls:
         decided = call.audit.decisions[-1] if call.audit.decisions else None
@@ -78,7 +85,9 @@ def _checked(
 
 
 def _stand_in(name: str, decided: Decided | None) -> Tool:
-    effect = decided.effect if decided and decided.effect in set(SideEffect) else SideEffect.UNDECLARED
+    effect = (
+        decided.effect if decided and decided.effect in set(SideEffect) else SideEffect.UNDECLARED
+    )
     risk = decided.risk if decided and decided.risk in set(Risk) else Risk.HIGH
     return _made(name, SideEffect(effect), Risk(risk))
 

@@ -1,10 +1,12 @@
-"""Other rules over what was done lately: which calls would have been stopped, within bounds that a person can wait for.
+"""Other rules over what was done lately: which calls would have been stopped, within bounds that a
+person can wait for.
 
-    rules = parse_rules("deny Bash(git push:*)\\nallow Read(docs/**)", root=str(workspace))
-    compared = over_history(past_calls(journal, since=since), agent.gate, rules, agent.catalog, keep=True)
+    rules = parse_rules("deny Bash(git push:*)\\nallow Read(docs/**)", root=str(workspace)) compared
+    = over_history(past_calls(journal, since=since), agent.gate, rules, agent.catalog, keep=True)
 
-See `what_if` for what is judged and how. Here is what a view needs beside it: rules as lines of text, a count of every outcome, the
-calls that would come out otherwise, and an end: at most `MOST` calls, and no call is begun after `SECONDS`.
+See `what_if` for what is judged and how. Here is what a view needs beside it: rules as lines of
+text, a count of every outcome, the calls that would come out otherwise, and an end: at most `MOST`
+calls, and no call is begun after `SECONDS`.
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ _LISTS: dict[str, List] = {"deny": "deny", "ask": "ask", "allow": "allow"}
 
 @dataclass(slots=True)
 class Compared:
-    """What came of it. `counts` are calls by `refused` and `asked` (they ran), `looser` (they did not, and would), `invalid` (their arguments do
-    not fit the tool of today), `same`.
+    """What came of it. `counts` are calls by `refused` and `asked` (they ran), `looser` (they did
+    not, and would), `invalid` (their arguments do not fit the tool of today), `same`.
 
-    `changed` are the first `SHOWN` that would come out otherwise; `unknown` counts calls of tools that are gone, judged by name alone;
-    `cut` says that there were more calls than were looked at.
+    `changed` are the first `SHOWN` that would come out otherwise; `unknown` counts calls of tools
+    that are gone, judged by name alone; `cut` says that there were more calls than were looked at.
     """
 
     looked: int = 0
@@ -47,7 +49,8 @@ class Compared:
 
 
 def parse_rules(text: str, *, root: str = "") -> RuleSet:
-    """Rules out of lines: `deny`, `ask` or `allow`, and a rule (`permissions.rules`); `#` begins a comment line.
+    """Rules out of lines: `deny`, `ask` or `allow`, and a rule (`permissions.rules`); `#` begins a
+    comment line.
 
     Raises ConfigError naming the line.
     """
@@ -63,12 +66,15 @@ def _rule(line: str, number: int, root: str) -> Rule:
     chosen = _LISTS.get(word.rstrip(":").lower())
     if chosen is None:
         raise ConfigError(
-            f"line {number} begins with `{word[:40]}`", hint="write `deny`, `ask` or `allow`, then the rule"
+            f"line {number} begins with `{word[:40]}`",
+            hint="write `deny`, `ask` or `allow`, then the rule",
         )
     try:
         return parse_rule(rule, chosen, layer="flags", root=root)
     except ConfigError as error:
-        raise ConfigError(f"line {number}: {error.detail}", code=error.code, hint=error.hint) from error
+        raise ConfigError(
+            f"line {number}: {error.detail}", code=error.code, hint=error.hint
+        ) from error
 
 
 def over_history(
@@ -83,14 +89,21 @@ def over_history(
     seconds: float = SECONDS,
     now: Callable[[], float] = time.monotonic,
 ) -> Compared:
-    """Judge calls by these rules, with those of `gate` (`keep`) or in their place; protected names and safe mode stay as they are."""
+    """Judge calls by these rules, with those of `gate` (`keep`) or in their place; protected names
+    and safe mode stay as they are.
+    """
     chosen = RuleSet([*gate.rules, *rules]) if keep else rules
 
     def gate_of(workspace: str) -> Gate:
         return Gate(
-            chosen, mode=mode or gate.mode, root=Path(workspace or gate.around.root), names=gate.around.names,
-            safe_mode=gate.safe_mode, home=Path(gate.around.home), outside=gate.around.outside,
-        )  # fmt: skip
+            chosen,
+            mode=mode or gate.mode,
+            root=Path(workspace or gate.around.root),
+            names=gate.around.names,
+            safe_mode=gate.safe_mode,
+            home=Path(gate.around.home),
+            outside=gate.around.outside,
+        )
 
     compared, until = Compared(), now() + seconds
     for judged in what_if(calls, gate_of, catalog):

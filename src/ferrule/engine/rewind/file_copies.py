@@ -1,14 +1,17 @@
-"""Copies of what a call is about to change: before a tool writes, the files it names are kept, so that a session can be rewound.
+"""Copies of what a call is about to change: before a tool writes, the files it names are kept, so
+that a session can be rewound.
 
-Around each call of a tool whose side effect is `write`, the state of every path that its parameters name for writing goes into
-the journal (`events.FilesSeen`), before and after; the content before goes into the artifact store, by its hash, for the session's owner.
+Around each call of a tool whose side effect is `write`, the state of every path that its parameters
+name for writing goes into the journal (`events.FilesSeen`), before and after; the content before
+goes into the artifact store, by its hash, for the session's owner.
 
-A state is `` (nothing there), `dir`, `link`, `file:<sha256>`, `large:<size>` for a file that is too large to be kept, or `other`:
-something else, or nothing that may be looked at. Folders above it are looked at, too, and below a folder everything, up to `MOST`
-paths; what is beyond is not kept, and a notice (`BEYOND`) says so.
+A state is `` (nothing there), `dir`, `link`, `file:<sha256>`, `large:<size>` for a file that is too
+large to be kept, or `other`: something else, or nothing that may be looked at. Folders above it are
+looked at, too, and below a folder everything, up to `MOST` paths; what is beyond is not kept, and a
+notice (`BEYOND`) says so.
 
-Not covered: what commands change (side effect `execute`), what a tool changes that its parameters do not name, permissions, times,
-and whatever a person or another program does meanwhile.
+Not covered: what commands change (side effect `execute`), what a tool changes that its parameters
+do not name, permissions, times, and whatever a person or another program does meanwhile.
 """
 
 from __future__ import annotations
@@ -46,9 +49,15 @@ class Copies:
         self._workspace = workspace
 
     async def around(
-        self, tool: Tool, values: Mapping[str, Any], context: Context, run: Callable[[], Awaitable[Result]]
+        self,
+        tool: Tool,
+        values: Mapping[str, Any],
+        context: Context,
+        run: Callable[[], Awaitable[Result]],
     ) -> Result:
-        """Run the call between two looks at what it names. Raises what `run` raises, and JournalError."""
+        """Run the call between two looks at what it names. Raises what `run` raises, and
+        JournalError.
+        """
         paths = [
             str(values[name])
             for name, touch in tool.touches.items()
@@ -56,18 +65,27 @@ class Copies:
         ]
         if not paths:
             return await run()
-        before = await run_blocking(lambda: states(self._workspace, paths, self._keeping(context.identity)))
+        before = await run_blocking(
+            lambda: states(self._workspace, paths, self._keeping(context.identity))
+        )
         context.record(FilesSeen(context.call_id, "before", tuple(before), tuple(before.values())))
         if len(before) >= MOST:
-            said = f"`{tool.name}` may change more than {MOST} paths: only these can be put back by a rewind"
+            said = (
+                f"`{tool.name}` may change more than {MOST} paths: only these can be put back by "
+                "a rewind"
+            )
             context.note(BEYOND, said)
         try:
             return await run()
         finally:
             after = await run_blocking(lambda: states(self._workspace, paths, None, before))
-            changed = {path: state for path, state in after.items() if before.get(path, NOTHING) != state}
+            changed = {
+                path: state for path, state in after.items() if before.get(path, NOTHING) != state
+            }
             if changed:
-                context.record(FilesSeen(context.call_id, "after", tuple(changed), tuple(changed.values())))
+                context.record(
+                    FilesSeen(context.call_id, "after", tuple(changed), tuple(changed.values()))
+                )
 
     def _keeping(self, who: Identity) -> Callable[[bytes], None]:
         scope = Scope.of(who)
@@ -83,8 +101,10 @@ def states(
     keep: Callable[[bytes], None] | None,
     besides: Iterable[str] = (),
 ) -> dict[str, str]:
-    """The state of each path, of the folders above it and of all below it, and of the names `besides`; `keep` gets the content of
-    each file. What the workspace does not let anybody read, or holds too much of, is left out."""
+    """The state of each path, of the folders above it and of all below it, and of the names
+    `besides`; `keep` gets the content of each file. What the workspace does not let anybody read,
+    or holds too much of, is left out.
+    """
     found = {name: state(workspace, name, keep) for name in besides}
     for path in paths:
         for name in _below(workspace, path):

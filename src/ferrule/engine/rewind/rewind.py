@@ -1,14 +1,16 @@
-"""Rewinding: a session goes back to the end of one of its runs, with the files that its tools have changed since.
+"""Rewinding: a session goes back to the end of one of its runs, with the files that its tools have
+changed since.
 
     point = rewind_plan(records, 2)                       # what tools changed after the second run
     done = put_back(point, workspace, store, scope)
     again = fork(journal, session, 2, store)              # the history up to there, as a session of its own
 
-The session itself stays in the journal as it was: nothing is ever taken out of it. A file is put back only if it is what the
-session saw or made of it at some time; else it is left alone and named, unless `force` says otherwise. See `copies` for what is not covered.
+The session itself stays in the journal as it was: nothing is ever taken out of it. A file is put
+back only if it is what the session saw or made of it at some time; else it is left alone and named,
+unless `force` says otherwise. See `copies` for what is not covered.
 
-Whoever calls `put_back` holds the session's lease (`Journal.lease`), so that no other process works in these files meanwhile, and
-brings a workspace that refuses what the person's settings protect.
+Whoever calls `put_back` holds the session's lease (`Journal.lease`), so that no other process works
+in these files meanwhile, and brings a workspace that refuses what the person's settings protect.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ from .file_copies import BEYOND, NOTHING, state
 
 @frozen
 class Point:
-    """The end of a run: what the paths were then (`wanted`), what the session saw or left there since (`known`), as states of
-    `copies`, and how many calls since (commands, and others of which no file was kept) may have changed what nobody kept."""
+    """The end of a run: what the paths were then (`wanted`), what the session saw or left there
+    since (`known`), as states of `copies`, and how many calls since (commands, and others of which
+    no file was kept) may have changed what nobody kept.
+    """
 
     wanted: dict[str, str]
     known: dict[str, set[str]]
@@ -48,7 +52,9 @@ class PutBack:
 
 
 def rewind_plan(records: Iterable[events.Record], runs: int) -> Point:
-    """What to put back to be at the end of run number `runs` (0: before the first). Raises ConfigError if there is no such run."""
+    """What to put back to be at the end of run number `runs` (0: before the first). Raises
+    ConfigError if there is no such run.
+    """
     finished, begun = 0, 0
     point = Point({}, {}, 0)
     started, kept = set[str](), set[str]()
@@ -68,7 +74,8 @@ def rewind_plan(records: Iterable[events.Record], runs: int) -> Point:
                 started.add(f"{BEYOND} {record.seq}")
     if runs > finished:
         raise ConfigError(
-            f"there is no finished run {runs}: the session has {finished}", hint="give a smaller number"
+            f"there is no finished run {runs}: the session has {finished}",
+            hint="give a smaller number",
         )
     return replace(point, uncovered=len(started - kept))
 
@@ -95,7 +102,9 @@ def put_back(
     force: bool = False,
     dry: bool = False,
 ) -> PutBack:
-    """Put every path back; with `dry` only say what would be. Folders come first and are removed last."""
+    """Put every path back; with `dry` only say what would be. Folders come first and are removed
+    last.
+    """
     done = PutBack()
     wanted = sorted(point.wanted.items())
     for path, seen in [
@@ -111,7 +120,9 @@ def put_back(
             done.left_alone[path] = "it was changed by something else since"
             continue
         if now.startswith("large:") and not force:
-            done.left_alone[path] = "it is too large to tell whether something else changed it since"
+            done.left_alone[path] = (
+                "it is too large to tell whether something else changed it since"
+            )
             continue
         try:
             if why := _put(path, seen, now, workspace, store, scope, dry=dry):
@@ -126,7 +137,14 @@ def put_back(
 
 
 def _put(
-    path: str, wanted: str, now: str, workspace: Workspace, store: ArtifactStore, scope: Scope, *, dry: bool
+    path: str,
+    wanted: str,
+    now: str,
+    workspace: Workspace,
+    store: ArtifactStore,
+    scope: Scope,
+    *,
+    dry: bool,
 ) -> str:
     """Do it; why it cannot be done, or ""."""
     workspace.permit(path, write=True)
@@ -154,10 +172,12 @@ def _put(
 def fork(
     journal: Journal, session: str, runs: int, store: ArtifactStore | None = None, *, name: str = ""
 ) -> str:
-    """A new session whose history is that of another one up to the end of run number `runs`; its id.
+    """A new session whose history is that of another one up to the end of run number `runs`; its
+    id.
 
-    Times are the recorded ones, what it kept is its own. The other session may be in use: what it has under way is none of the
-    fork's. Raises SessionNotFound, ConfigError if there is no such run.
+    Times are the recorded ones, what it kept is its own. The other session may be in use: what it
+    has under way is none of the fork's. Raises SessionNotFound, ConfigError if there is no such
+    run.
     """
     copied: list[events.Record] = []
     finished = 0
@@ -168,16 +188,27 @@ def fork(
         finished += isinstance(record.event, events.RunFinished)
     if finished < runs:
         raise ConfigError(
-            f"there is no finished run {runs}: the session has {finished}", hint="give a smaller number"
+            f"there is no finished run {runs}: the session has {finished}",
+            hint="give a smaller number",
         )
     copied = _settled(copied)
     opened, name = copied[0], name or token_hex(16)
     if isinstance(opened.event, events.SessionOpened):
-        copied[0] = opened._replace(event=replace(opened.event, forked=f"{session}:{copied[-1].seq}"))
+        copied[0] = opened._replace(
+            event=replace(opened.event, forked=f"{session}:{copied[-1].seq}")
+        )
     if store is not None:
-        mine, theirs = Scope(opened.tenant, opened.user, session), Scope(opened.tenant, opened.user, name)
+        mine, theirs = (
+            Scope(opened.tenant, opened.user, session),
+            Scope(opened.tenant, opened.user, name),
+        )
         for artifact in reversed(store.list(mine)):
-            store.put(theirs, store.pieces(mine, artifact.reference), mime=artifact.mime, tool=artifact.tool)
+            store.put(
+                theirs,
+                store.pieces(mine, artifact.reference),
+                mime=artifact.mime,
+                tool=artifact.tool,
+            )
     try:
         for run, group in groupby(copied, key=lambda record: record.run):
             part = list(group)
@@ -191,7 +222,9 @@ def fork(
 
 
 def _settled(records: list[events.Record]) -> list[events.Record]:
-    """These records, up to a call behind the last run that is still open: else both sessions would finish it."""
+    """These records, up to a call behind the last run that is still open: else both sessions would
+    finish it.
+    """
     waiting: dict[str, int] = {}
     for at, record in enumerate(records):
         match record.event:

@@ -1,4 +1,5 @@
-"""Spans and metrics of OpenTelemetry, made of what the event bus publishes (`pip install 'ferrule[otel]'`).
+"""Spans and metrics of OpenTelemetry, made of what the event bus publishes (`pip install
+'ferrule[otel]'`).
 
 Modules: `names`, `state`, `telemetry`.
 """

@@ -1,9 +1,12 @@
-"""Names of OpenTelemetry for generative AI: one table, so that a new version of the conventions is one change here.
+"""Names of OpenTelemetry for generative AI: one table, so that a new version of the conventions is
+one change here.
 
-Source: the GenAI semantic conventions (https://github.com/open-telemetry/semantic-conventions-genai), all still in development. They ask
+Source: the GenAI semantic conventions
+(https://github.com/open-telemetry/semantic-conventions-genai), all still in development. They ask
 instrumentations to emit what they always did until a person opts in to the newest names, with
-`OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental`. `LATEST` is what only they know; the rest is common to both. Content of
-messages and calls is among it, and needs a second yes: `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`.
+`OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental`. `LATEST` is what only they know; the
+rest is common to both. Content of messages and calls is among it, and needs a second yes:
+`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`.
 """
 
 from __future__ import annotations

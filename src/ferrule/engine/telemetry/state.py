@@ -1,4 +1,6 @@
-"""What telemetry remembers of sessions while they go, and how values of events look as attributes."""
+"""What telemetry remembers of sessions while they go, and how values of events look as
+attributes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Telemetry: spans and metrics of OpenTelemetry, made of what the event bus publishes. Needs `ferrule[otel]`.
+"""Telemetry: spans and metrics of OpenTelemetry, made of what the event bus publishes. Needs
+`ferrule[otel]`.
 
     bus = Bus()
     telemetry = Telemetry()
@@ -10,12 +11,15 @@
       execute_tool {tool}                 a call; below it what a sub-agent does
         invoke_agent {agent} ...
 
-Nothing in the pipeline knows of this: without a bus, a run does nothing for it. It sees what subscribers see, so what was redacted there is
-redacted here. Times are those of the events. A question begins when what it answers to has happened; a call begins when it is announced, or else
-as long before its answer as its handler took, unless somebody asked for its context before (`carrier`).
+Nothing in the pipeline knows of this: without a bus, a run does nothing for it. It sees what
+subscribers see, so what was redacted there is redacted here. Times are those of the events. A
+question begins when what it answers to has happened; a call begins when it is announced, or else as
+long before its answer as its handler took, unless somebody asked for its context before
+(`carrier`).
 
-The spans go where the program's OpenTelemetry SDK sends them; without one they go nowhere. A run is a child of the span that is current where
-it was started. Not made here: spans of single attempts, of requests over HTTP, and of methods of MCP.
+The spans go where the program's OpenTelemetry SDK sends them; without one they go nowhere. A run is
+a child of the span that is current where it was started. Not made here: spans of single attempts,
+of requests over HTTP, and of methods of MCP.
 """
 
 from __future__ import annotations
@@ -57,7 +61,8 @@ _NOTHING = "cancelled"
 
 
 class Telemetry:
-    """Made once per program. Providers are OpenTelemetry's global ones unless given. Safe to share between threads.
+    """Made once per program. Providers are OpenTelemetry's global ones unless given. Safe to share
+    between threads.
 
     Raises ConfigError where the library is not installed.
     """
@@ -73,7 +78,8 @@ class Telemetry:
             from opentelemetry import metrics, trace
         except ImportError as error:
             raise ConfigError(
-                "telemetry needs OpenTelemetry, which is not installed", hint='pip install "ferrule[otel]"'
+                "telemetry needs OpenTelemetry, which is not installed",
+                hint='pip install "ferrule[otel]"',
             ) from error
         from ferrule._version import __version__
 
@@ -114,7 +120,8 @@ class Telemetry:
                 handler(self, session, said, event.time)
 
     def carrier(self, identity: Identity, call_id: str) -> dict[str, str]:
-        """The trace context of a call that runs, in the form of W3C Trace Context (`traceparent`, `tracestate`), to be sent along with it.
+        """The trace context of a call that runs, in the form of W3C Trace Context (`traceparent`,
+        `tracestate`), to be sent along with it.
 
         Empty for a call that is not running.
         """
@@ -195,7 +202,11 @@ class Telemetry:
             SpanKind.CLIENT,
         )
         if piece >= begin:
-            told = {**told, Attribute.STREAM: lambda: True, Attribute.FIRST_CHUNK: lambda: piece - begin}
+            told = {
+                **told,
+                Attribute.STREAM: lambda: True,
+                Attribute.FIRST_CHUNK: lambda: piece - begin,
+            }
         self._set(span, told)
         self._end(span, time, error)
         self._record(Metric.DURATION, time - begin, with_error(about, error))
@@ -234,18 +245,26 @@ class Telemetry:
             call.span = self._call_span(session, call, begin)
         self._set(
             call.span,
-            {Attribute.TOOL_ARGUMENTS: lambda: call.call.arguments, Attribute.TOOL_RESULT: result.text},
+            {
+                Attribute.TOOL_ARGUMENTS: lambda: call.call.arguments,
+                Attribute.TOOL_RESULT: result.text,
+            },
         )
         self._close(session, result.call_id, time, result.duration_ms / 1000, error)
 
-    def _close(self, session: OpenSession, call_id: str, time: float, seconds: float, error: str) -> None:
+    def _close(
+        self, session: OpenSession, call_id: str, time: float, seconds: float, error: str
+    ) -> None:
         call = session.calls.pop(call_id)
         span = call.span or self._call_span(session, call, time)
         if error and self._choice.emits(TOOL_EXCEPTION):
             span.add_event(TOOL_EXCEPTION, {EXCEPTION_TYPE: error}, nanoseconds(time))
         self._end(span, time, error)
         about = with_error(
-            {Attribute.OPERATION.value: Operation.TOOL.value, Attribute.TOOL_NAME.value: call.call.tool},
+            {
+                Attribute.OPERATION.value: Operation.TOOL.value,
+                Attribute.TOOL_NAME.value: call.call.tool,
+            },
             error,
         )
         metric = Metric.TOOL_DURATION if self._choice.latest else Metric.DURATION
@@ -257,7 +276,10 @@ class Telemetry:
         error = "" if event.stop == "done" else event.code or event.stop
         self._set(
             session.run,
-            {**tokens(event.usage), Attribute.OUTPUT_MESSAGES: lambda: messages("assistant", event.text)},
+            {
+                **tokens(event.usage),
+                Attribute.OUTPUT_MESSAGES: lambda: messages("assistant", event.text),
+            },
         )
         self._end_run(session, time, error)
 
@@ -315,7 +337,11 @@ class Telemetry:
         caller = call.direct.removeprefix("call ")
         above = self._within(session.key, caller) if caller != call.direct else None
         return self._span(
-            session, f"{Operation.TOOL} {call.call.tool}", about, begin, above or self._in(session.run)
+            session,
+            f"{Operation.TOOL} {call.call.tool}",
+            about,
+            begin,
+            above or self._in(session.run),
         )
 
     def _within(self, key: SessionKey, call_id: str) -> Context | None:

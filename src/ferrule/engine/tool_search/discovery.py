@@ -1,16 +1,21 @@
-"""Tool search in a session: which deferred tools its model has discovered, and who finds them for it.
+"""Tool search in a session: which deferred tools its model has discovered, and who finds them for
+it.
 
     native   the provider searches: all tools are sent, deferred ones marked; what it found is read out of its answer
     client   Ferrule searches: deferred tools are not sent, two tools find them (`engine.tool_search.tools`), and what was found
-             is sent from the next question on, behind all that was sent before (`engine.registration.session_catalog`)
+             is sent from the next question on, behind all that was sent before
+             (`engine.registration.session_catalog`)
 
 Promises of this file:
 
-* What a model was not sent when it was asked it may not call: a guess, or a search and the call in one answer, is refused with
-  the way to find the tool (`Searching.refusal`, which the dispatcher asks). This binds models only, not people, scripts or programs.
+* What a model was not sent when it was asked it may not call: a guess, or a search and the call in
+  one answer, is refused with the way to find the tool (`Searching.refusal`, which the dispatcher
+  asks). This binds models only, not people, scripts or programs.
 * Nothing is found that this run may not use (rights, deny rules, tools for other tools).
-* Every search is two events in the journal, of the same form whoever searched. A session that is resumed is rebuilt from them.
-* In client mode the list only grows, unless `budget_tokens` bounds it: then the oldest discoveries leave it, and can be found again.
+* Every search is two events in the journal, of the same form whoever searched. A session that is
+  resumed is rebuilt from them.
+* In client mode the list only grows, unless `budget_tokens` bounds it: then the oldest discoveries
+  leave it, and can be found again.
 """
 
 from __future__ import annotations
@@ -23,7 +28,13 @@ from typing import Any, cast
 
 from ferrule.core.calls import Call, ErrorType, Result, compact
 from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
-from ferrule.core.events import Event, ModelAnswered, ProviderToolCall, ToolSearchQuery, ToolSearchResult
+from ferrule.core.events import (
+    Event,
+    ModelAnswered,
+    ProviderToolCall,
+    ToolSearchQuery,
+    ToolSearchResult,
+)
 from ferrule.engine.registration.session_catalog import SessionCatalog
 from ferrule.engine.threads import run_blocking
 from ferrule.models.client import ModelOptions, ToolSpec, Wire
@@ -46,10 +57,13 @@ _SNIPPET = 160
 class Searching:
     """One session's. `context.resource(Searching)` finds it.
 
-    `usable` says whether the run may use a tool, `record` puts an event into its journal; whoever makes the session sets both.
+    `usable` says whether the run may use a tool, `record` puts an event into its journal; whoever
+    makes the session sets both.
     """
 
-    def __init__(self, option: ToolSearch, catalog: SessionCatalog, indexes: Indexes, session: str) -> None:
+    def __init__(
+        self, option: ToolSearch, catalog: SessionCatalog, indexes: Indexes, session: str
+    ) -> None:
         self.option = option
         self.catalog = catalog
         self.mode = ""
@@ -66,12 +80,18 @@ class Searching:
 
     def deferred(self) -> list[Tool]:
         """The tools that can be found here, those that have been found as well, by name."""
-        return [tool for tool in self.catalog if is_deferred(tool, self.option) and self.usable(tool)]
+        return [
+            tool for tool in self.catalog if is_deferred(tool, self.option) and self.usable(tool)
+        ]
 
     def loaded(self, tool: Tool) -> bool:
         """Whether a model may call the tool in the answer that it gives now."""
         name = tool.full_name
-        return not is_deferred(tool, self.option) or name in self._seen or name in self._found_by_provider
+        return (
+            not is_deferred(tool, self.option)
+            or name in self._seen
+            or name in self._found_by_provider
+        )
 
     def refusal(self, tool: Tool) -> str:
         """Why a model may not call the tool now, with the way to find it; "" if it may."""
@@ -79,23 +99,35 @@ class Searching:
             return ""
         name = self.catalog.wire_name(tool)
         if self.mode == NATIVE:
-            return f"`{name}` is not loaded: no tool search has found it; search for it, then call it"
+            return (
+                f"`{name}` is not loaded: no tool search has found it; search for it, then call it"
+            )
         if tool.full_name in self.catalog.discovered:
             return (
-                f"`{name}` was found in this round: call it in your next answer, when you have its parameters"
+                f"`{name}` was found in this round: call it in your next answer, when you have "
+                "its parameters"
             )
-        return f"`{name}` is not loaded: find it with `{self.option.name}`, then call it in the answer after that"
+        return (
+            f"`{name}` is not loaded: find it with `{self.option.name}`, then call it in the "
+            "answer after that"
+        )
 
     # ---- one search
 
     async def find(self, call_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Search, promote, and say what the model reads of it: `arguments` are `query`, and perhaps `tags` and `limit`.
+        """Search, promote, and say what the model reads of it: `arguments` are `query`, and perhaps
+        `tags` and `limit`.
 
         Raises ToolFailed if a searcher of one's own fails.
         """
         searcher, query = self.option.searcher, str(arguments["query"])
-        tags, limit = tuple(arguments.get("tags", ())), min(int(arguments.get("limit", WANTED)), MOST)
-        asked = ToolSearchQuery(call_id, f"tool_search_tool_{searcher}", dict(arguments), searcher, CLIENT)
+        tags, limit = (
+            tuple(arguments.get("tags", ())),
+            min(int(arguments.get("limit", WANTED)), MOST),
+        )
+        asked = ToolSearchQuery(
+            call_id, f"tool_search_tool_{searcher}", dict(arguments), searcher, CLIENT
+        )
         self.record(asked)
         there = self.deferred()
         chosen = [tool for tool in there if set(tags) <= tags_of(tool)] if tags else there
@@ -112,10 +144,16 @@ class Searching:
         finally:
             found = tuple(hit.name for hit in hits)
             self.record(ToolSearchResult(call_id, found, promoted, searcher, CLIENT))
-        return self._told(query, tags, hits, promoted, problem or self._nothing(query, tags, there, chosen))
+        return self._told(
+            query, tags, hits, promoted, problem or self._nothing(query, tags, there, chosen)
+        )
 
-    async def _ranked(self, query: str, chosen: Sequence[Tool], tags: Sequence[str], limit: int) -> list[Hit]:
-        """Raises ValueError for an expression that cannot be used, ToolFailed for a searcher that fails."""
+    async def _ranked(
+        self, query: str, chosen: Sequence[Tool], tags: Sequence[str], limit: int
+    ) -> list[Hit]:
+        """Raises ValueError for an expression that cannot be used, ToolFailed for a searcher that
+        fails.
+        """
         own = self.option.own
         if isinstance(own, Named):
             return await self._by_function(own, query, chosen, tags, limit)
@@ -140,7 +178,11 @@ class Searching:
             answer = await _called(lambda: own.handler(query, tuple(chosen), state))
             names = [self._full(name) for name in names_in(answer)]
         except Exception as error:  # noqa: BLE001  boundary: somebody else's searcher fails as its call
-            failed = error.detail if isinstance(error, FerruleError) else f"{type(error).__name__}: {error}"
+            failed = (
+                error.detail
+                if isinstance(error, FerruleError)
+                else f"{type(error).__name__}: {error}"
+            )
         if failed:
             raise ToolFailed(ErrorType.INTERNAL_ERROR, f"the search `{own.name}` failed: {failed}")
         return [_hit(places[name]) for name in dict.fromkeys(names) if name in places][:limit]
@@ -149,7 +191,9 @@ class Searching:
         tool = self.catalog.get(name)
         return name if tool is None else tool.full_name
 
-    def _nothing(self, query: str, tags: Sequence[str], there: Sequence[Tool], chosen: Sequence[Tool]) -> str:
+    def _nothing(
+        self, query: str, tags: Sequence[str], there: Sequence[Tool], chosen: Sequence[Tool]
+    ) -> str:
         """Why nothing was found, with what to do about it."""
         if not there:
             return "there are no tools to be found: all that may be used here are loaded"
@@ -161,30 +205,46 @@ class Searching:
         return f"none of {len(chosen)} tools fits; use other words for what it does or works on"
 
     def _told(
-        self, query: str, tags: Sequence[str], hits: Sequence[Hit], promoted: Iterable[str], empty: str
+        self,
+        query: str,
+        tags: Sequence[str],
+        hits: Sequence[Hit],
+        promoted: Iterable[str],
+        empty: str,
     ) -> dict[str, Any]:
         names = self.catalog.wire_table()
         ranked = [
             {"tool_name": names[hit.name], "score": round(hit.score, 6), "snippet": hit.snippet}
             for hit in hits
         ]
-        told: dict[str, Any] = {"tool_names": [one["tool_name"] for one in ranked], "ranked": ranked}
+        told: dict[str, Any] = {
+            "tool_names": [one["tool_name"] for one in ranked],
+            "ranked": ranked,
+        }
         if not hits:
             return told | {"diagnostic": empty}
         given = set(promoted)
         if left := [names[hit.name] for hit in hits if hit.name not in given]:
             told["not_loaded"] = left
-            told["diagnostic"] = "those in not_loaded did not fit the budget: search for one of them alone"
+            told["diagnostic"] = (
+                "those in not_loaded did not fit the budget: search for one of them alone"
+            )
         return told
 
     # ---- promotion
 
     def promote(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Let the model have these from its next question on, best first, as far as the budget goes.
+        """Let the model have these from its next question on, best first, as far as the budget
+        goes.
 
-        Gives those that it has then. The oldest others leave the list for them; none that this search found does.
+        Gives those that it has then. The oldest others leave the list for them; none that this
+        search found does.
         """
-        found = [tool for name in names if (tool := self.catalog.get(name)) is not None and self.usable(tool)]
+        found = [
+            tool
+            for name in names
+            if (tool := self.catalog.get(name)) is not None and self.usable(tool)
+        ]
         budget = self.option.budget_tokens
         held = {name: self._footprint(self.catalog.get(name)) for name in self.catalog.discovered}
         fresh = {tool.full_name for tool in found}
@@ -203,7 +263,9 @@ class Searching:
         return tuple(given)
 
     def answered(self, call: Call, tool: Tool, result: Result) -> None:
-        """Somebody answered a call in the tool's place (a hook, a recording): what they say a search found is found."""
+        """Somebody answered a call in the tool's place (a hook, a recording): what they say a
+        search found is found.
+        """
         if tool.source != FINDERS or tool.name != self.option.name or not result.success:
             return
         try:
@@ -213,7 +275,9 @@ class Searching:
             return
         searcher = self.option.searcher
         promoted = self.promote(names)
-        self.record(ToolSearchQuery(call.id, f"tool_search_tool_{searcher}", asked, searcher, CLIENT))
+        self.record(
+            ToolSearchQuery(call.id, f"tool_search_tool_{searcher}", asked, searcher, CLIENT)
+        )
         self.record(ToolSearchResult(call.id, tuple(names), promoted, searcher, CLIENT))
 
     def _footprint(self, tool: Tool | None) -> int:
@@ -226,10 +290,14 @@ class Searching:
         self._seen = frozenset(discovered)
 
     def heard(self, made: Sequence[ProviderToolCall]) -> None:
-        """What the provider's own search found in an answer: the model may call it in this very answer."""
+        """What the provider's own search found in an answer: the model may call it in this very
+        answer.
+        """
         for one in made:
             if one.tool_kind == "tool_search":
-                query, result = _as_events(one, self.option.asked, self._promoted_by_provider(one.references))
+                query, result = _as_events(
+                    one, self.option.asked, self._promoted_by_provider(one.references)
+                )
                 self._found_by_provider.update(result.promoted)
                 self.record(query)
                 self.record(result)
@@ -252,7 +320,9 @@ class Searching:
     # ---- who searches
 
     async def choose(self, wire: Wire, way: str) -> str:
-        """Who searches for this model. Raises ConfigError if it must be the provider and it does not, ProviderError."""
+        """Who searches for this model. Raises ConfigError if it must be the provider and it does
+        not, ProviderError.
+        """
         self.mode = CLIENT
         if self.option.mode == CLIENT or not self.option.native:
             return self.mode
@@ -263,7 +333,8 @@ class Searching:
         if self.option.mode == NATIVE and self.mode != NATIVE:
             raise ConfigError(
                 f"`{wire.model}` has no tool search of its own",
-                hint='let Ferrule search, with tool_search mode "client" (or "auto"); where a gateway passes the'
+                hint='let Ferrule search, with tool_search mode "client" (or "auto"); where a '
+                "gateway passes the"
                 " provider's search on, say so with `force_native_tool_search`",
             )
         return self.mode
@@ -271,11 +342,14 @@ class Searching:
     def offered(
         self, sent: tuple[ToolSpec, ...], added: tuple[ToolSpec, ...], options: ModelOptions
     ) -> tuple[tuple[ToolSpec, ...], ModelOptions]:
-        """All that goes to the model in the mode that was chosen; `sent` are the agent's tools, `added` the session's."""
+        """All that goes to the model in the mode that was chosen; `sent` are the agent's tools,
+        `added` the session's.
+        """
         if self.mode == NATIVE:
             options = replace(options, tool_search=self.option.asked)
             if added:
-                # Found by Ferrule while another model was asked: no search of this provider brings them up again.
+                # Found by Ferrule while another model was asked: no search of this provider brings
+                # them up again.
                 names = {spec.name for spec in added}
                 sent = tuple(spec for spec in sent if spec.name not in names)
         return ((*sent, *added) if added else sent), options
@@ -284,7 +358,9 @@ class Searching:
 def first_specs(
     catalog: Catalog, option: ToolSearch, mode: str, usable: Callable[[Tool], bool]
 ) -> tuple[ToolSpec, ...]:
-    """What a model is sent of an agent's tools to begin with: without deferred ones, or all with those marked (`native`)."""
+    """What a model is sent of an agent's tools to begin with: without deferred ones, or all with
+    those marked (`native`).
+    """
     names = catalog.wire_table()
     native = mode == NATIVE
     found = (
@@ -347,7 +423,10 @@ def is_deferred(tool: Tool, option: ToolSearch) -> bool:
 
 
 def footprint(tool: Tool) -> int:
-    """Tokens that a tool takes in a request, roughly: characters of what is sent of it, by four, and one."""
+    """Tokens that a tool takes in a request, roughly: characters of what is sent of it, by four,
+    and one.
+    """
     return (
-        len(compact({"name": tool.full_name, "description": tool.description})) + len(tool.schema_json())
+        len(compact({"name": tool.full_name, "description": tool.description}))
+        + len(tool.schema_json())
     ) // 4 + 1

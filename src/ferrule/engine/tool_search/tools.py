@@ -1,6 +1,7 @@
 """`tool_search` and `tool_get`: the model finds deferred tools, and reads what one of them takes.
 
-They belong to an agent's tools and hold nothing: which session searches they learn from their context (`engine.tool_search.discovery`).
+They belong to an agent's tools and hold nothing: which session searches they learn from their
+context (`engine.tool_search.discovery`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def _search(name: str, description: str) -> Tool:
         limit: Annotated[int, f"Tools to find at the most, up to {MOST}."] = WANTED,
     ) -> Any:
         if len(query) > LONGEST:
-            raise RetryCall(f"the query has {len(query)} characters; use a few words, {LONGEST} at the most")
+            raise RetryCall(
+                f"the query has {len(query)} characters; use a few words, {LONGEST} at the most"
+            )
         if limit < 1:
             raise RetryCall(f"`limit` must be at least 1, found {limit}")
         here = _here(context)
@@ -59,14 +62,18 @@ def _search(name: str, description: str) -> Tool:
                 ErrorType.NOT_FOUND, "tools are found by the provider's own search here: use that"
             )
         given: dict[str, Any] = {"query": query} | ({"tags": tags} if tags else {})
-        return await here.find(context.call_id, given | ({"limit": limit} if limit != WANTED else {}))
+        return await here.find(
+            context.call_id, given | ({"limit": limit} if limit != WANTED else {})
+        )
 
     return search
 
 
 @tool(name="tool_get", side_effect="none", risk="safe")
 async def tool_get(context: Context, name: Annotated[str, "The name of the tool."]) -> Any:
-    """Read what one tool does and takes: its description, its parameters as JSON Schema, examples of its arguments."""
+    """Read what one tool does and takes: its description, its parameters as JSON Schema, examples
+    of its arguments.
+    """
     here = _here(context)
     catalog = here.catalog
     found = catalog.get(name)
@@ -106,7 +113,8 @@ _GET = replace(tool_get, source=FINDERS)
 def prepared(
     given: object, catalog: Catalog, usable: Callable[[Tool], bool], *, always: bool
 ) -> ToolSearch | None:
-    """The search of an agent's sessions, with its tools among the agent's; None where nothing must be searched for.
+    """The search of an agent's sessions, with its tools among the agent's; None where nothing must
+    be searched for.
 
     With `always` there is one in any case. Raises ConfigError (`check`, `join`).
     """
@@ -126,10 +134,15 @@ def _finder(option: ToolSearch) -> Tool:
 
 
 def join(catalog: Catalog, option: ToolSearch) -> None:
-    """Add the tools that find others to an agent's tools, unless they are there. Raises ConfigError if their name is taken."""
+    """Add the tools that find others to an agent's tools, unless they are there. Raises ConfigError
+    if their name is taken.
+    """
     there = catalog.get(option.name)
     if there is not None and there.source != FINDERS:
-        hint = f'give the search another name: tool_search={{"name": "find_tool"}} instead of `{option.name}`'
+        hint = (
+            f'give the search another name: tool_search={{"name": "find_tool"}} instead of '
+            f"`{option.name}`"
+        )
         raise ConfigError(
             f"the tool search cannot be called `{option.name}`: there is such a tool", hint=hint
         )
@@ -140,14 +153,19 @@ def join(catalog: Catalog, option: ToolSearch) -> None:
 
 
 def check(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], bool]) -> None:
-    """Raises ConfigError if a model would begin with nothing but a search: providers refuse that, and so do we, in every mode."""
+    """Raises ConfigError if a model would begin with nothing but a search: providers refuse that,
+    and so do we, in every mode.
+    """
     from ferrule.engine.artifacts.tools import TOOLS
 
     joined = {id(one) for one in TOOLS}
     given = [
         one
         for one in catalog
-        if usable(one) and one.source != FINDERS and id(one) not in joined and one.full_name != DELEGATE
+        if usable(one)
+        and one.source != FINDERS
+        and id(one) not in joined
+        and one.full_name != DELEGATE
     ]
     if given and all(is_deferred(one, option) for one in given):
         raise ConfigError(
@@ -157,7 +175,9 @@ def check(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], bool]) 
 
 
 def listing(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], bool]) -> str:
-    """The deferred tools by name and first sentence, for a system text; cut where there are too many, which is said."""
+    """The deferred tools by name and first sentence, for a system text; cut where there are too
+    many, which is said.
+    """
     names = catalog.wire_table()
     rows = [
         f"- {names[one.full_name]}: {first_sentence(one.description)[:_STUB]}"

@@ -1,4 +1,5 @@
-"""Agents from files: Markdown whose front matter says what one may use, and whose text is its instructions.
+"""Agents from files: Markdown whose front matter says what one may use, and whose text is its
+instructions.
 
 Modules: `files`, `loading`, `scripts`.
 """

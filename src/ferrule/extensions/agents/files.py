@@ -1,4 +1,5 @@
-"""An agent as a file: Markdown whose front matter says what it may use, and whose text is its prompt.
+"""An agent as a file: Markdown whose front matter says what it may use, and whose text is its
+prompt.
 
     ---
     description: Reads code and says what is wrong with it.
@@ -11,10 +12,12 @@
     ---
     You review code. Name file and line of each problem.
 
-The name is `name`, or the file's stem. All of it narrows what the session that delegates has (`engine.delegation.sub_agent`). Accepted from
-Claude Code, where it means the same: `tools` as one text with commas, its names of tools (`Read`, `Bash`, `mcp__server__tool`),
-`disallowedTools` for `denied`, `model: inherit`. Its `model: sonnet` (and the like) names no model here: a warning, and the session's model.
-Keys that mean nothing are warnings with the nearest that does; anything else that is wrong is an error with its place.
+The name is `name`, or the file's stem. All of it narrows what the session that delegates has
+(`engine.delegation.sub_agent`). Accepted from Claude Code, where it means the same: `tools` as one
+text with commas, its names of tools (`Read`, `Bash`, `mcp__server__tool`), `disallowedTools` for
+`denied`, `model: inherit`. Its `model: sonnet` (and the like) names no model here: a warning, and
+the session's model. Keys that mean nothing are warnings with the nearest that does; anything else
+that is wrong is an error with its place.
 """
 
 from __future__ import annotations
@@ -37,11 +40,27 @@ from ferrule.extensions.hooks.contract import TOOLS
 from ferrule.permissions.gate import MODES
 from ferrule.storage.settings.yaml_tree import Node
 
-KEYS = ("name", "description", "tools", "denied", "disallowedTools", "model", "mode", "limits", "verify")
+KEYS = (
+    "name",
+    "description",
+    "tools",
+    "denied",
+    "disallowedTools",
+    "model",
+    "mode",
+    "limits",
+    "verify",
+)
 _LIMITS = (
-    "max_rounds", "max_calls_per_round", "max_output_bytes", "max_seconds", "max_tokens", "on_limit",
-    "max_cost", "max_calls",
-)  # fmt: skip
+    "max_rounds",
+    "max_calls_per_round",
+    "max_output_bytes",
+    "max_seconds",
+    "max_tokens",
+    "on_limit",
+    "max_cost",
+    "max_calls",
+)
 _DECIMAL = ("max_seconds", "max_cost")
 _CLAUDE_MODELS = ("sonnet", "opus", "haiku")
 _CLAUDE_TOOLS = {
@@ -54,13 +73,17 @@ _CLAUDE_TOOLS = {
 
 
 def parse_agent(data: bytes, file: str) -> tuple[SubAgent, list[Warned]]:
-    """The agent of a file; `file` is its name as people see it. Raises ConfigError with file, line and column."""
+    """The agent of a file; `file` is its name as people see it. Raises ConfigError with file, line
+    and column.
+    """
     document = parse_document(data, file)
     node = document.fields
     warned = unknown_keys(node, KEYS, "an agent")
     if not document.body:
         warned.append(
-            Warned(node.where, "there is no text after the front matter: the agent has no instructions")
+            Warned(
+                node.where, "there is no text after the front matter: the agent has no instructions"
+            )
         )
     denied = (*(_tools(node, "denied") or ()), *(_tools(node, "disallowedTools") or ()))
     try:
@@ -105,7 +128,9 @@ def _model(node: Node, warned: list[Warned]) -> str:
     if place is None or model in ("", "inherit"):
         return ""
     if model in _CLAUDE_MODELS:
-        warned.append(Warned(place.where, f"`{model}` names no model here; the agent uses its session's"))
+        warned.append(
+            Warned(place.where, f"`{model}` names no model here; the agent uses its session's")
+        )
         return ""
     if ":" not in model.strip(":"):
         raise place.error(f"the model `{model}` names no provider", hint="write `provider:model`")

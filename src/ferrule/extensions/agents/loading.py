@@ -1,9 +1,11 @@
-"""All agents of a workspace and of its person: which files there are, and which of them may be delegated to.
+"""All agents of a workspace and of its person: which files there are, and which of them may be
+delegated to.
 
     .ferrule/agents/*.md   .harness/agents/*.md     the repository's; inert until a person trusts it as it stands (`storage.trust`)
     agents/*.md                                     in the person's own settings folder, which needs no trust
 
-The person's own holds where both name one agent, and the other is said to be shadowed. A trusted file that is wrong is an error.
+The person's own holds where both name one agent, and the other is said to be shadowed. A trusted
+file that is wrong is an error.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ MOST_AGENTS = 100
 
 @dataclass(frozen=True, slots=True)
 class LoadedAgents:
-    """`agents` are for `Agent(agents=...)`. `inert` names the repository's agent files that have no effect because nobody trusts them."""
+    """`agents` are for `Agent(agents=...)`. `inert` names the repository's agent files that have no
+    effect because nobody trusts them.
+    """
 
     agents: tuple[SubAgent, ...] = ()
     warnings: tuple[Warned, ...] = ()
@@ -53,7 +57,9 @@ def load_agents(snapshot: Snapshot, own: Path | None = None) -> LoadedAgents:
     for name, agent in _parsed(theirs, warnings, problems).items():
         if name in own_agents:
             by = own_agents[name].source.removeprefix("file ")
-            warnings.append(Warned(agent.source.removeprefix("file "), f"it is not used: {by} holds"))
+            warnings.append(
+                Warned(agent.source.removeprefix("file "), f"it is not used: {by} holds")
+            )
         else:
             agents[name] = agent
     if len(agents) > MOST_AGENTS:
@@ -63,7 +69,9 @@ def load_agents(snapshot: Snapshot, own: Path | None = None) -> LoadedAgents:
     return LoadedAgents(tuple(agents[name] for name in sorted(agents)), tuple(warnings), inert)
 
 
-def _parsed(files: Mapping[str, bytes], warnings: list[Warned], problems: list[str]) -> dict[str, SubAgent]:
+def _parsed(
+    files: Mapping[str, bytes], warnings: list[Warned], problems: list[str]
+) -> dict[str, SubAgent]:
     """The agents of one place by name; two with one name are a problem."""
     found: dict[str, SubAgent] = {}
     for name in sorted(files):
@@ -76,7 +84,9 @@ def _parsed(files: Mapping[str, bytes], warnings: list[Warned], problems: list[s
         earlier = found.setdefault(agent.name, agent)
         if earlier is not agent:
             place = earlier.source.removeprefix("file ")
-            problems.append(f"{name}: there is another agent `{agent.name}`, in {place}\nhint: rename one")
+            problems.append(
+                f"{name}: there is another agent `{agent.name}`, in {place}\nhint: rename one"
+            )
     return found
 
 
@@ -93,6 +103,8 @@ def _own_files(folder: Path) -> dict[str, bytes]:
             continue
         about = path.stat()
         if about.st_uid not in (os.getuid(), 0) or about.st_mode & 0o022:
-            raise ConfigError(f"`{path}`: others can write it", hint=f"check it, then `chmod go-w {path}`")
+            raise ConfigError(
+                f"`{path}`: others can write it", hint=f"check it, then `chmod go-w {path}`"
+            )
         found[path.relative_to(folder).as_posix()] = path.read_bytes()
     return found

@@ -1,9 +1,12 @@
-"""`delegate` of scripts: the same call of the same tool that a model makes, with the words of requirement 003.
+"""`delegate` of scripts: the same call of the same tool that a model makes, with the words of
+requirement 003.
 
-    delegate(task, agent="", tools=[…], system_prompt="", model="", verify="", max_verify_retries=2, wait=True)
+    delegate(task, agent="", tools=[…], system_prompt="", model="", verify="", max_verify_retries=2,
+    wait=True)
 
-A dictionary `{"answer": text, "agent": …, "status": …, "session": …}` (`engine.delegation.delegation`); a failure is an error of the script.
-`hooks` may be named as in the requirement, and has no effect but to be checked: an agent has all hooks of its session anyway.
+A dictionary `{"answer": text, "agent": …, "status": …, "session": …}`
+(`engine.delegation.delegation`); a failure is an error of the script. `hooks` may be named as in
+the requirement, and has no effect but to be checked: an agent has all hooks of its session anyway.
 """
 
 from __future__ import annotations
@@ -37,5 +40,8 @@ def _check_hooks(names: Any, context: Context) -> None:
         if name not in known:
             raise ToolFailed(
                 ErrorType.NOT_FOUND,
-                f"`delegate`: there is no hook `{name}` in this session, so it would not watch the agent",
+                (
+                    f"`delegate`: there is no hook `{name}` in this session, so it would not "
+                    "watch the agent"
+                ),
             )

@@ -1,9 +1,12 @@
-"""The built-ins of scripts that do something: each goes through the run's own pipeline, never around it.
+"""The built-ins of scripts that do something: each goes through the run's own pipeline, never
+around it.
 
-What each returns (requirement 003 and systems.md §4.1; a failure is an error of the script, which it cannot catch):
+What each returns (requirement 003 and systems.md §4.1; a failure is an error of the script, which
+it cannot catch):
 
     exec.run(program, args=[], timeout_ms=30000, dir=".")
-            {ok, stdout, stderr, exit_code, duration_ms, timed_out, truncated}; tool `run_command`, whose plain form has all in stdout
+            {ok, stdout, stderr, exit_code, duration_ms, timed_out, truncated}; tool `run_command`,
+            whose plain form has all in stdout
     fs.read(path), fs.read_lines(path, first, last), fs.line_count(path)      text, list of lines, number; tool `read_text`
     fs.exists(path), fs.stat(path), fs.list(path)           bool, {path, name, kind, size, modified}, list of these; `stat_path`
     fs.find(path=".", pattern="*"), fs.glob(pattern)        list of paths, by name and by path (`src/**/*.py`); tool `file_tree`
@@ -54,12 +57,15 @@ FUNCTIONS: Mapping[str, Callable[..., Awaitable[Any]]] = {
 
 
 class Builtins:
-    """Answers the built-ins of one call of one script: `serve` is a `starlark.script.Serve`. To be closed when the script ends.
+    """Answers the built-ins of one call of one script: `serve` is a `starlark.script.Serve`. To be
+    closed when the script ends.
 
     `file` keeps its cache apart from that of other files; `web` is what the file may reach.
     """
 
-    def __init__(self, context: Context, world: World, *, file: str, web: Web | None = None) -> None:
+    def __init__(
+        self, context: Context, world: World, *, file: str, web: Web | None = None
+    ) -> None:
         self._scope = Scope(context, world, file, web or world.web)
         working(context)[context.call_id] = self._scope
 

@@ -1,7 +1,8 @@
 """`exec.run`: `run_command`, in either of its forms, with its outcome as a dictionary.
 
-What a command's text says for a reader (how it ended) comes a second time as facts (`tools.result_facts`), which no output can
-imitate. Where a tool of that name leaves none, because it is somebody else's, its last line `[exit status N]` is believed.
+What a command's text says for a reader (how it ended) comes a second time as facts
+(`tools.result_facts`), which no output can imitate. Where a tool of that name leaves none, because
+it is somebody else's, its last line `[exit status N]` is believed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _LAST_STATUS = re.compile(r"(?:\A|\n)\[exit status (-?\d+)\]\Z")
 _LINE = re.compile(r"[|<>;\n]|&&")
 _FORM = "extend.run_command"
 _LONGEST = 3_600_000
-"""Milliseconds that `run_command` gives a command at the most (`toolkits.commands.policy.LONGEST_TIMEOUT`)."""
+"""Milliseconds that `run_command` gives a command at the most
+(`toolkits.commands.policy.LONGEST_TIMEOUT`).
+"""
 
 
 async def run(
@@ -38,7 +41,8 @@ async def run(
         )
     if type(timeout_ms) not in (int, float) or not 0 <= timeout_ms <= _LONGEST:
         raise invalid(
-            f"`exec.run`: timeout_ms = {timeout_ms!r}: milliseconds from 1 to {_LONGEST}, or 0 for the longest"
+            f"`exec.run`: timeout_ms = {timeout_ms!r}: milliseconds from 1 to {_LONGEST}, or "
+            "0 for the longest"
         )
     longest = math.ceil(timeout_ms) or _LONGEST
     started = time.monotonic()
@@ -56,7 +60,9 @@ async def run(
 
 
 async def _command(scope: Scope, argv: list[str], timeout_ms: int, folder: str) -> Result:
-    """`run_command` comes in two forms: one takes seconds, the other (requirement 001's) milliseconds."""
+    """`run_command` comes in two forms: one takes seconds, the other (requirement 001's)
+    milliseconds.
+    """
     memory = scope.context.memory
     form = memory.get(_FORM, "seconds")
     whole = timeout_ms % 1000 == 0
@@ -84,15 +90,21 @@ def _record(result: Result, facts: Mapping[str, Any] | None) -> dict[str, Any] |
     data = result.data
     if isinstance(data, str) and facts is not None and facts.get("form") == "json":
         if result.partial:
-            raise ToolFailed(ErrorType.LIMIT, "`exec.run`: its record was larger than a result may be")
-        with suppress(ValueError):  # A hook has put something else in its place: a text like any other.
+            raise ToolFailed(
+                ErrorType.LIMIT, "`exec.run`: its record was larger than a result may be"
+            )
+        with suppress(
+            ValueError
+        ):  # A hook has put something else in its place: a text like any other.
             data = json.loads(data)
     return cast("dict[str, Any]", data) if isinstance(data, dict) else None
 
 
 def _of_record(record: Mapping[str, Any], took: int) -> dict[str, Any]:
     if record.get("status") == "blocked":
-        raise ToolFailed(ErrorType.PERMISSION_DENIED, str(record.get("reason", "the command was not run")))
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED, str(record.get("reason", "the command was not run"))
+        )
     code = record.get("exit_code")
     return _ran(
         str(record.get("stdout", "")),
@@ -108,12 +120,16 @@ def _of_text(result: Result, facts: Mapping[str, Any] | None, took: int) -> dict
     if facts is None:
         found = _LAST_STATUS.search(text)
         code = int(found[1]) if found else 0
-        return _ran(text[: found.start()] if found else text, "", code, took, truncated=result.partial)
+        return _ran(
+            text[: found.start()] if found else text, "", code, took, truncated=result.partial
+        )
     whole = not result.partial and text.endswith(facts["after"])
     text = text.removeprefix(facts["before"])
     if whole:
         text = text.removesuffix(facts["after"]) + facts["ending"]
-    return _ran(text, "", facts["exit_code"], took, timed_out=facts["timed_out"], truncated=result.partial)
+    return _ran(
+        text, "", facts["exit_code"], took, timed_out=facts["timed_out"], truncated=result.partial
+    )
 
 
 def _ran(

@@ -1,4 +1,6 @@
-"""`delegate`, `emit`, `meta.*` and `task.*`: other agents, hooks, other tools, and what goes on by itself."""
+"""`delegate`, `emit`, `meta.*` and `task.*`: other agents, hooks, other tools, and what goes on by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,19 @@ async def emit(scope: Scope, event: str, data: Any = None) -> dict[str, Any]:
 
 async def call_tool(scope: Scope, name: str, args: Mapping[str, Any] | None = None) -> Any:
     if name.rpartition("::")[2] in NAMES:
-        return f"error (permission_denied): nothing is registered by `meta.call_tool`; use `meta.{name.rpartition('_')[2]}_register`"
+        return (
+            "error (permission_denied): nothing is registered by `meta.call_tool`; use "
+            f"`meta.{name.rpartition('_')[2]}_register`"
+        )
     result = await scope.result(name, args or {})
     return result.data if result.success else f"error ({result.error_type}): {result.error_message}"
 
 
 async def _meta(scope: Scope, action: str, given: Mapping[str, Any]) -> Any:
     if scope.world.meta is None:
-        raise ToolFailed(ErrorType.PERMISSION_DENIED, f"`meta.{action}`: this run may not extend itself")
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED, f"`meta.{action}`: this run may not extend itself"
+        )
     return await scope.world.meta(scope.context, action, given)
 
 

@@ -1,6 +1,7 @@
 """`fs.*`: files and folders of the workspace, by the run's own file tools.
 
-Not protected: `append` and `copy` read and then write, so what another program writes in between is lost.
+Not protected: `append` and `copy` read and then write, so what another program writes in between is
+lost.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ async def read(scope: Scope, path: str) -> str:
         pieces.append(found["text"])
         offset = found["next"]
         if offset is not None and offset > TEXT_LIMIT:
-            raise ToolFailed(ErrorType.LIMIT, f"`fs.read`: `{path}` has more than {TEXT_LIMIT} characters")
+            raise ToolFailed(
+                ErrorType.LIMIT, f"`fs.read`: `{path}` has more than {TEXT_LIMIT} characters"
+            )
     return "".join(pieces)
 
 
@@ -72,7 +75,9 @@ async def copy(scope: Scope, source: str, target: str) -> int:
 
 async def exists(scope: Scope, path: str) -> bool:
     result = await scope.shipped("stat_path", {"path": path})
-    if result.error_type is ErrorType.NOT_FOUND and "there is no tool" not in (result.error_message or ""):
+    if result.error_type is ErrorType.NOT_FOUND and "there is no tool" not in (
+        result.error_message or ""
+    ):
         return False
     if not result.success:
         raise failed(result, "stat_path")
@@ -112,7 +117,11 @@ async def glob(scope: Scope, pattern: str) -> list[str]:
     start = "/".join(parts[:plain])
     if start and not await exists(scope, start):
         return []
-    return [one for one in await _paths(scope, start or ".") if _fits(one.rstrip("/@").split("/"), parts)]
+    return [
+        one
+        for one in await _paths(scope, start or ".")
+        if _fits(one.rstrip("/@").split("/"), parts)
+    ]
 
 
 def _has_signs(part: str) -> bool:
@@ -120,7 +129,9 @@ def _has_signs(part: str) -> bool:
 
 
 def _fits(names: list[str], parts: list[str]) -> bool:
-    """Whether a path fits a pattern, name by name; `**` is any number of folders. Takes time with the product of both."""
+    """Whether a path fits a pattern, name by name; `**` is any number of folders. Takes time with
+    the product of both.
+    """
     # reached[n]: the parts so far fit the first n names.
     reached = [True, *(False for _ in names)]
     for part in parts:

@@ -1,7 +1,9 @@
-"""`http.*`: addresses that this file may reach (`extensions.web`), each request a call of the tool `web_request`.
+"""`http.*`: addresses that this file may reach (`extensions.web`), each request a call of the tool
+`web_request`.
 
-So rules for hosts, plan mode and hooks see them, on every hop of a redirect, whatever effect the file declares. Headers do not stand
-in the call: they hold what identifies a script, and a call is journaled.
+So rules for hosts, plan mode and hooks see them, on every hop of a redirect, whatever effect the
+file declares. Headers do not stand in the call: they hold what identifies a script, and a call is
+journaled.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ LONGEST_FETCH = 300
 async def get(
     scope: Scope, url: str, headers: Mapping[str, str] | None = None, timeout_seconds: float = 30
 ) -> dict[str, Any]:
-    return await _fetch(scope, Request.checked("GET", url, headers or {}, None), _seconds(timeout_seconds))
+    return await _fetch(
+        scope, Request.checked("GET", url, headers or {}, None), _seconds(timeout_seconds)
+    )
 
 
 async def post(
@@ -36,7 +40,9 @@ async def post(
         body = compact(body)
         if not any(name.lower() == "content-type" for name in fields):
             fields["Content-Type"] = "application/json"
-    return await _fetch(scope, Request.checked("POST", url, fields, body.encode()), _seconds(timeout_seconds))
+    return await _fetch(
+        scope, Request.checked("POST", url, fields, body.encode()), _seconds(timeout_seconds)
+    )
 
 
 async def _fetch(scope: Scope, request: Request, seconds: float) -> dict[str, Any]:

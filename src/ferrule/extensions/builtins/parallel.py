@@ -5,11 +5,13 @@
     parallel.wait_all()                                                   [{id, tool, ok, result, …}, …]
     parallel.join("first_success")                                        the same, once one has succeeded
 
-An outcome is `{id, tool, ok, is_error, result, error, error_type, partial}`. A call whose dependency failed is not made and fails
-too. `wait_any` gives the first that is done and lets the others go on; `race` stops the others. `join` gives the outcomes of all once enough
-have succeeded (`core.joins`: `all`, `first_success`, or a number); those it stopped are among them, `cancelled`. Every call passes the gate;
-what is still going when the script ends is stopped. Not protected: calls that go side by side may write the same file; the
-one that must come later says so with `depends_on`.
+An outcome is `{id, tool, ok, is_error, result, error, error_type, partial}`. A call whose
+dependency failed is not made and fails too. `wait_any` gives the first that is done and lets the
+others go on; `race` stops the others. `join` gives the outcomes of all once enough have succeeded
+(`core.joins`: `all`, `first_success`, or a number); those it stopped are among them, `cancelled`.
+Every call passes the gate; what is still going when the script ends is stopped. Not protected:
+calls that go side by side may write the same file; the one that must come later says so with
+`depends_on`.
 """
 
 from __future__ import annotations
@@ -42,13 +44,17 @@ async def launch(
     return name
 
 
-async def _made(scope: Scope, call: Call, arguments: Mapping[str, Any], before: Sequence[Launched]) -> Result:
+async def _made(
+    scope: Scope, call: Call, arguments: Mapping[str, Any], before: Sequence[Launched]
+) -> Result:
     """The result of a launched call. Raises nothing but its own cancellation."""
     if before:
         await asyncio.wait([one.task for one in before])
     for one in before:
         if one.task.cancelled() or not one.task.result().success:
-            return Result.error(call, ErrorType.CANCELLED, f"not made: {one.id} (`{one.tool}`) failed")
+            return Result.error(
+                call, ErrorType.CANCELLED, f"not made: {one.id} (`{one.tool}`) failed"
+            )
     async with scope.places:
         try:
             return await scope.result(call.tool, arguments)
@@ -94,7 +100,8 @@ async def end(scope: Scope) -> None:
     await _stop(scope.launched.values())
     for one in scope.launched.values():
         if not one.task.cancelled():
-            one.task.exception()  # Nobody may have waited for it: what went wrong then is nobody's any more.
+            # Nobody may have waited for it: what went wrong then is nobody's any more.
+            one.task.exception()
 
 
 async def _first(chosen: Sequence[Launched]) -> Launched:
@@ -111,16 +118,22 @@ async def _stop(launched: Iterable[Launched]) -> None:
 
 
 def _named(scope: Scope, ids: Sequence[str] | None) -> list[Launched]:
-    """The calls with these ids; all that there are if none are named. Raises ToolFailed for one that there is not."""
+    """The calls with these ids; all that there are if none are named. Raises ToolFailed for one
+    that there is not.
+    """
     if ids is None:
         return [one for one in scope.launched.values() if not one.task.cancelled()]
     found: list[Launched] = []
     for name in [ids] if isinstance(ids, str) else ids:
         launched = scope.launched.get(name)
         if launched is None:
-            raise ToolFailed(ErrorType.NOT_FOUND, f"`parallel`: there is no call `{name}` in this script")
+            raise ToolFailed(
+                ErrorType.NOT_FOUND, f"`parallel`: there is no call `{name}` in this script"
+            )
         if launched.task.cancelled():
-            raise ToolFailed(ErrorType.CANCELLED, f"`parallel`: {name} was stopped, as it lost a race")
+            raise ToolFailed(
+                ErrorType.CANCELLED, f"`parallel`: {name} was stopped, as it lost a race"
+            )
         found.append(launched)
     return found
 

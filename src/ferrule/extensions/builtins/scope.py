@@ -22,15 +22,19 @@ AT_ONCE = 64
 Delegate = Callable[[Context, Mapping[str, Any]], Awaitable[Any]]
 """Runs a task elsewhere. Gets what the script gave, by name (`task` at least)."""
 Meta = Callable[[Context, str, Mapping[str, Any]], Awaitable[Any]]
-"""Carries out `tool_register`, `hook_register`, `agent_register` or `list_tools` with what the script gave."""
+"""Carries out `tool_register`, `hook_register`, `agent_register` or `list_tools` with what the
+script gave.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the scripts of a run may use beyond its tools: given from outside, the same for all of them.
+    """What the scripts of a run may use beyond its tools: given from outside, the same for all of
+    them.
 
-    `arguments` and `hostname` are what `os.args()` and `os.hostname()` say: nothing of the machine unless a person gives it.
-    `turns` knows the message that is being worked on, for bundles with a condition.
+    `arguments` and `hostname` are what `os.args()` and `os.hostname()` say: nothing of the machine
+    unless a person gives it. `turns` knows the message that is being worked on, for bundles with a
+    condition.
     """
 
     web: Web = field(default_factory=lambda: Web(Domains()))
@@ -38,7 +42,9 @@ class World:
     meta: Meta | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     taken: frozenset[str] = frozenset()
-    """Names of tools that ship and had to give them to tools of files: the built-ins go on using those that ship."""
+    """Names of tools that ship and had to give them to tools of files: the built-ins go on using
+    those that ship.
+    """
     arguments: Sequence[str] = ()
     hostname: str = "localhost"
     turns: Turns = field(default_factory=Turns)
@@ -55,7 +61,9 @@ class Launched:
     def outcome(self, stopped: str = "") -> dict[str, Any]:
         """As a script sees it, once it is done. `stopped` says why, if it was."""
         if self.task.cancelled():
-            result = Result.error(Call(self.id, self.tool), ErrorType.CANCELLED, f"stopped: {stopped}")
+            result = Result.error(
+                Call(self.id, self.tool), ErrorType.CANCELLED, f"stopped: {stopped}"
+            )
         else:
             result = self.task.result()
         return {
@@ -72,7 +80,9 @@ class Launched:
 
 @dataclass(slots=True)
 class Scope:
-    """One call of one script. `launched` are the calls that it has started beside itself (`parallel`)."""
+    """One call of one script. `launched` are the calls that it has started beside itself
+    (`parallel`).
+    """
 
     context: Context
     world: World
@@ -80,7 +90,9 @@ class Scope:
     web: Web
     launched: dict[str, Launched] = field(default_factory=dict[str, Launched])
     outgoing: tuple[Request, float] | None = None
-    """What the script asks of the network: the request whose call is under way, and the loop's time at which it is given up."""
+    """What the script asks of the network: the request whose call is under way, and the loop's time
+    at which it is given up.
+    """
     received: str = ""
     """The body of the last answer, which is read in pieces."""
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
@@ -88,7 +100,9 @@ class Scope:
     async def result(self, tool: str, arguments: Mapping[str, Any]) -> Result:
         """The result of another tool, through the gate. Raises ToolFailed outside of a run."""
         if self.context.call is None:
-            raise ToolFailed(ErrorType.PERMISSION_DENIED, f"`{tool}` cannot be called outside of a run")
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED, f"`{tool}` cannot be called outside of a run"
+            )
         return await self.context.call(tool, dict(arguments))
 
     async def shipped(self, tool: str, arguments: Mapping[str, Any]) -> Result:

@@ -1,4 +1,5 @@
-"""`cache`, `ctx` and `metrics`: what scripts keep from one call to another. All of it ends with the session.
+"""`cache`, `ctx` and `metrics`: what scripts keep from one call to another. All of it ends with the
+session.
 
 cache    of one file, as long as the session
 ctx      of all files, until the next message of the person
@@ -46,7 +47,9 @@ async def _set(name: str, find: _Find, scope: Scope, key: str, value: Any) -> No
     store = find(scope)
     grown: Mapping[str, Any] = {**store, key: value}
     if len(grown) > STORE_KEYS or len(compact(grown)) > STORE_BYTES:
-        said = f"`{name}.set`: `{name}` would hold more than {STORE_KEYS} keys or {STORE_BYTES} bytes"
+        said = (
+            f"`{name}.set`: `{name}` would hold more than {STORE_KEYS} keys or {STORE_BYTES} bytes"
+        )
         raise ToolFailed(ErrorType.LIMIT, f"{said}; delete something first")
     store[key] = value
 
@@ -85,11 +88,17 @@ def _counters(scope: Scope) -> dict[str, Any]:
 
 
 async def increment(scope: Scope, name: str, delta: float = 1) -> float:
-    if not isinstance(delta, (int, float)) or not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:  # pyright: ignore[reportUnnecessaryIsInstance] - scripts are not typed
+    if (
+        not isinstance(delta, (int, float))
+        or not isinstance(name, str)
+        or not 0 < len(name) <= LONGEST_NAME
+    ):  # pyright: ignore[reportUnnecessaryIsInstance] - scripts are not typed
         raise invalid(f"`metrics.incr` takes a name of 1 to {LONGEST_NAME} characters and a number")
     counters = _counters(scope)
     if name not in counters and len(counters) >= STORE_KEYS:
-        raise ToolFailed(ErrorType.LIMIT, f"`metrics.incr`: there are {STORE_KEYS} counters already")
+        raise ToolFailed(
+            ErrorType.LIMIT, f"`metrics.incr`: there are {STORE_KEYS} counters already"
+        )
     counters[name] = counters.get(name, 0) + delta
     return counters[name]
 

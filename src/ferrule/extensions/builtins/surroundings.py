@@ -33,8 +33,12 @@ async def random_uuid(scope: Scope) -> str:
 
 
 async def timed_uuid(scope: Scope) -> str:
-    """Version 7 of RFC 9562: 48 bits of milliseconds, the rest chance, so that later ones sort later."""
-    number = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | int.from_bytes(os.urandom(10), "big")
+    """Version 7 of RFC 9562: 48 bits of milliseconds, the rest chance, so that later ones sort
+    later.
+    """
+    number = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | int.from_bytes(
+        os.urandom(10), "big"
+    )
     number = number & ~(0xF << 76) | 7 << 76
     return str(UUID(int=number & ~(0x3 << 62) | 2 << 62))
 

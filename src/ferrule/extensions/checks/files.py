@@ -1,7 +1,8 @@
-"""One file of a repository, whatever it holds: which kind it is, the tools in it, and what is wrong with it.
+"""One file of a repository, whatever it holds: which kind it is, the tools in it, and what is wrong
+with it.
 
-A file in its place (`.ferrule/tools/x.md`) is what its place says. Any other file that a person names is a hook if its front matter has
-`events`, or if it lies in a folder `hooks`; else a tool.
+A file in its place (`.ferrule/tools/x.md`) is what its place says. Any other file that a person
+names is a hook if its front matter has `events`, or if it lies in a folder `hooks`; else a tool.
 """
 
 from __future__ import annotations
@@ -31,14 +32,18 @@ def holds_artifacts(name: str, *, hooks: bool = True) -> bool:
 
 
 def tools_of(name: str, data: bytes) -> list[ToolFile]:
-    """The tools of a file that can be read; none for a hook. What is wrong with the others is said by `check_file`."""
+    """The tools of a file that can be read; none for a hook. What is wrong with the others is said
+    by `check_file`.
+    """
     if not _is_source(name) and (_is_hook(name, data) or _hook_kind(name)):
         return []
     return _read(name, data)[0]
 
 
 def _read(name: str, data: bytes) -> tuple[list[ToolFile], list[Warned], list[Problem]]:
-    """The tools of a file, warnings about what is around them, and what is wrong: each artifact for itself."""
+    """The tools of a file, warnings about what is around them, and what is wrong: each artifact for
+    itself.
+    """
     if not _is_source(name) or _parts(name)[1].startswith("tools/"):
         try:
             return [parse_tool(data, name)], [], []
@@ -58,7 +63,11 @@ def _read(name: str, data: bytes) -> tuple[list[ToolFile], list[Warned], list[Pr
         except ConfigError as error:
             wrong += problems_of(error, name)
     listed = field(fields, "tools")
-    if listed is not None and listed.items is None and not (document is None and listed.pairs is not None):
+    if (
+        listed is not None
+        and listed.items is None
+        and not (document is None and listed.pairs is not None)
+    ):
         wrong.append(problem(listed.where, "`tools` must be a list of tools"))
     for item in (listed.items or []) if listed is not None else []:
         try:
@@ -71,7 +80,9 @@ def _read(name: str, data: bytes) -> tuple[list[ToolFile], list[Warned], list[Pr
 async def check_file(
     name: str, data: bytes, *, hosts: Iterable[str] = (), pool: Pool | None = None
 ) -> list[Problem]:
-    """Everything that is wrong with a file, warnings too; `hosts` are those that web hooks may ask."""
+    """Everything that is wrong with a file, warnings too; `hosts` are those that web hooks may
+    ask.
+    """
     if _hook_kind(name) == "table":
         return check_hook_table(data, name, hosts=hosts)
     if name == SERVERS:
@@ -88,8 +99,12 @@ async def check_file(
     return [*found, *warnings_of(warned)]
 
 
-async def _hooks_in(name: str, data: bytes, hosts: Iterable[str], pool: Pool | None) -> list[Problem]:
-    """What is wrong with the hooks of a bundle or main file; of one that cannot be read, that was said."""
+async def _hooks_in(
+    name: str, data: bytes, hosts: Iterable[str], pool: Pool | None
+) -> list[Problem]:
+    """What is wrong with the hooks of a bundle or main file; of one that cannot be read, that was
+    said.
+    """
     try:
         fields = fields_of(data, name)
     except ConfigError:
@@ -131,7 +146,9 @@ def _is_hook(name: str, data: bytes) -> bool:
 
 
 def _servers(data: bytes) -> Iterator[Problem]:
-    """The shape of `.mcp.json`: `{"mcpServers": {name: {command, args, env} or {url, headers}}}`. No server is started or asked."""
+    """The shape of `.mcp.json`: `{"mcpServers": {name: {command, args, env} or {url, headers}}}`.
+    No server is started or asked.
+    """
     try:
         tree = parse_yaml(data, SERVERS)
     except ConfigError as error:
@@ -144,4 +161,6 @@ def _servers(data: bytes) -> Iterator[Problem]:
     for name, (key, server) in listed[1].pairs.items():
         given: dict[str, Any] = server.pairs or {}
         if ("command" in given) == ("url" in given):
-            yield problem(key.where, f"the server `{name}` needs a `command` or a `url`, one of them")
+            yield problem(
+                key.where, f"the server `{name}` needs a `command` or a `url`, one of them"
+            )

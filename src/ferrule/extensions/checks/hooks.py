@@ -1,7 +1,9 @@
-"""What can be known of a hook file before it is asked: its events, its `when`, its script, and the keys of the payload that it reads.
+"""What can be known of a hook file before it is asked: its events, its `when`, its script, and the
+keys of the payload that it reads.
 
-A script that reads a key which its events never have would fail on every one of them, or, with `payload.get`, never see what it
-guards against: both are errors here. Commands and servers are not asked.
+A script that reads a key which its events never have would fail on every one of them, or, with
+`payload.get`, never see what it guards against: both are errors here. Commands and servers are not
+asked.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from .tool_file import Problem, check_script, problem, problems_of, warnings_of
 async def check_hook(
     data: bytes, file: str, *, hosts: Iterable[str] = (), pool: Pool | None = None
 ) -> list[Problem]:
-    """Everything that is wrong with the bytes of a hook file, warnings too. `hosts` are those that web hooks may ask."""
+    """Everything that is wrong with the bytes of a hook file, warnings too. `hosts` are those that
+    web hooks may ask.
+    """
     try:
         node = parse_document(data, file).fields
     except ConfigError as error:
@@ -38,7 +42,9 @@ async def check_hook(
 async def check_inline_hooks(
     fields: Node, data: bytes, *, hosts: Iterable[str] = (), pool: Pool | None = None
 ) -> list[Problem]:
-    """The same for `hooks` of a bundle or main file, a list of hooks with a `name` each; `data` is the whole file."""
+    """The same for `hooks` of a bundle or main file, a list of hooks with a `name` each; `data` is
+    the whole file.
+    """
     listed = field(fields, "hooks")
     found: list[Problem] = []
     for item in (listed.items or []) if listed is not None else []:
@@ -86,6 +92,10 @@ def _keys(script: Script, hook: EventHook) -> Iterator[Problem]:
     for name, line in (looked.read if looked is not None else {}).items():
         if name not in known:
             near = get_close_matches(name, known, 1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(sorted(known))}"
-            said = f"the payload of {', '.join(f'`{event}`' for event in hook.events)} has no `{name}`"
+            hint = (
+                f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(sorted(known))}"
+            )
+            said = (
+                f"the payload of {', '.join(f'`{event}`' for event in hook.events)} has no `{name}`"
+            )
             yield problem(f"{script.file}:{script.line + line - 1}", said, hint)

@@ -1,4 +1,6 @@
-"""What is wrong with the agents and the skills of a workspace, in the words of those who load them."""
+"""What is wrong with the agents and the skills of a workspace, in the words of those who load
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _HINT = "hint: "
 
 
 def check_agents(seen: Snapshot, tools: Iterable[str]) -> Iterator[Problem]:
-    """Each agent file for itself, then all together. `tools` are the names of the tools there are."""
+    """Each agent file for itself, then all together. `tools` are the names of the tools there
+    are.
+    """
     known = frozenset(tools)
     said: set[str] = set()
     for name, data in sorted(seen.files.items()):
@@ -30,10 +34,14 @@ def check_agents(seen: Snapshot, tools: Iterable[str]) -> Iterator[Problem]:
         else:
             found = warnings_of(warned)
             missing = [
-                one for one in agent.tools or () if one not in known and "__" not in one and "*" not in one
+                one
+                for one in agent.tools or ()
+                if one not in known and "__" not in one and "*" not in one
             ]
             found += [
-                problem(name, f"the agent may use `{one}`, and there is no such tool", level="warning")
+                problem(
+                    name, f"the agent may use `{one}`, and there is no such tool", level="warning"
+                )
                 for one in missing
             ]
         said.update(one.message for one in found)
@@ -51,7 +59,9 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def check_skills(seen: Snapshot) -> list[Problem]:
-    """What keeps skills from being loaded, and what was likely not meant. Those of the person are not looked at."""
+    """What keeps skills from being loaded, and what was likely not meant. Those of the person are
+    not looked at.
+    """
     loaded = load_skills(Path(seen.workspace), seen)
     broken = set(loaded.broken)
     return [

@@ -1,15 +1,19 @@
-"""Runs what a tool file says of itself: its `tests` and `examples`, each through the real pipeline in a folder of its own.
+"""Runs what a tool file says of itself: its `tests` and `examples`, each through the real pipeline
+in a folder of its own.
 
 What a case gets, whoever wrote the file:
 
-* an empty temporary folder, with the `files` of the test in it, as its workspace; it is deleted afterwards. Nothing of the
-  person's own workspace is in it, so a test says all that it needs and a hostile one finds nothing;
-* the run's own pipeline: arguments are validated, every built-in is a call through a gate, commands run in the sandbox (and
-  are refused where this machine has none), there is no network, no environment, nobody to ask, no model and no journal that is kept;
+* an empty temporary folder, with the `files` of the test in it, as its workspace; it is deleted
+  afterwards. Nothing of the person's own workspace is in it, so a test says all that it needs and a
+  hostile one finds nothing;
+* the run's own pipeline: arguments are validated, every built-in is a call through a gate, commands
+  run in the sandbox (and are refused where this machine has none), there is no network, no
+  environment, nobody to ask, no model and no journal that is kept;
 * the built-ins that the test itself answers (`answers`), which then do not run.
 
-An example says no outcome. It passes unless its arguments do not fit or the script itself breaks (a missing key, a wrong type, time
-or memory used up); what it needs and does not find in an empty folder is no fault of the file's.
+An example says no outcome. It passes unless its arguments do not fit or the script itself breaks (a
+missing key, a wrong type, time or memory used up); what it needs and does not find in an empty
+folder is no fault of the file's.
 """
 
 from __future__ import annotations
@@ -42,7 +46,9 @@ _FAULTS = ("compile", "error", "timeout", "memory", "size", "depth", "ended")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one case. `kind` is `test` or `example`; `said` says what was wrong; `asked` names the built-ins that ran."""
+    """What came of one case. `kind` is `test` or `example`; `said` says what was wrong; `asked`
+    names the built-ins that ran.
+    """
 
     tool: str
     kind: str
@@ -55,15 +61,21 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What cases run with: the tools that scripts find beside their own, and the resources for a folder."""
+    """What cases run with: the tools that scripts find beside their own, and the resources for a
+    folder.
+    """
 
     tools: Sequence[Tool] = ()
     resources: Callable[[Path], Iterable[object]] = lambda folder: ()
     pool: Pool | None = None
 
 
-async def run_cases(file: ToolFile, bench: Bench, *, beside: Iterable[ToolFile] = ()) -> list[Outcome]:
-    """Every test and example of a file, one after another. `beside` are the other tools of the repository."""
+async def run_cases(
+    file: ToolFile, bench: Bench, *, beside: Iterable[ToolFile] = ()
+) -> list[Outcome]:
+    """Every test and example of a file, one after another. `beside` are the other tools of the
+    repository.
+    """
     if file.script is None:
         return []
     others = [one for one in beside if one.name != file.name]
@@ -92,7 +104,12 @@ async def _run_case(
 
 
 async def _called(
-    file: ToolFile, case: Case, bench: Bench, others: Sequence[ToolFile], folder: Path, watched: _Watched
+    file: ToolFile,
+    case: Case,
+    bench: Bench,
+    others: Sequence[ToolFile],
+    folder: Path,
+    watched: _Watched,
 ) -> Result:
     world = World(web=Web(Domains(((),))), environment={})
     tools = Loaded("trusted", (file, *others)).make(world, shipped=bench.tools, pool=watched)
@@ -100,7 +117,8 @@ async def _called(
         Scripted([]),
         tools,
         workspace=folder,
-        # Everything there is here may be used: what confines it is the folder, the sandbox and the closed network.
+        # Everything there is here may be used: what confines it is the folder, the sandbox and the
+        # closed network.
         allow=[tool.full_name for tool in tools],
         journal=SqliteJournal(":memory:"),
         resources=bench.resources(folder),
@@ -134,7 +152,10 @@ def _wrong(case: Case, result: Result, watched: _Watched, folder: Path) -> str:
         if result.success:
             return case.wrong(result.data)
         if wanted not in (result.error_message or "") and wanted != result.error_type:
-            return f"the test should have failed with `{wanted}`, and failed with: {result.error_message}"
+            return (
+                f"the test should have failed with `{wanted}`, and failed with: "
+                f"{result.error_message}"
+            )
     elif not result.success:
         return f"the test failed: {result.error_type}: {result.error_message}"
     elif said := case.wrong(result.data):
@@ -144,11 +165,14 @@ def _wrong(case: Case, result: Result, watched: _Watched, folder: Path) -> str:
 
 def _left(case: Case, folder: Path) -> str:
     for name, wanted in case.leaves.items():
-        # Resolved: a command of the test may have made a link that leads out, and nothing out there is compared or shown.
+        # Resolved: a command of the test may have made a link that leads out, and nothing out there
+        #     is compared or shown.
         path = (folder / name).resolve()
         try:
             found = (
-                path.read_text(encoding="utf-8") if path.is_relative_to(folder) and path.is_file() else None
+                path.read_text(encoding="utf-8")
+                if path.is_relative_to(folder) and path.is_file()
+                else None
             )
         except ValueError:
             found = "(not text)"
@@ -184,7 +208,9 @@ class _Notes:
 
 
 class _Watched(Pool):
-    """Workers of another pool for one case: what the test answers is answered, the rest goes on, and all of it is noted."""
+    """Workers of another pool for one case: what the test answers is answered, the rest goes on,
+    and all of it is noted.
+    """
 
     def __init__(self, pool: Pool, file: ToolFile, case: Case) -> None:
         super().__init__(warm=0)

@@ -1,8 +1,10 @@
-"""What a script says about itself, read from its text: its entry point, the arguments it looks at, the built-ins it names.
+"""What a script says about itself, read from its text: its entry point, the arguments it looks at,
+the built-ins it names.
 
-Starlark's grammar lies within Python's, so Python's parser reads it and nothing is run; what that parser cannot read is left to
-the library (`checking.compiled`). An argument is followed through the script's own functions. Where it goes out of sight
-(`for name in args`, `args[name]`, a call of something else), nothing is said about what is never read.
+Starlark's grammar lies within Python's, so Python's parser reads it and nothing is run; what that
+parser cannot read is left to the library (`checking.compiled`). An argument is followed through the
+script's own functions. Where it goes out of sight (`for name in args`, `args[name]`, a call of
+something else), nothing is said about what is never read.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ Function = ast.FunctionDef | ast.Lambda
 
 @dataclass(slots=True)
 class Looked:
-    """What a script does with one object. Names go to the first line (from 1, of the script) where they are read.
+    """What a script does with one object. Names go to the first line (from 1, of the script) where
+    they are read.
 
-    `needed` are read as `args["x"]`, which fails where `x` is missing; `wanted` as `args.get("x")`. `asked` are looked for (`"x" in args`).
+    `needed` are read as `args["x"]`, which fails where `x` is missing; `wanted` as `args.get("x")`.
+    `asked` are looked for (`"x" in args`).
     `hidden`: the object also goes where it cannot be followed.
     """
 
@@ -39,7 +43,9 @@ class Looked:
 
 
 class Text:
-    """A script's text, parsed once. `readable` is False where it is no text that Python's parser knows."""
+    """A script's text, parsed once. `readable` is False where it is no text that Python's parser
+    knows.
+    """
 
     def __init__(self, source: str) -> None:
         try:
@@ -52,7 +58,9 @@ class Text:
         self._bound = {name for node in self._tree.body for name in _binds(node)}
 
     def entry(self, name: str, parameters: Sequence[str]) -> tuple[int, str] | None:
-        """What is wrong with the function that is called from outside, and its line; None if it is as it should be."""
+        """What is wrong with the function that is called from outside, and its line; None if it is
+        as it should be.
+        """
         if not self.readable:
             return None
         shape = f"`{name}({', '.join(parameters)})`"
@@ -65,16 +73,23 @@ class Text:
         given = [*taken.posonlyargs, *taken.args]
         required = len(given) - len(taken.defaults)
         forced = [
-            one for one, default in zip(taken.kwonlyargs, taken.kw_defaults, strict=True) if default is None
+            one
+            for one, default in zip(taken.kwonlyargs, taken.kw_defaults, strict=True)
+            if default is None
         ]
         fits = required <= len(parameters) and (taken.vararg or len(given) >= len(parameters))
         if fits and not forced:
             return None
         count = "one argument" if len(parameters) == 1 else f"{len(parameters)} arguments"
-        return function.lineno, f"`{name}` must take {count}: write `def {name}({', '.join(parameters)}):`"
+        return (
+            function.lineno,
+            f"`{name}` must take {count}: write `def {name}({', '.join(parameters)}):`",
+        )
 
     def looks(self, name: str, position: int) -> Looked | None:
-        """What the function `name` does with the argument at `position`; None where that cannot be seen."""
+        """What the function `name` does with the argument at `position`; None where that cannot be
+        seen.
+        """
         found = Looked()
         if not self.readable or name not in self._functions:
             return None
@@ -82,7 +97,9 @@ class Text:
         return found
 
     def strangers(self) -> Iterator[tuple[int, str, str]]:
-        """Members that no built-in has (`fs.raed`): line, what was written, and the nearest there is or nothing."""
+        """Members that no built-in has (`fs.raed`): line, what was written, and the nearest there
+        is or nothing.
+        """
         known = {
             space: members
             for space, members in namespaces().items()
@@ -102,7 +119,9 @@ class Text:
 
     def _all_bound(self) -> set[str]:
         stored = {
-            n.id for n in ast.walk(self._tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
+            n.id
+            for n in ast.walk(self._tree)
+            if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
         }
         return stored | {n.arg for n in ast.walk(self._tree) if isinstance(n, ast.arg)}
 
@@ -135,7 +154,11 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         key = node.slice
-        if not self._is_it(node.value) or not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+        if (
+            not self._is_it(node.value)
+            or not isinstance(key, ast.Constant)
+            or not isinstance(key.value, str)
+        ):
             self.generic_visit(node)
         elif isinstance(node.ctx, ast.Load):
             self._found.needed.setdefault(key.value, node.lineno)
@@ -162,7 +185,9 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Compare(self, node: ast.Compare) -> None:
         left, *_ = node.left, *node.comparators
-        looked_for = isinstance(node.ops[0], (ast.In, ast.NotIn)) and self._is_it(node.comparators[0])
+        looked_for = isinstance(node.ops[0], (ast.In, ast.NotIn)) and self._is_it(
+            node.comparators[0]
+        )
         if looked_for and isinstance(left, ast.Constant) and isinstance(left.value, str):
             self._found.asked.add(left.value)
         else:
@@ -203,7 +228,9 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
         if isinstance(node, ast.FunctionDef):
             yield node.name, node
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-            yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
+            yield from (
+                (target.id, node.value) for target in node.targets if isinstance(target, ast.Name)
+            )
 
 
 def _binds(node: ast.stmt) -> Iterator[str]:

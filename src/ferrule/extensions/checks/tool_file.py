@@ -1,7 +1,9 @@
-"""What can be known of a tool file before it is used: its shape, its script, its parameters, its examples.
+"""What can be known of a tool file before it is used: its shape, its script, its parameters, its
+examples.
 
-Nothing is run for this but the top level of a script, in a worker whose built-ins refuse everything, so checking a file does
-nothing outside and needs nobody's trust. A file's own tests are another matter: `runs`.
+Nothing is run for this but the top level of a script, in a worker whose built-ins refuse
+everything, so checking a file does nothing outside and needs nobody's trust. A file's own tests are
+another matter: `runs`.
 """
 
 from __future__ import annotations
@@ -26,14 +28,18 @@ from .scripts import Looked, Text
 _BOUNDS = Bounds(seconds=5.0)
 _PLACE = re.compile(r"(?P<file>(?:(?!: )[^\n`])+?):(?P<line>\d+)(?::(?P<column>\d+))?: ")
 _BROKEN = ("compile", "depth", "timeout", "memory", "error", "fail")
-"""Reasons why a script whose top level came to nothing is wrong; `builtin` is not: it may be answered in a run."""
+"""Reasons why a script whose top level came to nothing is wrong; `builtin` is not: it may be
+answered in a run.
+"""
 
 Level = Literal["error", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with a file. `line` and `column` count from 1; 0 where there is none. An `error` keeps it from being used."""
+    """Something wrong with a file. `line` and `column` count from 1; 0 where there is none. An
+    `error` keeps it from being used.
+    """
 
     level: Level
     file: str
@@ -45,20 +51,28 @@ class Problem:
     @property
     def where(self) -> str:
         """`file:line:column`, as far as it is known."""
-        return ":".join([self.file, *(str(number) for number in (self.line, self.column) if number)])
+        return ":".join(
+            [self.file, *(str(number) for number in (self.line, self.column) if number)]
+        )
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.level}: {self.message}" + (f"; {self.hint}" if self.hint else "")
+        return f"{self.where}: {self.level}: {self.message}" + (
+            f"; {self.hint}" if self.hint else ""
+        )
 
 
 def problem(where: str, message: str, hint: str = "", *, level: Level = "error") -> Problem:
-    """A problem at `file:line:column` or `file:line` or `file`; a place that the message itself begins with is the nearer one."""
+    """A problem at `file:line:column` or `file:line` or `file`; a place that the message itself
+    begins with is the nearer one.
+    """
     if found := _PLACE.match(message):
         where, message = found[0].removesuffix(": "), message[found.end() :]
     found = _PLACE.fullmatch(f"{where}: ")
     if found is None:
         return Problem(level, where, 0, 0, message, hint)
-    return Problem(level, found["file"], int(found["line"]), int(found["column"] or 0), message, hint)
+    return Problem(
+        level, found["file"], int(found["line"]), int(found["column"] or 0), message, hint
+    )
 
 
 def problems_of(error: ConfigError, file: str) -> list[Problem]:
@@ -80,7 +94,9 @@ def warnings_of(warned: Iterable[Warned]) -> list[Problem]:
 
 
 async def check_tool(data: bytes, file: str, *, pool: Pool | None = None) -> list[Problem]:
-    """Everything that is wrong with the bytes of a tool file, warnings too; `file` is its name as people see it."""
+    """Everything that is wrong with the bytes of a tool file, warnings too; `file` is its name as
+    people see it.
+    """
     try:
         parsed = parse_tool(data, file)
     except ConfigError as error:
@@ -89,21 +105,32 @@ async def check_tool(data: bytes, file: str, *, pool: Pool | None = None) -> lis
 
 
 async def check_parsed(tool: ToolFile, data: bytes, *, pool: Pool | None = None) -> list[Problem]:
-    """The same for a tool that was read already, alone or within another file (`data` is the whole of it)."""
+    """The same for a tool that was read already, alone or within another file (`data` is the whole
+    of it).
+    """
     node = _node_of(tool, data)
     less = understated(node, tool.script)
     # Said below, more exactly.
-    known = [one for one in tool.warnings if one != less and "defines no function `run" not in one.message]
+    known = [
+        one
+        for one in tool.warnings
+        if one != less and "defines no function `run" not in one.message
+    ]
     found = warnings_of(known)
     if less is not None:
-        found.append(problem(less.where, less.message, "write `side_effect: external`, or leave it out"))
+        found.append(
+            problem(less.where, less.message, "write `side_effect: external`, or leave it out")
+        )
     if tool.description == tool.name:
         said = "there is no description: the model sees only the tool's name"
         found.append(problem(node.where, said, "say in a sentence what it does", level="warning"))
     try:
         arguments = DefaultedArguments(tool.name, dict(tool.schema))
     except ConfigError as error:
-        return [*found, problem((field(node, "parameters") or node).where, error.detail, error.hint)]
+        return [
+            *found,
+            problem((field(node, "parameters") or node).where, error.detail, error.hint),
+        ]
     found += _examples(tool, arguments, node)
     found += [
         problem(case.where, f"the test's arguments do not fit: {'; '.join(wrong)}")
@@ -117,9 +144,16 @@ async def check_parsed(tool: ToolFile, data: bytes, *, pool: Pool | None = None)
 
 
 async def check_script(
-    script: Script, function: str, parameters: Sequence[str], *, pure: bool = False, pool: Pool | None = None
+    script: Script,
+    function: str,
+    parameters: Sequence[str],
+    *,
+    pure: bool = False,
+    pool: Pool | None = None,
 ) -> list[Problem]:
-    """Whether it compiles, has the function that is called, and names built-ins that there are. `pure`: those of hooks only."""
+    """Whether it compiles, has the function that is called, and names built-ins that there are.
+    `pure`: those of hooks only.
+    """
     found: list[Problem] = []
     wrong = await compiled(script, pool, pure=pure)
     if wrong is not None:
@@ -142,7 +176,8 @@ def _parameters(tool: ToolFile, script: Script, node: Node) -> Iterator[Problem]
     for name, line in looked.read.items():
         if name in declared:
             continue
-        # What nobody declared passes, so asking whether it came is allowed; it can never come where the file is strict.
+        # What nobody declared passes, so asking whether it came is allowed; it can never come where
+        # the file is strict.
         optional = not tool.strict and (name not in looked.needed or name in looked.asked)
         near = get_close_matches(name, declared, 1)
         hint = f"did you mean `{near[0]}`?" if near else f"declare it: `{name}: {{ type: string }}`"
@@ -160,7 +195,12 @@ def _unguarded(tool: ToolFile, looked: Looked, script: Script) -> Iterator[Probl
     required = tool.schema.get("required", ())
     for name, line in looked.needed.items():
         schema = tool.schema.get("properties", {}).get(name)
-        if schema is None or name in required or "default" in schema or name in looked.asked | looked.made:
+        if (
+            schema is None
+            or name in required
+            or "default" in schema
+            or name in looked.asked | looked.made
+        ):
             continue
         said = f"`{name}` may be left out, and then this fails"
         hint = f'write `args.get("{name}")`, or make it required or give it a default'
@@ -197,7 +237,9 @@ def _at(script: Script, line: int) -> str:
 # ---- scripts
 
 
-async def compiled(script: Script, pool: Pool | None = None, *, pure: bool = False) -> Warned | None:
+async def compiled(
+    script: Script, pool: Pool | None = None, *, pure: bool = False
+) -> Warned | None:
     """Why a script cannot be read, or None."""
     try:
         await (pool or shared()).run(script, "", bounds=_BOUNDS, pure=pure)
@@ -210,7 +252,11 @@ async def compiled(script: Script, pool: Pool | None = None, *, pure: bool = Fal
 def _placed(where: str, message: str) -> Warned:
     """With the place that the message begins with, if it does."""
     found = _PLACE.match(message)
-    return Warned(found[0].removesuffix(": "), message[found.end() :]) if found else Warned(where, message)
+    return (
+        Warned(found[0].removesuffix(": "), message[found.end() :])
+        if found
+        else Warned(where, message)
+    )
 
 
 # ---- what a file says of itself, tried without a run
@@ -219,8 +265,9 @@ def _placed(where: str, message: str) -> Warned:
 async def problems(file: ToolFile, *, pool: Pool | None = None) -> list[Warned]:
     """What keeps a tool from being used, its tests included; empty for a good one.
 
-    Tests are tried in a worker, with the answers that they give and no others: enough to know whether a file that a run makes for
-    itself holds what it says. A person's own check is `check_tool`, and `runs` for the tests.
+    Tests are tried in a worker, with the answers that they give and no others: enough to know
+    whether a file that a run makes for itself holds what it says. A person's own check is
+    `check_tool`, and `runs` for the tests.
     """
     try:
         arguments = DefaultedArguments(file.name, dict(file.schema))
@@ -242,7 +289,9 @@ async def problems(file: ToolFile, *, pool: Pool | None = None) -> list[Warned]:
     return found
 
 
-async def _tried(script: Script, case: Case, arguments: DefaultedArguments, pool: Pool) -> Warned | None:
+async def _tried(
+    script: Script, case: Case, arguments: DefaultedArguments, pool: Pool
+) -> Warned | None:
     checked = arguments.check(case.arguments)
     if checked.problems:
         if case.fails is not None and any(case.fails in wrong for wrong in checked.problems):

@@ -1,7 +1,9 @@
-"""Everything that a workspace brings, checked at once: settings and rules, tools, bundles, hooks, servers, agents, skills.
+"""Everything that a workspace brings, checked at once: settings and rules, tools, bundles, hooks,
+servers, agents, skills.
 
-It is read as a person's trust would let it take effect, whether they trust it or not, since nothing of it takes effect here. Each file
-is checked for itself, so that one that cannot be read hides no other; then all together, for names that are defined twice.
+It is read as a person's trust would let it take effect, whether they trust it or not, since nothing
+of it takes effect here. Each file is checked for itself, so that one that cannot be read hides no
+other; then all together, for names that are defined twice.
 """
 
 from __future__ import annotations
@@ -30,12 +32,16 @@ from .others import check_agents, check_skills
 from .tool_file import Problem, problem, problems_of
 
 _OF_OTHERS = ("__", "::")
-"""Part of the names of tools that servers and documents bring: which there are is known where they are reached."""
+"""Part of the names of tools that servers and documents bring: which there are is known where they
+are reached.
+"""
 
 
 @dataclass(slots=True)
 class Checked:
-    """What was looked at, and what is wrong with it, in the order of the files. `tools` are those that can be read."""
+    """What was looked at, and what is wrong with it, in the order of the files. `tools` are those
+    that can be read.
+    """
 
     files: tuple[str, ...] = ()
     problems: list[Problem] = field(default_factory=list[Problem])
@@ -43,7 +49,9 @@ class Checked:
 
 
 class AsIfTrusted(Trust):
-    """Looks at a workspace as if a person had said yes to it. For reading only: what it gives must not take effect."""
+    """Looks at a workspace as if a person had said yes to it. For reading only: what it gives must
+    not take effect.
+    """
 
     def look(self, workspace: str | Path) -> Snapshot:
         """What is there; `trusted` unless there is nothing."""
@@ -57,8 +65,9 @@ async def check_workspace(
     shipped: Iterable[str] = (),
     pool: Pool | None = None,
 ) -> Checked:
-    """Check all that `workspace` brings. `shipped` are the names of the tools there are besides. Raises ConfigError only
-    where nothing can be read at all."""
+    """Check all that `workspace` brings. `shipped` are the names of the tools there are besides.
+    Raises ConfigError only where nothing can be read at all.
+    """
     seen = AsIfTrusted().look(workspace)
     checked = Checked(tuple(sorted(seen.files)))
     found = checked.problems
@@ -87,7 +96,9 @@ async def check_workspace(
 
 
 def _together(files: Mapping[str, bytes], found: list[Problem]) -> list[Problem]:
-    """What is wrong with files beside each other: names that are defined twice, bundles that are missing, what shadows what."""
+    """What is wrong with files beside each other: names that are defined twice, bundles that are
+    missing, what shadows what.
+    """
     try:
         shadowed = load(files).shadowed
     except ConfigError as error:
@@ -106,7 +117,9 @@ def _first(line: str, files: Mapping[str, bytes]) -> str:
 
 
 def _settings(seen: Snapshot, rules: list[Rule]) -> Iterator[Problem]:
-    """Every key of the repository's settings for itself, as a repository may set it; its rules go into `rules`."""
+    """Every key of the repository's settings for itself, as a repository may set it; its rules go
+    into `rules`.
+    """
     data = seen.files.get(PROJECT_FILE)
     if data is None:
         return
@@ -127,7 +140,9 @@ def _settings(seen: Snapshot, rules: list[Rule]) -> Iterator[Problem]:
 
 
 def _named_tools(seen: Snapshot, tools: Sequence[str]) -> Iterator[Problem]:
-    """Names under `tools.entries` and `tools.required` that no tool has. Tools of servers are not known here."""
+    """Names under `tools.entries` and `tools.required` that no tool has. Tools of servers are not
+    known here.
+    """
     data = seen.files.get(PROJECT_FILE)
     try:
         group = field_of(parse_yaml(data, PROJECT_FILE), "tools") if data else None
@@ -145,12 +160,16 @@ def _named_tools(seen: Snapshot, tools: Sequence[str]) -> Iterator[Problem]:
                 near = get_close_matches(one.strip(), tools, 1)
                 hint = f"did you mean `{near[0]}`?" if near else "`ferrule tools list` lists them"
                 yield problem(
-                    name.where, f"`tools.{key}` names a tool `{one.strip()}`, and there is none", hint
+                    name.where,
+                    f"`tools.{key}` names a tool `{one.strip()}`, and there is none",
+                    hint,
                 )
 
 
 def _python(seen: Snapshot, found: list[Problem]) -> tuple[set[str], set[str]]:
-    """Names of the tools in Python files, and of their plain functions. What is wrong with the files goes into `found`."""
+    """Names of the tools in Python files, and of their plain functions. What is wrong with the
+    files goes into `found`.
+    """
     data = seen.files.get(PROJECT_FILE)
     try:
         entry = read_tree(parse_yaml(data, PROJECT_FILE)).get(PYTHON) if data else None
@@ -198,7 +217,9 @@ class _Nothing(Trust):
 
 
 def _lint(seen: Snapshot, rules: list[Rule], tools: Iterable[str]) -> Iterator[Problem]:
-    """Rules of the repository that can never match, never decide or say nothing new, beside those of the person."""
+    """Rules of the repository that can never match, never decide or say nothing new, beside those
+    of the person.
+    """
     try:
         own = load_settings(workspace=seen.workspace, trust=_Nothing()).rules
     except ConfigError as error:
@@ -206,7 +227,9 @@ def _lint(seen: Snapshot, rules: list[Rule], tools: Iterable[str]) -> Iterator[P
         own = RuleSet()
     data = seen.files.get(PROJECT_FILE)
     places = (
-        {node.value: node.where for node in _texts(parse_yaml(data, PROJECT_FILE))} if rules and data else {}
+        {node.value: node.where for node in _texts(parse_yaml(data, PROJECT_FILE))}
+        if rules and data
+        else {}
     )
     for said in RuleSet((*own, *rules)).lint(tools):
         where = places.get(said.partition("`")[2].partition("`")[0])

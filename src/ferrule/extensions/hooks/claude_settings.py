@@ -1,12 +1,15 @@
-"""Hooks from settings in the shape of Claude Code: `{"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{…}]}]}}`.
+"""Hooks from settings in the shape of Claude Code: `{"hooks": {"PreToolUse": [{"matcher": "Bash",
+"hooks": [{…}]}]}}`.
 
-A matcher of letters, digits, `_`, `-`, `,`, blanks and `|` is a list of names, each meant exactly; anything else is a regular expression,
-searched for (in Rust's syntax, `matching`). Absent, empty and `*` match everything. For calls it is compared with
-the tool's name here and in the contract (`run_command` and `Bash`), elsewhere with the event's `source` or `reason`.
+A matcher of letters, digits, `_`, `-`, `,`, blanks and `|` is a list of names, each meant exactly;
+anything else is a regular expression, searched for (in Rust's syntax, `matching`). Absent, empty
+and `*` match everything. For calls it is compared with the tool's name here and in the contract
+(`run_command` and `Bash`), elsewhere with the event's `source` or `reason`.
 
-What a hook may have: `type` (`command` or `http`), `command` (a line for the shell, or with `args` a program and its words), `url`, `headers`,
-`allowedEnvVars`, `timeout` (seconds), and ours: `name`, `priority`, `on_error`, `when`. What cannot be understood is an
-error with its place, so that no guard is lost in silence; an event that is never fired here is a warning.
+What a hook may have: `type` (`command` or `http`), `command` (a line for the shell, or with `args`
+a program and its words), `url`, `headers`, `allowedEnvVars`, `timeout` (seconds), and ours: `name`,
+`priority`, `on_error`, `when`. What cannot be understood is an error with its place, so that no
+guard is lost in silence; an event that is never fired here is a warning.
 """
 
 from __future__ import annotations
@@ -28,7 +31,14 @@ from ferrule.engine.hooks.events import (
     ToolPre,
     check_event,
 )
-from ferrule.extensions.front_matter import Warned, choice_of, plain, text_of, texts_of, unknown_keys
+from ferrule.extensions.front_matter import (
+    Warned,
+    choice_of,
+    plain,
+    text_of,
+    texts_of,
+    unknown_keys,
+)
 from ferrule.extensions.front_matter import field as field_of
 from ferrule.storage.settings.yaml_tree import Node
 from ferrule.tools.safe_patterns import compile_regex
@@ -41,9 +51,20 @@ from .web import HookServer
 COMMAND_TIMEOUT = 60.0
 """Seconds, where a command says nothing."""
 _KEYS = (
-    "type", "command", "args", "url", "headers", "allowedEnvVars", "timeout", "name", "priority", "on_error", "when",
-    "statusMessage", "shell",
-)  # fmt: skip
+    "type",
+    "command",
+    "args",
+    "url",
+    "headers",
+    "allowedEnvVars",
+    "timeout",
+    "name",
+    "priority",
+    "on_error",
+    "when",
+    "statusMessage",
+    "shell",
+)
 _LIST = re.compile(r"[\w |,-]*", re.ASCII)
 
 
@@ -64,7 +85,9 @@ class Read:
 
 
 def read_configured(tree: Node, reach: Reach) -> Read:
-    """The hooks of a settings file's mapping; other keys than `hooks` are not looked at. Raises ConfigError with the place."""
+    """The hooks of a settings file's mapping; other keys than `hooks` are not looked at. Raises
+    ConfigError with the place.
+    """
     found = Read()
     events = field_of(tree, "hooks")
     if events is None:
@@ -80,7 +103,9 @@ def read_configured(tree: Node, reach: Reach) -> Read:
         _check_event(key, event)
         for group in groups.items or [groups]:
             if group.pairs is None:
-                raise group.error(f"`{event}` must be a list of mappings with `matcher` and `hooks`")
+                raise group.error(
+                    f"`{event}` must be a list of mappings with `matcher` and `hooks`"
+                )
             found.warnings += unknown_keys(group, ("matcher", "hooks"), "a group of hooks")
             matches = _matcher(group)
             listed = field_of(group, "hooks")
@@ -94,12 +119,15 @@ def read_configured(tree: Node, reach: Reach) -> Read:
 
 
 def hidden_programs(node: Node) -> list[Warned]:
-    """A warning for a command that names a file which the sandbox hides: it would block everything."""
+    """A warning for a command that names a file which the sandbox hides: it would block
+    everything.
+    """
     command = " ".join((text_of(node, "command"), *(texts_of(node, "args") or ())))
     if not any(f"{root}/" in command for root in (".ferrule", ".harness")):
         return []
     said = (
-        "the command cannot see the repository's own configuration; its files are copies in `$FERRULE_HOOKS`"
+        "the command cannot see the repository's own configuration; its files are copies in "
+        "`$FERRULE_HOOKS`"
     )
     return [Warned((field_of(node, "command") or node).where, said)]
 
@@ -117,7 +145,9 @@ def _hook(node: Node, event: str, matches: Callable[[Occasion], bool], reach: Re
     when = text_of(node, "when")
     place = field_of(node, "when")
     events = (EVENTS.get(event, event),)
-    condition = parse_when(when, place.file, place.line, place.column, events) if when and place else None
+    condition = (
+        parse_when(when, place.file, place.line, place.column, events) if when and place else None
+    )
     timeout = _number(node, "timeout", COMMAND_TIMEOUT)
     fits = _fits(event)
 
@@ -133,12 +163,16 @@ def _hook(node: Node, event: str, matches: Callable[[Occasion], bool], reach: Re
             priority=int(_number(node, "priority", DEFAULT_PRIORITY)),
             # A second more: the command's own bound is the one that is told.
             timeout=timeout + 5,
-            on_error=cast("OnError", choice_of(node, "on_error", ("block", "allow", "ask")) or "block"),
+            on_error=cast(
+                "OnError", choice_of(node, "on_error", ("block", "allow", "ask")) or "block"
+            ),
             source=node.where,
         )
     except ConfigError as error:
         raise (
-            error if error.detail.startswith(node.file) else node.error(error.detail, hint=error.hint)
+            error
+            if error.detail.startswith(node.file)
+            else node.error(error.detail, hint=error.hint)
         ) from error
 
 
@@ -168,7 +202,8 @@ def runner(node: Node, reach: Reach, timeout: float) -> Callable[[Occasion], Any
             raise node.error(error.detail, hint=error.hint) from error
         return lambda occasion: server.ask(occasion, timeout)
     raise node.error(
-        f"a hook of the type `{kind}`", hint="`type: command` with `command`, or `type: http` with `url`"
+        f"a hook of the type `{kind}`",
+        hint="`type: command` with `command`, or `type: http` with `url`",
     )
 
 
@@ -186,7 +221,8 @@ def _fits(event: str) -> Callable[[Occasion], bool]:
     if event not in ("PostToolUse", "PostToolUseFailure"):
         return lambda occasion: True
     return lambda occasion: (
-        isinstance(occasion.payload, ToolPost) and occasion.payload.success is (event == "PostToolUse")
+        isinstance(occasion.payload, ToolPost)
+        and occasion.payload.success is (event == "PostToolUse")
     )
 
 

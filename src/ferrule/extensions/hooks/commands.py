@@ -1,14 +1,17 @@
-"""Command hooks: a program that reads the event as JSON and answers with its exit code and standard output.
+"""Command hooks: a program that reads the event as JSON and answers with its exit code and standard
+output.
 
     exit 0     standard output is read as the contract says (`contract.read_output`)
     exit 2     no; standard error is the reason
     others     broken: not found (127), not executable (126), a crash, a signal, time that ran out
 
-Commands run in a sandbox of their own (`sandbox`): they see the workspace and the system, reach no network, and get a small
-environment. `$FERRULE_HOOKS` is a folder with a copy of the files in the trusted `.ferrule/hooks` and `.harness/hooks`: the
-files as they were trusted, whatever has happened to the originals since. The originals cannot be seen in there, as no tool may touch them.
+Commands run in a sandbox of their own (`sandbox`): they see the workspace and the system, reach no
+network, and get a small environment. `$FERRULE_HOOKS` is a folder with a copy of the files in the
+trusted `.ferrule/hooks` and `.harness/hooks`: the files as they were trusted, whatever has happened
+to the originals since. The originals cannot be seen in there, as no tool may touch them.
 
-Not protected: a hook whose program lies in the workspace in an ordinary place can be rewritten by whoever may write there.
+Not protected: a hook whose program lies in the workspace in an ordinary place can be rewritten by
+whoever may write there.
 """
 
 from __future__ import annotations
@@ -37,14 +40,18 @@ if TYPE_CHECKING:
     from ferrule.sandbox.sandbox import Sandbox
 
 MOST_OUTPUT = 64 * 1024
-"""Bytes of standard output and of standard error; a hook that says more is broken, since its answer would be cut."""
+"""Bytes of standard output and of standard error; a hook that says more is broken, since its answer
+would be cut.
+"""
 SHELL = "/bin/sh"
 
 
 class HookCommands:
-    """Runs the commands of hooks in one workspace. `files` are the trusted files that `$FERRULE_HOOKS` holds, by path below it.
+    """Runs the commands of hooks in one workspace. `files` are the trusted files that
+    `$FERRULE_HOOKS` holds, by path below it.
 
-    Nothing is made before the first command. `close` gives all back; a process that forgets it does so at its end.
+    Nothing is made before the first command. `close` gives all back; a process that forgets it does
+    so at its end.
     """
 
     def __init__(
@@ -65,7 +72,9 @@ class HookCommands:
         self._making = asyncio.Lock()
 
     async def ask(self, command: str | Sequence[str], occasion: Occasion, timeout: float) -> Action:
-        """Have a command judge an event. Raises FerruleError, ToolFailed or Garbage where it could not: it is broken then."""
+        """Have a command judge an event. Raises FerruleError, ToolFailed or Garbage where it could
+        not: it is broken then.
+        """
         out, errors = Capture(MOST_OUTPUT, 0), Capture(MOST_OUTPUT, 0)
         given = json.dumps(told(occasion), ensure_ascii=False).encode("utf-8", "surrogatepass")
         ended = await self._run(command, occasion, given, out, errors, timeout)
@@ -110,7 +119,9 @@ class HookCommands:
             os.close(directory)
 
     def _program(self, name: str) -> str:
-        found = name if "/" in name else shutil.which(name, path=os.environ.get("PATH", DEFAULT_PATH))
+        found = (
+            name if "/" in name else shutil.which(name, path=os.environ.get("PATH", DEFAULT_PATH))
+        )
         if found is None:
             raise ToolFailed(ErrorType.NOT_FOUND, f"there is no program `{name}`")
         return found
@@ -122,7 +133,9 @@ class HookCommands:
             "FERRULE_PROJECT_DIR": str(self._root),
             "CLAUDE_PROJECT_DIR": str(self._root),
         }
-        return child_environment(os.environ, overrides=own | {"FERRULE_EVENT": occasion.event}).values
+        return child_environment(
+            os.environ, overrides=own | {"FERRULE_EVENT": occasion.event}
+        ).values
 
     async def _ready(self) -> Sandbox:
         from ferrule.sandbox.sandbox import Sandbox
@@ -176,7 +189,8 @@ class HookCommands:
 
 def _failure(ended: Ended, said: str) -> str:
     what = (
-        f"it ended with {ended.exit_code if ended.exit_code is not None else ended.signal or 'no exit code'}"
+        "it ended with "
+        f"{ended.exit_code if ended.exit_code is not None else ended.signal or 'no exit code'}"
     )
     known = {127: " (the program was not found)", 126: " (the program cannot be executed)"}
     text = said.strip()[:300]

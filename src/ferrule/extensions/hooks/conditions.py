@@ -1,4 +1,5 @@
-"""`when`: a small language that says whether a hook is asked. Pure by construction: it can look at the payload and nothing else.
+"""`when`: a small language that says whether a hook is asked. Pure by construction: it can look at
+the payload and nothing else.
 
     name == "run_command" and glob(arguments["command"], "git push*")
 
@@ -7,16 +8,18 @@
     value = text | number | "True" | "False" | "None" | list | name | value "[" value "]" | value "." key | call | "(" or ")" ;
     list = "[" [value {"," value}] "]" ;                        call = function "(" value {"," value} ")" ;
 
-Names are `event`, `payload`, and the payload's own keys (`name`, `arguments`, `text`, …); `payload.arguments.path` is
-`payload["arguments"]["path"]`. The spelling is Python's and Starlark's. Functions:
+Names are `event`, `payload`, and the payload's own keys (`name`, `arguments`, `text`, …);
+`payload.arguments.path` is `payload["arguments"]["path"]`. The spelling is Python's and Starlark's.
+Functions:
 
     glob(text, pattern)        the whole text; `*` any run of characters, `?` one
     regex(text, pattern)       anywhere in the text; Rust's syntax, in time linear in the text, no look-around or back-references
     starts(text, start)   ends(text, end)   lower(text)   length(value)   has(object, key)   get(object, key, default)
 
-An expression has at most 2,000 characters and 200 parts, and every part costs at most what its operands hold. A key that is
-not there, an order of different kinds, a text where an object was meant: an error, and an error is a broken hook, which
-blocks. (`get` and `has` are for keys that may be missing.) So a guard with a misspelt key is loud instead of silent.
+An expression has at most 2,000 characters and 200 parts, and every part costs at most what its
+operands hold. A key that is not there, an order of different kinds, a text where an object was
+meant: an error, and an error is a broken hook, which blocks. (`get` and `has` are for keys that may
+be missing.) So a guard with a misspelt key is loud instead of silent.
 """
 
 from __future__ import annotations
@@ -55,16 +58,19 @@ class When:
 def parse_when(
     text: str, where: str = "when", line: int = 1, column: int = 1, events: tuple[str, ...] = ()
 ) -> When:
-    """Parse a condition. Raises ConfigError with the place: `where:line:column`, counted from where the text begins.
+    """Parse a condition. Raises ConfigError with the place: `where:line:column`, counted from where
+    the text begins.
 
     With `events`, a name that none of them has is refused, so that it cannot hide behind an `and`.
     """
     if len(text) > MOST_CHARACTERS:
         raise ConfigError(
-            f"{where}:{line}:{column}: a condition of {len(text)} characters, the bound is {MOST_CHARACTERS}"
+            f"{where}:{line}:{column}: a condition of {len(text)} characters, the bound is "
+            f"{MOST_CHARACTERS}"
         )
     try:
-        # In brackets a condition may go over several lines. One that closes ours begins in the first line, where ours stands.
+        # In brackets a condition may go over several lines. One that closes ours begins in the
+        # first line, where ours stands.
         tree = ast.parse(f"(\n{text}\n)", mode="eval").body
         if tree.lineno == 1:
             raise _Refused(tree, "not one condition")
@@ -78,7 +84,9 @@ def parse_when(
     except _Refused as error:
         node = error.node
         said = _at(where, line, column, node.lineno, node.col_offset + 1, error.why)
-        raise ConfigError(said, hint="`ferrule.extensions.hooks.conditions` lists what there is") from error
+        raise ConfigError(
+            said, hint="`ferrule.extensions.hooks.conditions` lists what there is"
+        ) from error
     except (RecursionError, MemoryError, ValueError) as error:
         raise ConfigError(
             f"{where}:{line}:{column}: not a condition: {error or 'nested too deeply'}"
@@ -87,7 +95,9 @@ def parse_when(
 
 
 def decide(when: When, event: str, payload: Mapping[str, Any]) -> bool:
-    """Whether a condition holds for a payload. Raises WhenError; the answer must be true or false, nothing that resembles it."""
+    """Whether a condition holds for a payload. Raises WhenError; the answer must be true or false,
+    nothing that resembles it.
+    """
     try:
         value = _value(when.tree, {**payload, "event": event, "payload": payload})
     except (KeyError, TypeError, IndexError, RecursionError) as error:
@@ -140,7 +150,9 @@ def _check(node: ast.expr) -> None:
         case ast.Compare(left=left, ops=operators, comparators=others):
             for operator in operators:
                 if type(operator) not in _COMPARE:
-                    raise _Refused(node, f"`{type(operator).__name__.lower()}` is not an operator here")
+                    raise _Refused(
+                        node, f"`{type(operator).__name__.lower()}` is not an operator here"
+                    )
             for part in (left, *others):
                 _check(part)
         case _:
@@ -227,7 +239,8 @@ def _compared(
 
 
 def _truth(value: Any) -> bool:
-    # A text is not "true": `name or "x"` in a guard is a mistake, and it would let everything match.
+    # A text is not "true": `name or "x"` in a guard is a mistake, and it would let everything
+    # match.
     if not isinstance(value, bool):
         raise WhenError(f"`and`, `or` and `not` take true or false, found {type(value).__name__}")
     return value
@@ -243,7 +256,9 @@ def _item(value: Any, key: Any) -> Any:
     if isinstance(value, Mapping):
         found = cast("Mapping[Any, Any]", value)
         if key not in found:
-            raise WhenError(f"there is no key {key!r}; there are: {', '.join(map(repr, list(found)[:20]))}")
+            raise WhenError(
+                f"there is no key {key!r}; there are: {', '.join(map(repr, list(found)[:20]))}"
+            )
         return found[key]
     if isinstance(value, (list, tuple)) and isinstance(key, int) and not isinstance(key, bool):
         return cast("list[Any]", value)[key]

@@ -1,9 +1,11 @@
-"""The JSON contract of command and web hooks: what they read, and what their answers mean (conventions §3.4).
+"""The JSON contract of command and web hooks: what they read, and what their answers mean
+(conventions §3.4).
 
-A script written for Claude Code works unchanged: it reads `hook_event_name`, `tool_name`, `tool_input`, … in that program's
-names (`Bash`, `Write`, `file_path`) and its `updatedInput` is taken back into ours. Beside them stands `ferrule`, the
-payload in our own names. The deviation that conventions ask for: at an event that gates something, an exit code other than
-0 and 2, time that ran out and an answer that cannot be read are a no.
+A script written for Claude Code works unchanged: it reads `hook_event_name`, `tool_name`,
+`tool_input`, … in that program's names (`Bash`, `Write`, `file_path`) and its `updatedInput` is
+taken back into ours. Beside them stands `ferrule`, the payload in our own names. The deviation that
+conventions ask for: at an event that gates something, an exit code other than 0 and 2, time that
+ran out and an answer that cannot be read are a no.
 
 `transcript_path` is empty: sessions are in the journal, not in a file. `defer` counts as `ask`.
 """
@@ -46,15 +48,23 @@ EVENTS: dict[str, str] = {
 """Their events and ours. Our own names can be written as well."""
 
 NOT_FIRED = (
-    "PermissionRequest", "PermissionDenied", "PostToolBatch", "PreCompact", "PostCompact", "Notification", "Elicitation",
+    "PermissionRequest",
+    "PermissionDenied",
+    "PostToolBatch",
+    "PreCompact",
+    "PostCompact",
+    "Notification",
+    "Elicitation",
     "ConfigChange",
-)  # fmt: skip
+)
 """Theirs that nothing here fires. A hook on one is said to be without effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A tool of ours as the contract names it: the tool's name there, and its arguments' names where they differ."""
+    """A tool of ours as the contract names it: the tool's name there, and its arguments' names
+    where they differ.
+    """
 
     tool: str
     arguments: Mapping[str, str]
@@ -83,7 +93,10 @@ def event_name(occasion: Occasion) -> str:
         case ToolPost(success=success):
             return "PostToolUse" if success else "PostToolUseFailure"
         case _:
-            return next((theirs for theirs, ours in EVENTS.items() if ours == occasion.event), occasion.event)
+            return next(
+                (theirs for theirs, ours in EVENTS.items() if ours == occasion.event),
+                occasion.event,
+            )
 
 
 def told(occasion: Occasion) -> dict[str, Any]:
@@ -119,7 +132,10 @@ def _own(occasion: Occasion) -> dict[str, Any]:
             return {"reason": reason}
         case Failed() as failed:
             return {"error": failed.code, "error_details": failed.message}
-        case DelegationPre(agent=agent, session=session) | DelegationPost(agent=agent, session=session):
+        case (
+            DelegationPre(agent=agent, session=session)
+            | DelegationPost(agent=agent, session=session)
+        ):
             return {"agent_type": agent, "agent_id": session}
         case Custom(data=data):
             return {"data": data}
@@ -131,7 +147,11 @@ def _call(call: ToolPre | ToolPost, arguments: Mapping[str, Any]) -> dict[str, A
     source = call.tool.source if call.tool is not None else ""
     names = TOOLS.get(call.name, Names(call.name, {}))
     given = {names.arguments.get(key, key): value for key, value in arguments.items()}
-    return {"tool_name": contract_name(call.name, source), "tool_input": given, "tool_use_id": call.id}
+    return {
+        "tool_name": contract_name(call.name, source),
+        "tool_input": given,
+        "tool_use_id": call.id,
+    }
 
 
 def own_arguments(tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,7 +166,8 @@ def own_arguments(tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def read_output(text: str, occasion: Occasion) -> Action:
     """What a hook that succeeded has said. Raises Garbage.
 
-    JSON if it begins with `{`; other text is context for the model at the start of a session or a turn, and means nothing elsewhere.
+    JSON if it begins with `{`; other text is context for the model at the start of a session or a
+    turn, and means nothing elsewhere.
     """
     said = text.strip()
     if not said.startswith("{"):
@@ -160,7 +181,9 @@ def read_output(text: str, occasion: Occasion) -> Action:
 
 
 def read_answer(answer: Mapping[str, Any], occasion: Occasion) -> Action:
-    """The action that an answer object means. Raises Garbage for a key of the contract with the wrong kind of value."""
+    """The action that an answer object means. Raises Garbage for a key of the contract with the
+    wrong kind of value.
+    """
     specific = _part(answer, "hookSpecificOutput", dict, {})
     message = _part(answer, "systemMessage", str, "")
     reason = _part(answer, "reason", str, "")
@@ -172,7 +195,9 @@ def read_answer(answer: Mapping[str, Any], occasion: Occasion) -> Action:
         raise Garbage(f"`decision` is `{decided}`; it can be `block`")
     permission = _part(specific, "permissionDecision", str, "")
     if permission not in ("", "allow", "deny", "ask", "defer"):
-        raise Garbage(f"`permissionDecision` is `{permission}`; it can be allow, deny, ask or defer")
+        raise Garbage(
+            f"`permissionDecision` is `{permission}`; it can be allow, deny, ask or defer"
+        )
     why = _part(specific, "permissionDecisionReason", str, "") or reason
     context = _part(specific, "additionalContext", str, "")
     if _part(answer, "continue", bool, True) is False:
@@ -181,7 +206,9 @@ def read_answer(answer: Mapping[str, Any], occasion: Occasion) -> Action:
     if permission == "deny" or decided == "block":
         return _refused(occasion, why, message, context)
     verdict = "ask" if permission in ("ask", "defer") else "allow"
-    return Action(verdict, why, payload=_change(specific, occasion), context=context, message=message)
+    return Action(
+        verdict, why, payload=_change(specific, occasion), context=context, message=message
+    )
 
 
 def refused_by(text: str, occasion: Occasion) -> Action:
@@ -191,7 +218,8 @@ def refused_by(text: str, occasion: Occasion) -> Action:
 
 def _refused(occasion: Occasion, reason: str, message: str, context: str) -> Action:
     if isinstance(occasion.payload, ToolPost):
-        # The call has run: in the contract this is a word to the model about it, and withholds nothing.
+        # The call has run: in the contract this is a word to the model about it, and withholds
+        # nothing.
         return Action(context=" ".join(part for part in (reason, context) if part), message=message)
     return Action("block", reason or "it gave no reason", message=message, context=context)
 

@@ -38,16 +38,19 @@ def hook(
 ) -> Callable[[Callable[..., Any]], EventHook]:
     """Make a hook of a function, sync (it runs in a thread) or async.
 
-    It gets the event's payload (`ToolPre`, `TurnStart`, …) and, if it takes a second argument, the `Occasion` around it. It
-    answers with `allow()`, `block(reason)`, `ask(reason)`, `modify({...})`, `delegate({...})` or None, which lets it pass. `timeout`
-    is in seconds. Raises ConfigError for an event there is not and a `when` that cannot be read.
+    It gets the event's payload (`ToolPre`, `TurnStart`, …) and, if it takes a second argument, the
+    `Occasion` around it. It answers with `allow()`, `block(reason)`, `ask(reason)`,
+    `modify({...})`, `delegate({...})` or None, which lets it pass. `timeout` is in seconds. Raises
+    ConfigError for an event there is not and a `when` that cannot be read.
     """
 
     def decorate(function: Callable[..., Any]) -> EventHook:
         called = name or getattr(function, "__name__", "hook").strip("<>")
         known = tuple(event for event in events if event in PAYLOADS)
         condition = (
-            parse_when(when, f"when of the hook `{called}`", events=known) if isinstance(when, str) else when
+            parse_when(when, f"when of the hook `{called}`", events=known)
+            if isinstance(when, str)
+            else when
         )
         return EventHook(
             name=called,
@@ -86,6 +89,7 @@ def _takes(function: Callable[..., Any], name: str) -> int:
     needed = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
     if not len(positional) >= 1 or len(needed) > 2:
         raise ConfigError(
-            f"the hook `{name}` takes {len(needed)} values", hint="a payload, and an occasion if it wants"
+            f"the hook `{name}` takes {len(needed)} values",
+            hint="a payload, and an occasion if it wants",
         )
     return min(len(positional), 2)

@@ -1,4 +1,5 @@
-"""A hook as a file: Markdown whose front matter says when it is asked and what is asked, and whose text says why.
+"""A hook as a file: Markdown whose front matter says when it is asked and what is asked, and whose
+text says why.
 
     ---
     events: [tool.pre]
@@ -14,9 +15,10 @@
     ---
     Keeps the disk.
 
-One of `script` (Starlark, `handle(event, payload)`), `command`, `url` and `guard` (one that ships, with its options under `with`). The
-name is the file's. Scripts compute and nothing else: no files, no programs, no network (requirement 003 says so; there it was not true).
-Keys that mean nothing are warnings with the nearest that does; anything else that is wrong is an error with its place.
+One of `script` (Starlark, `handle(event, payload)`), `command`, `url` and `guard` (one that ships,
+with its options under `with`). The name is the file's. Scripts compute and nothing else: no files,
+no programs, no network (requirement 003 says so; there it was not true). Keys that mean nothing are
+warnings with the nearest that does; anything else that is wrong is an error with its place.
 """
 
 from __future__ import annotations
@@ -51,9 +53,24 @@ TIMEOUT_MS = 5000
 EVENTS_KEYS = ("events", "on", "event")
 """Spellings of one key."""
 KEYS = (
-    *EVENTS_KEYS, "when", "priority", "timeout_ms", "on_error", "script", "command", "args", "url", "headers", "allowedEnvVars",
-    "type", "guard", "with", "description", "name", "handler",
-)  # fmt: skip
+    *EVENTS_KEYS,
+    "when",
+    "priority",
+    "timeout_ms",
+    "on_error",
+    "script",
+    "command",
+    "args",
+    "url",
+    "headers",
+    "allowedEnvVars",
+    "type",
+    "guard",
+    "with",
+    "description",
+    "name",
+    "handler",
+)
 _SOURCES = ("script", "command", "url", "guard")
 
 
@@ -61,15 +78,21 @@ def read_hook(
     data: bytes, file: str, reach: Reach, *, pool: Pool | None = None
 ) -> tuple[EventHook, list[Warned]]:
     """One hook file. Raises ConfigError that names file, line and column."""
-    return read_hook_node(parse_document(data, file).fields, PurePosixPath(file).stem, data, reach, pool=pool)
+    return read_hook_node(
+        parse_document(data, file).fields, PurePosixPath(file).stem, data, reach, pool=pool
+    )
 
 
 def read_hook_node(
     node: Node, name: str, data: bytes, reach: Reach, *, pool: Pool | None = None
 ) -> tuple[EventHook, list[Warned]]:
-    """One hook from a mapping, of a hook file or within another file; `data` is the whole file. Raises ConfigError, with the place."""
+    """One hook from a mapping, of a hook file or within another file; `data` is the whole file.
+    Raises ConfigError, with the place.
+    """
     if node.pairs is None:
-        raise node.error("a hook must be a mapping", hint="write `- name: my_hook`, and its keys below")
+        raise node.error(
+            "a hook must be a mapping", hint="write `- name: my_hook`, and its keys below"
+        )
     warned = [*unknown_keys(node, KEYS, "a hook"), *hidden_programs(node)]
     named = [key for key in _SOURCES if field_of(node, key) is not None]
     if len(named) != 1:
@@ -78,8 +101,12 @@ def read_hook_node(
     timeout = _timeout(node, 60_000 if named[0] in ("command", "url") else TIMEOUT_MS)
     if named[0] == "guard":
         return _guard(node, name, timeout, data), warned
-    run = runner(node, reach, timeout) if named[0] != "script" else _script(node, data, timeout, pool)
-    return _made(node, name, _events(node), run, timeout, _priority(node, DEFAULT_PRIORITY), data), warned
+    run = (
+        runner(node, reach, timeout) if named[0] != "script" else _script(node, data, timeout, pool)
+    )
+    return _made(
+        node, name, _events(node), run, timeout, _priority(node, DEFAULT_PRIORITY), data
+    ), warned
 
 
 def _made(
@@ -97,16 +124,22 @@ def _made(
             name=name,
             events=events,
             run=run,
-            when=parse_when(when, place.file, *begins(place, data), events) if when and place else None,
+            when=parse_when(when, place.file, *begins(place, data), events)
+            if when and place
+            else None,
             priority=priority,
             # A little more than what runs: its own bound is the one that says what was going on.
             timeout=timeout + 5,
-            on_error=cast("OnError", choice_of(node, "on_error", ("block", "allow", "ask")) or "block"),
+            on_error=cast(
+                "OnError", choice_of(node, "on_error", ("block", "allow", "ask")) or "block"
+            ),
             source=node.file,
         )
     except ConfigError as error:
         raise (
-            error if error.detail.startswith(node.file) else node.error(error.detail, hint=error.hint)
+            error
+            if error.detail.startswith(node.file)
+            else node.error(error.detail, hint=error.hint)
         ) from error
 
 
@@ -129,7 +162,9 @@ def _timeout(node: Node, default: int) -> float:
     found = field_of(node, "timeout_ms")
     value: Any = default if found is None else found.value
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= 600_000:
-        raise (found or node).error(f"`timeout_ms` is {value!r}", hint="whole milliseconds, 1 to 600000")
+        raise (found or node).error(
+            f"`timeout_ms` is {value!r}", hint="whole milliseconds, 1 to 600000"
+        )
     return value / 1000
 
 
@@ -142,7 +177,9 @@ def _priority(node: Node, default: int) -> int:
     return found.value
 
 
-def _script(node: Node, data: bytes, timeout: float, pool: Pool | None) -> Callable[[Occasion], Any]:
+def _script(
+    node: Node, data: bytes, timeout: float, pool: Pool | None
+) -> Callable[[Occasion], Any]:
     place = field_of(node, "script")
     source = text_of(node, "script")
     assert place is not None
@@ -171,7 +208,9 @@ def _guard(node: Node, name: str, timeout: float, data: bytes) -> EventHook:
     try:
         guard = make(**given)
     except (TypeError, ValueError, ConfigError) as error:
-        raise (options or place).error(f"`{chosen}` cannot be made with these options: {error}") from error
+        raise (options or place).error(
+            f"`{chosen}` cannot be made with these options: {error}"
+        ) from error
     events = _events(node) if any(field_of(node, key) for key in EVENTS_KEYS) else guard.events
     if not set(events) <= set(guard.events):
         raise node.error(f"`{chosen}` is a guard for {', '.join(guard.events)}")

@@ -1,12 +1,16 @@
-"""Guards that ship: hooks for rules that many want, made with options and given to an Agent or named in a hook file.
+"""Guards that ship: hooks for rules that many want, made with options and given to an Agent or
+named in a hook file.
 
-    Agent(..., hooks=[prefer_named_tools(), no_secrets_in_arguments(), writes_within("src", "docs")])
+    Agent(..., hooks=[prefer_named_tools(), no_secrets_in_arguments(), writes_within("src",
+    "docs")])
 
-Each answers only to what it can see in the call itself. None of them is a boundary: what a program does once it runs is held
-by the sandbox, and what rules say is held by the gate before any hook. A guard that cannot judge a call refuses it.
+Each answers only to what it can see in the call itself. None of them is a boundary: what a program
+does once it runs is held by the sandbox, and what rules say is held by the gate before any hook. A
+guard that cannot judge a call refuses it.
 
-Not protected: a secret that no pattern here knows, or that is split, encoded or compressed; a command line that builds its
-program's name while it runs (it is refused, since it cannot be judged).
+Not protected: a secret that no pattern here knows, or that is split, encoded or compressed; a
+command line that builds its program's name while it runs (it is refused, since it cannot be
+judged).
 """
 
 from __future__ import annotations
@@ -42,10 +46,14 @@ PRIORITY = 50
 """Before hooks that say nothing."""
 
 
-def prefer_named_tools(named: Mapping[str, str] | None = None, *, priority: int = PRIORITY) -> EventHook:
-    """Refuse a command for which there is a tool, and say which. `named` (program to tool) replaces `NAMED`.
+def prefer_named_tools(
+    named: Mapping[str, str] | None = None, *, priority: int = PRIORITY
+) -> EventHook:
+    """Refuse a command for which there is a tool, and say which. `named` (program to tool) replaces
+    `NAMED`.
 
-    A program counts where it stands first in a command line; behind a pipe it only filters what another one said.
+    A program counts where it stands first in a command line; behind a pipe it only filters what
+    another one said.
     """
     table = dict(NAMED if named is None else named)
 
@@ -71,10 +79,11 @@ _SHORTEST = 12
 def no_secrets_in_arguments(
     *, patterns: Mapping[str, str] | None = None, environment: bool = True, priority: int = PRIORITY
 ) -> EventHook:
-    """Refuse a call whose arguments hold what looks like a key or a token, or the value of a secret variable of this process.
+    """Refuse a call whose arguments hold what looks like a key or a token, or the value of a secret
+    variable of this process.
 
-    `patterns` (what it is, to an expression, see `matching`) are looked for as well. The refusal names the argument and the
-    kind, never the value.
+    `patterns` (what it is, to an expression, see `matching`) are looked for as well. The refusal
+    names the argument and the kind, never the value.
     """
     known = {what: compile_regex(text) for what, text in {**_TOKENS, **(patterns or {})}.items()}
 
@@ -83,11 +92,14 @@ def no_secrets_in_arguments(
         for where, text in _texts(call.arguments, ""):
             for what, pattern in known.items():
                 if pattern(text):
-                    return block(f"the argument `{where}` holds {what}; secrets do not go into calls")
+                    return block(
+                        f"the argument `{where}` holds {what}; secrets do not go into calls"
+                    )
             for name, value in held.items():
                 if value in text:
                     return block(
-                        f"the argument `{where}` holds the value of `${name}`; secrets do not go into calls"
+                        f"the argument `{where}` holds the value of `${name}`; secrets do "
+                        "not go into calls"
                     )
         return None
 
@@ -95,21 +107,25 @@ def no_secrets_in_arguments(
 
 
 def writes_within(*folders: str, within: Iterable[str] = (), priority: int = PRIORITY) -> EventHook:
-    """Refuse writes outside these folders of the workspace. (`within` is for hook files, which have names only.)
+    """Refuse writes outside these folders of the workspace. (`within` is for hook files, which have
+    names only.)
 
-    Tools that write and do not say where, and those that run commands or were not declared, are refused: where they write
-    cannot be seen. Tools that only read pass.
+    Tools that write and do not say where, and those that run commands or were not declared, are
+    refused: where they write cannot be seen. Tools that only read pass.
     """
     allowed = tuple(_inside(folder, "") for folder in (*folders, *within))
     if not allowed or any(folder is None for folder in allowed):
-        raise ConfigError("`writes_within` needs folders of the workspace", hint='writes_within("src")')
+        raise ConfigError(
+            "`writes_within` needs folders of the workspace", hint='writes_within("src")'
+        )
 
     async def judge(call: ToolPre, occasion: Occasion) -> Action | None:
         if not call.writes and call.side_effect in ("none", "read"):
             return None
         if not call.writes or call.side_effect in ("execute", "undeclared", "external"):
             return block(
-                f"where `{call.name}` writes cannot be seen, and writes are kept to {_listed(allowed)}"
+                f"where `{call.name}` writes cannot be seen, and writes are kept to "
+                f"{_listed(allowed)}"
             )
         for path in call.writes:
             name = _inside(path, occasion.workspace)
@@ -123,16 +139,20 @@ def writes_within(*folders: str, within: Iterable[str] = (), priority: int = PRI
 def command_policy(
     *, allow: Iterable[str] = (), deny: Iterable[str] = (), priority: int = PRIORITY
 ) -> EventHook:
-    """Refuse commands by the patterns of permission rules: `deny=["rm *"]`, `allow=["git diff *", "npm test"]`.
+    """Refuse commands by the patterns of permission rules: `deny=["rm *"]`, `allow=["git diff *",
+    "npm test"]`.
 
-    With `allow`, whatever is not in it is refused; every part of a command line must be. Raises ConfigError for a pattern that
-    cannot be read.
+    With `allow`, whatever is not in it is refused; every part of a command line must be. Raises
+    ConfigError for a pattern that cannot be read.
     """
     allowed, denied = tuple(allow), tuple(deny)
     if not allowed and not denied:
-        raise ConfigError("`command_policy` allows and denies nothing", hint='command_policy(deny=["rm *"])')
+        raise ConfigError(
+            "`command_policy` allows and denies nothing", hint='command_policy(deny=["rm *"])'
+        )
     rules = RuleSet.of(
-        allow=tuple(f"Bash({text})" for text in allowed), deny=tuple(f"Bash({text})" for text in denied)
+        allow=tuple(f"Bash({text})" for text in allowed),
+        deny=tuple(f"Bash({text})" for text in denied),
     )
     gate = Gate(rules)
 
@@ -148,7 +168,9 @@ def command_policy(
             return block(decision.reason)
         if allowed and decision.verdict != "allow":
             return block(f"only these commands run here: {_listed(allowed)}")
-        problem = next((seen for seen in map(_analysed, call.commands) if isinstance(seen, str)), None)
+        problem = next(
+            (seen for seen in map(_analysed, call.commands) if isinstance(seen, str)), None
+        )
         return block(problem) if problem else None
 
     return _guard("command_policy", judge, priority)
@@ -209,7 +231,11 @@ def _is_secret(name: str) -> bool:
 
 
 def _held() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if len(value) >= _SHORTEST and _is_secret(name)}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if len(value) >= _SHORTEST and _is_secret(name)
+    }
 
 
 def _inside(path: str, root: str) -> str | None:

@@ -1,13 +1,16 @@
-"""All hooks of a workspace and of its person: which files there are, which of them take effect, and what is wrong with them.
+"""All hooks of a workspace and of its person: which files there are, which of them take effect, and
+what is wrong with them.
 
     .ferrule/hooks/*.md  .harness/hooks/*.md        one hook each (`files`)
     .ferrule/hooks.json  .harness/hooks.json        the shape of Claude Code (`claude_settings`); also `.yaml`
     `hooks:` of a bundle (`extensions.tool_files.bundles`)         a list of hooks with a `name` each, asked in the turns of their bundle
     `hooks:` of harness.md and ferrule.yaml         the same; in harness.md also the shape of Claude Code
 
-The same in the person's own settings folder (`hooks/`, `hooks.json`), which is theirs and needs no trust. What a repository brings
-does nothing until a person trusts it as it stands (`storage.trust`), and what was trusted is what runs. A trusted file that is wrong is
-an error: a guard that is there and cannot be read must not be gone in silence. For the same reason no hook takes the place of
+The same in the person's own settings folder (`hooks/`, `hooks.json`), which is theirs and needs no
+trust. What a repository brings does nothing until a person trusts it as it stands
+(`storage.trust`), and what was trusted is what runs. A trusted file that is wrong is an error: a
+guard that is there and cannot be read must not be gone in silence. For the same reason no hook
+takes the place of
 another: all of them hold, whatever they are called and wherever they come from.
 """
 
@@ -48,7 +51,8 @@ MOST_HOOKS = 200
 
 @dataclass(frozen=True, slots=True)
 class LoadedHooks:
-    """`hooks` are for an Agent. `inert` names the repository's hook files that have no effect because nobody trusts them.
+    """`hooks` are for an Agent. `inert` names the repository's hook files that have no effect
+    because nobody trusts them.
 
     Close it when the agent is closed: it holds what commands need.
     """
@@ -75,15 +79,17 @@ def load_hooks(
 ) -> LoadedHooks:
     """The hooks of a workspace as `Trust.look` saw it, and of `own`, the person's settings folder.
 
-    `hosts` are those that web hooks may ask, `policy` what commands may do (by default: the workspace, no network), `turns` those
-    of the tools (`World.turns`), where bundles have tools. Raises ConfigError, all problems at once, each with its place.
+    `hosts` are those that web hooks may ask, `policy` what commands may do (by default: the
+    workspace, no network), `turns` those of the tools (`World.turns`), where bundles have tools.
+    Raises ConfigError, all problems at once, each with its place.
     """
     theirs = {name: data for name, data in seen.files.items() if _is_hook(name) is not None}
     inert = tuple(sorted(filter(_hooks_in(theirs), theirs))) if seen.state != "trusted" else ()
     linked = [name for name in seen.links if _is_hook(name) is not None or name in _folders()]
     if linked and seen.state == "trusted":
         raise ConfigError(
-            f"`{linked[0]}` is a link: hooks are read from files only", hint="put the file itself there"
+            f"`{linked[0]}` is a link: hooks are read from files only",
+            hint="put the file itself there",
         )
     loaded = (
         [_load(theirs, seen.files, seen.workspace, tuple(hosts), policy, pool, turns)]
@@ -124,7 +130,9 @@ def _load(
 
 
 class _Reading:
-    """Goes through files and keeps the hooks they hold, problems included. `_bundled` are those of bundles, by file."""
+    """Goes through files and keeps the hooks they hold, problems included. `_bundled` are those of
+    bundles, by file.
+    """
 
     def __init__(self, reach: Reach, pool: Pool | None) -> None:
         self.warnings: list[Warned] = []
@@ -148,7 +156,9 @@ class _Reading:
                     # What is odd about the bundle itself is said with its tools.
                     bundle, _ = read_bundle(kind_of(name), parse_document(data, name), data)
                     self._bundles.append(bundle)
-                    self._bundled += [(name, hook) for hook in self._listed(bundle.fields, bundle.name, data)]
+                    self._bundled += [
+                        (name, hook) for hook in self._listed(bundle.fields, bundle.name, data)
+                    ]
                 case _:
                     self._inline(fields_of(data, name), data)
         except ConfigError as error:
@@ -171,7 +181,9 @@ class _Reading:
         if hooks is None or hooks.pairs is None:
             self._hooks += self._listed(fields, "", data)
         elif not fields.file.endswith(".yaml"):
-            self._table(fields)  # In a settings file a mapping of that name is a section of settings.
+            self._table(
+                fields
+            )  # In a settings file a mapping of that name is a section of settings.
 
     def _listed(self, fields: Node, bundle: str, data: bytes) -> list[EventHook]:
         """The hooks of a list. One that is wrong is a problem of its own."""
@@ -180,7 +192,8 @@ class _Reading:
             return []
         if hooks.items is None:
             raise hooks.error(
-                "`hooks` must be a list of hooks", hint="write `- name: my_hook`, and its keys below"
+                "`hooks` must be a list of hooks",
+                hint="write `- name: my_hook`, and its keys below",
             )
         found: list[EventHook] = []
         for number, item in enumerate(hooks.items, 1):
@@ -206,7 +219,9 @@ def _name(item: Node, bundle: str, number: int) -> str:
 
 
 def _hooks_in(files: Mapping[str, bytes]) -> Callable[[str], bool]:
-    """Whether a file holds hooks, of files that nobody trusts yet: one that cannot be read says nothing."""
+    """Whether a file holds hooks, of files that nobody trusts yet: one that cannot be read says
+    nothing.
+    """
 
     def holds(name: str) -> bool:
         if _is_hook(name) in ("table", "file"):
@@ -221,7 +236,9 @@ def _hooks_in(files: Mapping[str, bytes]) -> Callable[[str], bool]:
 
 
 def _copies(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """What commands find below `$FERRULE_HOOKS`. Raises ConfigError where two different files would have one name."""
+    """What commands find below `$FERRULE_HOOKS`. Raises ConfigError where two different files would
+    have one name.
+    """
     found: dict[str, bytes] = {}
     for name, data in files.items():
         folder, _, rest = name.partition("hooks/")
@@ -235,7 +252,9 @@ def _copies(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _is_hook(name: str) -> str | None:
-    """`file`, `table`, `bundle`, `main` or None. Names are relative to the workspace, or to the person's folder (`hooks/x.md`)."""
+    """`file`, `table`, `bundle`, `main` or None. Names are relative to the workspace, or to the
+    person's folder (`hooks/x.md`).
+    """
     if name in INLINE:
         return "main"
     if kind_of(name):

@@ -1,8 +1,10 @@
-"""Web hooks: an event is posted as JSON to a server that a person allowed, and its answer is read like a command's output.
+"""Web hooks: an event is posted as JSON to a server that a person allowed, and its answer is read
+like a command's output.
 
-The host must be among `allowed` and resolve to the open internet, unless the entry says otherwise (`extensions.web`). An answer from
-another host than the one that was asked counts as broken, and so does every status but 2xx, an answer above
-64 KiB, and time that ran out. Header values may name variables of the environment, `$NAME`, if `allowed_variables` lists them.
+The host must be among `allowed` and resolve to the open internet, unless the entry says otherwise
+(`extensions.web`). An answer from another host than the one that was asked counts as broken, and so
+does every status but 2xx, an answer above 64 KiB, and time that ran out. Header values may name
+variables of the environment, `$NAME`, if `allowed_variables` lists them.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_
 
 
 class HookServer:
-    """One address that is asked. Raises ConfigError for one that is not allowed: before anything is sent."""
+    """One address that is asked. Raises ConfigError for one that is not allowed: before anything is
+    sent.
+    """
 
     def __init__(
         self,
@@ -42,7 +46,8 @@ class HookServer:
         why = domains.refusal(target.host) if entries else "no hosts are allowed for hooks"
         if why is not None:
             raise ConfigError(
-                f"the hook's address `{url}` is refused: {why}", hint="add its host to the hosts of hooks"
+                f"the hook's address `{url}` is refused: {why}",
+                hint="add its host to the hosts of hooks",
             )
         self._url, self._host = url, target.host
         # Only its own host: where a redirect leads elsewhere, the payload must not follow.
@@ -52,7 +57,9 @@ class HookServer:
         self._variables = frozenset(allowed_variables)
 
     async def ask(self, occasion: Occasion, timeout: float) -> Action:
-        """Have the server judge an event. Raises ToolFailed or Garbage where it could not: the hook is broken then."""
+        """Have the server judge an event. Raises ToolFailed or Garbage where it could not: the hook
+        is broken then.
+        """
         body = json.dumps(told(occasion), ensure_ascii=False).encode("utf-8", "surrogatepass")
         headers = {name: self._filled(value) for name, value in self._headers.items()}
         headers = {"content-type": "application/json", **headers}
@@ -70,7 +77,8 @@ class HookServer:
             name = found[1] or found[2]
             if name not in self._variables or name not in os.environ:
                 raise Garbage(
-                    f"its header names `${name}`, which is not set or not among the allowed variables"
+                    f"its header names `${name}`, which is not set or not among the allowed "
+                    "variables"
                 )
             return os.environ[name]
 

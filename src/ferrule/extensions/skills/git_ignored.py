@@ -1,9 +1,11 @@
-"""Which names of a repository git ignores: those are what tools fetched and builds made, and nobody reviewed them.
+"""Which names of a repository git ignores: those are what tools fetched and builds made, and nobody
+reviewed them.
 
-Read are the `.gitignore` files from the repository's root down to the name, and `.git/info/exclude` (gitignore(5)). A folder
-that is ignored hides all that is below it, whatever deeper files say. No git is run: a repository's configuration could make it run
-something else. Not read: the person's global excludes, and files named by `core.excludesFile`. A file that is tracked
-although it matches counts as ignored too.
+Read are the `.gitignore` files from the repository's root down to the name, and `.git/info/exclude`
+(gitignore(5)). A folder that is ignored hides all that is below it, whatever deeper files say. No
+git is run: a repository's configuration could make it run something else. Not read: the person's
+global excludes, and files named by `core.excludesFile`. A file that is tracked although it matches
+counts as ignored too.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Ignored:
         """What the nearest file with an opinion says of this very name."""
         above = name.split("/")[:-1]
         for depth in range(len(above), -1, -1):
-            verdict = self._verdict("/".join([*above[:depth], FILE]), "/".join(above[:depth]), name, folder)
+            verdict = self._verdict(
+                "/".join([*above[:depth], FILE]), "/".join(above[:depth]), name, folder
+            )
             if verdict is not None:
                 return verdict
         return bool(self._verdict(".git/info/exclude", "", name, folder))
@@ -61,7 +65,8 @@ class Ignored:
     def _read(self, file: str) -> IgnoreFile | None:
         tree, name = self._tree, file
         if self._above != "." and file.startswith(f"{self._above}/"):
-            # Names are reserved relative to the workspace: seen from above, ordinary ones could seem to be.
+            # Names are reserved relative to the workspace: seen from above, ordinary ones could
+            # seem to be.
             tree, name = self._inner, file.removeprefix(f"{self._above}/")
         try:
             return IgnoreFile(tree.read(name, limit=MOST_BYTES))

@@ -1,17 +1,20 @@
-"""All skills of a person and of a workspace: where they are looked for, who answers for them, and which of two with one name holds.
+"""All skills of a person and of a workspace: where they are looked for, who answers for them, and
+which of two with one name holds.
 
     <settings folder>/skills/*   ~/.agents/skills/*      the person's own
     .ferrule/skills/*                                    the repository's, once a person trusts it as it stands (`storage.trust`)
     .agents/skills/*   .claude/skills/*                  the repository's: data, whoever trusts what
 
-The first in this order holds, so that a repository cannot put its text in the place of the person's; the others are reported. Skills are
-text and no power, which is why those of a repository need no trust to be read. They never count as the person's words: trust is
-given to the bytes below `.ferrule`, and no digest covers the rest. A folder of the person's that lies in the workspace counts as
-the repository's too, since tools can write there.
+The first in this order holds, so that a repository cannot put its text in the place of the
+person's; the others are reported. Skills are text and no power, which is why those of a repository
+need no trust to be read. They never count as the person's words: trust is given to the bytes below
+`.ferrule`, and no digest covers the rest. A folder of the person's that lies in the workspace
+counts as the repository's too, since tools can write there.
 
-Each skill is read once, by descriptor and through no link, and what was checked is what the model gets. What is wrong is left out and
-said, with its place. Bounded: `MOST_SKILLS`, `MOST_ENTRIES` looked at in one folder, `skill_file.MOST_BYTES` for each. A skill that git
-ignores is not loaded: nobody reviewed what a build or an installer put there.
+Each skill is read once, by descriptor and through no link, and what was checked is what the model
+gets. What is wrong is left out and said, with its place. Bounded: `MOST_SKILLS`, `MOST_ENTRIES`
+looked at in one folder, `skill_file.MOST_BYTES` for each. A skill that git ignores is not loaded:
+nobody reviewed what a build or an installer put there.
 """
 
 from __future__ import annotations
@@ -45,10 +48,11 @@ MOST_ENTRIES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LoadedSkills:
-    """What was found, sorted by name. `tools` is empty, or holds `skill`; `catalogue_text` is for the system text.
+    """What was found, sorted by name. `tools` is empty, or holds `skill`; `catalogue_text` is for
+    the system text.
 
-    `warnings` say all that a person should know; `broken` are those of them that kept a skill from being loaded. `inert` names
-    the skills of a repository that nobody trusts.
+    `warnings` say all that a person should know; `broken` are those of them that kept a skill from
+    being loaded. `inert` names the skills of a repository that nobody trusts.
     """
 
     skills: tuple[Skill, ...] = ()
@@ -60,11 +64,17 @@ class LoadedSkills:
     found: tuple[Found, ...] = field(default=(), repr=False)
 
     def seen_by(self, gate: Gate) -> LoadedSkills:
-        """Without the skills that this gate refuses: by `Skill(name)`, or because no tool may read their file."""
+        """Without the skills that this gate refuses: by `Skill(name)`, or because no tool may read
+        their file.
+        """
         if not self.tools:
             return self
         kept = tuple(one for one in self.found if not _refused(gate, self.tools[0], one.skill))
-        return self if len(kept) == len(self.found) else _loaded(kept, self.warnings, self.broken, self.inert)
+        return (
+            self
+            if len(kept) == len(self.found)
+            else _loaded(kept, self.warnings, self.broken, self.inert)
+        )
 
 
 def load_skills(
@@ -75,10 +85,12 @@ def load_skills(
     home: Path | None = None,
     names: Names = DEFAULT,
 ) -> LoadedSkills:
-    """The skills of a workspace, its repository's configuration being as `Trust.look` saw it, and of a person.
+    """The skills of a workspace, its repository's configuration being as `Trust.look` saw it, and
+    of a person.
 
-    `own` is the person's settings folder; without it `~/.agents/skills` is not looked at either. `home` is the person's, `names` are
-    those that no tool may touch. Raises ConfigError only if the workspace is no folder.
+    `own` is the person's settings folder; without it `~/.agents/skills` is not looked at either.
+    `home` is the person's, `names` are those that no tool may touch. Raises ConfigError only if the
+    workspace is no folder.
     """
     root = Path(os.path.realpath(workspace))
     home = home or Path.home()
@@ -109,11 +121,16 @@ class _Reading:
 
     def loaded(self) -> LoadedSkills:
         return _loaded(
-            tuple(self.found.values()), (*self.broken, *self.warnings), tuple(self.broken), self.inert
+            tuple(self.found.values()),
+            (*self.broken, *self.warnings),
+            tuple(self.broken),
+            self.inert,
         )
 
     def take_own(self, folder: Path, real: Path, root: Path) -> None:
-        """Skills of a folder (`real` without links) outside the workspace, which its owner alone may change."""
+        """Skills of a folder (`real` without links) outside the workspace, which its owner alone
+        may change.
+        """
         if not folder.exists():
             return
         try:
@@ -132,7 +149,8 @@ class _Reading:
                 continue
             if root.is_relative_to(real / entry.name):
                 self._leave_out(
-                    f"{folder}/{entry.name}", "it is what is worked on here, so tools can write there"
+                    f"{folder}/{entry.name}",
+                    "it is what is worked on here, so tools can write there",
                 )
                 continue
             data = self._read(tree, f"{entry.name}/{FILE}", shown, private=True)
@@ -141,8 +159,12 @@ class _Reading:
 
     def take_trusted(self, snapshot: Snapshot, ignored: Ignored) -> None:
         """Skills below `.ferrule`: the very bytes whose digest was trusted."""
-        below = {name: data for name, data in snapshot.files.items() if name.startswith(f"{TRUSTED}/")}
-        skills = [name for name in sorted(below) if name.endswith(f"/{FILE}") and name.count("/") == 3]
+        below = {
+            name: data for name, data in snapshot.files.items() if name.startswith(f"{TRUSTED}/")
+        }
+        skills = [
+            name for name in sorted(below) if name.endswith(f"/{FILE}") and name.count("/") == 3
+        ]
         if snapshot.state != "trusted":
             self.inert = tuple(skills)
             if skills:
@@ -167,7 +189,9 @@ class _Reading:
         try:
             entries = self._folders(tree, folder, folder)
         except ToolFailed as error:
-            if error.error_type is not ErrorType.NOT_FOUND and not _leads_to_another(tree.root, folder):
+            if error.error_type is not ErrorType.NOT_FOUND and not _leads_to_another(
+                tree.root, folder
+            ):
                 self._leave_out(folder, error.message)
             return
         for entry in entries:
@@ -184,21 +208,26 @@ class _Reading:
         entries = [entry for entry in tree.entries(folder) if not entry.name.startswith(".")]
         if len(entries) > MOST_ENTRIES:
             self._leave_out(
-                shown, f"it has {len(entries)} entries; only the first {MOST_ENTRIES} were looked at"
+                shown,
+                f"it has {len(entries)} entries; only the first {MOST_ENTRIES} were looked at",
             )
         for entry in entries[:MOST_ENTRIES]:
             if entry.kind == "link":
                 self._leave_out(f"{shown}/{entry.name}", _LINK)
         return [entry for entry in entries[:MOST_ENTRIES] if entry.kind == "dir"]
 
-    def _read(self, tree: Workspace, name: str, shown: str, *, private: bool = False) -> bytes | None:
+    def _read(
+        self, tree: Workspace, name: str, shown: str, *, private: bool = False
+    ) -> bytes | None:
         try:
             with tree.open(name) as file:
                 about = os.fstat(file.fileno())
                 data = file.read(MOST_BYTES + 1)
         except ToolFailed as error:
             missing = error.error_type is ErrorType.NOT_FOUND
-            self._leave_out(shown, f"there is no `{FILE}` in this folder" if missing else error.message)
+            self._leave_out(
+                shown, f"there is no `{FILE}` in this folder" if missing else error.message
+            )
             return None
         if private and not _owned(about):
             self._leave_out(shown, *_WRITABLE)
@@ -224,7 +253,9 @@ class _Reading:
         if first is not None:
             # The same skill is often kept in two folders, for programs that know only one of them.
             if self.bytes[skill.name] != data:
-                self.warnings.append(Warned(file, f"`{skill.name}` is not used: {first.skill.file} holds"))
+                self.warnings.append(
+                    Warned(file, f"`{skill.name}` is not used: {first.skill.file} holds")
+                )
         elif len(self.found) >= MOST_SKILLS:
             self._leave_out(file, f"there are more than {MOST_SKILLS} skills")
         else:
@@ -241,7 +272,10 @@ _WRITABLE = ("others can write it, so it may not be yours", "check it, then `chm
 
 
 def _loaded(
-    found: tuple[Found, ...], warnings: tuple[Warned, ...], broken: tuple[Warned, ...], inert: tuple[str, ...]
+    found: tuple[Found, ...],
+    warnings: tuple[Warned, ...],
+    broken: tuple[Warned, ...],
+    inert: tuple[str, ...],
 ) -> LoadedSkills:
     found = tuple(sorted(found, key=lambda one: one.skill.name))
     skills = tuple(one.skill for one in found)
@@ -264,6 +298,8 @@ def _owned(about: os.stat_result) -> bool:
 
 
 def _leads_to_another(root: Path, folder: str) -> bool:
-    """Whether a folder is only another name of one that is looked at: many repositories link the two."""
+    """Whether a folder is only another name of one that is looked at: many repositories link the
+    two.
+    """
     real = os.path.realpath(root / folder)
     return any(real == str(root / other) for other in REPOSITORY if other != folder)

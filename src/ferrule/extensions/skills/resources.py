@@ -1,7 +1,9 @@
-"""Files beside a `SKILL.md` that no ordinary tool reaches: those of the person's folders, and those below `.ferrule`.
+"""Files beside a `SKILL.md` that no ordinary tool reaches: those of the person's folders, and those
+below `.ferrule`.
 
-A path is worked out as text first and must stay in the skill's own folder. Then it is opened beneath the folder by descriptor,
-following no link (`permissions.filesystem.workspace`), or taken from the very bytes that were trusted. Secret names are refused here as everywhere.
+A path is worked out as text first and must stay in the skill's own folder. Then it is opened
+beneath the folder by descriptor, following no link (`permissions.filesystem.workspace`), or taken
+from the very bytes that were trusted. Secret names are refused here as everywhere.
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ _MOST_WALKED = 1_000
 
 
 class Resources(Protocol):
-    """The files of one skill. `names` are relative to its folder, sorted, at most `MOST_LISTED` and without `SKILL.md`.
+    """The files of one skill. `names` are relative to its folder, sorted, at most `MOST_LISTED` and
+    without `SKILL.md`.
 
-    `read` raises ToolFailed for a path that is not in the folder, not there, secret, a link, or larger than `MOST_BYTES`.
+    `read` raises ToolFailed for a path that is not in the folder, not there, secret, a link, or
+    larger than `MOST_BYTES`.
     """
 
     def names(self) -> list[str]: ...
@@ -35,7 +39,9 @@ class Resources(Protocol):
 
 
 def below(folder: str, path: str) -> str:
-    """`folder/path` without `.` and `..`. Raises ToolFailed if the path leads out of the folder, or may not be read."""
+    """`folder/path` without `.` and `..`. Raises ToolFailed if the path leads out of the folder, or
+    may not be read.
+    """
     try:
         found = "/".join(parts(path, ()))  # No root is given, so no absolute path counts.
     except ToolFailed as error:
@@ -48,13 +54,18 @@ def below(folder: str, path: str) -> str:
 def _outside(path: str) -> ToolFailed:
     return ToolFailed(
         ErrorType.PERMISSION_DENIED,
-        f"{shown(path)} is not in the skill's folder; give a path relative to it, as the skill names it",
+        (
+            f"{shown(path)} is not in the skill's folder; give a path relative to it, as the "
+            "skill names it"
+        ),
     )
 
 
 def _missing(path: str, names: list[str]) -> ToolFailed:
     there = ", ".join(map(shown, names[:10])) or "no files besides `SKILL.md`"
-    return ToolFailed(ErrorType.NOT_FOUND, f"not found: the skill has no {shown(path)}; it has {there}")
+    return ToolFailed(
+        ErrorType.NOT_FOUND, f"not found: the skill has no {shown(path)}; it has {there}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +103,9 @@ class Trusted:
     def names(self) -> list[str]:
         start = f"{self.folder}/"
         found = [name.removeprefix(start) for name in self.files if name.startswith(start)]
-        readable = [name for name in found if name != FILE and DEFAULT.check(name, write=False) is None]
+        readable = [
+            name for name in found if name != FILE and DEFAULT.check(name, write=False) is None
+        ]
         return sorted(readable)[:MOST_LISTED]
 
     def read(self, path: str) -> bytes:
@@ -103,5 +116,7 @@ class Trusted:
                 ErrorType.NOT_FOUND, f"not found: {shown(path)} is not in the skill; it has {near}"
             )
         if len(data) > MOST_BYTES:
-            raise ToolFailed(ErrorType.LIMIT, f"{shown(path)} has {len(data)} bytes, more than {MOST_BYTES}")
+            raise ToolFailed(
+                ErrorType.LIMIT, f"{shown(path)} has {len(data)} bytes, more than {MOST_BYTES}"
+            )
         return data

@@ -1,4 +1,5 @@
-"""A skill as a file: `<name>/SKILL.md`, whose front matter names and describes it and whose text is what the model reads.
+"""A skill as a file: `<name>/SKILL.md`, whose front matter names and describes it and whose text is
+what the model reads.
 
     ---
     name: release-notes
@@ -10,12 +11,12 @@
     ---
     1. List the commits since the last tag ...
 
-Source: https://agentskills.io/specification and conventions §3.2. `name` is that of the folder: 1 to 64 lower-case letters, digits
-and single hyphens. `description` has 1 to 1,024 characters, `compatibility` at most 500, `metadata` maps text to text. Keys that
-mean nothing are warnings.
+Source: https://agentskills.io/specification and conventions §3.2. `name` is that of the folder: 1
+to 64 lower-case letters, digits and single hyphens. `description` has 1 to 1,024 characters,
+`compatibility` at most 500, `metadata` maps text to text. Keys that mean nothing are warnings.
 
-`allowed-tools` is read and shown to people, and gives no power: what a tool may do is decided by rules and by the person,
-not by the text that asks for it.
+`allowed-tools` is read and shown to people, and gives no power: what a tool may do is decided by
+rules and by the person, not by the text that asks for it.
 """
 
 from __future__ import annotations
@@ -38,14 +39,18 @@ MOST_BYTES = 60_000
 """Bytes of one `SKILL.md`: what a result can carry whole. The specification asks for far less."""
 
 Origin = Literal["person", "trusted", "repository"]
-"""Who answers for a skill: the person who wrote it, the person who trusted it as it stands, or nobody but its authors."""
+"""Who answers for a skill: the person who wrote it, the person who trusted it as it stands, or
+nobody but its authors.
+"""
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill as it was written. `file` is its `SKILL.md` as people see it: relative to the workspace, or absolute outside of it."""
+    """A skill as it was written. `file` is its `SKILL.md` as people see it: relative to the
+    workspace, or absolute outside of it.
+    """
 
     name: str
     description: str
@@ -65,12 +70,16 @@ class Skill:
 
 
 def parse_skill(data: bytes, file: str, origin: Origin = "repository") -> Skill:
-    """The skill of a file; `file` ends with `<folder>/SKILL.md`. Raises ConfigError with file, line and column."""
+    """The skill of a file; `file` ends with `<folder>/SKILL.md`. Raises ConfigError with file, line
+    and column.
+    """
     document = parse_document(data, file)
     fields = document.fields
     warned = unknown_keys(fields, KEYS, "a skill")
     if not document.body:
-        warned.append(Warned(file, "there is no text after the front matter, so the skill says nothing"))
+        warned.append(
+            Warned(file, "there is no text after the front matter, so the skill says nothing")
+        )
     metadata = _metadata(fields, warned)
     return Skill(
         name=_name(fields, file.split("/")[-2]),
@@ -91,7 +100,8 @@ def _name(fields: Node, folder: str) -> str:
     place = field_of(fields, "name") or fields
     if not _NAME.fullmatch(name):
         raise place.error(
-            f"the name `{name}`", hint="use lower-case letters, digits and single hyphens between them"
+            f"the name `{name}`",
+            hint="use lower-case letters, digits and single hyphens between them",
         )
     if name != folder:
         raise place.error(
@@ -104,14 +114,18 @@ def _text(fields: Node, key: str, most: int, *, needed: bool = False) -> str:
     text = text_of(fields, key).strip()
     place = field_of(fields, key) or fields
     if needed and not text:
-        raise place.error(f"`{key}` is missing or empty", hint=f"write `{key}: …` between the `---` lines")
+        raise place.error(
+            f"`{key}` is missing or empty", hint=f"write `{key}: …` between the `---` lines"
+        )
     if len(text) > most:
         raise place.error(f"`{key}` has {len(text)} characters, the bound is {most}")
     return text
 
 
 def _metadata(fields: Node, warned: list[Warned]) -> dict[str, str]:
-    """Its texts. `version: 1.0` is a number and not the text `1.0`: such a value is left out, and said."""
+    """Its texts. `version: 1.0` is a number and not the text `1.0`: such a value is left out, and
+    said.
+    """
     found = field_of(fields, "metadata")
     if found is None:
         return {}
@@ -123,7 +137,9 @@ def _metadata(fields: Node, warned: list[Warned]) -> dict[str, str]:
             texts[key] = value.value
         else:
             warned.append(
-                Warned(value.where, f"`metadata.{key}` is no text and was left out; put it in quotes")
+                Warned(
+                    value.where, f"`metadata.{key}` is no text and was left out; put it in quotes"
+                )
             )
     return texts
 
@@ -135,7 +151,10 @@ def _allowed_tools(fields: Node, warned: list[Warned]) -> tuple[str, ...]:
     if not isinstance(found.value, str):
         # Not an error: it decides nothing, so nothing is lost.
         warned.append(
-            Warned(found.where, "`allowed-tools` must be names with blanks between them; it was left out")
+            Warned(
+                found.where,
+                "`allowed-tools` must be names with blanks between them; it was left out",
+            )
         )
         return ()
     # A rule such as `Bash(git log:*)` holds blanks of its own.

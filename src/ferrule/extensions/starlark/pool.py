@@ -2,11 +2,14 @@
 
 The rules:
 
-* Started when first needed. Up to `warm` wait for the next script; they belong to no event loop and to no thread.
-* At most `most` scripts compute at the same time. One that waits for a built-in does not count, so a script that asks for
-  another (through `delegate`, or a tool that is a script) never waits for itself.
-* The wall clock is the owner's: the library stops a script at its time, and if it does not the worker is killed shortly after. A
-  script whose caller is cancelled is killed at once, and what its built-in was doing is cancelled first.
+* Started when first needed. Up to `warm` wait for the next script; they belong to no event loop and
+  to no thread.
+* At most `most` scripts compute at the same time. One that waits for a built-in does not count, so
+  a script that asks for another (through `delegate`, or a tool that is a script) never waits for
+  itself.
+* The wall clock is the owner's: the library stops a script at its time, and if it does not the
+  worker is killed shortly after. A script whose caller is cancelled is killed at once, and what its
+  built-in was doing is cancelled first.
 * A worker that was killed answers its call with an error. Nothing is run twice by itself.
 """
 
@@ -31,17 +34,22 @@ from .script import Bounds, Script, ScriptFailed, Serve
 GRACE = 0.25
 """Seconds after its time at which a script that did not stop is killed with its worker."""
 CALLS = 1_000
-"""Calls after which a worker is replaced: memory that an allocator never gives back ends with it."""
+"""Calls after which a worker is replaced: memory that an allocator never gives back ends with it.
+"""
 KNOWN = 256
 """Scripts that a worker remembers (`inside.scripts.KEPT`)."""
 
 NESTED = 5
-"""Scripts that may be at work for each other: one that calls itself through a tool ends here (systems.md §4.1, call depth)."""
+"""Scripts that may be at work for each other: one that calls itself through a tool ends here
+(systems.md §4.1, call depth).
+"""
 STANDARD = Bounds()
 _depth: ContextVar[int] = ContextVar("ferrule_scripts", default=0)
 
 Told = Callable[[str, str, Mapping[str, Any]], None]
-"""What a script prints and logs: level (`print`, `info`, `warn`, `error`, `debug`), text, further fields."""
+"""What a script prints and logs: level (`print`, `info`, `warn`, `error`, `debug`), text, further
+fields.
+"""
 
 
 def _unheard(level: str, text: str, fields: Mapping[str, Any]) -> None:
@@ -53,7 +61,9 @@ async def _nothing(name: str, positional: Sequence[Any], named: Mapping[str, Any
 
 
 class Pool:
-    """See the head of this file. `shared()` is the one that everything uses; others are for tests."""
+    """See the head of this file. `shared()` is the one that everything uses; others are for
+    tests.
+    """
 
     def __init__(self, *, warm: int = 2, most: int = 0) -> None:
         self._warm = warm
@@ -83,13 +93,17 @@ class Pool:
     ) -> Any:
         """Call `function` of `script` in a fresh scope; its value as JSON would read it.
 
-        `serve` answers its built-ins, one at a time, in this task. `pure` leaves out all that does something outside.
-        An empty `function` only evaluates the text (which shows whether it can be read at all) and gives None. Numbers
-        that JSON has not (infinite ones) become null. Raises ScriptFailed; ConfigError if the library is missing.
+        `serve` answers its built-ins, one at a time, in this task. `pure` leaves out all that does
+        something outside. An empty `function` only evaluates the text (which shows whether it can
+        be read at all) and gives None. Numbers that JSON has not (infinite ones) become null.
+        Raises ScriptFailed; ConfigError if the library is missing.
         """
         depth = _depth.get()
         if depth > NESTED:
-            said = f"not run: {depth} scripts wait for each other already, each called by the one before"
+            said = (
+                f"not run: {depth} scripts wait for each other already, each called by the one "
+                "before"
+            )
             raise ScriptFailed("depth", f"{script.file}: {said}")
         await self._enter()
         turn, nested = _Turn(self), _depth.set(depth + 1)
@@ -145,7 +159,12 @@ class Pool:
     def _give(self, process: Process, *, keep: bool) -> None:
         with self._lock:
             # A pool that was closed meanwhile has forgotten it.
-            room = keep and process in self._live and len(self._idle) < self._warm and process.calls < CALLS
+            room = (
+                keep
+                and process in self._live
+                and len(self._idle) < self._warm
+                and process.calls < CALLS
+            )
             if room:
                 self._idle.append(process)
             else:
@@ -222,7 +241,13 @@ class _Call:
     """One call of a function on one worker."""
 
     def __init__(
-        self, process: Process, script: Script, serve: Serve, told: Told, bounds: Bounds, turn: _Turn
+        self,
+        process: Process,
+        script: Script,
+        serve: Serve,
+        told: Told,
+        bounds: Bounds,
+        turn: _Turn,
     ) -> None:
         self._process, self._script, self._serve = process, script, serve
         self._told, self._bounds, self._turn = told, bounds, turn
@@ -246,7 +271,9 @@ class _Call:
             raise self._ended(ended.status) from None
         except TooLarge as error:
             self.spent = True
-            raise ScriptFailed("size", f"{self._script.file}: too large to hand over: {error}") from None
+            raise ScriptFailed(
+                "size", f"{self._script.file}: too large to hand over: {error}"
+            ) from None
 
     def _request(self, function: str, arguments: Sequence[Any], pure: bool) -> dict[str, Any]:
         process, script, bounds = self._process, self._script, self._bounds
@@ -279,7 +306,9 @@ class _Call:
             elif "failed" in message and message["failed"][0] == "unknown":
                 # The worker has forgotten the text; nothing of it was run.
                 process.known.clear()
-                await process.send(request | {"source": self._script.placed, "file": self._script.file})
+                await process.send(
+                    request | {"source": self._script.placed, "file": self._script.file}
+                )
             elif "failed" in message:
                 raise self._failure(*message["failed"], spent=bool(message.get("spent")))
             elif "print" in message:
@@ -300,7 +329,9 @@ class _Call:
         finally:
             self._turn.resume()
 
-    def _failure(self, reason: str, message: str, kind: str, *, spent: bool = False) -> ScriptFailed:
+    def _failure(
+        self, reason: str, message: str, kind: str, *, spent: bool = False
+    ) -> ScriptFailed:
         self.spent = spent
         if reason != "compile":
             self._process.known.add(self._script.digest)
@@ -313,7 +344,8 @@ class _Call:
     def _late(self) -> ScriptFailed:
         seconds = self._bounds.seconds or 0
         return ScriptFailed(
-            "timeout", f"{self._script.file}: stopped after {seconds * 1000:g} ms, the time it may take"
+            "timeout",
+            f"{self._script.file}: stopped after {seconds * 1000:g} ms, the time it may take",
         )
 
     def _too_much(self) -> ScriptFailed:
@@ -326,10 +358,16 @@ class _Call:
         if status == -6:
             return self._too_much()
         if status == -11:
-            return ScriptFailed("depth", f"{self._script.file}: it nests too deeply to be read or run")
+            return ScriptFailed(
+                "depth", f"{self._script.file}: it nests too deeply to be read or run"
+            )
         how = f"by signal {-status}" if status < 0 else f"with status {status}"
         return ScriptFailed(
-            "ended", f"{self._script.file}: its worker process was ended {how}; what it did until then stands"
+            "ended",
+            (
+                f"{self._script.file}: its worker process was ended {how}; what it did until "
+                "then stands"
+            ),
         )
 
 
@@ -343,7 +381,9 @@ def shared() -> Pool:
 
 
 def beside() -> Pool:
-    """Another such pool, for scripts that go on while others are waited for: neither takes the other's places."""
+    """Another such pool, for scripts that go on while others are waited for: neither takes the
+    other's places.
+    """
     return _pool("beside")
 
 

@@ -1,4 +1,6 @@
-"""One worker process as its owner sees it: started, spoken with, ended. Belongs to no event loop while it is idle."""
+"""One worker process as its owner sees it: started, spoken with, ended. Belongs to no event loop
+while it is idle.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ READY_SECONDS = 20.0
 
 
 class Ended(Exception):
-    """The worker is gone. `status` is that of the process: negative for the signal that ended it."""
+    """The worker is gone. `status` is that of the process: negative for the signal that ended
+    it.
+    """
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -34,10 +38,14 @@ class Ended(Exception):
 
 
 class Process:
-    """A worker. `known` are the digests of the scripts that it has read; `calls` counts what it ran."""
+    """A worker. `known` are the digests of the scripts that it has read; `calls` counts what it
+    ran.
+    """
 
     def __init__(self) -> None:
-        """Start it. Raises ConfigError where the library is missing, OSError where no process can be started."""
+        """Start it. Raises ConfigError where the library is missing, OSError where no process can
+        be started.
+        """
         libraries = _libraries()
         self._socket, theirs = socket.socketpair()
         try:
@@ -86,7 +94,9 @@ class Process:
             raise Ended(self.end()) from None
 
     async def receive(self) -> dict[str, Any]:
-        """The next message. Raises Ended, also for what is no message: then the process is ended."""
+        """The next message. Raises Ended, also for what is no message: then the process is
+        ended.
+        """
         try:
             size = int.from_bytes(await self._exactly(HEAD), "big")
             if size > FRAME_LIMIT + 1024:

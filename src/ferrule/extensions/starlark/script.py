@@ -11,12 +11,16 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
 Serve = Callable[[str, Sequence[Any], Mapping[str, Any]], Awaitable[Any]]
-"""`serve(name, positional, named)` answers a built-in (`fs.read`) with a JSON value, or raises ToolFailed."""
+"""`serve(name, positional, named)` answers a built-in (`fs.read`) with a JSON value, or raises
+ToolFailed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A text of Starlark and where it stands: `line` is that of its first line in `file`, so that errors name the file's lines."""
+    """A text of Starlark and where it stands: `line` is that of its first line in `file`, so that
+    errors name the file's lines.
+    """
 
     source: str
     file: str
@@ -25,7 +29,9 @@ class Script:
 
     def __post_init__(self) -> None:
         text = f"{self.file}\0{self.line}\0{self.source}"
-        object.__setattr__(self, "digest", sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+        object.__setattr__(
+            self, "digest", sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        )
 
     @property
     def placed(self) -> str:
@@ -35,7 +41,9 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one call may use: wall-clock `seconds` (None: as long as its caller waits), `memory` and `result` in bytes."""
+    """What one call may use: wall-clock `seconds` (None: as long as its caller waits), `memory` and
+    `result` in bytes.
+    """
 
     seconds: float | None = None
     memory: int = 256 << 20
@@ -45,15 +53,19 @@ class Bounds:
 class ScriptFailed(ToolFailed):
     """A script did not come to its value.
 
-    `reason`: `compile` (it cannot be read, recursion included), `fail` (it called `fail`), `error` (it went wrong), `builtin` (a
-    built-in failed), `timeout`, `memory`, `size` (a result or argument too large), `depth` (calls in calls, scripts in scripts), `ended` (its worker
-    was killed from outside).
+    `reason`: `compile` (it cannot be read, recursion included), `fail` (it called `fail`), `error`
+    (it went wrong), `builtin` (a built-in failed), `timeout`, `memory`, `size` (a result or
+    argument too large), `depth` (calls in calls, scripts in scripts), `ended` (its worker was
+    killed from outside).
     """
 
     def __init__(self, reason: str, message: str, error_type: ErrorType | None = None) -> None:
-        # What a tool that it asked for failed of was retried there: only its own time is a class of its own.
+        # What a tool that it asked for failed of was retried there: only its own time is a class of
+        # its own.
         kind = "timeout" if reason == "timeout" else ""
-        super().__init__(error_type or _TYPES.get(reason, ErrorType.INTERNAL_ERROR), message, kind=kind)
+        super().__init__(
+            error_type or _TYPES.get(reason, ErrorType.INTERNAL_ERROR), message, kind=kind
+        )
         self.reason = reason
 
     def __reduce__(self) -> tuple[object, ...]:

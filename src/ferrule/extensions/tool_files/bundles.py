@@ -9,10 +9,11 @@
     hooks: [...]
     ---
 
-`when` is decided for every turn, on the message of the person as hooks left it: its names are those of `turn.start` (`text`,
-`event`, `payload`). Where it does not hold, or that of a bundle it requires does not, the bundle's hooks are not asked and its
-tools refuse. They stay in the catalog, since what a model is shown does not change within a session. Where it cannot be decided,
-tools refuse and hooks count as broken. Between the turns, the last message counts.
+`when` is decided for every turn, on the message of the person as hooks left it: its names are those
+of `turn.start` (`text`, `event`, `payload`). Where it does not hold, or that of a bundle it
+requires does not, the bundle's hooks are not asked and its tools refuse. They stay in the catalog,
+since what a model is shown does not change within a session. Where it cannot be decided, tools
+refuse and hooks count as broken. Between the turns, the last message counts.
 """
 
 from __future__ import annotations
@@ -39,13 +40,31 @@ from ferrule.extensions.hooks.conditions import When, WhenError, decide, parse_w
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 
 ROOTS = (".ferrule", ".harness")
-INLINE = (".ferrule/ferrule.yaml", ".harness/ferrule.yaml", ".harness/harness.md", ".ferrule/harness.md", "ferrule.yaml", "harness.md")  # fmt: skip
+INLINE = (
+    ".ferrule/ferrule.yaml",
+    ".harness/ferrule.yaml",
+    ".harness/harness.md",
+    ".ferrule/harness.md",
+    "ferrule.yaml",
+    "harness.md",
+)
 """Main files: they may list `tools` and `hooks` of their own."""
 FOLDERS = {"overrides": "override", "builtins": "builtin", "plugins": "plugin"}
 """Which kind of bundle lies where."""
 KEYS = (
-    "name", "description", "version", "type", "author", "tags", "when", "condition", "requires", "depends_on", "tools", "hooks",
-)  # fmt: skip
+    "name",
+    "description",
+    "version",
+    "type",
+    "author",
+    "tags",
+    "when",
+    "condition",
+    "requires",
+    "depends_on",
+    "tools",
+    "hooks",
+)
 MOST_SESSIONS = 1_000
 """Whose message is kept; of more, those that were heard of first are forgotten."""
 _LAST = 1_000_000_000
@@ -54,7 +73,9 @@ _KEBAB = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bundle:
-    """A file with several artifacts. `fields` is its front matter; `requires` names other bundles."""
+    """A file with several artifacts. `fields` is its front matter; `requires` names other
+    bundles.
+    """
 
     kind: str
     name: str
@@ -70,7 +91,9 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """In which turns a bundle takes part: `parts` must all hold, its own and those of what it requires."""
+    """In which turns a bundle takes part: `parts` must all hold, its own and those of what it
+    requires.
+    """
 
     bundle: str
     parts: tuple[When, ...]
@@ -90,7 +113,10 @@ class Condition:
             why = f"its condition cannot be decided: {error}"
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            f"`{tool}` was not run: the bundle `{self.bundle}` takes no part in this turn, as {why}",
+            (
+                f"`{tool}` was not run: the bundle `{self.bundle}` takes no part in this turn, "
+                f"as {why}"
+            ),
         )
 
     def over(self, hook: EventHook, turns: Turns) -> EventHook:
@@ -104,13 +130,17 @@ class Condition:
 
 
 class Turns:
-    """The message that each session works on. Hears of it by `hook`, which must be among the hooks of the agent."""
+    """The message that each session works on. Hears of it by `hook`, which must be among the hooks
+    of the agent.
+    """
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def hook(self) -> EventHook:
-        """Asked last, so that it hears the message as the other hooks left it. It lets everything pass."""
+        """Asked last, so that it hears the message as the other hooks left it. It lets everything
+        pass.
+        """
 
         async def hear(occasion: Occasion) -> None:
             session = occasion.identity.session
@@ -133,7 +163,9 @@ class Turns:
         return self._texts.get(identity.session, "")
 
     def text_at(self, occasion: Occasion) -> str:
-        """The same for a hook: at the turn's start it is the message that the hook is asked about."""
+        """The same for a hook: at the turn's start it is the message that the hook is asked
+        about.
+        """
         payload = occasion.payload
         return payload.text if isinstance(payload, TurnStart) else self.text(occasion.identity)
 
@@ -147,7 +179,9 @@ def kind_of(file: str) -> str:
 
 
 def fields_of(data: bytes, file: str) -> Node:
-    """The keys of a main file or a bundle: front matter, or the whole of a YAML file. Raises ConfigError."""
+    """The keys of a main file or a bundle: front matter, or the whole of a YAML file. Raises
+    ConfigError.
+    """
     return parse_yaml(data, file) if file.endswith(".yaml") else parse_document(data, file).fields
 
 
@@ -183,7 +217,9 @@ def _spelled(fields: Node, name: str, other: str) -> str:
 
 
 def conditions(bundles: Iterable[Bundle]) -> tuple[dict[str, Condition], list[ConfigError]]:
-    """The conditions of those bundles that have any, by file; and what is wrong with what they require."""
+    """The conditions of those bundles that have any, by file; and what is wrong with what they
+    require.
+    """
     by_name: dict[str, Bundle] = {}
     wrong: list[ConfigError] = []
     everyone = list(bundles)
@@ -208,7 +244,9 @@ def conditions(bundles: Iterable[Bundle]) -> tuple[dict[str, Condition], list[Co
 
 
 def _with_required(bundle: Bundle, by_name: Mapping[str, Bundle]) -> list[Bundle]:
-    """A bundle and all that it requires, directly or not. Raises ConfigError for one that is missing, and for a circle."""
+    """A bundle and all that it requires, directly or not. Raises ConfigError for one that is
+    missing, and for a circle.
+    """
     found = [bundle]
     for one in found:
         place = field(one.fields, "requires") or field(one.fields, "depends_on") or one.fields

@@ -1,8 +1,10 @@
-"""Tools that scripts work with: files as exact text and plain facts, where the model's own tools give lines to look at; requests.
+"""Tools that scripts work with: files as exact text and plain facts, where the model's own tools
+give lines to look at; requests.
 
-They are tools like any other, so a script's `fs.read` passes the run's gate, rules and workspace, and stands in the journal; its
-`http.get` meets rules for hosts and plan mode. Nobody is asked again about a request of a file that a person allowed, unless a rule asks.
-An agent that has tools from files needs them in its catalog (`sources.Loaded.tools` holds them).
+They are tools like any other, so a script's `fs.read` passes the run's gate, rules and workspace,
+and stands in the journal; its `http.get` meets rules for hosts and plan mode. Nobody is asked again
+about a request of a file that a person allowed, unless a rule asks. An agent that has tools from
+files needs them in its catalog (`sources.Loaded.tools` holds them).
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, URL, Loading, Tool
 
 PIECE = 40_000
-"""Characters that one call returns at the most. In most files that is less than a result may hold."""
+"""Characters that one call returns at the most. In most files that is less than a result may hold.
+"""
 MOST_ENTRIES = 200
 WEB_PIECE = 8_000
 """Characters of a body in one result: as JSON each may take six bytes."""
@@ -35,7 +38,9 @@ def read_text(
     offset: Annotated[int, "Characters to skip."] = 0,
     limit: Annotated[int, "Characters to return at the most."] = PIECE,
 ) -> dict[str, Any]:
-    """Read the exact text of a file, in pieces: `text`, and `next`, the offset of the following piece or null at the end."""
+    """Read the exact text of a file, in pieces: `text`, and `next`, the offset of the following
+    piece or null at the end.
+    """
     text = context.resource(Workspace).read_text(path)
     if not 0 <= offset <= len(text):
         raise ToolFailed(
@@ -52,7 +57,9 @@ def stat_path(
     entries: Annotated[bool, "For a folder: say the same of each entry in it."] = False,
     skip: Annotated[int, "Entries to leave out at the beginning."] = 0,
 ) -> dict[str, Any]:
-    """Tell what a path is: kind (file, dir, link, other), size in bytes, time of the last change (seconds since 1970)."""
+    """Tell what a path is: kind (file, dir, link, other), size in bytes, time of the last change
+    (seconds since 1970).
+    """
     workspace = context.resource(Workspace)
     facts = _facts(workspace.stat(path))
     if entries:
@@ -70,14 +77,19 @@ async def web_request(
     context: Context,
     body: Annotated[str | None, "What is sent."] = None,
 ) -> dict[str, Any]:
-    """Send the request that a script has ready. A hook may change its body; its address is what the script asked for."""
+    """Send the request that a script has ready. A hook may change its body; its address is what the
+    script asked for.
+    """
     scope = working(context).get(script)
     if scope is None or scope.outgoing is None:
-        raise ToolFailed(ErrorType.PERMISSION_DENIED, "nothing was requested: no script waits for this")
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED, "nothing was requested: no script waits for this"
+        )
     request, until = scope.outgoing
     if (request.method, request.target.url) != (method, url):
         raise ToolFailed(
-            ErrorType.PERMISSION_DENIED, f"`{url}` was not requested: it is not what the script asked for"
+            ErrorType.PERMISSION_DENIED,
+            f"`{url}` was not requested: it is not what the script asked for",
         )
     sent = replace(request, body=None if body is None else body.encode())
     answer = await scope.web.send(sent, until)
@@ -91,7 +103,9 @@ async def web_body(
     offset: Annotated[int, "Characters to skip."],
     context: Context,
 ) -> dict[str, Any]:
-    """More of the body that came in answer to a script's request: `body`, and `next`, the offset of the following piece or null."""
+    """More of the body that came in answer to a script's request: `body`, and `next`, the offset of
+    the following piece or null.
+    """
     scope = working(context).get(script)
     if scope is None or not 0 <= offset <= len(scope.received):
         raise ToolFailed(ErrorType.NOT_FOUND, "there is no such body")
@@ -115,5 +129,6 @@ def _facts(entry: Entry) -> dict[str, Any]:
 
 
 COMPANIONS: tuple[Tool, ...] = tuple(
-    replace(made, loading=Loading.INTERNAL) for made in (read_text, stat_path, web_request, web_body)
+    replace(made, loading=Loading.INTERNAL)
+    for made in (read_text, stat_path, web_request, web_body)
 )

@@ -1,4 +1,5 @@
-"""A definition that a script gives as a dictionary, written as the file that it could be: what a person is shown is what is read.
+"""A definition that a script gives as a dictionary, written as the file that it could be: what a
+person is shown is what is read.
 
     ---
     parameters: {"text": {"type": "string"}}
@@ -8,8 +9,9 @@
     ---
     Write a text in capitals.
 
-So there is one reader, and one set of checks, for files and for what comes at run time. A script stands there line by line; a character
-that cannot be seen is written as an escape, in a value (YAML and JSON read it back) as in a script that has one.
+So there is one reader, and one set of checks, for files and for what comes at run time. A script
+stands there line by line; a character that cannot be seen is written as an escape, in a value (YAML
+and JSON read it back) as in a script that has one.
 """
 
 from __future__ import annotations
@@ -23,12 +25,17 @@ MOST_BYTES = 32_768
 
 
 def written(fields: Mapping[str, Any], body: str) -> str:
-    """The text of a file. Raises ValueError for what cannot be written, in words: too large, no JSON value, half a character."""
+    """The text of a file. Raises ValueError for what cannot be written, in words: too large, no
+    JSON value, half a character.
+    """
     lines = ["---"]
     for key, value in fields.items():
         if key == "script" and isinstance(value, str) and _plain(value):
             # An indentation of its own, so that no line of a script can end the block.
-            lines += ["script: |2", *(f"  {line}" if line else "" for line in value.rstrip("\n").split("\n"))]
+            lines += [
+                "script: |2",
+                *(f"  {line}" if line else "" for line in value.rstrip("\n").split("\n")),
+            ]
         else:
             lines.append(f"{_value(key)}: {_value(value)}")
     text = "\n".join([*lines, "---", body, ""])

@@ -1,4 +1,6 @@
-"""From a tool file to a `Tool`: its handler runs the script, its built-ins go through the run's own pipeline."""
+"""From a tool file to a `Tool`: its handler runs the script, its built-ins go through the run's own
+pipeline.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,13 @@ from .script_output import Lines
 from .tool_file import ToolFile
 
 CONTEXT = "_ferrule_context"
-"""Under which the handler gets its `Context`. A model that sends an argument of this name does not reach it."""
+"""Under which the handler gets its `Context`. A model that sends an argument of this name does not
+reach it.
+"""
 _SLACK = 2.0
-"""Seconds that the engine waits beyond a script's own time: the script's own error says more than the engine's."""
+"""Seconds that the engine waits beyond a script's own time: the script's own error says more than
+the engine's.
+"""
 
 
 def make_tool(
@@ -38,10 +44,12 @@ def make_tool(
     handler: Callable[..., Any] | None = None,
     condition: Condition | None = None,
 ) -> Tool:
-    """The tool of a file. `handler` is for a file without a script: it takes the arguments by keyword, and a `Context` under a
-    parameter that is annotated so. `condition` is that of its bundle.
+    """The tool of a file. `handler` is for a file without a script: it takes the arguments by
+    keyword, and a `Context` under a parameter that is annotated so. `condition` is that of its
+    bundle.
 
-    Raises ConfigError, naming the file, for what cannot be a tool (a schema that cannot be used, for example).
+    Raises ConfigError, naming the file, for what cannot be a tool (a schema that cannot be used,
+    for example).
     """
     schema = file.schema
     if handler is None:
@@ -70,9 +78,11 @@ def make_tool(
 
 
 def _reliability(file: ToolFile) -> Reliability:
-    """The policy of a file: without `timeout_ms`, or with 0, nothing but the run's own end ends its script.
+    """The policy of a file: without `timeout_ms`, or with 0, nothing but the run's own end ends its
+    script.
 
-    A script that ran out of time would do so again: it is tried again only where the file speaks of attempts.
+    A script that ran out of time would do so again: it is tried again only where the file speaks of
+    attempts.
     """
     bounded = file.timeout_ms and not file.is_async
     seconds = file.timeout_ms / 1000 + _SLACK if bounded else math.inf
@@ -85,12 +95,16 @@ def _reliability(file: ToolFile) -> Reliability:
 def _by_program(
     file: ToolFile, handler: Callable[..., Any], world: World, condition: Condition | None
 ) -> tuple[Callable[..., Any], Mapping[str, Any]]:
-    """What runs a program's handler, and the schema of what it takes. Raises ConfigError where the two do not fit."""
+    """What runs a program's handler, and the schema of what it takes. Raises ConfigError where the
+    two do not fit.
+    """
     if file.script is not None:
         raise ConfigError(f"{file.file}: it has a script, so it takes no handler from a program")
     if file.is_async:
         hint = "a Python tool returns a `Launch` itself"
-        raise ConfigError(f"{file.file}: `async: true` needs a script, and this has a handler", hint=hint)
+        raise ConfigError(
+            f"{file.file}: `async: true` needs a script, and this has a handler", hint=hint
+        )
     under, is_open = _check_fit(file, handler)
 
     def given(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -110,12 +124,15 @@ def _by_program(
 
 
 def _check_fit(file: ToolFile, handler: Callable[..., Any]) -> tuple[str, bool]:
-    """The name of the handler's `Context` parameter, and whether it takes arguments that the file does not declare.
+    """The name of the handler's `Context` parameter, and whether it takes arguments that the file
+    does not declare.
 
     Raises ConfigError where a call that the file allows could not be handed over.
     """
     code = getattr(inspect.unwrap(handler), "__code__", None)
-    where = f"`{file.name}` of {code.co_filename}:{code.co_firstlineno}" if code else f"`{file.name}`"
+    where = (
+        f"`{file.name}` of {code.co_filename}:{code.co_firstlineno}" if code else f"`{file.name}`"
+    )
     try:
         taken = inspect.signature(handler, eval_str=True).parameters
     except (NameError, TypeError, ValueError) as error:
@@ -127,11 +144,16 @@ def _check_fit(file: ToolFile, handler: Callable[..., Any]) -> tuple[str, bool]:
     named = {
         name: one
         for name, one in taken.items()
-        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY) and one.annotation is not Context
+        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+        and one.annotation is not Context
     }
     declared: Mapping[str, Any] = file.schema.get("properties", {})
-    sure = {*file.schema.get("required", ())} | {name for name, one in declared.items() if "default" in one}
-    problems = [f"`{name}` is no parameter of it" for name in declared if name not in named and not is_open]
+    sure = {*file.schema.get("required", ())} | {
+        name for name, one in declared.items() if "default" in one
+    }
+    problems = [
+        f"`{name}` is no parameter of it" for name in declared if name not in named and not is_open
+    ]
     problems += [
         f"its `{name}` has no default, and the file does not require it"
         for name, one in named.items()
@@ -141,7 +163,9 @@ def _check_fit(file: ToolFile, handler: Callable[..., Any]) -> tuple[str, bool]:
         problems.append("it has parameters that cannot be passed by name")
     if problems:
         hint = "the parameters of the function and those of the file belong together"
-        raise ConfigError(f"{file.file}: its handler {where} does not fit: {'; '.join(problems)}", hint=hint)
+        raise ConfigError(
+            f"{file.file}: its handler {where} does not fit: {'; '.join(problems)}", hint=hint
+        )
     under = next((name for name, one in taken.items() if one.annotation is Context), "")
     return under, is_open
 
@@ -176,7 +200,9 @@ async def run_script(
     file: ToolFile,
     pool: Pool | None = None,
 ) -> Any:
-    """`run(args)` of a tool's script, within the tool's time. What it launched ends with it. Raises ScriptFailed."""
+    """`run(args)` of a tool's script, within the tool's time. What it launched ends with it. Raises
+    ScriptFailed.
+    """
     web = world.web.narrowed(file.domains) if file.domains is not None else world.web
     builtins = Builtins(context, world, file=file.file, web=web)
     lines = Lines(context, file.name)

@@ -1,13 +1,15 @@
-"""`parameters` of a tool file: the JSON Schema that the model sees and arguments are checked against.
+"""`parameters` of a tool file: the JSON Schema that the model sees and arguments are checked
+against.
 
     parameters:                                    parameters:
       path: { type: string, required: true }         path:
                                                        type: string
                                                        required: true
 
-Order is kept. A parameter is required only if it says `required: true` (systems.md §6.2). Requirement 003 knows `type`,
-`description` and `required`; beyond it, `properties`, `items`, `enum` and JSON Schema's bounds may be nested as deep as wanted. Arguments that
-nobody declared pass, unless the file is `strict`; within objects the same holds.
+Order is kept. A parameter is required only if it says `required: true` (systems.md §6.2).
+Requirement 003 knows `type`, `description` and `required`; beyond it, `properties`, `items`, `enum`
+and JSON Schema's bounds may be nested as deep as wanted. Arguments that nobody declared pass,
+unless the file is `strict`; within objects the same holds.
 """
 
 from __future__ import annotations
@@ -19,9 +21,21 @@ from ferrule.storage.settings.yaml_tree import Node
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array")
 _COPIED = (
-    "enum", "default", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength",
-    "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems",
-)  # fmt: skip
+    "enum",
+    "default",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+)
 KEYS = ("type", "description", "required", "properties", "items", *_COPIED)
 
 
@@ -32,7 +46,8 @@ def parse_parameters(node: Node | None, *, strict: bool) -> tuple[dict[str, Any]
     if node is not None:
         if node.pairs is None:
             raise node.error(
-                "`parameters` must be a mapping of names to parameters", hint="write `path: { type: string }`"
+                "`parameters` must be a mapping of names to parameters",
+                hint="write `path: { type: string }`",
             )
         schema |= _object(node, strict, warned)
     schema.setdefault("properties", {})
@@ -56,7 +71,9 @@ def _object(node: Node, strict: bool, warned: list[Warned]) -> dict[str, Any]:
 
 def _parameter(name: str, node: Node, strict: bool, warned: list[Warned]) -> dict[str, Any]:
     if node.pairs is None:
-        raise node.error(f"the parameter `{name}` must be a mapping", hint="write `{ type: string }`")
+        raise node.error(
+            f"the parameter `{name}` must be a mapping", hint="write `{ type: string }`"
+        )
     kind = _kind(name, node)
     schema: dict[str, Any] = {"type": kind}
     if description := text_of(node, "description"):

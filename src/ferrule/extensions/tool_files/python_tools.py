@@ -1,15 +1,19 @@
-"""Tools written in Python: files of a trusted folder, the person's own files, and modules that are installed (`tools.python`).
+"""Tools written in Python: files of a trusted folder, the person's own files, and modules that are
+installed (`tools.python`).
 
-A file brings every tool that it names at its top level (`@tool`, `define_tool`, or in a list `TOOLS`). Its plain functions are handlers
-for tool files without a script (`handlers`).
+A file brings every tool that it names at its top level (`@tool`, `define_tool`, or in a list
+`TOOLS`). Its plain functions are handlers for tool files without a script (`handlers`).
 
-* A file of a workspace is run from the bytes that `storage.trust` read and that a person trusted; the disk is not read again.
-* Such a file imports what is installed, and files beside it that `tools.python` names too. Whatever else lies in the workspace is
-  refused, also where `sys.path` or an editable install would find it: trust does not cover it, and a tool could have changed it.
-* A file is run once in a process, and again only where its bytes, or those of a named file beside it, have changed.
+* A file of a workspace is run from the bytes that `storage.trust` read and that a person trusted;
+  the disk is not read again.
+* Such a file imports what is installed, and files beside it that `tools.python` names too. Whatever
+  else lies in the workspace is refused, also where `sys.path` or an editable install would find it:
+  trust does not cover it, and a tool could have changed it.
+* A file is run once in a process, and again only where its bytes, or those of a named file beside
+  it, have changed.
 
-Not protected: what runs here is part of this process and has all rights of the person. No sandbox holds it; the gate judges its calls by
-what each tool says of itself.
+Not protected: what runs here is part of this process and has all rights of the person. No sandbox
+holds it; the gate judges its calls by what each tool says of itself.
 """
 
 from __future__ import annotations
@@ -54,7 +58,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """What one file or module brings. `spare`: another file imports it, so it may be without tools."""
+    """What one file or module brings. `spare`: another file imports it, so it may be without
+    tools.
+    """
 
     name: str
     tools: tuple[Tool, ...]
@@ -83,33 +89,45 @@ class PythonTools:
         found = [one for one in self.brought if name in one.functions]
         if len({id(one.functions[name]) for one in found}) > 1:
             places = " and ".join(one.place(one.functions[name]) for one in found)
-            raise ConfigError(f"{places}: both are a handler for the tool file `{tool}`", hint="rename one")
+            raise ConfigError(
+                f"{places}: both are a handler for the tool file `{tool}`", hint="rename one"
+            )
         return found[0].functions[name] if found else None
 
     def idle(self, handlers: Iterable[Callable[..., Any]]) -> Iterator[ConfigError]:
         """An error for each file that brings neither a tool nor one of these handlers."""
         used = {id(one) for one in handlers}
         for one in self.brought:
-            if one.tools or one.spare or used & {id(function) for function in one.functions.values()}:
+            if (
+                one.tools
+                or one.spare
+                or used & {id(function) for function in one.functions.values()}
+            ):
                 continue
             yield ConfigError(
                 f"{one.name}: there is no tool in it",
-                hint=f"put `@tool` (`from ferrule import tool`) above a function, or take the file out of `{SETTING}`",
+                hint=(
+                    "put `@tool` (`from ferrule import tool`) above a function, or take the "
+                    f"file out of `{SETTING}`"
+                ),
             )
 
 
 def handler_name(tool: str) -> str:
-    """The name of the function that is the handler of a tool file: the tool's, with `_` for `-` and `.`."""
+    """The name of the function that is the handler of a tool file: the tool's, with `_` for `-` and
+    `.`.
+    """
     return tool.replace("-", "_").replace(".", "_")
 
 
 def load_python(
     names: Sequence[str], seen: Snapshot, *, own: Path | None = None, where: str = ""
 ) -> PythonTools:
-    """Run the files and modules of `tools.python`, and say what they bring. What is wrong with them is in `wrong`.
+    """Run the files and modules of `tools.python`, and say what they bring. What is wrong with them
+    is in `wrong`.
 
-    Relative names are files of the workspace, taken from `seen`; absolute ones are the person's, of `own` or elsewhere outside the
-    workspace. `where` is the place of the setting.
+    Relative names are files of the workspace, taken from `seen`; absolute ones are the person's, of
+    `own` or elsewhere outside the workspace. `where` is the place of the setting.
     """
     loaded = PythonTools()
     if not names:
@@ -156,7 +174,9 @@ def _sources(
             modules.append(name)
             continue
         try:
-            files.append(_of_person(name, seen, own) if Path(name).is_absolute() else _of_folder(name, seen))
+            files.append(
+                _of_person(name, seen, own) if Path(name).is_absolute() else _of_folder(name, seen)
+            )
         except ConfigError as error:
             wrong.append(_moved(error, where))
     return files, modules
@@ -184,7 +204,10 @@ def _of_person(name: str, seen: Snapshot, own: Path | None) -> Source:
     if seen.workspace and real.is_relative_to(seen.workspace) and not mine:
         raise ConfigError(
             f"`{name}` lies in the workspace, where a tool could change it",
-            hint=f"name it under `{SETTING}` in .ferrule/ferrule.yaml there, where it counts once you trust the folder",
+            hint=(
+                f"name it under `{SETTING}` in .ferrule/ferrule.yaml there, where it counts once "
+                "you trust the folder"
+            ),
         )
     try:
         with real.open("rb") as file:
@@ -207,7 +230,9 @@ class _Loader:
         self._root = root
 
     def load(self, file: Source) -> ModuleType:
-        """The module of a file: the one there is, or a new one. Raises whatever running it raises."""
+        """The module of a file: the one there is, or a new one. Raises whatever running it
+        raises.
+        """
         name = f"{file.path.stem}_{self._version(file)}"
         known = sys.modules.get(name)
         if known is not None:
@@ -215,13 +240,18 @@ class _Loader:
         module = ModuleType(name)
         module.__file__ = str(file.path)
         module.__package__ = ""
-        # The import statement asks the module's own built-ins, now and when its functions run later.
-        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": partial(self._import, file)}
+        # The import statement asks the module's own built-ins, now and when its functions run
+        # later.
+        module.__dict__["__builtins__"] = {
+            **vars(builtins),
+            "__import__": partial(self._import, file),
+        }
         # Types of its annotations are looked up here.
         sys.modules[name] = module
         try:
             code = compile(file.data, str(file.path), "exec", dont_inherit=True)
-            # What it prints must not stand between the answers of a command or the messages of a protocol.
+            # What it prints must not stand between the answers of a command or the messages of a
+            # protocol.
             with redirect_stdout(sys.stderr):
                 exec(code, module.__dict__)
         except BaseException:
@@ -230,7 +260,9 @@ class _Loader:
         return module
 
     def refuse_uncovered(self, name: str) -> None:
-        """Raise ImportError if the first part of a module's name would be found in the workspace."""
+        """Raise ImportError if the first part of a module's name would be found in the
+        workspace.
+        """
         top = name.partition(".")[0]
         if top in sys.modules:
             return
@@ -239,9 +271,14 @@ class _Loader:
         except (ImportError, ValueError):
             return
         for place in _places(spec):
-            if place.is_relative_to(self._root) and not place.is_relative_to(os.path.realpath(sys.prefix)):
+            if place.is_relative_to(self._root) and not place.is_relative_to(
+                os.path.realpath(sys.prefix)
+            ):
                 raise ImportError(
-                    f"`{top}` lies in this folder, and trust does not cover it: only files that `{SETTING}` names are run",
+                    (
+                        f"`{top}` lies in this folder, and trust does not cover it: only files "
+                        f"that `{SETTING}` names are run"
+                    ),
                     name=top,
                 )
 
@@ -254,7 +291,9 @@ class _Loader:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """What an `import` statement of a file asks for. The parameters are those of `__import__`."""
+        """What an `import` statement of a file asks for. The parameters are those of
+        `__import__`.
+        """
         beside = self._files.get(by.path.with_name(f"{name}.py"))
         if level == 0 and beside is not None and beside is not by:
             return self.load(beside)
@@ -290,7 +329,9 @@ def _module(name: str, loader: _Loader) -> ModuleType:
 
 
 def _brought(name: str, module: ModuleType, taken: set[int], *, spare: bool = False) -> Brought:
-    """What a module holds. A tool that several of them import comes once: `taken` knows which there are."""
+    """What a module holds. A tool that several of them import comes once: `taken` knows which there
+    are.
+    """
     tools: list[Tool] = []
     functions: dict[str, Callable[..., Any]] = {}
     held: dict[str, Any] = vars(module)
@@ -351,9 +392,13 @@ def _makes_tool(decorator: ast.expr) -> bool:
 
 
 def check_python(names: Sequence[str], seen: Snapshot, where: str = "") -> list[ConfigError]:
-    """What can be known to be wrong with the files of a repository's `tools.python` while nothing of them runs."""
+    """What can be known to be wrong with the files of a repository's `tools.python` while nothing
+    of them runs.
+    """
     wrong: list[ConfigError] = []
-    files, _ = _sources([name for name in names if not Path(name).is_absolute()], seen, None, where, wrong)
+    files, _ = _sources(
+        [name for name in names if not Path(name).is_absolute()], seen, None, where, wrong
+    )
     for file in files:
         try:
             compile(file.data, str(file.path), "exec", dont_inherit=True)
@@ -364,7 +409,9 @@ def check_python(names: Sequence[str], seen: Snapshot, where: str = "") -> list[
 
 
 def functions_of(data: bytes) -> tuple[frozenset[str], frozenset[str]]:
-    """Names of the plain functions at the top level of a file, and of the tools that it plainly makes there."""
+    """Names of the plain functions at the top level of a file, and of the tools that it plainly
+    makes there.
+    """
     tree = _tree(Source("", Path(), data))
     plain: set[str] = set()
     tools: set[str] = set()
@@ -393,12 +440,16 @@ def _named_by(decorator: ast.expr) -> str:
 def _failed(file: Source, error: BaseException) -> ConfigError:
     """What went wrong while a file was run, at the last line of it that was at work."""
     lines = [
-        line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == str(file.path)
+        line
+        for frame, line in walk_tb(error.__traceback__)
+        if frame.f_code.co_filename == str(file.path)
     ]
     if isinstance(error, SyntaxError) and error.filename in (str(file.path), None):
         lines.append(error.lineno or 1)
     where = f"{file.name}:{lines[-1]}" if lines else file.name
-    return ConfigError(f"{where}: it cannot be loaded: {_said(error)}", hint=_next_step(file, error))
+    return ConfigError(
+        f"{where}: it cannot be loaded: {_said(error)}", hint=_next_step(file, error)
+    )
 
 
 def _not_imported(name: str, error: BaseException, where: str) -> ConfigError:
@@ -409,7 +460,9 @@ def _not_imported(name: str, error: BaseException, where: str) -> ConfigError:
     if f"{name}.".startswith(f"{error.name}."):
         hint = f"a file is named with its ending, as in `{name}.py`; {_install(error.name)}"
         return ConfigError(f"{named}, and no module of that name is installed", hint=hint)
-    return ConfigError(f"{named}, and it cannot be imported: {_said(error)}", hint=_install(error.name))
+    return ConfigError(
+        f"{named}, and it cannot be imported: {_said(error)}", hint=_install(error.name)
+    )
 
 
 def _said(error: BaseException) -> str:
@@ -424,7 +477,10 @@ def _next_step(file: Source, error: BaseException) -> str:
         return f"correct it, or take it out of `{SETTING}`"
     top = error.name.partition(".")[0]
     if file.path.with_name(f"{top}.py").is_file():
-        return f"name `{top}.py` under `{SETTING}` too: nothing of a folder is run that trust does not cover"
+        return (
+            f"name `{top}.py` under `{SETTING}` too: nothing of a folder is run that trust does "
+            "not cover"
+        )
     if isinstance(error, ModuleNotFoundError):
         return _install(top)
     return f"install it as a package that lies elsewhere, or name its files under `{SETTING}`"

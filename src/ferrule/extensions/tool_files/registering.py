@@ -1,14 +1,21 @@
-"""`meta.tool_register`, `meta.hook_register`, `meta.agent_register`: what scripts add to the session they work in.
+"""`meta.tool_register`, `meta.hook_register`, `meta.agent_register`: what scripts add to the
+session they work in.
 
-Each is a call of a tool of its own (`register_tool`, `register_hook`, `register_agent`) that no model is shown: so it has the gate, the
-hooks and the journal of every call, and a person is asked with the whole definition. Rules of this file:
+Each is a call of a tool of its own (`register_tool`, `register_hook`, `register_agent`) that no
+model is shown: so it has the gate, the hooks and the journal of every call, and a person is asked
+with the whole definition. Rules of this file:
 
-* Only a script registers, and only one that a model or a person called: not one that another tool called.
-* What it registers has no more reach than it has itself: the same world, the hosts that it may ask, and of them what the definition says.
-* A tool that asks the network or other agents says so and is asked about; a hook is a script that computes; an agent narrows what there is.
-* A definition is refused with all that is wrong with it, by the same readers and checks as a file (`extensions.checks.tool_file`).
+* Only a script registers, and only one that a model or a person called: not one that another tool
+  called.
+* What it registers has no more reach than it has itself: the same world, the hosts that it may ask,
+  and of them what the definition says.
+* A tool that asks the network or other agents says so and is asked about; a hook is a script that
+  computes; an agent narrows what there is.
+* A definition is refused with all that is wrong with it, by the same readers and checks as a file
+  (`extensions.checks.tool_file`).
 
-Not protected: a person who lets `register_tool` run unasked (a rule, `bypassPermissions`) is shown nothing.
+Not protected: a person who lets `register_tool` run unasked (a rule, `bypassPermissions`) is shown
+nothing.
 """
 
 from __future__ import annotations
@@ -50,11 +57,29 @@ from .tool_file import ToolFile, parse_tool, reaches_out
 SETTING = "tools.register"
 MOST_DESCRIPTION = 2_000
 """Characters: a model reads it with every question."""
-BEHIND_BUILTINS = frozenset({
-    "create_dir", "delegate", "delete_path", "edit_file", "file_tree", "insert_lines", "move_path", "read_text",
-    "replace_lines", "run_command", "stat_path", "task_await", "task_poll", "web_body", "web_request", "write_file",
-})  # fmt: skip
-"""Tools that built-ins call by name: in a session without one of them, nobody may take its place. A test compares."""
+BEHIND_BUILTINS = frozenset(
+    {
+        "create_dir",
+        "delegate",
+        "delete_path",
+        "edit_file",
+        "file_tree",
+        "insert_lines",
+        "move_path",
+        "read_text",
+        "replace_lines",
+        "run_command",
+        "stat_path",
+        "task_await",
+        "task_poll",
+        "web_body",
+        "web_request",
+        "write_file",
+    }
+)
+"""Tools that built-ins call by name: in a session without one of them, nobody may take its place. A
+test compares.
+"""
 
 _NAME = re.compile(r"[a-z0-9_-]{1,64}")
 _RISKS = ("safe", "low", "medium", "high", "critical")
@@ -78,7 +103,8 @@ async def meta(context: Context, action: str, given: Mapping[str, Any]) -> Any:
     registration = context.resources.get(Registration)
     if not isinstance(registration, Registration) or context.call is None:
         said = (
-            f"`meta.{action}`: this run may not extend itself; a person can turn on the setting `{SETTING}`"
+            f"`meta.{action}`: this run may not extend itself; a person can turn on the setting "
+            f"`{SETTING}`"
         )
         raise ToolFailed(ErrorType.PERMISSION_DENIED, said)
     fields = dict(given)
@@ -94,15 +120,21 @@ def _listed(context: Context, pattern: Any) -> list[str]:
 
 
 def registration_tools(pool: Pool | None = None) -> tuple[Tool, ...]:
-    """The three tools, for an agent with `registration`. Scripts of what they make run in `pool`."""
+    """The three tools, for an agent with `registration`. Scripts of what they make run in
+    `pool`.
+    """
 
-    async def register_tool(context: Context, name: str, definition: dict[str, Any]) -> dict[str, Any]:
+    async def register_tool(
+        context: Context, name: str, definition: dict[str, Any]
+    ) -> dict[str, Any]:
         """Add a tool to this session: a script with parameters, as in a tool file."""
         registration, scope = _registrar(context)
         made = await _tool(name, definition, scope, pool)
         return _done("tool", name, lambda: registration.add_tool(made))
 
-    async def register_hook(context: Context, name: str, definition: dict[str, Any]) -> dict[str, Any]:
+    async def register_hook(
+        context: Context, name: str, definition: dict[str, Any]
+    ) -> dict[str, Any]:
         """Add a hook to this session: a script that is asked on events, as in a hook file."""
         registration, _ = _registrar(context)
         data, file = _hook_file(name, definition)
@@ -110,7 +142,9 @@ def registration_tools(pool: Pool | None = None) -> tuple[Tool, ...]:
         hook, _ = read_hook(data, file, Reach(HookCommands("."), ()), pool=pool)
         return _done("hook", name, lambda: registration.add_hook(hook))
 
-    async def register_agent(context: Context, name: str, definition: dict[str, Any]) -> dict[str, Any]:
+    async def register_agent(
+        context: Context, name: str, definition: dict[str, Any]
+    ) -> dict[str, Any]:
         """Add an agent to this session, to delegate to, as in an agent file."""
         registration, _ = _registrar(context)
         data, file = _agent_file(name, definition)
@@ -156,19 +190,26 @@ def _registrar(context: Context) -> tuple[Registration, Scope]:
     registration = context.resources.get(Registration)
     if not isinstance(registration, Registration):
         raise ToolFailed(
-            ErrorType.PERMISSION_DENIED, f"this run may not extend itself; see the setting `{SETTING}`"
+            ErrorType.PERMISSION_DENIED,
+            f"this run may not extend itself; see the setting `{SETTING}`",
         )
     caller = registration.caller(context.call_id)
     scope = working(context).get(caller)
     if scope is None:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            "nothing was registered: only the script of a tool file registers (`meta.tool_register`)",
+            (
+                "nothing was registered: only the script of a tool file registers "
+                "(`meta.tool_register`)"
+            ),
         )
     if registration.caller(caller):
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            "nothing was registered: this script was called by another tool; register in the one that is called first",
+            (
+                "nothing was registered: this script was called by another tool; register in the "
+                "one that is called first"
+            ),
         )
     return registration, scope
 
@@ -183,8 +224,12 @@ def _done(kind: str, name: str, add: Callable[[], int]) -> dict[str, Any]:
 
 
 def _refuse(name: str, found: Sequence[Problem], *, strict: bool = False) -> None:
-    """Raise ToolFailed with all errors. Keys that mean nothing are errors here, too: there is nobody to read a warning."""
-    wrong = [str(one) for one in found if strict or one.level == "error" or "is no key of" in one.message]
+    """Raise ToolFailed with all errors. Keys that mean nothing are errors here, too: there is
+    nobody to read a warning.
+    """
+    wrong = [
+        str(one) for one in found if strict or one.level == "error" or "is no key of" in one.message
+    ]
     if wrong:
         raise _problems(name, wrong)
 
@@ -202,11 +247,14 @@ def _problems(name: str, wrong: Sequence[str]) -> ToolFailed:
 def _file(
     kind: str, name: str, definition: Mapping[str, Any], known: Sequence[str], body: Sequence[str]
 ) -> tuple[bytes, str]:
-    """The bytes and the name of a file. `body` are keys whose first becomes its text. Raises ToolFailed."""
+    """The bytes and the name of a file. `body` are keys whose first becomes its text. Raises
+    ToolFailed.
+    """
     wrong: list[str] = []
     if not _NAME.fullmatch(name) or "__" in name:
         wrong.append(
-            f"a name has up to 64 lower-case letters, digits, `-` and `_`, no two `_` together; found {name!r:.80}"
+            "a name has up to 64 lower-case letters, digits, `-` and `_`, no two `_` "
+            f"together; found {name!r:.80}"
         )
     if kind == "tool" and name in BEHIND_BUILTINS:
         wrong.append(f"`{name}` is a name that built-ins of scripts use")
@@ -255,7 +303,9 @@ async def _tool(name: str, definition: Mapping[str, Any], scope: Scope, pool: Po
         *(Problem("error", file, 0, 0, one) for one in _too_much(parsed, definition)),
     ]
     if all(one.level == "warning" for one in found):
-        found += [replace(one, level="error") for one in warnings_of(await tried(parsed, pool=pool))]
+        found += [
+            replace(one, level="error") for one in warnings_of(await tried(parsed, pool=pool))
+        ]
     _refuse(name, found)
     return make_tool(parsed, replace(scope.world, web=scope.web), pool=pool)
 
@@ -268,7 +318,11 @@ def _too_much(file: ToolFile, definition: Mapping[str, Any]) -> list[str]:
     if not reaches_out(file.script):
         return wrong
     if definition.get("side_effect", "external") != "external":
-        wrong.append("its script uses `http` or `delegate`: `side_effect` is `external`, or left out")
+        wrong.append(
+            "its script uses `http` or `delegate`: `side_effect` is `external`, or left out"
+        )
     if file.risk is not None and _RISKS.index(file.risk) < _RISKS.index("medium"):
-        wrong.append("its script uses `http` or `delegate`: `risk` is `medium` or more, or left out")
+        wrong.append(
+            "its script uses `http` or `delegate`: `risk` is `medium` or more, or left out"
+        )
     return wrong

@@ -1,4 +1,6 @@
-"""What a script prints and logs: lines of progress for the person, and notices in the journal. Never words for the model."""
+"""What a script prints and logs: lines of progress for the person, and notices in the journal.
+Never words for the model.
+"""
 
 from __future__ import annotations
 
@@ -32,4 +34,6 @@ class Lines:
             cut = f" [{len(line) - KEPT_LINE} more characters]" if len(line) > KEPT_LINE else ""
             self._context.note(SAID, line[:KEPT_LINE] + cut)
         elif self._kept == KEPT_LINES + 1:
-            self._context.note(SAID, f"{self._name}: [more than {KEPT_LINES} lines; the rest is not kept]")
+            self._context.note(
+                SAID, f"{self._name}: [more than {KEPT_LINES} lines; the rest is not kept]"
+            )

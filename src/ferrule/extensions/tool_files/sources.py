@@ -5,12 +5,13 @@
     builtin    .harness/builtins/*.md, .ferrule/builtins/*.md                      bundles
     plugin     .harness/plugins/*.md, .ferrule/plugins/*.md                        bundles
 
-Tools in Python (`python_tools`) count as `harness`. The first in this order holds and the others are reported as shadowed; two of
-the same kind are an error. A bundle is a
-Markdown file whose front matter lists `tools` and `hooks`; a plugin has a `name` in kebab-case and a `description`.
+Tools in Python (`python_tools`) count as `harness`. The first in this order holds and the others
+are reported as shadowed; two of the same kind are an error. A bundle is a Markdown file whose front
+matter lists `tools` and `hooks`; a plugin has a `name` in kebab-case and a `description`.
 
-Nothing of a repository takes effect before a person trusts it as it stands (`storage.trust`): `look` reads it once, says what would
-change, and what it read is what is used. Everything that is wrong is said at once.
+Nothing of a repository takes effect before a person trusts it as it stands (`storage.trust`):
+`look` reads it once, says what would change, and what it read is what is used. Everything that is
+wrong is said at once.
 """
 
 from __future__ import annotations
@@ -69,13 +70,16 @@ class Shadowed:
 
     def __str__(self) -> str:
         return (
-            f"`{self.name}` of {self.file} ({self.kind}) is not used: {self.by_file} ({self.by_kind}) holds"
+            f"`{self.name}` of {self.file} ({self.kind}) is not used: {self.by_file} "
+            f"({self.by_kind}) holds"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a repository brings. Unless `state` is `trusted` there is nothing in it but `changes`, to be shown to a person."""
+    """What a repository brings. Unless `state` is `trusted` there is nothing in it but `changes`,
+    to be shown to a person.
+    """
 
     state: State
     tools: tuple[ToolFile, ...] = ()
@@ -92,11 +96,12 @@ class Loaded:
     def make(
         self, world: World, *, shipped: Iterable[Tool] = (), pool: Pool | None = None
     ) -> tuple[Tool, ...]:
-        """The tools for a catalog: these, those that ship, those that scripts read files with, and those that tell of tasks.
+        """The tools for a catalog: these, those that ship, those that scripts read files with, and
+        those that tell of tasks.
 
-        Where a file and a tool that ships have one name the file holds. The other one stays for scripts (`exec.run` in a
-        `run_command.md` runs something), in a namespace of its own where the model does not see it, under the same gate.
-        Raises ConfigError naming the file.
+        Where a file and a tool that ships have one name the file holds. The other one stays for
+        scripts (`exec.run` in a `run_command.md` runs something), in a namespace of its own where
+        the model does not see it, under the same gate. Raises ConfigError naming the file.
         """
         known = (*shipped, *(COMPANIONS if self.tools else ()))
         names = {tool.full_name for tool in known}
@@ -126,7 +131,9 @@ def _moved(tool: Tool) -> Tool:
 
 
 def look(workspace: str | Path, trust: Trust | None = None) -> Loaded:
-    """What the repository at `workspace` brings, if it is trusted. Raises ConfigError with everything that is wrong."""
+    """What the repository at `workspace` brings, if it is trusted. Raises ConfigError with
+    everything that is wrong.
+    """
     trust = trust or Trust()
     seen = trust.look(workspace)
     if seen.state != "trusted":
@@ -142,7 +149,9 @@ def look(workspace: str | Path, trust: Trust | None = None) -> Loaded:
 
 
 def load(files: Mapping[str, bytes], python: PythonTools | None = None) -> Loaded:
-    """What these files bring, by their names relative to the workspace, beside tools in Python. Raises ConfigError with everything that is wrong."""
+    """What these files bring, by their names relative to the workspace, beside tools in Python.
+    Raises ConfigError with everything that is wrong.
+    """
     python = python or PythonTools()
     reading = _Reading()
     for name in sorted(files):
@@ -163,7 +172,9 @@ def load(files: Mapping[str, bytes], python: PythonTools | None = None) -> Loade
         raise ConfigError("\n".join(error.detail for error in wrong), code="tool_files", hint=hint)
     warnings = [*reading.warnings]
     for tool in tools:
-        warnings += [one for one in tool.warnings if one.message != NO_SCRIPT or tool.name not in handlers]
+        warnings += [
+            one for one in tool.warnings if one.message != NO_SCRIPT or tool.name not in handlers
+        ]
     return Loaded(
         "trusted",
         tools,
@@ -179,7 +190,9 @@ def load(files: Mapping[str, bytes], python: PythonTools | None = None) -> Loade
 def _handlers(
     tools: Iterable[ToolFile], python: PythonTools
 ) -> tuple[dict[str, Callable[..., Any]], list[ConfigError]]:
-    """The handlers that Python has for files without a script, and errors about names that two files have."""
+    """The handlers that Python has for files without a script, and errors about names that two
+    files have.
+    """
     found: dict[str, Callable[..., Any]] = {}
     wrong: list[ConfigError] = []
     for tool in tools:
@@ -236,7 +249,8 @@ class _Reading:
             return  # In a settings file `tools` is also a section of settings, which is a mapping.
         if tools.items is None:
             raise tools.error(
-                "`tools` must be a list of tools", hint="write `- name: my_tool`, and its keys below"
+                "`tools` must be a list of tools",
+                hint="write `- name: my_tool`, and its keys below",
             )
         for item in tools.items:
             try:
@@ -248,7 +262,9 @@ class _Reading:
 def _chosen(
     found: Iterable[Found],
 ) -> tuple[tuple[ToolFile | PythonTool, ...], tuple[Shadowed, ...], list[ConfigError]]:
-    """The tools that hold, sorted by name; those that do not; and names that are defined twice by one kind."""
+    """The tools that hold, sorted by name; those that do not; and names that are defined twice by
+    one kind.
+    """
     by_name: dict[str, list[Found]] = {}
     for one in found:
         by_name.setdefault(one.tool.name, []).append(one)
@@ -263,5 +279,7 @@ def _chosen(
             if kinds.count(kind) > 1:
                 places = " and ".join(one.tool.file for one in group if one.kind == kind)
                 wrong.append(_defined_twice(name, places, group))
-        shadowed += [Shadowed(name, one.kind, one.tool.file, first.kind, first.tool.file) for one in rest]
+        shadowed += [
+            Shadowed(name, one.kind, one.tool.file, first.kind, first.tool.file) for one in rest
+        ]
     return tuple(tools), tuple(shadowed), wrong

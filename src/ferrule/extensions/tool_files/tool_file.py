@@ -1,4 +1,5 @@
-"""A tool as a file: Markdown whose front matter holds parameters and a Starlark script, and whose text is the description.
+"""A tool as a file: Markdown whose front matter holds parameters and a Starlark script, and whose
+text is the description.
 
     ---
     parameters:
@@ -10,13 +11,15 @@
     ---
     Run a shell command.
 
-Source: requirement 003. The name is the file's stem; `strict`, `side_effect`, `risk`, `network`, `policy`, `examples` and `tests` are ours. Keys
-that mean nothing are warnings. `policy` is that of every source of tools (`tools.reliability`): attempts, waits, and the time by that name
-or as `timeout_ms`. With `async: true` a call is answered at once and the script goes on (`tools.launch`). The same keys, with `name` and
-`description`, make a tool inline.
+Source: requirement 003. The name is the file's stem; `strict`, `side_effect`, `risk`, `network`,
+`policy`, `examples` and `tests` are ours. Keys that mean nothing are warnings. `policy` is that of
+every source of tools (`tools.reliability`): attempts, waits, and the time by that name or as
+`timeout_ms`. With `async: true` a call is answered at once and the script goes on (`tools.launch`).
+The same keys, with `name` and `description`, make a tool inline.
 
-A script that names `http` or `delegate` is `external`, whatever it declares, so that a person is asked before it runs; a file that
-declares less is warned of, and a problem for who checks it. All that a script does goes through tools that have their own gate.
+A script that names `http` or `delegate` is `external`, whatever it declares, so that a person is
+asked before it runs; a file that declares less is warned of, and a problem for who checks it. All
+that a script does goes through tools that have their own gate.
 """
 
 from __future__ import annotations
@@ -51,10 +54,21 @@ from ferrule.tools.reliability import Reliability, read_policy
 from .parameters import parse_parameters
 
 KEYS = (
-    "parameters", "script", "timeout_ms", "policy", "async", "strict", "side_effect", "risk", "network", "examples", "tests",
-)  # fmt: skip
+    "parameters",
+    "script",
+    "timeout_ms",
+    "policy",
+    "async",
+    "strict",
+    "side_effect",
+    "risk",
+    "network",
+    "examples",
+    "tests",
+)
 NO_SCRIPT = (
-    "there is no `script`: the tool does nothing without a function of its name in a file of `tools.python`"
+    "there is no `script`: the tool does nothing without a function of its name in a file of "
+    "`tools.python`"
 )
 INLINE_KEYS = ("name", "description", *KEYS)
 _REACHING = frozenset({"http", "delegate"})
@@ -65,11 +79,13 @@ _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One entry of `tests`: with these arguments, in a folder that holds `files`, with built-ins that answer so, `run` ends so.
+    """One entry of `tests`: with these arguments, in a folder that holds `files`, with built-ins
+    that answer so, `run` ends so.
 
-    `expects` names what was written of `returns` (the whole value), `contains` (text in what the model sees) and `fails` (text in
-    the message, or the error's type); empty if nothing was. `leaves` are texts of files afterwards, None for one that is
-    not there; `asks` maps a built-in to the arguments that it was asked with at least once.
+    `expects` names what was written of `returns` (the whole value), `contains` (text in what the
+    model sees) and `fails` (text in the message, or the error's type); empty if nothing was.
+    `leaves` are texts of files afterwards, None for one that is not there; `asks` maps a built-in
+    to the arguments that it was asked with at least once.
     """
 
     where: str
@@ -93,7 +109,9 @@ class Case:
             case "returns" if value != self.returns:
                 return f"the test returned {value!r}, not {self.returns!r}"
             case "contains" if self.contains not in shown:
-                return f"the test returned {shown[:2000]!r}, which does not contain {self.contains!r}"
+                return (
+                    f"the test returned {shown[:2000]!r}, which does not contain {self.contains!r}"
+                )
             case _:
                 return ""
 
@@ -103,7 +121,8 @@ class ToolFile:
     """A tool as it was written.
 
     `script` None: its handler is a function in Python. `timeout_ms` 0: no bound, the script goes on
-    until it or its run ends. `schema` is that of the arguments; `domains` None: what the run may reach.
+    until it or its run ends. `schema` is that of the arguments; `domains` None: what the run may
+    reach.
     """
 
     name: str
@@ -125,16 +144,22 @@ class ToolFile:
 
 
 def parse_tool(data: bytes, file: str) -> ToolFile:
-    """The tool of a file; `file` is its name as people see it. Raises ConfigError with file, line and column."""
+    """The tool of a file; `file` is its name as people see it. Raises ConfigError with file, line
+    and column.
+    """
     document = parse_document(data, file)
     name = file.rpartition("/")[2].removesuffix(".md")
     return _tool(name, document.body or name, document.fields, data, KEYS)
 
 
 def parse_inline(node: Node, data: bytes) -> ToolFile:
-    """A tool within another file, from a mapping with `name` and `description`; `data` is the whole file."""
+    """A tool within another file, from a mapping with `name` and `description`; `data` is the whole
+    file.
+    """
     if node.pairs is None:
-        raise node.error("a tool must be a mapping", hint="write `- name: my_tool`, and its keys below")
+        raise node.error(
+            "a tool must be a mapping", hint="write `- name: my_tool`, and its keys below"
+        )
     name = text_of(node, "name")
     if not name:
         raise node.error("a tool without a name", hint="give it a `name`")
@@ -208,7 +233,9 @@ def _timeout(node: Node, name: str, policy: Reliability) -> int:
     if found is None:
         return round((policy.timeout or 0) * 1000)
     if policy.timeout is not None:
-        raise found.error(f"tool `{name}`: its time is said twice", hint="`policy.timeout_ms` is the same")
+        raise found.error(
+            f"tool `{name}`: its time is said twice", hint="`policy.timeout_ms` is the same"
+        )
     if type(found.value) is not int:
         raise found.error(f"tool `{name}`: timeout_ms must be a whole number of milliseconds")
     if found.value < 0:
@@ -235,11 +262,16 @@ def reaches_out(script: Script | None) -> bool:
 
 
 def understated(node: Node, script: Script | None) -> Warned | None:
-    """What is wrong with a declared effect that is less than what the script names; None if it is not."""
+    """What is wrong with a declared effect that is less than what the script names; None if it is
+    not.
+    """
     said = field(node, "side_effect")
     if said is None or said.value == SideEffect.EXTERNAL or not reaches_out(script):
         return None
-    message = f"`side_effect: {said.value}` is less than what the script names (`http` or `delegate`): it is `external`"
+    message = (
+        f"`side_effect: {said.value}` is less than what the script names (`http` or `delegate`): "
+        "it is `external`"
+    )
     return Warned(said.where, message)
 
 
@@ -248,7 +280,9 @@ def _domains(node: Node) -> Domains | None:
     if entries is None:
         return None
     if not entries:
-        return Domains(((),))  # `network: []` means none; only leaving it out means: what the run may reach.
+        return Domains(
+            ((),)
+        )  # `network: []` means none; only leaving it out means: what the run may reach.
     try:
         return Domains.parse(entries)
     except ConfigError as error:
@@ -283,13 +317,17 @@ def _case(item: Node) -> Case:
     if len(ends) > 1 or not {*ends, "leaves", "asks"} & given.keys():
         hint = "or what it `leaves` in files and what it `asks` for"
         raise item.error(
-            "a test says either what `run` `returns`, text it `contains` or the text it `fails` with",
+            (
+                "a test says either what `run` `returns`, text it `contains` or the text it "
+                "`fails` with"
+            ),
             hint=hint,
         )
     asks = _mapping(item, "asks")
     if not all(isinstance(one, list) for one in asks.values()):
         raise item.error(
-            "`asks` maps a built-in to the list of its arguments", hint="asks: { fs.read: [notes.txt] }"
+            "`asks` maps a built-in to the list of its arguments",
+            hint="asks: { fs.read: [notes.txt] }",
         )
     return Case(
         where=item.where,
@@ -313,7 +351,9 @@ def _texts(node: Node, name: str, *, none: bool = False) -> dict[str, Any]:
         if not isinstance(text, str) and not (none and text is None):
             raise node.error(f"`{name}`: what `{path}` holds must be text", hint="put it in quotes")
         if path.startswith("/") or ".." in path.split("/") or not path.strip("/."):
-            raise node.error(f"`{name}`: `{path}` does not name a file below the folder of the test")
+            raise node.error(
+                f"`{name}`: `{path}` does not name a file below the folder of the test"
+            )
     return found
 
 

@@ -3,12 +3,14 @@
 Source: systems.md §4.1, "Network and file jails" (requirement 003). The rules:
 
 * No entries: any host of the open internet. Entries: nothing else.
-* `example.com` covers itself and all names below it; `*.example.com` only the names below; `*` every host.
+* `example.com` covers itself and all names below it; `*.example.com` only the names below; `*`
+  every host.
 * An address is reached only with `*`, or if the entry is that very address.
 * Case, a port and a dot at the end mean nothing. Only `http` and `https`.
 
-Beyond the source: a name never opens what it resolves to. An address that is not the open internet (this machine, its
-neighbours, a cloud's metadata) is reached only by an entry with that address, or by `localhost` for this machine.
+Beyond the source: a name never opens what it resolves to. An address that is not the open internet
+(this machine, its neighbours, a cloud's metadata) is reached only by an entry with that address, or
+by `localhost` for this machine.
 
 Not protected: an allowed host that passes requests on, or redirects within what is allowed.
 """
@@ -40,7 +42,9 @@ def parse_url(url: str) -> Target:
 
 @dataclass(frozen=True, slots=True)
 class Domains:
-    """What `allowed_domains` opens. Several lists hold together: `narrowed` by another, both must allow."""
+    """What `allowed_domains` opens. Several lists hold together: `narrowed` by another, both must
+    allow.
+    """
 
     lists: tuple[tuple[str, ...], ...] = ()
 
@@ -59,11 +63,16 @@ class Domains:
         if any(not any(_names(entry, host) for entry in entries) for entries in self.lists):
             return f"`{host}` is not among the allowed domains"
         if not self.lists and (parse_address(host) is not None or local(host)):
-            return f"`{host}` is an address, not a domain; only an entry of the allowed domains opens it"
+            return (
+                f"`{host}` is an address, not a domain; only an entry of the allowed domains "
+                "opens it"
+            )
         return None
 
     def closed(self, host: str, address: str) -> str | None:
-        """Why an allowed host may not be reached at an address that it resolved to; None if it may."""
+        """Why an allowed host may not be reached at an address that it resolved to; None if it
+        may.
+        """
         found = parse_address(address)
         if found is None:
             return "it does not resolve to an address"
@@ -71,7 +80,10 @@ class Domains:
             return None if found.is_loopback else f"`{host}` must be this machine, not {found}"
         if is_open(found) or (self.lists and all(str(found) in entries for entries in self.lists)):
             return None
-        return f"`{host}` leads to {found}, {kind_of(found)}: only the address itself among the allowed domains opens that"
+        return (
+            f"`{host}` leads to {found}, {kind_of(found)}: only the address itself among the "
+            "allowed domains opens that"
+        )
 
 
 def _names(entry: str, host: str) -> bool:
@@ -101,6 +113,7 @@ def _entry(text: str) -> str:
         ) from None
     if below and (parse_address(host) is not None or "." not in host):
         raise ConfigError(
-            f"network.allowed_domains: found `{text}`; `*.` needs a domain with a dot", code="network"
+            f"network.allowed_domains: found `{text}`; `*.` needs a domain with a dot",
+            code="network",
         )
     return f"*.{host}" if below else host

@@ -1,9 +1,12 @@
-"""One request of a script, over HTTP/1.1: every hop is checked, and what was checked is what is connected to.
+"""One request of a script, over HTTP/1.1: every hop is checked, and what was checked is what is
+connected to.
 
-A host is resolved once, after it was allowed, and what was checked is what is connected to (`models.http.dialing`). A redirect is a
-new request with the same checks; what of it follows to another origin is decided for all requests in `models.http.web_request`.
+A host is resolved once, after it was allowed, and what was checked is what is connected to
+(`models.http.dialing`). A redirect is a new request with the same checks; what of it follows to
+another origin is decided for all requests in `models.http.web_request`.
 
-With a proxy in the person's environment names are resolved there: which address a *named* host has is then not checked here.
+With a proxy in the person's environment names are resolved there: which address a *named* host has
+is then not checked here.
 """
 
 from __future__ import annotations
@@ -43,13 +46,19 @@ class Request:
     body: bytes | None = None
 
     @classmethod
-    def checked(cls, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Request:
+    def checked(
+        cls, method: str, url: str, headers: Mapping[str, str], body: bytes | None
+    ) -> Request:
         """As a script gave it. Raises ToolFailed for what cannot be asked."""
         return cls(method, parse_url(url), _checked(headers), body)
 
 
-async def led(request: Request, send: Callable[[Request], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-    """The answer to a request, wherever it is led: `send` sends each on the way. Raises ToolFailed."""
+async def led(
+    request: Request, send: Callable[[Request], Awaitable[dict[str, Any]]]
+) -> dict[str, Any]:
+    """The answer to a request, wherever it is led: `send` sends each on the way. Raises
+    ToolFailed.
+    """
     first = request.target.url
     for _ in range(REDIRECTS + 1):
         answer = await send(request)
@@ -61,7 +70,9 @@ async def led(request: Request, send: Callable[[Request], Awaitable[dict[str, An
 
 
 class Web:
-    """Requests of scripts within `domains`. `lookup` resolves a host; `tls` makes the context (tests pass their own)."""
+    """Requests of scripts within `domains`. `lookup` resolves a host; `tls` makes the context
+    (tests pass their own).
+    """
 
     def __init__(
         self,
@@ -163,7 +174,9 @@ def _redirected(request: Request, answer: Mapping[str, Any]) -> Request | None:
     """The next request, or None if this answer is the last."""
     place = answer["headers"].get("location", "")
     try:
-        following = follow(request.method, request.target.url, request.headers, answer["status"], place)
+        following = follow(
+            request.method, request.target.url, request.headers, answer["status"], place
+        )
     except NotFollowed as why:
         target = why.target or request.target
         raise (_failed(target, str(why)) if why.allowed else _denied(target, str(why))) from None
@@ -183,19 +196,24 @@ def _written(request: Request, proxy: Proxy | None) -> bytes:
     try:
         return write(request.method, request.target, fields, request.body, proxy)
     except (ValueError, UnicodeEncodeError) as problem:
-        raise ToolFailed(ErrorType.VALIDATION_FAILED, f"the request cannot be sent: {problem}") from None
+        raise ToolFailed(
+            ErrorType.VALIDATION_FAILED, f"the request cannot be sent: {problem}"
+        ) from None
 
 
 def _checked(headers: Mapping[str, str]) -> dict[str, str]:
     for name in headers:
         if name.lower() in _OURS:
-            raise ToolFailed(ErrorType.VALIDATION_FAILED, f"the header `{name}` is set by the request itself")
+            raise ToolFailed(
+                ErrorType.VALIDATION_FAILED, f"the header `{name}` is set by the request itself"
+            )
     return {name: str(value) for name, value in headers.items()}
 
 
 def _denied(target: Target, why: str) -> ToolFailed:
     return ToolFailed(
-        ErrorType.PERMISSION_DENIED, f"network sandbox: `{target.url[:200]}` was not requested: {why}"
+        ErrorType.PERMISSION_DENIED,
+        f"network sandbox: `{target.url[:200]}` was not requested: {why}",
     )
 
 

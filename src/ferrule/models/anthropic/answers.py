@@ -1,9 +1,10 @@
 """Messages answers, whole or streamed, into blocks as they were sent and an answer made of them.
 
-Source: Anthropic's Messages API (blocks, `content_block_*` and `message_*` events) and the types of its SDK, which the
-golden files are made from. A block that no delta changed is kept as the text it arrived as; one that was streamed
-is put together in the order of its own fields, the arguments of a call as the text that the model wrote.
-Kinds of blocks, deltas and events that are not known here are kept or passed over: the API adds some every month.
+Source: Anthropic's Messages API (blocks, `content_block_*` and `message_*` events) and the types of
+its SDK, which the golden files are made from. A block that no delta changed is kept as the text it
+arrived as; one that was streamed is put together in the order of its own fields, the arguments of a
+call as the text that the model wrote. Kinds of blocks, deltas and events that are not known here
+are kept or passed over: the API adds some every month.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ STOPS = {
     "pause_turn": "pause",
     "compaction": "pause",
 }
-"""`stop_reason` as `ModelAnswered.stop`. `pause` is not one: the answer goes on when it is sent back."""
+"""`stop_reason` as `ModelAnswered.stop`. `pause` is not one: the answer goes on when it is sent
+back.
+"""
 
 _STREAMED = {
     "text_delta": "text",
@@ -43,14 +46,18 @@ _STREAMED = {
     "input_json_delta": "partial_json",
     "compaction_delta": "content",
 }
-"""Kinds of deltas and the field that carries their piece; it has the same name in the block, but for arguments."""
+"""Kinds of deltas and the field that carries their piece; it has the same name in the block, but
+for arguments.
+"""
 
 _HOSTED_CALLS = ("server_tool_use", "mcp_tool_use")
 
 
 @dataclass(slots=True)
 class Block:
-    """One block. `text` is its JSON; `pieces` are what deltas added, by field, `citations` what they listed."""
+    """One block. `text` is its JSON; `pieces` are what deltas added, by field, `citations` what
+    they listed.
+    """
 
     text: str
     fields: dict[str, Any]
@@ -75,8 +82,10 @@ class Block:
         return mend((start if isinstance(start, str) else "") + "".join(self.pieces.get(name, ())))
 
     def json(self) -> str:
-        """The block as it is to be sent back. What arrived whole keeps its text; a call's broken arguments are
-        wrapped as everywhere (`outbound.arguments_object`), since a block must be valid JSON."""
+        """The block as it is to be sent back. What arrived whole keeps its text; a call's broken
+        arguments are wrapped as everywhere (`outbound.arguments_object`), since a block must be
+        valid JSON.
+        """
         if not self.pieces and not self.citations:
             return self.text
         parts = {name: compact(value) for name, value in self.fields.items()}
@@ -115,25 +124,36 @@ class Message:
     def answered(self, names: Mapping[str, str]) -> ModelAnswered:
         """The whole answer, without `raw`."""
         stop = STOPS.get(self.stop, "end")
-        calls = tuple(_call(b, names, cut=stop == "length") for b in self.blocks if b.type == "tool_use")
+        calls = tuple(
+            _call(b, names, cut=stop == "length") for b in self.blocks if b.type == "tool_use"
+        )
         if stop in ("end", "calls", "pause"):
             stop = "calls" if calls else "length" if stop == "pause" else "end"
         text, thoughts = "".join(self.answer.text), "".join(self.answer.thoughts)
         return ModelAnswered(
-            text, calls, thoughts, self.spent, stop, provider_calls=tuple(_provider_calls(self.blocks, names))
+            text,
+            calls,
+            thoughts,
+            self.spent,
+            stop,
+            provider_calls=tuple(_provider_calls(self.blocks, names)),
         )
 
     def sealed(self, wire: str, answered: ModelAnswered, spelled: str) -> ModelAnswered:
-        """The answer with its blocks in `raw`, unless they are `spelled` from the message itself in the same bytes.
+        """The answer with its blocks in `raw`, unless they are `spelled` from the message itself in
+        the same bytes.
 
-        Nothing is kept of a refused answer (the API wants it left out), nor where there is nothing but thinking.
+        Nothing is kept of a refused answer (the API wants it left out), nor where there is nothing
+        but thinking.
         """
         shown = any(block.type not in ("thinking", "redacted_thinking") for block in self.blocks)
         content = self.content()
         if answered.stop == "filter" or not shown or (content == spelled and not self.container):
             return answered
         more = {"container": compact(self.container)} if self.container else {}
-        return replace(answered, raw=seal(wire, [call.id for call in answered.calls], content, **more))
+        return replace(
+            answered, raw=seal(wire, [call.id for call in answered.calls], content, **more)
+        )
 
 
 class StreamFold:
@@ -178,15 +198,18 @@ class StreamFold:
                     return
 
     def finished(self) -> None:
-        """The stream has ended. Raises `interrupted` if the server never said so: a call that is missing its end
-        must not look like a whole one."""
+        """The stream has ended. Raises `interrupted` if the server never said so: a call that is
+        missing its end must not look like a whole one.
+        """
         if not self.done:
             detail = f"{self._who}: the stream ended in the middle of the answer"
             raise ProviderError(detail, code="interrupted", retryable=False)
         self._message.closed()
 
     def _other(self, event: bytes) -> None:
-        """Every event that is no piece of text; also one with half an emoji, which jiter refuses."""
+        """Every event that is no piece of text; also one with half an emoji, which jiter
+        refuses.
+        """
         if not event.strip():
             return
         try:
@@ -218,7 +241,9 @@ class StreamFold:
                     raise self._error(error)
 
     def _error(self, said: object) -> ProviderError:
-        """An overloaded server says so in a stream that has begun: before the first block it may be asked again."""
+        """An overloaded server says so in a stream that has begun: before the first block it may be
+        asked again.
+        """
         error = error_inside(self._who, said, tools=self._tools)
         nothing_seen = len(self._message.blocks) == self._before
         error.retryable = nothing_seen and error.code in ("overloaded", "rate_limited")
@@ -272,7 +297,9 @@ def fold_whole(message: Message, body: bytes, who: str, *, tools: bool) -> None:
     if not isinstance(content, list):
         detail = f"{who} sent no answer that can be understood: {text[:200]}"
         raise ProviderError(detail, code="not_understood", retryable=False)
-    for spelled, block in zip(elements(members(text)["content"]), cast(list[Any], content), strict=True):
+    for spelled, block in zip(
+        elements(members(text)["content"]), cast(list[Any], content), strict=True
+    ):
         if isinstance(block, dict):
             message.blocks.append(Block(spelled, cast(dict[str, Any], block)))
             _heard(message.answer, message.blocks[-1])
@@ -312,7 +339,9 @@ def _usage(said: Mapping[str, Any]) -> Usage:
     cached = counted(said.get("cache_read_input_tokens"))
     written = counted(said.get("cache_creation_input_tokens"))
     details: Any = said.get("output_tokens_details")
-    thought: Any = cast(dict[str, Any], details).get("thinking_tokens") if isinstance(details, dict) else 0
+    thought: Any = (
+        cast(dict[str, Any], details).get("thinking_tokens") if isinstance(details, dict) else 0
+    )
     return Usage(
         counted(said.get("input_tokens")) + cached + written,
         counted(said.get("output_tokens")),
@@ -323,7 +352,9 @@ def _usage(said: Mapping[str, Any]) -> Usage:
 
 
 def _provider_calls(blocks: list[Block], names: Mapping[str, str]) -> list[ProviderToolCall]:
-    """What the provider carried out itself, each with what it says came of it. `names` are wire names to full names."""
+    """What the provider carried out itself, each with what it says came of it. `names` are wire
+    names to full names.
+    """
     results = {
         str(block.fields.get("tool_use_id")): block.fields
         for block in blocks
@@ -349,7 +380,9 @@ def _provider_calls(blocks: list[Block], names: Mapping[str, str]) -> list[Provi
 
 def _references(content: object, names: Mapping[str, str]) -> tuple[str, ...]:
     """The tools that a search found."""
-    said: Any = cast(dict[str, Any], content).get("tool_references") if isinstance(content, dict) else None
+    said: Any = (
+        cast(dict[str, Any], content).get("tool_references") if isinstance(content, dict) else None
+    )
     found = [str(one.get("tool_name") or "") for one in dicts(said)]
     return tuple(names.get(name, name) for name in found if name)
 

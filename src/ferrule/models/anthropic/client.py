@@ -1,14 +1,19 @@
-"""The Messages wire: Anthropic, and every server that speaks its format (llama.cpp, Ollama, gateways).
+"""The Messages wire: Anthropic, and every server that speaks its format (llama.cpp, Ollama,
+gateways).
 
-Source: Anthropic's API reference (`POST /v1/messages`, streaming as server-sent events) and the types of its SDK.
+Source: Anthropic's API reference (`POST /v1/messages`, streaming as server-sent events) and the
+    types of its SDK.
 
-* Results of a round go into one user turn, before any words: the API wants them right behind their calls.
-* Blocks that the message itself does not spell in the same bytes (signed or redacted thinking, hosted tools and their
-  results, citations, tool references) are kept in `raw` and replayed as they came. A history that another wire or
-  another model made is sent as plain text and calls: signatures hold for the model that wrote them.
-* The provider pauses long work of its hosted tools (`pause_turn`): the answer is sent back and goes on, a few times.
-* Two marks for the prompt cache: one behind tools and system text, which never change in a session, and one that
-  the API moves along with the conversation.
+* Results of a round go into one user turn, before any words: the API wants them right behind their
+  calls.
+* Blocks that the message itself does not spell in the same bytes (signed or redacted thinking,
+  hosted tools and their results, citations, tool references) are kept in `raw` and replayed as they
+  came. A history that another wire or another model made is sent as plain text and calls:
+  signatures hold for the model that wrote them.
+* The provider pauses long work of its hosted tools (`pause_turn`): the answer is sent back and goes
+  on, a few times.
+* Two marks for the prompt cache: one behind tools and system text, which never change in a session,
+  and one that the API moves along with the conversation.
 """
 
 from __future__ import annotations
@@ -54,10 +59,12 @@ PAUSES = 16
 
 _MOST = ((re.compile(r"claude-3-(opus|sonnet|haiku)"), 4_096), (re.compile(r"claude-3-"), 8_192))
 MOST = 32_000
-"""`max_tokens` where a person sets none: the API wants a number. Older models take less, see above."""
+"""`max_tokens` where a person sets none: the API wants a number. Older models take less, see above.
+"""
 
 _BUDGETED = re.compile(r"claude-3-7|claude-(opus|sonnet|haiku)-4(-[0-5])?(-20\d{6})?(-latest)?$")
-"""Models that think within a number of tokens; those after them decide by themselves (`adaptive`)."""
+"""Models that think within a number of tokens; those after them decide by themselves (`adaptive`).
+"""
 _BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384, "max": 24_576}
 
 _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_-]")
@@ -68,10 +75,11 @@ _NOTHING = "(nothing)"
 class Anthropic:
     """A model behind a Messages server. `base_url` is everything before `/v1/messages`.
 
-    `api_key` and `base_url` default to ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL, read here; the key is sent only to
-    `base_url`. `betas` are names for the `anthropic-beta` header. `cache` is how long a cached prefix lives ("5m", "1h"),
-    "" for no marks. `force_native_tool_search` says that a gateway passes the provider's tool search on, whatever the model is
-    called there. A `transport` that is given stays its owner's to close.
+    `api_key` and `base_url` default to ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL, read here; the key
+    is sent only to `base_url`. `betas` are names for the `anthropic-beta` header. `cache` is how
+    long a cached prefix lives ("5m", "1h"), "" for no marks. `force_native_tool_search` says that a
+    gateway passes the provider's tool search on, whatever the model is called there. A `transport`
+    that is given stays its owner's to close.
     """
 
     def __init__(
@@ -118,16 +126,24 @@ class Anthropic:
         return f"anthropic:{self.id}"
 
     async def capabilities(self) -> Capabilities:
-        """A table for Anthropic's own models; else the server's description of the model; else llama.cpp's
-        `/props`; else tools, which are part of the format."""
+        """A table for Anthropic's own models; else the server's description of the model; else
+        llama.cpp's `/props`; else tools, which are part of the format.
+        """
         if self._capabilities is None:
             found = known_provider(self.base_url + "/", self.id) or await self._ask_server()
             self._capabilities = replace(found, tool_search=True) if self.searches else found
         return self._capabilities
 
-    def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> AnthropicExchange:
+    def open(
+        self, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    ) -> AnthropicExchange:
         offer = self._offer
-        if offer is None or offer.given != (system, tools, options.provider_tools, options.tool_search):
+        if offer is None or offer.given != (
+            system,
+            tools,
+            options.provider_tools,
+            options.tool_search,
+        ):
             offer = _Offer(system, tools, options, self.cache)
             # A list could change under us.
             self._offer = offer if isinstance(tools, tuple) else None
@@ -139,7 +155,9 @@ class Anthropic:
 
     async def _ask_server(self) -> Capabilities:
         answer = await self.transport.retrying(
-            lambda: self.transport.get(f"{self.base_url}/v1/models/{self.id}", self.headers, timeout=10.0)
+            lambda: self.transport.get(
+                f"{self.base_url}/v1/models/{self.id}", self.headers, timeout=10.0
+            )
         )
         if answer.status in (401, 403):
             raise refusal(self.model, answer.status, answer.headers, answer.body, tools=False)
@@ -147,19 +165,32 @@ class Anthropic:
             return found
         props = await self.transport.get(f"{self.base_url}/props", self.headers, timeout=10.0)
         found = from_props(json_object(props.body)) if props.status == 200 else None
-        # llama.cpp holds no reply to a schema on this route. For others: a refusal falls to the next way.
-        return replace(found, structured=False) if found else Capabilities(True, source="part of the format")
+        # llama.cpp holds no reply to a schema on this route. For others: a refusal falls to the
+        # next way.
+        return (
+            replace(found, structured=False)
+            if found
+            else Capabilities(True, source="part of the format")
+        )
 
 
 class _Offer:
-    """System text and tools as they are sent, encoded once for all conversations that have the same."""
+    """System text and tools as they are sent, encoded once for all conversations that have the
+    same.
+    """
 
-    def __init__(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions, cache: str) -> None:
+    def __init__(
+        self, system: str, tools: Sequence[ToolSpec], options: ModelOptions, cache: str
+    ) -> None:
         self.given = (system, tools, options.provider_tools, options.tool_search)
         self.names = Names(tools)
         mark = _mark(cache)
         hosted = [item.decode() for item in tools_json(options.provider_tools)]
-        marked = next((tool for tool in reversed(tools) if not tool.deferred), None) if not system else None
+        marked = (
+            next((tool for tool in reversed(tools) if not tool.deferred), None)
+            if not system
+            else None
+        )
         search = [_SEARCH % {"variant": options.tool_search}] if options.tool_search else []
         sent = [*search, *hosted, *(_tool(tool, mark if tool is marked else "") for tool in tools)]
         self.tools = utf8(f',"tools":[{",".join(sent)}]') if sent else b""
@@ -170,8 +201,8 @@ class _Offer:
 
 
 class AnthropicExchange:
-    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever drives the
-    exchange reads and clears it. With a sink, notices go there and nowhere else.
+    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever
+    drives the exchange reads and clears it. With a sink, notices go there and nowhere else.
 
     After a failed or cancelled `ask` the exchange is as it was before, and may be asked again.
     """
@@ -206,17 +237,23 @@ class AnthropicExchange:
         for _ in range(PAUSES):
             message.stop = ""
             body = self._body(head, message)
-            await self._wire.transport.retrying(lambda body=body: self._send(body, message, sink), notice)
+            await self._wire.transport.retrying(
+                lambda body=body: self._send(body, message, sink), notice
+            )
             self._container = message.container or self._container
             if STOPS.get(message.stop) != "pause" or not message.blocks:
                 break
         else:
-            notice("paused", f"the provider paused {PAUSES} times: the answer is taken as it stands")
+            notice(
+                "paused", f"the provider paused {PAUSES} times: the answer is taken as it stands"
+            )
         if warning := truncation(self._turns.weight + self._offer.weight, message.spent.input):
             notice("truncated", warning)
         return self._answered(message, tools, notice)
 
-    def _answered(self, message: Message, tools: bool, notice: Callable[[str, str], None]) -> ModelAnswered:
+    def _answered(
+        self, message: Message, tools: bool, notice: Callable[[str, str], None]
+    ) -> ModelAnswered:
         answered = message.answered(self._offer.names.inbound)
         if answered.calls and not tools:
             return without_calls(answered, notice)
@@ -249,7 +286,9 @@ class AnthropicExchange:
         wire, offered = self._wire, bool(self._offer.tools)
         message.usage = {}
         if sink is None:
-            answer = await wire.transport.post(self._url, body, wire.headers, timeout=self._options.timeout)
+            answer = await wire.transport.post(
+                self._url, body, wire.headers, timeout=self._options.timeout
+            )
             if answer.status != 200:
                 raise refusal(wire.model, answer.status, answer.headers, answer.body, tools=offered)
             return fold_whole(message, answer.body, wire.model, tools=offered)
@@ -278,7 +317,10 @@ class AnthropicExchange:
             failed = "" if message.success else ',"is_error":true'
             content = quote(message.text)
             id = quote(message.call_id if message.call_id in self._exact else _id(message.call_id))
-            return "user", f'{{"type":"tool_result","tool_use_id":{id},"content":{content}{failed}}}'
+            return (
+                "user",
+                f'{{"type":"tool_result","tool_use_id":{id},"content":{content}{failed}}}',
+            )
         kept = unseal(message.raw, self._wire.model, [call.id for call in message.calls])
         if kept is None:
             return "assistant", self._assistant(message)
@@ -299,10 +341,11 @@ class AnthropicExchange:
 
 
 class Turns:
-    """A history as JSON, each message encoded once: turns that alternate, neighbours of one role joined.
+    """A history as JSON, each message encoded once: turns that alternate, neighbours of one role
+    joined.
 
-    `encode` gives a message's role and blocks. `weight` is the sum of `message_weight`. The history may only grow;
-    one that got shorter is another conversation and is encoded anew.
+    `encode` gives a message's role and blocks. `weight` is the sum of `message_weight`. The history
+    may only grow; one that got shorter is another conversation and is encoded anew.
     """
 
     def __init__(self, encode: Callable[[core.Message], tuple[str, str]]) -> None:

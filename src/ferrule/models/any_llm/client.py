@@ -1,11 +1,13 @@
-"""Other providers through any-llm (`pip install 'ferrule[any]'`): `any:mistral/mistral-small-latest`.
+"""Other providers through any-llm (`pip install 'ferrule[any]'`):
+`any:mistral/mistral-small-latest`.
 
-Lossy, and labelled so: any-llm turns every provider's API into chat completions, so blocks are not kept byte for byte, hosted
-tools and compaction are not reached, and what a capability is nobody can be asked. What it hands on beside the words of a
-call (`extra_content`, a thought signature of Gemini, say) is kept and sent back. Use a wire of Ferrule's own where there is one.
+Lossy, and labelled so: any-llm turns every provider's API into chat completions, so blocks are not
+kept byte for byte, hosted tools and compaction are not reached, and what a capability is nobody can
+be asked. What it hands on beside the words of a call (`extra_content`, a thought signature of
+Gemini, say) is kept and sent back. Use a wire of Ferrule's own where there is one.
 
-Connections are the library's: neither `ca_bundle` nor the transport's bounds hold here; time is bounded all the same.
-The library takes seconds to import, in a thread, with the first question.
+Connections are the library's: neither `ca_bundle` nor the transport's bounds hold here; time is
+bounded all the same. The library takes seconds to import, in a thread, with the first question.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ _CODES = {
     "GatewayTimeoutError": ("provider", True),
     "UpstreamProviderError": ("provider", True),
 }
-"""any-llm's exceptions as our codes, and whether trying again may help. All others are read by their words."""
+"""any-llm's exceptions as our codes, and whether trying again may help. All others are read by
+their words.
+"""
 
 
 class Client(Protocol):
@@ -60,8 +64,10 @@ class Client(Protocol):
 
 
 class AnyLLM:
-    """A model of a provider that any-llm knows. `name` is `provider/model`; `base_url` and `api_key` go to the provider,
-    whose own variables are read by any-llm where they are not given. `client` stands in for the library."""
+    """A model of a provider that any-llm knows. `name` is `provider/model`; `base_url` and
+    `api_key` go to the provider, whose own variables are read by any-llm where they are not given.
+    `client` stands in for the library.
+    """
 
     def __init__(
         self,
@@ -87,7 +93,9 @@ class AnyLLM:
         return f"any:{self.provider}/{self.id}"
 
     async def capabilities(self) -> Capabilities:
-        """Unknown but for tools: chat completions have them, and a model that has none is refused and falls."""
+        """Unknown but for tools: chat completions have them, and a model that has none is refused
+        and falls.
+        """
         return Capabilities(tools=True, source="any-llm")
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> AnyExchange:
@@ -96,7 +104,9 @@ class AnyLLM:
         return AnyExchange(self, system, tools, options)
 
     async def client(self) -> Client:
-        """The library's client. Raises ProviderError: `extra_missing`, or what the provider lacks (a key)."""
+        """The library's client. Raises ProviderError: `extra_missing`, or what the provider lacks
+        (a key).
+        """
         if self._client is None:
             self._client = await asyncio.to_thread(self._made)
         return self._client
@@ -113,7 +123,9 @@ class AnyLLM:
         try:
             return cast(
                 Client,
-                library.AnyLLM.create(self.provider, unified_exceptions=True, max_retries=0, **self._given),
+                library.AnyLLM.create(
+                    self.provider, unified_exceptions=True, max_retries=0, **self._given
+                ),
             )
         except Exception as error:  # noqa: BLE001  boundary: any-llm and a provider's SDK raise what they like
             problem = problem_of(self.model, error, tools=False)
@@ -131,10 +143,13 @@ class AnyLLM:
 
 
 class AnyExchange:
-    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever drives the
-    exchange reads and clears it. With a sink, notices go there and nowhere else."""
+    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever
+    drives the exchange reads and clears it. With a sink, notices go there and nowhere else.
+    """
 
-    def __init__(self, wire: AnyLLM, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> None:
+    def __init__(
+        self, wire: AnyLLM, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    ) -> None:
         self.notices: list[tuple[str, str]] = []
         self._wire = wire
         self._options = options
@@ -174,7 +189,11 @@ class AnyExchange:
         if schema is not None:
             shape = {"name": "reply", "schema": dict(schema)}
             request["response_format"] = {"type": "json_schema", "json_schema": shape}
-        named = {"temperature": options.temperature, "max_tokens": options.max_tokens, "seed": options.seed}
+        named = {
+            "temperature": options.temperature,
+            "max_tokens": options.max_tokens,
+            "seed": options.seed,
+        }
         request |= {name: value for name, value in named.items() if value is not None}
         if isinstance(options.thinking, str):
             request["reasoning_effort"] = options.thinking
@@ -233,7 +252,9 @@ class _Heard:
     """What one answer has brought so far; `extras` as `_extras` collects them."""
 
     def __init__(self, who: str, sink: Sink | None, *, tools: bool) -> None:
-        self.fold = StreamFold(Answer(sink.text, sink.reasoning) if sink else Answer(), who, tools=tools)
+        self.fold = StreamFold(
+            Answer(sink.text, sink.reasoning) if sink else Answer(), who, tools=tools
+        )
         self.extras: dict[str, Any] = {}
         self.begun = False
         self._who = who
@@ -259,7 +280,9 @@ def _first(value: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _extras(extras: dict[str, Any], said: Mapping[str, Any]) -> None:
-    """What came beside the words: of the message under `message`, of its calls under their places."""
+    """What came beside the words: of the message under `message`, of its calls under their
+    places.
+    """
     if said.get("extra_content"):
         extras["message"] = said["extra_content"]
     for place, call in enumerate(dicts(said.get("tool_calls"))):
@@ -271,10 +294,14 @@ def problem_of(who: str, error: Exception, *, tools: bool) -> ProviderError:
     """A library's exception as ours: by its class, else by its words."""
     words = str(getattr(error, "message", "") or error) or type(error).__name__
     if isinstance(error, TimeoutError):
-        return _because(ProviderError(f"{who}: no answer in time", code="timeout", retryable=False), error)
+        return _because(
+            ProviderError(f"{who}: no answer in time", code="timeout", retryable=False), error
+        )
     known = _CODES.get(type(error).__name__)
     if known is None:
-        told = error_inside(who, {"message": words, "code": getattr(error, "code", "")}, tools=tools)
+        told = error_inside(
+            who, {"message": words, "code": getattr(error, "code", "")}, tools=tools
+        )
         told.status = getattr(error, "status_code", None)
         return _because(told, error)
     code, again = known

@@ -1,6 +1,7 @@
 """How families of models write tool calls into text, and a reader that finds them (`Reader`).
 
-`for_model(name)` gives the dialects of a model, best first; `ALL` is every dialect, for reading by detection.
+`for_model(name)` gives the dialects of a model, best first; `ALL` is every dialect, for reading by
+detection.
 
 Modules: `brackets`, `call_shapes`, `dialect`, `fences`, `functionary`, `gemma`, `harmony`,
 `lenient_json`, `markup`, `mistral`, `prose`, `pythonic`, `reader`, `reasoning`, `regions`,

@@ -12,7 +12,8 @@ class Balanced:
     """Follows brackets and strings of JSON or Python until the first bracket is closed again.
 
     A `'` opens a string only where a value may stand, so that apostrophes in bare text do no harm.
-    Kinds of brackets are not told apart: whether the value is well formed is for its reader to judge.
+    Kinds of brackets are not told apart: whether the value is well formed is for its reader to
+    judge.
     """
 
     def __init__(self) -> None:

@@ -8,8 +8,8 @@
     {"type": "function", "function": {…}}             OpenAI
     {"function_call": {…}}, {"tool_calls": [{…}, …]}  OpenAI
 
-Arguments may be an object or a string that holds one. Read loosely, inside marks that say "this is a call";
-read narrowly elsewhere, where a value with a name is more often data than a call.
+Arguments may be an object or a string that holds one. Read loosely, inside marks that say "this is
+a call"; read narrowly elsewhere, where a value with a name is more often data than a call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _ARGUMENTS = (
 )
 _INNER = ("function", "function_call", "tool_call")
 _LISTS = ("tool_calls", "calls", "function_calls", "tool_uses")
-_EXTRA = frozenset(("type", "id", "index", "tool_call_id", "call_id", "thought", "thoughts", "reasoning"))
+_EXTRA = frozenset(
+    ("type", "id", "index", "tool_call_id", "call_id", "thought", "thoughts", "reasoning")
+)
 _NAME = re.compile(r"[A-Za-z_][\w.:/-]{0,127}")
 _FIRST_NAME = re.compile(
     r"""["'](?:name|tool_name|tool|function|function_name|action)["']\s*:\s*["']([^"'\\{}]+)["']"""
@@ -49,8 +51,8 @@ _TAIL = re.compile(r"[\s,;}\])]*\Z")
 def calls_of(value: Any, *, narrow: bool, tools: Tools | None = None) -> list[Found] | None:
     """The calls that a JSON value is, or None if it is something else.
 
-    Narrowly: nothing but a name and arguments may be there, and the name (if `tools` are given) must be
-    one of theirs or nearly.
+    Narrowly: nothing but a name and arguments may be there, and the name (if `tools` are given)
+    must be one of theirs or nearly.
     """
     members = lenient_json.as_list(value)
     if members is None:
@@ -102,7 +104,9 @@ def _call_of(shape: dict[str, Any], *, narrow: bool) -> Found | None:
     if key is not None:
         return Found(name, lenient_json.arguments(shape[key]))
     beside = {k: v for k, v in shape.items() if k != name_key and k not in _EXTRA}
-    return Found(name, lenient_json.arguments(beside), ("arguments stood beside the name",) if beside else ())
+    return Found(
+        name, lenient_json.arguments(beside), ("arguments stood beside the name",) if beside else ()
+    )
 
 
 def _narrow(shape: dict[str, Any], name: str, name_key: str, key: str | None) -> Found | None:
@@ -161,7 +165,9 @@ def _nameless(body: str, at: int, ending: Ending) -> Parsed | None:
 
 
 def _broken(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None:
-    """A call that is not JSON. Its arguments stay as they are; only its missing last brackets are no loss."""
+    """A call that is not JSON. Its arguments stay as they are; only its missing last brackets are
+    no loss.
+    """
     lists = at
     while body[lists : lists + 1] in ("[", " ", "\n", "\r", "\t", ","):
         value = lenient_json.value_at(body, lists + 1) if body[lists] in "[," else None
@@ -189,7 +195,9 @@ def _broken(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None
     if value is not None and whole and not cut:
         parsed.items.append(
             Found(
-                name.group(1), lenient_json.arguments(value[0]), ("the call's closing bracket was missing",)
+                name.group(1),
+                lenient_json.arguments(value[0]),
+                ("the call's closing bracket was missing",),
             )
         )
     else:
@@ -201,9 +209,11 @@ def _broken(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None
 
 
 def cut_json(text: str, tools: Tools) -> list[Found] | None:
-    """The calls of a reply (or fenced block) that ended inside its JSON, or None if it hardly is a call.
+    """The calls of a reply (or fenced block) that ended inside its JSON, or None if it hardly is a
+    call.
 
-    With tools on offer the name must be one of theirs; without, name and arguments must both be there.
+    With tools on offer the name must be one of theirs; without, name and arguments must both be
+    there.
     """
     name = _FIRST_NAME.search(text)
     if name is None or not _FIRST_ARGUMENTS.search(text):

@@ -1,4 +1,5 @@
-"""What a way of writing calls is: what opens one, what closes it, how its body is read, how it is written.
+"""What a way of writing calls is: what opens one, what closes it, how its body is read, how it is
+written.
 
 A `Form` reads, a `Dialect` names what one family of models writes. Several dialects share forms
 (`<tool_call>` holds JSON, XML or key-value pairs), and every reader may read all of them.
@@ -20,11 +21,12 @@ from ferrule.core.frozen import frozen
 class Found:
     """A call as the text has it. `arguments` is JSON text, or the broken text as it stood.
 
-    `repairs` says in words what was read leniently; `cut` that the text ended inside the call. `unmarked` is
-    what to hand on instead of `arguments` if the reply was cut, for a call whose text has no end of its own. `source` is
-    the whole call as it stood, where its values are raw text: what follows it may show that one of them was misread.
-    `alone`: it is believed only if the reply has no other call. `escaped`: no mark can be taken for a part of
-    its values, though it stands among calls whose values are raw text.
+    `repairs` says in words what was read leniently; `cut` that the text ended inside the call.
+    `unmarked` is what to hand on instead of `arguments` if the reply was cut, for a call whose text
+    has no end of its own. `source` is the whole call as it stood, where its values are raw text:
+    what follows it may show that one of them was misread.
+    `alone`: it is believed only if the reply has no other call. `escaped`: no mark can be taken for
+    a part of its values, though it stands among calls whose values are raw text.
     """
 
     tool: str
@@ -38,7 +40,9 @@ class Found:
 
 
 def unreadable(text: str) -> str:
-    """Text to hand on as the arguments of a call that cannot be read: never text that could be taken for arguments."""
+    """Text to hand on as the arguments of a call that cannot be read: never text that could be
+    taken for arguments.
+    """
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -49,10 +53,11 @@ def unreadable(text: str) -> str:
 
 @dataclass(slots=True)
 class Parsed:
-    """A body that was understood: calls and prose in their order, what is odd about it, and where it ended.
+    """A body that was understood: calls and prose in their order, what is odd about it, and where
+    it ended.
 
-    `rest` is the offset in the body where something else begins (None: the body was used up). `doubtful`: where a value
-    ends cannot be known, so that no call of the reply can be.
+    `rest` is the offset in the body where something else begins (None: the body was used up).
+    `doubtful`: where a value ends cannot be known, so that no call of the reply can be.
     """
 
     items: list[Found | str] = field(default_factory=list["Found | str"])
@@ -93,7 +98,9 @@ class Tools:
         return bool(self.names)
 
     def near(self, name: str) -> bool:
-        """Whether `name` is a tool or a slip of the pen away from one (case, `-` for `_`, one letter)."""
+        """Whether `name` is a tool or a slip of the pen away from one (case, `-` for `_`, one
+        letter).
+        """
         plain = _plain(name)
         if plain in self._plain:
             return True
@@ -105,19 +112,27 @@ class Tools:
         if not isinstance(schema, Mapping):
             return {}
         properties = cast("Mapping[str, Any]", schema).get("properties")
-        return dict(cast("Mapping[str, Any]", properties)) if isinstance(properties, Mapping) else {}
+        return (
+            dict(cast("Mapping[str, Any]", properties)) if isinstance(properties, Mapping) else {}
+        )
 
     def fits(self, tool: str, names: Sequence[str]) -> bool:
-        """Whether parameters of these names are all that a tool needs, and each one of them its own, as far as is known."""
+        """Whether parameters of these names are all that a tool needs, and each one of them its
+        own, as far as is known.
+        """
         if tool not in self._schemas:
             return True
         schema = cast("Mapping[str, Any]", self._schemas[tool])
         required = cast("Sequence[str]", schema.get("required") or ())
         is_open = bool(schema.get("additionalProperties") or schema.get("patternProperties"))
-        return set(required) <= set(names) and (is_open or set(names) <= self.parameters(tool).keys())
+        return set(required) <= set(names) and (
+            is_open or set(names) <= self.parameters(tool).keys()
+        )
 
     def admit(self, tool: str, values: Mapping[str, Any]) -> bool:
-        """Whether values can be arguments of a tool, by their names and types, as far as is known."""
+        """Whether values can be arguments of a tool, by their names and types, as far as is
+        known.
+        """
         if not self.fits(tool, list(values)):
             return False
         for name, value in values.items():
@@ -127,7 +142,9 @@ class Tools:
         return True
 
     def kinds(self, tool: str, parameter: str) -> frozenset[str] | None:
-        """The types that a parameter's schema admits; every type if it does not say; None if the tool is not known."""
+        """The types that a parameter's schema admits; every type if it does not say; None if the
+        tool is not known.
+        """
         if tool not in self._schemas:
             return None
         return kinds_of(self.parameters(tool).get(parameter))
@@ -142,7 +159,9 @@ def kinds_of(schema: Any) -> frozenset[str]:
 
 
 def _kinds(schema: Any, depth: int = 0) -> set[str]:
-    """The types that a schema admits. What it says by other means than types, values and alternatives counts as any."""
+    """The types that a schema admits. What it says by other means than types, values and
+    alternatives counts as any.
+    """
     if not isinstance(schema, Mapping) or depth > _DEEPEST:
         return {*_EVERY_KIND}
     known = cast("Mapping[str, Any]", schema)
@@ -187,10 +206,14 @@ def _plain(name: str) -> str:
 
 
 def _one_edit(a: str, b: str) -> bool:
-    """Whether one letter was added, lost, changed or swapped with its neighbour. Short names must be exact."""
+    """Whether one letter was added, lost, changed or swapped with its neighbour. Short names must
+    be exact.
+    """
     if min(len(a), len(b)) < 5 or abs(len(a) - len(b)) > 1:
         return False
-    at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    at = next(
+        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
+    )
     if len(a) == len(b):
         return a[at + 1 :] == b[at + 1 :] or (
             a[at : at + 2] == b[at : at + 2][::-1] and a[at + 2 :] == b[at + 2 :]
@@ -200,16 +223,18 @@ def _one_edit(a: str, b: str) -> bool:
 
 
 ReadBody = Callable[[str, str, Ending, Tools], Parsed | None]
-"""`(opener, body, ending, tools)`: None means that this is no call (or, while CLOSED, not a whole one yet)."""
+"""`(opener, body, ending, tools)`: None means that this is no call (or, while CLOSED, not a whole
+one yet).
+"""
 
 
 @frozen
 class Form:
     """One way of marking calls in text.
 
-    `opens` and `closes` are regular expressions; `closes` may be made from the opener. Both look at most one
-    character beyond what they match, and match at most `LONGEST` characters, so that a reader knows how much
-    of a stream to hold back.
+    `opens` and `closes` are regular expressions; `closes` may be made from the opener. Both look at
+    most one character beyond what they match, and match at most `LONGEST` characters, so that a
+    reader knows how much of a stream to hold back.
     """
 
     name: str
@@ -226,8 +251,8 @@ LONGEST = 96
 class Dialect:
     """What one family of models writes.
 
-    `render` writes calls as that family does (reading them gives the calls back); `example` is the shape
-    shown to a model that was never taught one.
+    `render` writes calls as that family does (reading them gives the calls back); `example` is the
+    shape shown to a model that was never taught one.
     """
 
     name: str

@@ -1,10 +1,12 @@
-"""Fenced blocks. Calls in them count only if every fenced block of the reply is a call (requirement 000's rule).
+"""Fenced blocks. Calls in them count only if every fenced block of the reply is a call (requirement
+000's rule).
 
     ```json            ```tool_code                ```xml
     {"name": …}        print(f(a=1))               <tool_call>…</tool_call>
     ```                ```                         ```
 
-`tool_code` is Gemma 3's way and says itself that it is a call; Python in other blocks counts only for tools on offer.
+`tool_code` is Gemma 3's way and says itself that it is a call; Python in other blocks counts only
+for tools on offer.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ Nested = Callable[[str], "tuple[Found, ...]"]
 """Reads the marked calls that a block consists of; none if anything else is in it."""
 
 _DATA = re.compile(
-    r"(?:json\w*|tool\w*|function\w*|call\w*|action\w*|xml|html|text|txt|plain\w*|markdown|md)?\Z", re.I
+    r"(?:json\w*|tool\w*|function\w*|call\w*|action\w*|xml|html|text|txt|plain\w*|markdown|md)?\Z",
+    re.I,
 )
 _CODE = ("tool_code", "tool_call", "tool_calls", "function_call")
 _PYTHON = ("python", "py", "python3", "")
@@ -34,7 +37,9 @@ OPENING = re.compile(r"[ \t]*([\w+.:/=-]*)[ \t]*([^\n]*)")
 class Fence:
     """Follows a block to its end. As soon as it cannot be a call it is handed on as it arrives."""
 
-    def __init__(self, mark: str, opening: str, tools: Tools, nested: Nested, *, plain: bool = False) -> None:
+    def __init__(
+        self, mark: str, opening: str, tools: Tools, nested: Nested, *, plain: bool = False
+    ) -> None:
         """`mark` is the run of ` or ~; `opening` the rest of the opening line with its line break.
 
         `plain`: the block is text, whatever is in it.
@@ -86,7 +91,9 @@ class Fence:
             self._blank = False
             if not hopeful:
                 self._plain = True
-                return Outcome([Candidate("", None), self._raw + "".join(self._content)], done=False)
+                return Outcome(
+                    [Candidate("", None), self._raw + "".join(self._content)], done=False
+                )
         return None
 
     def _hopeful(self, start: str) -> bool | None:
@@ -104,7 +111,9 @@ class Fence:
         if word is None or word.end() == len(text):
             return None if len(text) < 80 else False
         name = word.group(1)
-        return name == "print" or self._tools.near(name.rpartition(".")[2]) or self._tools.near(name)
+        return (
+            name == "print" or self._tools.near(name.rpartition(".")[2]) or self._tools.near(name)
+        )
 
     def _closed(self, fresh: str, line: str, rest: str) -> Outcome:
         if self._plain:
@@ -114,14 +123,18 @@ class Fence:
         return Outcome([Candidate(self._raw + content + line, self.calls(content))], rest)
 
     def _ended(self) -> Outcome:
-        """The reply ended inside the block: a whole call counts, a cut one is cut, else nothing was a fence."""
+        """The reply ended inside the block: a whole call counts, a cut one is cut, else nothing was
+        a fence.
+        """
         content = "".join(self._content)
         if calls := self.calls(content):
             return Outcome([Candidate(self._raw + content, calls)])
         if inner := _INNER_END.search(content):
             calls = self.calls(content[: inner.start()])
             if calls:
-                return Outcome([Candidate(self._raw + content[: inner.end()], calls)], content[inner.end() :])
+                return Outcome(
+                    [Candidate(self._raw + content[: inner.end()], calls)], content[inner.end() :]
+                )
         if cut := self._cut(content):
             return Outcome([Candidate(self._raw + content, tuple(cut))])
         return Outcome([Candidate("", None), self._raw], content, literal=True, fences=False)
@@ -145,7 +158,9 @@ class Fence:
                 return tuple(found)
         if self._language in _CODE or (self._language in _PYTHON and self._tools):
             found = pythonic.read_python(text, self._tools)
-            near = found and (self._language in _CODE or all(self._tools.near(call.tool) for call in found))
+            near = found and (
+                self._language in _CODE or all(self._tools.near(call.tool) for call in found)
+            )
             if found and near:
                 return tuple(found)
         return self._nested(text) or None

@@ -1,6 +1,7 @@
 """Functionary 3.2: `>>>all` before text, `>>>name` and JSON below it for a call.
 
-The prompt ends with the first `>>>`, so a reply may begin with the name alone; that is read as text.
+The prompt ends with the first `>>>`, so a reply may begin with the name alone; that is read as
+text.
 """
 
 from __future__ import annotations

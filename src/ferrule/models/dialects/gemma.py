@@ -3,8 +3,8 @@
     <start_function_call>call:f{city:<escape>Paris<escape>,days:3}<end_function_call>
     <|tool_call>call:f{city:<|"|>Paris<|"|>,days:3}<tool_call|>
 
-Keys are bare (or quoted), text stands between two quote tokens, the rest is JSON. Gemma 3 answers with fenced
-`tool_code` instead (see `fences`). Source: the chat templates of these models.
+Keys are bare (or quoted), text stands between two quote tokens, the rest is JSON. Gemma 3 answers
+with fenced `tool_code` instead (see `fences`). Source: the chat templates of these models.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def _object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
                 raise _Broken
             at += 1
         if key in values:
-            # Text has no escapes: a name that comes twice stands within a text that ended too early.
+            # Text has no escapes: a name that comes twice stands within a text that ended too
+            # early.
             raise _Broken
         values[key], at = _value(text, at, depth)
         at = _skip(text, at)
@@ -143,7 +144,9 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
             return parsed
         source = body[head.start() : end]
         alone = not tools.admit(head.group(1), values)
-        parsed.items.append(Found(head.group(1), lenient_json.encode(values), source=source, alone=alone))
+        parsed.items.append(
+            Found(head.group(1), lenient_json.encode(values), source=source, alone=alone)
+        )
         at = end
     if not parsed.items:
         return None
@@ -160,7 +163,9 @@ TAIL = r"[})]\s{0,8}(?:<tool_call\|>|<end_function_call>|\Z)"
 BETWEEN = r"<tool_call\|>\s*<\|tool_call>|<end_function_call>\s*<start_function_call>"
 """What stands between two calls."""
 
-FUNCTION_GEMMA = Form("functiongemma", r"<start_function_call>", lambda _: r"<end_function_call>", _read)
+FUNCTION_GEMMA = Form(
+    "functiongemma", r"<start_function_call>", lambda _: r"<end_function_call>", _read
+)
 GEMMA4 = Form("gemma4", r"<\|tool_call>", lambda _: r"<tool_call\|>", _read)
 
 FORMS = (FUNCTION_GEMMA, GEMMA4)
@@ -197,4 +202,6 @@ def render_gemma4(calls: Sequence[Call]) -> str:
 
 def render_function_gemma(calls: Sequence[Call]) -> str:
     """FunctionGemma."""
-    return "".join(_write(call, "<start_function_call>", "<end_function_call>", "<escape>") for call in calls)
+    return "".join(
+        _write(call, "<start_function_call>", "<end_function_call>", "<escape>") for call in calls
+    )

@@ -5,8 +5,8 @@
     <|start|>assistant to=functions.f<|channel|>commentary json<|message|>{…}<|call|>
     <|start|>assistant<|channel|>final<|message|>text<|return|>
 
-A recipient makes a message a call, in whichever channel it stands: gpt-oss addresses functions from the
-analysis channel too. Source: OpenAI's harmony response format.
+A recipient makes a message a call, in whichever channel it stands: gpt-oss addresses functions from
+the analysis channel too. Source: OpenAI's harmony response format.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from .dialect import Ending, Form, Found, Parsed, Tools
 HEADER = r"<\|start\|>assistant|<\|channel\|>"
 """What begins a message's header; `<|message|>` ends it."""
 ROLE = re.compile(r"\s*to=[^\s<]{1,80}\s*(?=<\|channel\|>|<\|constrain\|>|<\|message\|>)")
-"""The rest of a header whose beginning stands in the prompt: it says to whom the first message goes."""
+"""The rest of a header whose beginning stands in the prompt: it says to whom the first message
+goes.
+"""
 ROLE_BEGINS = re.compile(r"\s*(?:t(?:o(?:=[^\s<]{0,80}\s*(?:<[^<>]{0,12})?)?)?)?\Z")
 ENDS = r"<\|end\|>|<\|call\|>|<\|return\|>|(?=<\|start\|>)|(?=<\|channel\|>)"
 """What ends a message. A stop token is often taken off by the server."""
@@ -65,6 +67,9 @@ CALL = Form("harmony", r"(?!)", lambda _: ENDS, _read)
 def render(calls: Sequence[Call]) -> str:
     """One message per call."""
     return "<|start|>assistant".join(
-        f"<|channel|>commentary to=functions.{call.tool} <|constrain|>json<|message|>{call.arguments}<|call|>"
+        (
+            f"<|channel|>commentary to=functions.{call.tool} "
+            f"<|constrain|>json<|message|>{call.arguments}<|call|>"
+        )
         for call in calls
     )

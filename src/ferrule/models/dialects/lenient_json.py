@@ -1,7 +1,8 @@
 """JSON as models write it: strict first, then repairs that lose nothing and are said.
 
 Repaired: raw line breaks in strings, single quotes, `True`/`False`/`None`, commas before a closing
-bracket, backslashes that escape nothing. Not repaired: anything that is missing (quotes, brackets, values).
+bracket, backslashes that escape nothing. Not repaired: anything that is missing (quotes, brackets,
+values).
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def strict(text: str, at: int = 0) -> tuple[Any, int] | None:
 
 
 def decode(text: str) -> tuple[Any, list[str]] | None:
-    """The one value that a text holds and what had to be repaired; None if it cannot be read without guessing."""
+    """The one value that a text holds and what had to be repaired; None if it cannot be read
+    without guessing.
+    """
     text = text.strip()
     found = strict(text)
     if found is not None and found[1] == len(text):
@@ -125,7 +128,9 @@ def encode(value: Any) -> str:
 
 
 def arguments(value: Any) -> str:
-    """Arguments as a call carries them: an object is encoded, text stays as it is, nothing is `{}`."""
+    """Arguments as a call carries them: an object is encoded, text stays as it is, nothing is
+    `{}`.
+    """
     if value is None or value == "":
         return "{}"
     return value if isinstance(value, str) else encode(value)

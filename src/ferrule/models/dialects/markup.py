@@ -1,22 +1,24 @@
-"""Calls written as mark-up: Qwen3-Coder and Seed functions, invocations (Anthropic, DeepSeek DSML, MiniMax,
-Step), GLM's keys and values, Kimi K3's open/close/sep marks.
+"""Calls written as mark-up: Qwen3-Coder and Seed functions, invocations (Anthropic, DeepSeek DSML,
+MiniMax, Step), GLM's keys and values, Kimi K3's open/close/sep marks.
 
     <function=f><parameter=k>v</parameter></function>
     <invoke name="f"><parameter name="k">v</parameter></invoke>      with a prefix: antml: minimax: ｜DSML｜ …
     f<arg_key>k</arg_key><arg_value>v</arg_value>
     <|open|>call tool="f" index="1"<|sep|><|open|>argument key="k" type="string"<|sep|>v<|close|>argument<|sep|>…
 
-It is not XML: values are raw text without escapes, so a value may hold marks. One rule for all of them (`Grammar`):
+It is not XML: values are raw text without escapes, so a value may hold marks. One rule for all of
+them (`Grammar`):
 
 - A value ends at its closing mark if the next value or the end of the call follows at once.
 - Where no value holds marks of its own kind, that is how the call is read.
-- Where one does, the call is read only if there is exactly one way to read the whole reply that fits the tool's
-  parameters; else it is an error that the model is told of. So is a value that may be text as well as something else.
-- Several calls are read only if they follow each other as their family writes them, and if each fits its tool. In a
-  reply that was cut, no call is (`Reader`).
+- Where one does, the call is read only if there is exactly one way to read the whole reply that
+  fits the tool's parameters; else it is an error that the model is told of. So is a value that may
+  be text as well as something else.
+- Several calls are read only if they follow each other as their family writes them, and if each
+  fits its tool. In a reply that was cut, no call is (`Reader`).
 
-What it cannot see: a value that holds, letter by letter, what a family writes between two values or two calls, and
-nothing more. That is two values or two calls.
+What it cannot see: a value that holds, letter by letter, what a family writes between two values or
+two calls, and nothing more. That is two values or two calls.
 """
 
 from __future__ import annotations
@@ -41,17 +43,19 @@ M3 = "]<]minimax[>["
 """MiniMax M3 puts this before every tag: a tag without it is text."""
 
 _MOST_ENDS = 8
-"""Closing marks within one call that are tried where its reading is in doubt. With more of them it is an error."""
+"""Closing marks within one call that are tried where its reading is in doubt. With more of them it
+is an error.
+"""
 
 
 @frozen
 class Grammar:
     """One kind of mark-up.
 
-    Groups: `opens` has `tool` and, if a call may be empty, `empty`; `value` has `key` and may have `attributes`; where
-    `ends` has a `key` it closes the value of that key alone. `padded`:
-    a line break at both ends of a value belongs to the marks. `part` is
-    anything that could be a piece of a mark.
+    Groups: `opens` has `tool` and, if a call may be empty, `empty`; `value` has `key` and may have
+    `attributes`; where `ends` has a `key` it closes the value of that key alone. `padded`: a line
+    break at both ends of a value belongs to the marks. `part` is anything that could be a piece of
+    a mark.
     """
 
     opens: re.Pattern[str]
@@ -85,16 +89,16 @@ class Grammar:
         return not self.left_over(text[: following.start()] if following else text)
 
     def is_paired(self, value: str) -> bool:
-        """Whether each value that opens in a value is closed in it, too: else the closing mark of one may be missing."""
+        """Whether each value that opens in a value is closed in it, too: else the closing mark of
+        one may be missing.
+        """
         opened = sum(1 for _ in self.value.finditer(value))
         return opened <= sum(1 for _ in self.ends.finditer(value))
 
 
 _NAME = r"""\s*["']?(?P<tool>[^"'<>\n]+?)["']?\s*(?P<empty>/)?>"""
 # A quoted name ends at its quote: attributes may follow, and a name may hold blanks.
-_KEY_NAME = (
-    r"""\s*["']?(?P<key>(?<=["'])[^"'<>\n]+(?=["'])|[^"'<>\n]+?)["']?(?P<attributes>(?:\s+[^<>\n]*)?)>"""
-)
+_KEY_NAME = r"""\s*["']?(?P<key>(?<=["'])[^"'<>\n]+(?=["'])|[^"'<>\n]+?)["']?(?P<attributes>(?:\s+[^<>\n]*)?)>"""
 
 
 @cache
@@ -140,7 +144,9 @@ _PAIRS_BEGIN = re.compile(r"\s*[A-Za-z_][\w.:/-]*\s*<arg_key(?P<suffix>(?::\w+)?
 
 @cache
 def _pairs(suffix: str, *, ended: bool = True) -> Grammar:
-    """GLM's keys and values; Hunyuan's names of tags have a suffix. `ended`: the body's end is that of the call."""
+    """GLM's keys and values; Hunyuan's names of tags have a suffix. `ended`: the body's end is that
+    of the call.
+    """
     end = re.escape(suffix)
     name = rf"(?:\A|<tool_calls?{end}>)\s*(?P<tool>[A-Za-z_][\w.:/-]*)\s*(?=<arg_key{end}>)"
     key = rf"<arg_key{end}>\s*(?P<key>[^<>]+?)\s*</arg_key{end}>"
@@ -170,7 +176,9 @@ TAIL = (
     r"|<\|close\|>argument<\|sep\|>\s{0,8}<\|close\|>call<\|sep\|>"
     rf"|{re.escape(M3)}</[\w.-]{{1,40}}>\s{{0,8}}{re.escape(M3)}</invoke>"
 )
-"""How a call in mark-up ends. Where this stands in prose, a call ended before its end: a value held closing marks."""
+"""How a call in mark-up ends. Where this stands in prose, a call ended before its end: a value held
+closing marks.
+"""
 TAIL_BEGINS = (
     r"</(?:[^<>\s/]{1,16})?param(?:eter)?>\s{0,8}(?:<[^<>\n]{0,40})?|</arg_value(?::\w{1,16})?>\s{0,8}(?:<[^<>\n]{0,40})?"
     r"|<\|close\|>argument<\|sep\|>\s{0,8}(?:<[^\n]{0,24})?"
@@ -183,10 +191,14 @@ VALUE_MARK = (
     r"|<\|(?:open|close)\|>argument\b"
     rf"|{re.escape(M3)}(?!</?tool_call>)"
 )
-"""What opens or closes a value. Where this stands behind a call and in no other, the call may not have ended."""
+"""What opens or closes a value. Where this stands behind a call and in no other, the call may not
+have ended.
+"""
 
 BETWEEN = rf"{re.escape(M3)}</tool_call>\s*{re.escape(M3)}<tool_call>"
-"""What stands between two calls in frames of their own; see `tagged.BETWEEN` for tags. Kimi K3 writes one frame."""
+"""What stands between two calls in frames of their own; see `tagged.BETWEEN` for tags. Kimi K3
+writes one frame.
+"""
 
 _FRAMES = re.compile(rf"{re.escape(M3)}|</?tool_calls?(?::\w+)?>")
 """What may stand between two calls of one body and is no text."""
@@ -210,7 +222,9 @@ def _past_space(body: str, at: int) -> int:
 
 
 def read_markup(body: str, ending: Ending, tools: Tools, *, padded: bool = True) -> Parsed | None:
-    """Whatever mark-up a body between call marks holds. `padded`: see `Grammar`; of functions only."""
+    """Whatever mark-up a body between call marks holds. `padded`: see `Grammar`; of functions
+    only.
+    """
     grammar = _grammar_of(body, ending, tools, padded=padded)
     if grammar is not None:
         return read_calls(body, grammar, ending, tools)
@@ -238,7 +252,9 @@ def _grammar_of(body: str, ending: Ending, tools: Tools, *, padded: bool) -> Gra
     if child is None or child.group(1) in ("parameter", "param"):
         return grammar
     names = "|".join(map(re.escape, tools.parameters(invocation.group("tool").strip()))) or _TAG
-    return _children(grammar.opens.pattern, rf"</{re.escape(invocation.group('prefix'))}invoke>", names)
+    return _children(
+        grammar.opens.pattern, rf"</{re.escape(invocation.group('prefix'))}invoke>", names
+    )
 
 
 def read_calls(body: str, grammar: Grammar, ending: Ending, tools: Tools) -> Parsed | None:
@@ -270,7 +286,9 @@ def read_calls(body: str, grammar: Grammar, ending: Ending, tools: Tools) -> Par
     return parsed
 
 
-def _one(body: str, opened: re.Match[str], grammar: Grammar, tools: Tools) -> tuple[Found, int] | None:
+def _one(
+    body: str, opened: re.Match[str], grammar: Grammar, tools: Tools
+) -> tuple[Found, int] | None:
     """A call that can be read without a doubt, and where it ends."""
     if opened.groupdict().get("empty"):
         return _found(body, opened, grammar, [], opened.end(), tools), opened.end()
@@ -287,7 +305,8 @@ def _one(body: str, opened: re.Match[str], grammar: Grammar, tools: Tools) -> tu
 def _readings(
     body: str, at: int, grammar: Grammar, keys: frozenset[str], *, first: bool = False
 ) -> Iterator[tuple[Raw, int]]:
-    """Every way to read the values of a call from an offset, and where it ends; the shortest values come first.
+    """Every way to read the values of a call from an offset, and where it ends; the shortest values
+    come first.
 
     `first`: only the way in which each value ends at its first possible end.
     """
@@ -300,7 +319,9 @@ def _readings(
     if opened is None or opened.group("key") in keys:
         return
     for text, end in _ends(body, opened, grammar):
-        for others, stop in _readings(body, end, grammar, keys | {opened.group("key")}, first=first):
+        for others, stop in _readings(
+            body, end, grammar, keys | {opened.group("key")}, first=first
+        ):
             yield [(opened, text), *others], stop
         if first:
             return
@@ -325,7 +346,8 @@ def _in_doubt(
     *,
     stray: bool = False,
 ) -> Parsed | None:
-    """A body in which a call is not whole, or holds marks that may belong to it or to one of its values.
+    """A body in which a call is not whole, or holds marks that may belong to it or to one of its
+    values.
 
     `stray`: there are marks outside of the calls.
     """
@@ -342,7 +364,9 @@ def _in_doubt(
     values, at = _complete_values(body, opened, grammar)
     if stray or ways or any(grammar.has_marks(text) for _, text in values):
         first = before.calls[0].tool if before.calls else tool
-        problem = f"a value in the call to `{first}` holds marks of calls: where it ends cannot be known"
+        problem = (
+            f"a value in the call to `{first}` holds marks of calls: where it ends cannot be known"
+        )
         return Parsed([Found(first, unreadable(body))], [problem], doubtful=True)
     if ending is Ending.FORCED and not body[at:].strip():
         repairs = ("its closing tag was missing",)
@@ -386,7 +410,9 @@ def _key(grammar: Grammar, parameter: re.Match[str]) -> str:
 
 
 def _complete_values(body: str, opened: re.Match[str], grammar: Grammar) -> tuple[Raw, int]:
-    """The values of a call that has no end, as far as each of them ends, and where the last one does."""
+    """The values of a call that has no end, as far as each of them ends, and where the last one
+    does.
+    """
     values: Raw = []
     at = opened.end()
     while parameter := grammar.value.match(body, _past_space(body, at)):
@@ -418,7 +444,9 @@ def _found(
     tools: Tools,
     repairs: tuple[str, ...] = (),
 ) -> Found:
-    """The call that its values make, or the broken one that says that a value cannot be told from text."""
+    """The call that its values make, or the broken one that says that a value cannot be told from
+    text.
+    """
     tool = _tool(opened)
     source = body[opened.start() : stop]
     values: dict[str, Any] = {}
@@ -444,7 +472,9 @@ def _found(
 
 
 def _unpadded(text: str) -> str | None:
-    """A value without the line break that its marks have at both ends; None where one end alone has it."""
+    """A value without the line break that its marks have at both ends; None where one end alone has
+    it.
+    """
     for newline in ("\r\n", "\n"):
         if text.startswith(newline) and text.endswith(newline) and len(text) >= 2 * len(newline):
             return text[len(newline) : -len(newline)]
@@ -452,7 +482,9 @@ def _unpadded(text: str) -> str | None:
 
 
 def _json_body(body: str, opened: re.Match[str], grammar: Grammar) -> tuple[Found, int] | None:
-    """`<function=f>{"k": 1}</function>` (Llama's and Functionary's way), or Kimi K3's block of JSON."""
+    """`<function=f>{"k": 1}</function>` (Llama's and Functionary's way), or Kimi K3's block of
+    JSON.
+    """
     at = opened.end()
     block = _XTML_JSON.match(body, at) if grammar is XTML else None
     at = _past_space(body, block.end() if block else at)
@@ -473,7 +505,8 @@ def _json_body(body: str, opened: re.Match[str], grammar: Grammar) -> tuple[Foun
 def _value(raw: str, tool: str, parameter: str, said: bool | None, tools: Tools) -> Any:
     """A value as its marks or its schema say, else as JSON if it is that.
 
-    Raises _Ambiguous where the schema takes text as well as what the text is as JSON: nothing says which was meant.
+    Raises _Ambiguous where the schema takes text as well as what the text is as JSON: nothing says
+    which was meant.
     """
     if said is True:
         return raw
@@ -534,7 +567,8 @@ def as_json(call: Call) -> str:
 
 
 def write(call: Call, grammar: Grammar, opens: str, parameter: str, closes: str) -> str:
-    """A call by three templates with `{name}`, `{key}`, `{value}` and `{text}` (whether the value is text).
+    """A call by three templates with `{name}`, `{key}`, `{value}` and `{text}` (whether the value
+    is text).
 
     Its arguments stand in it as one JSON object where they would not be read back as they are.
     """
@@ -547,9 +581,9 @@ def write(call: Call, grammar: Grammar, opens: str, parameter: str, closes: str)
             written += parameter.format(key=key, value=_shown(value), text=text)
         written += closes
         read = read_calls(written, grammar, Ending.CLOSED, Tools())
-        if read is not None and [(one.tool, _values(Call("", "", one.arguments))) for one in read.calls] == [
-            (call.tool, values)
-        ]:
+        if read is not None and [
+            (one.tool, _values(Call("", "", one.arguments))) for one in read.calls
+        ] == [(call.tool, values)]:
             return written
     return f"{head}\n{as_json(call)}\n{closes}"
 
@@ -567,11 +601,15 @@ def render_seed(calls: Sequence[Call]) -> str:
 
 
 def _render_functions(calls: Sequence[Call], tag: str, grammar: Grammar, parameter: str) -> str:
-    written = [write(call, grammar, "<function={name}>", parameter, "</function>") for call in calls]
+    written = [
+        write(call, grammar, "<function={name}>", parameter, "</function>") for call in calls
+    ]
     return "\n".join(f"<{tag}>\n{one}\n</{tag}>" for one in written)
 
 
-def render_invokes(calls: Sequence[Call], wrapper: str, prefix: str = "", attributes: str = "") -> str:
+def render_invokes(
+    calls: Sequence[Call], wrapper: str, prefix: str = "", attributes: str = ""
+) -> str:
     """Invocations in one wrapper."""
     grammar = _invocations(prefix)
     parameter = f'<{prefix}parameter name="{{key}}"{attributes}>{{value}}</{prefix}parameter>\n'
@@ -590,7 +628,8 @@ def render_pairs(calls: Sequence[Call]) -> str:
     """GLM."""
     parameter = "<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n"
     return "\n".join(
-        f"<tool_call>{write(call, _pairs(''), '{name}', parameter, '')}</tool_call>" for call in calls
+        f"<tool_call>{write(call, _pairs(''), '{name}', parameter, '')}</tool_call>"
+        for call in calls
     )
 
 
@@ -602,10 +641,15 @@ def render_xtml(calls: Sequence[Call]) -> str:
 
 def _render_xtml(call: Call, index: int) -> str:
     values = _values(call)
-    opens, closes = f'<|open|>call tool="{call.tool}" index="{index}"<|sep|>', "<|close|>call<|sep|>"
+    opens, closes = (
+        f'<|open|>call tool="{call.tool}" index="{index}"<|sep|>',
+        "<|close|>call<|sep|>",
+    )
     written = "".join(_xtml_argument(key, value) for key, value in (values or {}).items())
     read = read_calls(opens + written + closes, XTML, Ending.CLOSED, Tools())
-    same = read is not None and [_values(Call("", "", one.arguments)) for one in read.calls] == [values]
+    same = read is not None and [_values(Call("", "", one.arguments)) for one in read.calls] == [
+        values
+    ]
     block = f'<|open|>json type="object"<|sep|>{as_json(call)}<|close|>json<|sep|>'
     return opens + (written if same else block) + closes
 
@@ -613,4 +657,6 @@ def _render_xtml(call: Call, index: int) -> str:
 def _xtml_argument(key: str, value: Any) -> str:
     kind = kind_of(value).replace("integer", "number")
     name = key.replace("&", "&amp;").replace('"', "&quot;")
-    return f'<|open|>argument key="{name}" type="{kind}"<|sep|>{_shown(value)}<|close|>argument<|sep|>'
+    return (
+        f'<|open|>argument key="{name}" type="{kind}"<|sep|>{_shown(value)}<|close|>argument<|sep|>'
+    )

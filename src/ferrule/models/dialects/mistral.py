@@ -3,7 +3,8 @@
     [TOOL_CALLS][{"name": "f", "arguments": {…}, "id": "…"}]        v3, Nemo, Small 2409 to 3.1
     [TOOL_CALLS]f[ARGS]{…}[TOOL_CALLS]g[CALL_ID]abc[ARGS]{…}         v11 and later (Magistral, Devstral, 3.2)
 
-Nothing closes a call: it ends with its JSON. Source: mistral-common's tokenizers and the chat templates.
+Nothing closes a call: it ends with its JSON. Source: mistral-common's tokenizers and the chat
+templates.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from .call_shapes import read_json
 from .dialect import Ending, Form, Found, Parsed, Tools
 from .pythonic import render_json_list
 
-_HEAD = re.compile(r"\s*([A-Za-z_][\w.:/-]*)\s*(?:\[CALL_ID\]\s*[\w-]*\s*)?(\[ARGS\])?\s*(?=\{|\[|\Z|\")")
+_HEAD = re.compile(
+    r"\s*([A-Za-z_][\w.:/-]*)\s*(?:\[CALL_ID\]\s*[\w-]*\s*)?(\[ARGS\])?\s*(?=\{|\[|\Z|\")"
+)
 
 
 def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:

@@ -1,15 +1,17 @@
 """The text of a reply, as it is put together around what is taken out of it.
 
-White space: text that nothing is taken out of stays as it is. Where a call or reasoning is taken out, the
-white space before it stands for both sides (else that after it, else a line break); at either end of the
-reply it is dropped, as are end-of-turn tokens that a server left in.
+White space: text that nothing is taken out of stays as it is. Where a call or reasoning is taken
+out, the white space before it stands for both sides (else that after it, else a line break); at
+either end of the reply it is dropped, as are end-of-turn tokens that a server left in.
 """
 
 from __future__ import annotations
 
 
 class Prose:
-    """Collects text and gives out what is certain: white space waits for the word that follows it."""
+    """Collects text and gives out what is certain: white space waits for the word that follows
+    it.
+    """
 
     def __init__(self) -> None:
         self._parts: list[str] = []

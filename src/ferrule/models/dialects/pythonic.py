@@ -1,6 +1,7 @@
 """Calls written as Python: `[f(a=1), g(b="x")]`, `f(a=1)`, `result = f(a=1)`, `print(f(a=1))`.
 
-Read with `ast`, literals only: nothing is evaluated. JSON's `true`, `false` and `null` are understood.
+Read with `ast`, literals only: nothing is evaluated. JSON's `true`, `false` and `null` are
+understood.
 """
 
 from __future__ import annotations
@@ -198,7 +199,9 @@ def render_python(call: Call) -> str | None:
         return None
     if call.tool.startswith(_PREFIX):
         return None
-    named = {k: v for k, v in values.items() if k.isidentifier() and k.isascii() and k not in _KEYWORDS}
+    named = {
+        k: v for k, v in values.items() if k.isidentifier() and k.isascii() and k not in _KEYWORDS
+    }
     parts = [f"{key}={value!r}" for key, value in named.items()]
     others = {k: v for k, v in values.items() if k not in named}
     if others:
@@ -222,6 +225,8 @@ def render_json_list(calls: Sequence[Call], *, key: str = "arguments") -> str:
 def render_json(call: Call, *, key: str = "arguments") -> str:
     """`{"name": …, "arguments": {…}}`; arguments that are not JSON go as a string."""
     whole = lenient_json.strict(call.arguments)
-    valid = whole is not None and not call.arguments[whole[1] :].strip() and isinstance(whole[0], dict)
+    valid = (
+        whole is not None and not call.arguments[whole[1] :].strip() and isinstance(whole[0], dict)
+    )
     shown = call.arguments if valid else lenient_json.encode(call.arguments)
     return f'{{"name": {lenient_json.encode(call.tool)}, "{key}": {shown}}}'

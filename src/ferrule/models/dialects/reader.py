@@ -1,11 +1,11 @@
 """Reads a reply: prose, reasoning and calls, told apart while the text arrives.
 
-Decisions depend on the text alone: what comes out is the same however the stream was cut. Text is read
-once; a reader holds back only what may be the beginning of a mark (at most `LONGEST` characters)
-and whole regions whose end decides what they are.
+Decisions depend on the text alone: what comes out is the same however the stream was cut. Text is
+read once; a reader holds back only what may be the beginning of a mark (at most `LONGEST`
+characters) and whole regions whose end decides what they are.
 
-What a reply cannot tell: an example of a call in plain text, marked as calls are marked, is read as a call.
-In back-ticks, or in fenced blocks beside others, it is not.
+What a reply cannot tell: an example of a call in plain text, marked as calls are marked, is read as
+a call. In back-ticks, or in fenced blocks beside others, it is not.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ from .regions import (
 from .registry import ALL
 
 _MOST_LITERALS = 64
-"""Regions that turned out to be prose, after which all that follows is taken for prose; `_MOST_BARE` for values
-without marks."""
+"""Regions that turned out to be prose, after which all that follows is taken for prose;
+`_MOST_BARE` for values without marks.
+"""
 _MOST_BARE = 8
 _MOST_FORCED = 16
-"""Calls without a whole end, after which a call ends at its first closing mark: all of this keeps work linear."""
+"""Calls without a whole end, after which a call ends at its first closing mark: all of this keeps
+work linear.
+"""
 _CHUNK = 2048
 _LINE = 240
 """Characters in which an inline code span or a fence's opening line must end."""
@@ -63,7 +66,8 @@ _STRAY_MORE = re.compile(r"\s*(?:<[^<>\n]{0,48})?\Z")
 _STRAY_MARK = re.compile(_STRAY)
 
 _PARTIAL = re.compile(
-    r"(?:<[^<>\n]{0,95}|\[[/A-Z_]{0,13}|◁[/a-z]{0,7}|`+|^[ \t]{0,8}(?:\{|~{0,20})|>{1,3}[\w.:-]{0,64}\n?"
+    r"(?:<[^<>\n]{0,95}|\[[/A-Z_]{0,13}|◁[/a-z]{0,7}|`+|^[ "
+    r"\t]{0,8}(?:\{|~{0,20})|>{1,3}[\w.:-]{0,64}\n?"
     r"|\](?:<(?:\](?:m[a-z]*(?:\[>?)?)?)?)?|f(?:u(?:n(?:c(?:t(?:o(?:o(?:ls?)?)?)?)?)?)?)?"
     rf"|{markup.TAIL_BEGINS}"
     r"|<\|(?:action_start|open|close|start)\|>\s?[a-z]{0,10}(?:<[^<>\n]{0,20})?|<\|channel>[a-z]{0,7})\Z",
@@ -74,7 +78,8 @@ _PARTIAL = re.compile(
 
 @frozen
 class Reading:
-    """What a reply says: its text, its calls (without ids), its reasoning, and what was odd about it.
+    """What a reply says: its text, its calls (without ids), its reasoning, and what was odd about
+    it.
 
     `dialect` names the form that the first call had; it is empty if there is none.
     """
@@ -116,9 +121,10 @@ def _marks(forms: tuple[Form, ...], fenced: bool) -> re.Pattern[str]:
 class Reader:
     """Takes a reply in pieces of any size and gives out prose as soon as it is certain.
 
-    `dialects`: the ones to understand (all of them if None). `tools` names what is on offer, or maps names
-    to their schemas: then the types of values written as text are known, and forms that
-    other text may have by chance count only for these names. `fenced` False takes fenced blocks for text.
+    `dialects`: the ones to understand (all of them if None). `tools` names what is on offer, or
+    maps names to their schemas: then the types of values written as text are known, and forms that
+    other text may have by chance count only for these names. `fenced` False takes fenced blocks for
+    text.
     `marked`: only calls between marks count; fenced and bare ones are text.
     `thinking`: the reply starts inside reasoning; nothing is given out until that ends.
 
@@ -189,7 +195,9 @@ class Reader:
     # ---- outside
 
     def feed(self, piece: str) -> str:
-        """More of the reply. Returns the text that is certain by now and was not returned before."""
+        """More of the reply. Returns the text that is certain by now and was not returned
+        before.
+        """
         self._pieces.append(piece)
         self._fed += len(piece)
         self._backlog += piece
@@ -211,7 +219,9 @@ class Reader:
         self.remainder = self._prose.take()
         problems = [*self._problems]
         for call in self._calls:
-            problems += [f"repaired: {repair} in the call to `{call.tool}`" for repair in call.repairs]
+            problems += [
+                f"repaired: {repair} in the call to `{call.tool}`" for repair in call.repairs
+            ]
             if call.cut:
                 problems.append(f"the call to `{call.tool}` was cut off")
         if cut and not any(call.cut for call in self._calls):
@@ -227,8 +237,9 @@ class Reader:
     def _doubt_calls(self) -> None:
         """Refuse all calls where a value of one of them may go on after what was taken for its end.
 
-        Values of raw forms have no escapes: what a reply holds besides calls may belong to such a value, and where the
-        reply was cut, what is missing could have shown that a call did not end where it seemed to.
+        Values of raw forms have no escapes: what a reply holds besides calls may belong to such a
+        value, and where the reply was cut, what is missing could have shown that a call did not end
+        where it seemed to.
         """
         calls = (*self._set_aside, *self._calls)
         is_raw = any(call.source and not call.escaped for call in calls)
@@ -239,14 +250,15 @@ class Reader:
         )
         # What was taken for reasoning may have been a value: the model is told of these calls, too.
         self._calls = [
-            Found(call.tool, unreadable(call.source or call.arguments), cut=call.cut) for call in calls
+            Found(call.tool, unreadable(call.source or call.arguments), cut=call.cut)
+            for call in calls
         ]
 
     def _is_doubtful_around(self, calls: Sequence[Found]) -> bool:
         """Whether what stands around calls may belong to a value of one of them.
 
-        It may not if the calls follow each other as their family writes them, if no call ends before them and no mark
-        of a call or a value stands behind them.
+        It may not if the calls follow each other as their family writes them, if no call ends
+        before them and no mark of a call or a value stands behind them.
         """
         if len(calls) > 1 and any(call.alone for call in calls):
             return True
@@ -270,7 +282,9 @@ class Reader:
 
     @property
     def held(self) -> str:
-        """What will be looked at again with the next piece: never more than a mark or a line's beginning."""
+        """What will be looked at again with the next piece: never more than a mark or a line's
+        beginning.
+        """
         return self._rest
 
     # ---- the walk through the text
@@ -291,7 +305,8 @@ class Reader:
         """One decision. False: none can be made without more text."""
         moved = self._scan(end) if self._region is None else self._collect(end)
         if len(self._rest) > 2 * _CHUNK:
-            # Regions hand back long texts; copying them again for every mark in them would not be linear.
+            # Regions hand back long texts; copying them again for every mark in them would not be
+            # linear.
             self._backlog = self._rest[_CHUNK:] + self._backlog[self._read_on :]
             self._rest, self._read_on = self._rest[:_CHUNK], 0
         return moved
@@ -336,7 +351,8 @@ class Reader:
         match = self._mark.search(text, 1)
         certain = len(text) if end else self._certain(text)
         keep = min(match.start() if match else len(text), certain)
-        # A mark may also be a part of a longer one that began before it, or with it, and is not complete yet.
+        # A mark may also be a part of a longer one that began before it, or with it, and is not
+        # complete yet.
         if match is None or (not end and (match.end() >= len(text) or certain <= match.start())):
             self._say(text[1:keep], text[keep:])
             return False
@@ -355,7 +371,9 @@ class Reader:
         return self._open_by[kind](mark, rest, end)
 
     def _begins_in_header(self, end: bool) -> bool | None:
-        """Harmony: whether a prompt ended within the header of the reply's first message. None: it did not."""
+        """Harmony: whether a prompt ended within the header of the reply's first message. None: it
+        did not.
+        """
         role = harmony.ROLE.match(self._rest)
         if role:
             self._begun = "<|message|>" in self._rest
@@ -388,7 +406,11 @@ class Reader:
         if self._marked:
             return False
         second = self._rest[blank + 1 : blank + 2]
-        if not start or not (start in "{[" or named) or (start == "[" and (not second or second.isupper())):
+        if (
+            not start
+            or not (start in "{[" or named)
+            or (start == "[" and (not second or second.isupper()))
+        ):
             return False
         self._say(self._rest[:blank], self._rest[blank:])
         self._head = False

@@ -1,7 +1,8 @@
 """Reasoning set apart by tags: what opens a block, and what closes it.
 
-Calls in a block of reasoning are thoughts about calls: they do not count. A closing tag without an opening
-one makes everything before it reasoning (the prompt had the opening tag: DeepSeek R1, Qwen3 thinking, MiniMax).
+Calls in a block of reasoning are thoughts about calls: they do not count. A closing tag without an
+opening one makes everything before it reasoning (the prompt had the opening tag: DeepSeek R1, Qwen3
+thinking, MiniMax).
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ OPENS = "|".join(map(re.escape, _PAIRS))
 LONE = "|".join(
     f"(?<! ){re.escape(tag)}|{re.escape(tag)}(?![ .,;:)])" for tag in dict.fromkeys(_PAIRS.values())
 )
-"""A closing tag that ends reasoning whose opening tag is missing. Between blanks it is a word about a tag."""
+"""A closing tag that ends reasoning whose opening tag is missing. Between blanks it is a word about
+a tag.
+"""
 
 IMPLICIT = re.compile(r"<\|tool_calls_section_begin\|>")
 """Kimi K2 may go from reasoning that it never closes to its section of calls."""

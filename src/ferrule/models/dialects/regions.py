@@ -1,4 +1,5 @@
-"""Parts of a reply that are not prose, each followed to its end: marked calls, reasoning, bare values.
+"""Parts of a reply that are not prose, each followed to its end: marked calls, reasoning, bare
+values.
 
 A region is fed text as it arrives, keeps it, and looks at each piece once. What it decides
 depends on the text alone, never on how it was cut.
@@ -36,7 +37,9 @@ class Problem:
 
 @frozen
 class Candidate:
-    """A fenced block. It is calls only if every fenced block of the reply is; `calls` None: it is not."""
+    """A fenced block. It is calls only if every fenced block of the reply is; `calls` None: it is
+    not.
+    """
 
     raw: str
     calls: tuple[Found, ...] | None
@@ -61,9 +64,9 @@ Item = str | Found | Thought | Problem | Candidate | Gap | TurnEnd
 class Outcome:
     """What a region came to. `rest` is text that is to be read on; not `done`: the region goes on.
 
-    `literal`: the region was none; its text is prose. `forced`: it had no whole end and was ended all the same.
-    `fences` False: read on without looking for fences. `doubtful`: no call of the reply is
-    known with certainty.
+    `literal`: the region was none; its text is prose. `forced`: it had no whole end and was ended
+    all the same. `fences` False: read on without looking for fences. `doubtful`: no call of the
+    reply is known with certainty.
     """
 
     items: list[Item] = field(default_factory=list["Item"])
@@ -76,13 +79,17 @@ class Outcome:
 
 
 class Region(Protocol):
-    """See the head of this file. `end`: no more text will come, and an outcome is due. `cut`: the model was stopped."""
+    """See the head of this file. `end`: no more text will come, and an outcome is due. `cut`: the
+    model was stopped.
+    """
 
     def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None: ...
 
 
 class Marked:
-    """A call between marks. Every closing mark is tried; the first that leaves a whole call ends it."""
+    """A call between marks. Every closing mark is tried; the first that leaves a whole call ends
+    it.
+    """
 
     def __init__(
         self,
@@ -94,8 +101,9 @@ class Marked:
         hasty: bool = False,
         lone: bool = False,
     ) -> None:
-        """`said` is the opener as it stood in the text, if it was not `opener`; `hasty` takes the first closing
-        mark; `lone`: nothing stood before it on its line."""
+        """`said` is the opener as it stood in the text, if it was not `opener`; `hasty` takes the
+        first closing mark; `lone`: nothing stood before it on its line.
+        """
         self._form = form
         self._opener = opener
         self._said = opener if said is None else said
@@ -131,7 +139,9 @@ class Marked:
         if self._tried > _TRIES:
             return None
         outcome = self._read(Ending.CLOSED, start, stop)
-        return self._read(Ending.FORCED, start, stop) if outcome is None and self._hasty else outcome
+        return (
+            self._read(Ending.FORCED, start, stop) if outcome is None and self._hasty else outcome
+        )
 
     def _whole(self) -> str:
         self._parts = ["".join(self._parts)]
@@ -151,7 +161,8 @@ class Marked:
 
     def _settle(self, cut: bool) -> Outcome:
         outcome = self._read(Ending.OPEN, self._length, self._length)
-        # A reply that was cut ends inside this call: what looks like its end, and what follows that, is a part of a value.
+        # A reply that was cut ends inside this call: what looks like its end, and what follows
+        # that, is a part of a value.
         if self._first is not None and not cut and (outcome is None or _doubtful(outcome)):
             outcome = self._read(Ending.FORCED, *self._first)
         if outcome is not None:
@@ -159,7 +170,8 @@ class Marked:
             return outcome
         text = self._whole()
         if self._lone and (not text.strip() or _BODY.match(text)):
-            # The beginning of a call, not a word about one: a person sees neither its mark nor what came after it.
+            # The beginning of a call, not a word about one: a person sees neither its mark nor what
+            # came after it.
             told = f"a call was begun and not finished, and left out of the text: {text.strip()}"
             return Outcome([Gap(), Problem(told.strip(": "))])
         items: list[Item] = [self._said]
@@ -168,7 +180,9 @@ class Marked:
         return Outcome(items, text, literal=True)
 
 
-_BODY = re.compile(r"\s*(?:\{\s*[\"']|\[\s*\{|<(?:function|invoke|parameter|\||｜)|functions\.|call:)")
+_BODY = re.compile(
+    r"\s*(?:\{\s*[\"']|\[\s*\{|<(?:function|invoke|parameter|\||｜)|functions\.|call:)"
+)
 """What a call begins with, behind the mark that opens it."""
 
 
@@ -181,7 +195,9 @@ def _doubtful(outcome: Outcome) -> bool:
 
 
 class Thinking:
-    """Reasoning up to its closing tag. Without one it is reasoning only if the reply began with it."""
+    """Reasoning up to its closing tag. Without one it is reasoning only if the reply began with
+    it.
+    """
 
     def __init__(self, opener: str, *, head: bool, closes: str = "") -> None:
         self._opener = opener
@@ -210,7 +226,9 @@ class Thinking:
 
 
 class Headless:
-    """The start of a reply whose reasoning was opened by the prompt; without a closing tag it is plain text."""
+    """The start of a reply whose reasoning was opened by the prompt; without a closing tag it is
+    plain text.
+    """
 
     def __init__(self) -> None:
         self._thinking = Thinking("<think>", head=False, closes=reasoning.LONE)
@@ -227,7 +245,9 @@ class Headless:
 
 
 class Doubted:
-    """What stands behind a call whose end is not known: it may be a part of that call, and is no text."""
+    """What stands behind a call whose end is not known: it may be a part of that call, and is no
+    text.
+    """
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -250,7 +270,8 @@ _LONGEST_PROBE = 160
 
 
 class Bare:
-    """A value without marks: calls if it is the whole reply, or if a closing tag follows whose opening is missing.
+    """A value without marks: calls if it is the whole reply, or if a closing tag follows whose
+    opening is missing.
 
     JSON (one or several values), a pythonic list, or one call in Python to a tool on offer.
     """
@@ -269,7 +290,12 @@ class Bare:
         if self._balanced is None and not self._calls:
             probe = self._probe + piece
             opened = self._opened(probe)
-            if opened is None and not end and len(probe) < _LONGEST_PROBE and _PROBE_MORE.match(probe):
+            if (
+                opened is None
+                and not end
+                and len(probe) < _LONGEST_PROBE
+                and _PROBE_MORE.match(probe)
+            ):
                 self._probe = probe
                 return None
             if not opened:
@@ -318,7 +344,11 @@ class Bare:
         text = value.strip()
         if text.startswith("{") or re.match(r"\[\s*\{", text):
             decoded = lenient_json.decode(text)
-            found = call_shapes.calls_of(decoded[0], narrow=True, tools=self._tools) if decoded else None
+            found = (
+                call_shapes.calls_of(decoded[0], narrow=True, tools=self._tools)
+                if decoded
+                else None
+            )
             if decoded is None or found is None:
                 return None
             return [Found(c.tool, c.arguments, c.repairs + tuple(decoded[1])) for c in found]
@@ -373,11 +403,19 @@ class Bare:
         if cut:
             return Outcome([*self._calls, *cut])
         if self._calls and self._head:
-            return Outcome([*self._calls, Problem(f"left out of the text, which was cut: {value.strip()}")])
+            return Outcome(
+                [*self._calls, Problem(f"left out of the text, which was cut: {value.strip()}")]
+            )
         if cut_off:
             return Outcome([raw])
         return self._none(raw)
 
     def _none(self, raw: str) -> Outcome:
-        """No value begins here. Not at the head, its first character is passed, so that reading moves on."""
-        return Outcome([], raw, literal=True) if self._head else Outcome([raw[:1]], raw[1:], literal=True)
+        """No value begins here. Not at the head, its first character is passed, so that reading
+        moves on.
+        """
+        return (
+            Outcome([], raw, literal=True)
+            if self._head
+            else Outcome([raw[:1]], raw[1:], literal=True)
+        )

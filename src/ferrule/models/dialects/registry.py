@@ -44,14 +44,34 @@ _JSON = '{"name": "<tool>", "arguments": {<arguments as JSON>}}'
 
 HERMES = Dialect(
     "hermes",
-    ("hermes", "qwen", "qwq", "smollm", "jamba", "exaone", "granite-4", "granite4", "ernie", "nous"),
+    (
+        "hermes",
+        "qwen",
+        "qwq",
+        "smollm",
+        "jamba",
+        "exaone",
+        "granite-4",
+        "granite4",
+        "ernie",
+        "nous",
+    ),
     tagged_calls.FORMS,
     _tagged_json,
     f"<tool_call>\n{_JSON}\n</tool_call>",
 )
 QWEN_XML = Dialect(
     "qwen-xml",
-    ("qwen3-coder", "qwen3coder", "qwen3.5", "qwen3.6", "qwen3.8", "nemotron-3", "nemotron3", "step-3.5"),
+    (
+        "qwen3-coder",
+        "qwen3coder",
+        "qwen3.5",
+        "qwen3.6",
+        "qwen3.8",
+        "nemotron-3",
+        "nemotron3",
+        "step-3.5",
+    ),
     tagged_calls.FORMS,
     markup.render_functions,
     "<tool_call>\n<function=<tool>>\n<parameter=<name>>\n<value>\n</parameter>\n</function>\n</tool_call>",
@@ -93,7 +113,14 @@ MISTRAL = Dialect(
 )
 MISTRAL_ARGS = Dialect(
     "mistral-args",
-    ("magistral", "devstral", "mistral-small-3.2", "mistral-small3.2", "mistral-medium-3", "ministral-3"),
+    (
+        "magistral",
+        "devstral",
+        "mistral-small-3.2",
+        "mistral-small3.2",
+        "mistral-medium-3",
+        "ministral-3",
+    ),
     (mistral.FORM,),
     mistral.render_args,
     "[TOOL_CALLS]<tool>[ARGS]{<arguments as JSON>}",
@@ -119,7 +146,8 @@ DSML = Dialect(
     ("deepseek-v3.2", "deepseek-v32", "deepseek-v4", "deepseek-v3-2"),
     (*tagged_calls.FORMS, section_tokens.SECTION),
     markup.render_dsml,
-    '<｜DSML｜function_calls>\n<｜DSML｜invoke name="<tool>">\n<｜DSML｜parameter name="<name>" string="true">'
+    '<｜DSML｜function_calls>\n<｜DSML｜invoke name="<tool>">\n<｜DSML｜parameter name="<name>" '
+    'string="true">'
     "<value></｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
 )
 GLM = Dialect(
@@ -150,7 +178,10 @@ HARMONY = Dialect(
     ("gpt-oss", "gptoss"),
     (harmony.CALL,),
     harmony.render,
-    "<|channel|>commentary to=functions.<tool> <|constrain|>json<|message|>{<arguments as JSON>}<|call|>",
+    (
+        "<|channel|>commentary to=functions.<tool> "
+        "<|constrain|>json<|message|>{<arguments as JSON>}<|call|>"
+    ),
 )
 GEMMA = Dialect(
     "gemma",
@@ -200,7 +231,8 @@ MINIMAX = Dialect(
     ("minimax",),
     tagged_calls.FORMS,
     lambda calls: markup.render_invokes(calls, "minimax:tool_call"),
-    '<minimax:tool_call>\n<invoke name="<tool>">\n<parameter name="<name>"><value></parameter>\n</invoke>\n'
+    '<minimax:tool_call>\n<invoke name="<tool>">\n<parameter '
+    'name="<name>"><value></parameter>\n</invoke>\n'
     "</minimax:tool_call>",
 )
 INVOKE = Dialect(
@@ -208,7 +240,8 @@ INVOKE = Dialect(
     ("claude",),
     tagged_calls.FORMS,
     lambda calls: markup.render_invokes(calls, "function_calls"),
-    '<function_calls>\n<invoke name="<tool>">\n<parameter name="<name>"><value></parameter>\n</invoke>\n'
+    '<function_calls>\n<invoke name="<tool>">\n<parameter '
+    'name="<name>"><value></parameter>\n</invoke>\n'
     "</function_calls>",
 )
 INTERNLM = Dialect(
@@ -216,7 +249,8 @@ INTERNLM = Dialect(
     ("internlm",),
     (tagged_calls.PLUGIN,),
     lambda calls: "\n".join(
-        f"<|action_start|><|plugin|>{render_json(call, key='parameters')}<|action_end|>" for call in calls
+        f"<|action_start|><|plugin|>{render_json(call, key='parameters')}<|action_end|>"
+        for call in calls
     ),
     '<|action_start|><|plugin|>{"name": "<tool>", "parameters": {<arguments as JSON>}}<|action_end|>',
 )
@@ -252,14 +286,40 @@ FENCED = Dialect("fenced", (), (), _fenced, f"```json\n{_JSON}\n```")
 """For models whose family is not known: every instruction-tuned model can write a JSON block."""
 
 ALL: tuple[Dialect, ...] = (
-    *(HERMES, QWEN_XML, SEED, LLAMA, PYTHONIC, LFM, MISTRAL, MISTRAL_ARGS, DEEPSEEK, DEEPSEEK31, DSML),
-    *(GLM, KIMI, KIMI3, HARMONY, GEMMA, GEMMA4, FUNCTION_GEMMA, COHERE, GRANITE, PHI, MINIMAX, INVOKE),
+    *(
+        HERMES,
+        QWEN_XML,
+        SEED,
+        LLAMA,
+        PYTHONIC,
+        LFM,
+        MISTRAL,
+        MISTRAL_ARGS,
+        DEEPSEEK,
+        DEEPSEEK31,
+        DSML,
+    ),
+    *(
+        GLM,
+        KIMI,
+        KIMI3,
+        HARMONY,
+        GEMMA,
+        GEMMA4,
+        FUNCTION_GEMMA,
+        COHERE,
+        GRANITE,
+        PHI,
+        MINIMAX,
+        INVOKE,
+    ),
     *(INTERNLM, HUNYUAN, NEMOTRON, APERTUS, FUNCTIONARY, FENCED),
 )
 
 
 def for_model(name: str) -> tuple[Dialect, ...]:
-    """The dialects of a model by the longest family name within its name; `FENCED` if none is known.
+    """The dialects of a model by the longest family name within its name; `FENCED` if none is
+    known.
 
     The first one is what the model writes best.
     """

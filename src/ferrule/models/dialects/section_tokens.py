@@ -35,7 +35,9 @@ _END = _token("tool", "call", "end")
 _SEP = re.compile(rf"{_token('tool', 'sep')}|{_token('tool', 'call', 'argument', 'begin')}")
 _BEGINS = re.compile(rf"\s*{_BEGIN}")
 _ENDS = re.compile(_END)
-BETWEEN = rf"{_END}\s*(?:(?:{_SECTION_END})\s*(?:{_SECTION})\s*)?{_BEGIN}\s*\w*\s*(?:{_SEP.pattern})"
+BETWEEN = (
+    rf"{_END}\s*(?:(?:{_SECTION_END})\s*(?:{_SECTION})\s*)?{_BEGIN}\s*\w*\s*(?:{_SEP.pattern})"
+)
 """What stands between two calls of a section."""
 _FENCE = re.compile(r"\s*```(?:json)?[ \t]*\n?")
 _AFTER = re.compile(rf"\s*(?:```)?\s*(?:{_END})?")
@@ -61,7 +63,9 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
         call, at = step
         parsed.items.append(call)
         # An invocation that could not be read: where its values end is not known.
-        parsed.doubtful = parsed.doubtful or bool(_INVOKES.match(body, separator.end()) and not call.source)
+        parsed.doubtful = parsed.doubtful or bool(
+            _INVOKES.match(body, separator.end()) and not call.source
+        )
     rest = body[at:]
     if ending is Ending.OPEN:
         parsed.rest = max(0, at - shift)
@@ -75,7 +79,8 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
 def _nothing(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None:
     if ending is Ending.CLOSED or not parsed.items:
         return None
-    # The beginning of a call, not a word about one: a person sees neither its mark nor what came after it.
+    # The beginning of a call, not a word about one: a person sees neither its mark nor what came
+    # after it.
     parsed.problems.append(f"a call without a name was left out of the text: {body[at:].strip()}")
     parsed.doubtful = parsed.doubtful or any(call.source for call in parsed.calls)
     return parsed
@@ -118,7 +123,9 @@ def _one(
     return Found(name, text or "{}"), end.end()
 
 
-def _marked(body: str, start: int, closes: str, ending: Ending, tools: Tools) -> tuple[Found, int] | None:
+def _marked(
+    body: str, start: int, closes: str, ending: Ending, tools: Tools
+) -> tuple[Found, int] | None:
     """Step 3 puts an invocation where others put JSON. Its end is spelled as its beginning is."""
     stop = body.find(closes, start)
     for _ in range(_MOST_ENDS):
@@ -129,8 +136,8 @@ def _marked(body: str, start: int, closes: str, ending: Ending, tools: Tools) ->
         parsed = read_markup(source, Ending.CLOSED, tools)
         if parsed is not None and len(parsed.items) == 1 and parsed.calls:
             if closes in source:
-                # A value that holds the end of a call may hold a part of another one, too. Without a source
-                # the reply is in doubt (`_read`).
+                # A value that holds the end of a call may hold a part of another one, too. Without
+                # a source the reply is in doubt (`_read`).
                 return Found(parsed.calls[0].tool, unreadable(source)), after
             return parsed.calls[0], after
         stop = body.find(closes, after)
@@ -175,7 +182,8 @@ def render_deepseek(calls: Sequence[Call]) -> str:
 def render_deepseek31(calls: Sequence[Call]) -> str:
     """DeepSeek V3.1."""
     inner = "".join(
-        f"<｜tool▁call▁begin｜>{call.tool}<｜tool▁sep｜>{call.arguments}<｜tool▁call▁end｜>" for call in calls
+        f"<｜tool▁call▁begin｜>{call.tool}<｜tool▁sep｜>{call.arguments}<｜tool▁call▁end｜>"
+        for call in calls
     )
     return f"<｜tool▁calls▁begin｜>{inner}<｜tool▁calls▁end｜>"
 

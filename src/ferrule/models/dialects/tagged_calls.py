@@ -77,7 +77,9 @@ def _read_python_tag(opener: str, body: str, ending: Ending, tools: Tools) -> Pa
     parsed = read_body(opener, body, ending, tools)
     if parsed is not None:
         return parsed
-    code = next((name for name in ("python", "ipython", "code_interpreter") if name in tools.names), None)
+    code = next(
+        (name for name in ("python", "ipython", "code_interpreter") if name in tools.names), None
+    )
     text = body.strip()
     if code is None or not text:
         return None
@@ -99,10 +101,15 @@ def _read_apertus(opener: str, body: str, ending: Ending, tools: Tools) -> Parse
     found: list[Found | str] = []
     for member in lenient_json.as_list(value[0]) or []:
         shape = lenient_json.as_object(member)
-        if shape is None or len(shape) != 1 or not isinstance(next(iter(shape.values())), (dict, str)):
+        if (
+            shape is None
+            or len(shape) != 1
+            or not isinstance(next(iter(shape.values())), (dict, str))
+        ):
             return read_json(body, ending)
         found += [
-            Found(name, lenient_json.arguments(given), tuple(value[2])) for name, given in shape.items()
+            Found(name, lenient_json.arguments(given), tuple(value[2]))
+            for name, given in shape.items()
         ]
     return Parsed(found, rest=value[1] if ending is Ending.OPEN else None) if found else None
 
@@ -120,7 +127,9 @@ def _closing_part(opener: str) -> str:
 
 _WRAPPER = rf"{PREFIX}(?:{_TAGS})(?::[0-9a-f]{{4,16}})?|TOOLCALL|longcat_tool_call"
 BETWEEN = rf"</(?P<wrapper>{_WRAPPER})>\s*(?:<(?P=wrapper)>)?|<(?:{_WRAPPER})>"
-"""What stands between two calls: the end of a wrapper and the beginning of another one, or one of both."""
+"""What stands between two calls: the end of a wrapper and the beginning of another one, or one of
+both.
+"""
 
 TAGGED = Form(
     "tagged",
@@ -148,10 +157,26 @@ BARRED = Form(
 )
 FUNCTOOLS = Form("functools", r"functools(?=\[)", lambda _: r"(?!)", read_body)
 PYTHON_TAG = Form("python-tag", r"<\|python_tag\|>", lambda _: _TOKEN_ENDS, _read_python_tag)
-PYTHON_START = Form("python-start", r"<\|python_start\|>", lambda _: r"<\|python_end\|>", _read_python_tag)
+PYTHON_START = Form(
+    "python-start", r"<\|python_start\|>", lambda _: r"<\|python_end\|>", _read_python_tag
+)
 LFM = Form("lfm", r"<\|tool_call_start\|>", lambda _: r"<\|tool_call_end\|>", read_body)
 ACTION = Form("action", r"<\|START_ACTION\|>", lambda _: r"<\|END_ACTION\|>", read_body)
-PLUGIN = Form("plugin", r"<\|action_start\|>\s?<\|plugin\|>", lambda _: r"<\|action_end\|>", read_body)
+PLUGIN = Form(
+    "plugin", r"<\|action_start\|>\s?<\|plugin\|>", lambda _: r"<\|action_end\|>", read_body
+)
 APERTUS = Form("apertus", r"<\|tools_prefix\|>", lambda _: r"<\|tools_suffix\|>", _read_apertus)
 
-FORMS = (TAGGED, FUNCTION, INVOKE, BARRED, FUNCTOOLS, PYTHON_TAG, PYTHON_START, LFM, ACTION, PLUGIN, APERTUS)
+FORMS = (
+    TAGGED,
+    FUNCTION,
+    INVOKE,
+    BARRED,
+    FUNCTOOLS,
+    PYTHON_TAG,
+    PYTHON_START,
+    LFM,
+    ACTION,
+    PLUGIN,
+    APERTUS,
+)

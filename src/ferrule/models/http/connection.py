@@ -1,8 +1,8 @@
 """One connection and the pool that keeps it: asyncio's streams of bytes under `http1`.
 
 A connection carries one exchange at a time. An exchange that is not read to its end closes its
-connection: there is no other way to tell a server to stop working. No I/O happens on other threads, so a
-delta costs no hand-over, and everything that has arrived is taken with one wake-up.
+connection: there is no other way to tell a server to stop working. No I/O happens on other threads,
+so a delta costs no hand-over, and everything that has arrived is taken with one wake-up.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ IDLE_SECONDS = 60.0
 IDLE_LIMIT = 1024
 """Idle connections kept per origin."""
 READ_SIZE = 1 << 18
-"""Bytes taken from a socket at once. One buffer per loop: a new one for each read costs more than most reads."""
+"""Bytes taken from a socket at once. One buffer per loop: a new one for each read costs more than
+most reads.
+"""
 HIGH_WATER = 1 << 20
 """Bytes that may wait for a slow reader before the socket is left unread."""
 
@@ -40,7 +42,9 @@ class Broken(Exception):
 
 
 class Origin(NamedTuple):
-    """Where a connection leads. `proxy` is `(host, port, credentials)` or None; credentials are a header value."""
+    """Where a connection leads. `proxy` is `(host, port, credentials)` or None; credentials are a
+    header value.
+    """
 
     secure: bool
     host: str
@@ -49,7 +53,9 @@ class Origin(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """See the head of this file. Made by `connect`. `buffer` may be shared by all connections of a loop."""
+    """See the head of this file. Made by `connect`. `buffer` may be shared by all connections of a
+    loop.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview) -> None:
         self._loop = loop
@@ -76,7 +82,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        # asyncio fills it and calls `buffer_updated` in the same breath: no other connection comes between.
+        # asyncio fills it and calls `buffer_updated` in the same breath: no other connection comes
+        # between.
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -127,7 +134,9 @@ class Connection(asyncio.BufferedProtocol):
     # ---- one exchange
 
     def start(self, request: bytes, total: float | None, idle: float | None) -> None:
-        """Send a request. `total` seconds for the whole exchange, `idle` seconds between two arrivals."""
+        """Send a request. `total` seconds for the whole exchange, `idle` seconds between two
+        arrivals.
+        """
         assert self._transport is not None
         self._parser, self._error, self._answered = ResponseParser(), None, False
         self._pieces, self._waiting_bytes = [], 0
@@ -147,7 +156,9 @@ class Connection(asyncio.BufferedProtocol):
         return parser
 
     async def read(self) -> bytes:
-        """Everything of the body that has arrived, waiting for some; empty at its end. Raises Broken."""
+        """Everything of the body that has arrived, waiting for some; empty at its end. Raises
+        Broken.
+        """
         parser = self._parser
         assert parser is not None
         while not self._pieces:
@@ -197,7 +208,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._loop.time() - self.idle_since < IDLE_SECONDS
 
     async def _arrival(self) -> None:
-        """Wait for something to happen. Raises Broken if nothing can any more; what broke meanwhile, the next time."""
+        """Wait for something to happen. Raises Broken if nothing can any more; what broke
+        meanwhile, the next time.
+        """
         if self._error:
             raise self._error
         if self._closed.done():
@@ -218,7 +231,9 @@ class Connection(asyncio.BufferedProtocol):
         return quiet if self._deadline is None else min(quiet, self._deadline)
 
     def _guard(self) -> None:
-        """One timer for both bounds and for all exchanges: it looks when the nearer bound was hit, and sets itself again if not."""
+        """One timer for both bounds and for all exchanges: it looks when the nearer bound was hit,
+        and sets itself again if not.
+        """
         if self._watch:
             self._watch.cancel()
             self._watch = None
@@ -226,7 +241,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._parser is None or due == inf:
             return
         if due <= self._loop.time():
-            what = "no answer in time" if due == self._deadline else f"nothing came for {self._idle:g} s"
+            what = (
+                "no answer in time"
+                if due == self._deadline
+                else f"nothing came for {self._idle:g} s"
+            )
             self.fail(Broken("timeout", what))
             return
         self._watch = self._loop.call_at(due, self._guard)
@@ -245,7 +264,8 @@ class Pool:
     async def take(self, origin: Origin, timeout: float, *, new: bool = False) -> Connection:
         """An idle connection, the youngest first, or a new one (`new`: always).
 
-        Raises OSError (with ssl.SSLError), TimeoutError after `timeout` seconds, or Broken if a proxy says no.
+        Raises OSError (with ssl.SSLError), TimeoutError after `timeout` seconds, or Broken if a
+        proxy says no.
         """
         idle = self._idle.get(origin)
         while idle and not new:
@@ -284,19 +304,30 @@ class Pool:
 
 
 async def connect(
-    loop: asyncio.AbstractEventLoop, origin: Origin, tls: Callable[[], ssl.SSLContext], buffer: memoryview
+    loop: asyncio.AbstractEventLoop,
+    origin: Origin,
+    tls: Callable[[], ssl.SSLContext],
+    buffer: memoryview,
 ) -> Connection:
-    """A new connection: TCP, the proxy's tunnel where there is one, TLS. Cancelling closes the socket."""
+    """A new connection: TCP, the proxy's tunnel where there is one, TLS. Cancelling closes the
+    socket.
+    """
     if origin.proxy is None:
         context = tls() if origin.secure else None
         # Racing address families costs tasks and buys nothing where there is one address.
         race = None if origin.host.replace(".", "").isdigit() or ":" in origin.host else 0.25
         _, connection = await loop.create_connection(
-            lambda: Connection(loop, buffer), origin.host, origin.port, ssl=context, happy_eyeballs_delay=race
+            lambda: Connection(loop, buffer),
+            origin.host,
+            origin.port,
+            ssl=context,
+            happy_eyeballs_delay=race,
         )
         return connection
     host, port, credentials = origin.proxy
-    transport, connection = await loop.create_connection(lambda: Connection(loop, buffer), host, port)
+    transport, connection = await loop.create_connection(
+        lambda: Connection(loop, buffer), host, port
+    )
     if not origin.secure:
         return connection
     try:
@@ -314,5 +345,7 @@ async def _tunnel(connection: Connection, origin: Origin, credentials: str) -> N
     connection.start(tunnel_head(origin.host, origin.port, credentials), None, None)
     answer = await connection.head()
     if not 200 <= answer.status < 300:
-        raise Broken("proxy", f"the proxy answered {answer.status} to CONNECT {origin.host}:{origin.port}")
+        raise Broken(
+            "proxy", f"the proxy answered {answer.status} to CONNECT {origin.host}:{origin.port}"
+        )
     connection.forget()

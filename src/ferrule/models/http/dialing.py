@@ -1,8 +1,11 @@
-"""A connection to a host that was allowed: resolved once, and what was checked is what is connected to.
+"""A connection to a host that was allowed: resolved once, and what was checked is what is connected
+to.
 
-A name that answers differently the second time (DNS rebinding) gains nothing: the addresses that it resolved to are judged by whoever asks,
-and one of these is connected to. With a proxy in the person's environment names are resolved there: which address a *named* host
-has is then not checked here; a host that is an address is judged all the same. For requests of tools and scripts; models are reached over `connection`, which keeps what it opened.
+A name that answers differently the second time (DNS rebinding) gains nothing: the addresses that it
+resolved to are judged by whoever asks, and one of these is connected to. With a proxy in the
+person's environment names are resolved there: which address a *named* host has is then not checked
+here; a host that is an address is judged all the same. For requests of tools and scripts; models
+are reached over `connection`, which keeps what it opened.
 """
 
 from __future__ import annotations
@@ -58,7 +61,9 @@ class Target:
 
 
 def parse_target(url: str) -> Target:
-    """Raises Unreadable, without repeating the address, for what is not exactly one http or https address without a user name."""
+    """Raises Unreadable, without repeating the address, for what is not exactly one http or https
+    address without a user name.
+    """
     try:
         parts = urlsplit(url)
         host, port = canonical(parts.hostname or ""), parts.port
@@ -68,7 +73,11 @@ def parse_target(url: str) -> Target:
         raise Unreadable("its host or port cannot be read") from None
     if parts.scheme not in ("http", "https"):
         raise Unreadable("only http and https are possible")
-    if "@" in parts.netloc or not url.isascii() or any(char <= " " or char in "\x7f\\" for char in url):
+    if (
+        "@" in parts.netloc
+        or not url.isascii()
+        or any(char <= " " or char in "\x7f\\" for char in url)
+    ):
         raise Unreadable("it has a user name or characters that a URL has not; encode them")
     secure = parts.scheme == "https"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -77,19 +86,26 @@ def parse_target(url: str) -> Target:
 
 @frozen
 class Dialer:
-    """Opens connections. `lookup` resolves a host, `tls` makes the context: tests pass their own."""
+    """Opens connections. `lookup` resolves a host, `tls` makes the context: tests pass their
+    own.
+    """
 
     lookup: Callable[[str], Awaitable[Sequence[str]]] = resolve
     tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
 
-    async def open(self, target: Target, proxy: Proxy | None, closed: Callable[[str], str | None]) -> Streams:
-        """A connection with the target, TLS included where it wants it, or with the proxy that requests to it go through.
+    async def open(
+        self, target: Target, proxy: Proxy | None, closed: Callable[[str], str | None]
+    ) -> Streams:
+        """A connection with the target, TLS included where it wants it, or with the proxy that
+        requests to it go through.
 
-        `closed` says why an address may not be connected to; None if it may. Raises Closed, and OSError (with ssl.SSLError).
+        `closed` says why an address may not be connected to; None if it may. Raises Closed, and
+        OSError (with ssl.SSLError).
         """
         if proxy is not None:
             if parse_address(target.host) is not None:
-                # The proxy resolves names, and nobody would look at an address: here it is in its one spelling.
+                # The proxy resolves names, and nobody would look at an address: here it is in its
+                # one spelling.
                 await self._addresses(target.host, closed)
             return await self._through(target, proxy)
         context = self.tls() if target.secure else None
@@ -124,7 +140,9 @@ class Dialer:
         return good
 
     async def _through(self, target: Target, proxy: Proxy) -> Streams:
-        """A connection with the environment's proxy; for https one that already leads to the host."""
+        """A connection with the environment's proxy; for https one that already leads to the
+        host.
+        """
         reader, writer = await asyncio.open_connection(proxy[0], proxy[1])
         if not target.secure:
             return reader, writer

@@ -1,9 +1,10 @@
 """HTTP/1.1 as bytes in and bytes out, without I/O: a request's head, and a parser for one response.
 
-Source: RFC 9112. What is deliberately narrow: only what a client of model servers needs. Bodies that
-come compressed, trailers' values, upgrades and pipelining are not supported; none is ever asked for.
-The result does not depend on how the bytes are cut (a property test holds it to that), and a read
-that brings a thousand small chunks costs one join, because streams of deltas arrive that way.
+Source: RFC 9112. What is deliberately narrow: only what a client of model servers needs. Bodies
+that come compressed, trailers' values, upgrades and pipelining are not supported; none is ever
+asked for. The result does not depend on how the bytes are cut (a property test holds it to that),
+and a read that brings a thousand small chunks costs one join, because streams of deltas arrive that
+way.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _HEX = expression(rb"[0-9A-Fa-f]{1,16}")
 class MalformedResponse(Exception):
     """The server sent something that is not HTTP/1.1. The connection must not be used again.
 
-    `body` is the part of the body that came before it in the same bytes: what is lost does not depend on the cuts.
+    `body` is the part of the body that came before it in the same bytes: what is lost does not
+    depend on the cuts.
     """
 
     body = b""
@@ -37,9 +39,11 @@ class MalformedResponse(Exception):
 def request_head(
     method: str, target: str, host: str, headers: Mapping[str, str], length: int | None
 ) -> bytes:
-    """The head of a request, up to and with the empty line. Raises ValueError for a header that cannot be sent.
+    """The head of a request, up to and with the empty line. Raises ValueError for a header that
+    cannot be sent.
 
-    `target` is the path with its query (or the absolute URL, for a proxy); `length` None sends no body.
+    `target` is the path with its query (or the absolute URL, for a proxy); `length` None sends no
+    body.
     """
     head = _head_start(method, target, host, tuple(headers.items()))
     return head + (b"\r\n" if length is None else b"Content-Length: %d\r\n\r\n" % length)
@@ -62,8 +66,8 @@ def _head_start(method: str, target: str, host: str, headers: tuple[tuple[str, s
 class ResponseParser:
     """One response. `feed` bytes as they come; `eof` when the server has closed.
 
-    `status` is 0 until the head is complete; `headers` have lower-case names. `reusable` says, once `done`,
-    whether the connection may carry another request.
+    `status` is 0 until the head is complete; `headers` have lower-case names. `reusable` says, once
+    `done`, whether the connection may carry another request.
     """
 
     def __init__(self) -> None:
@@ -106,7 +110,9 @@ class ResponseParser:
             self.done = True
             return
         raise MalformedResponse(
-            "the connection closed in the middle of the answer" if self.status else "closed without an answer"
+            "the connection closed in the middle of the answer"
+            if self.status
+            else "closed without an answer"
         )
 
     # Each step takes the data and a position, and returns the position after what it used, -1 if it
@@ -146,7 +152,9 @@ class ResponseParser:
             if coding != "chunked":
                 raise MalformedResponse(f"transfer-encoding {coding!r} is not supported")
             if length is not None:
-                self.reusable = False  # Two lengths: somebody on the way may have read the other one.
+                self.reusable = (
+                    False  # Two lengths: somebody on the way may have read the other one.
+                )
             self._chunked, self._step = True, ResponseParser._chunk_size
         elif length is not None:
             self._left = _length(length)

@@ -1,8 +1,9 @@
 """Which proxy a request goes through: an explicit one, or the environment's.
 
-The environment is read as curl and Go read it: `https_proxy`, `http_proxy`, `all_proxy` and `no_proxy`,
-lower case before upper case. Loopback addresses never go through a proxy of the environment: a local
-model server is not reachable from there, and this is the mistake that people make.
+The environment is read as curl and Go read it: `https_proxy`, `http_proxy`, `all_proxy` and
+`no_proxy`, lower case before upper case. Loopback addresses never go through a proxy of the
+environment: a local model server is not reachable from there, and this is the mistake that people
+make.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ Proxy = tuple[str, int, str]
 def proxy_for(
     secure: bool, host: str, port: int, explicit: str | None, env: Mapping[str, str]
 ) -> Proxy | None:
-    """The proxy for an origin, or None. `explicit` "" means: never one. Raises ConfigError for an unusable one."""
+    """The proxy for an origin, or None. `explicit` "" means: never one. Raises ConfigError for an
+    unusable one.
+    """
     if explicit is not None:
         return parse_proxy(explicit) if explicit else None
     if loopback(host) or _excluded(host, port, _setting(env, "no_proxy")):
@@ -36,7 +39,9 @@ def proxy_for(
 
 
 def tunnel_head(host: str, port: int, credentials: str) -> bytes:
-    """What asks a proxy for a tunnel: CONNECT (RFC 9110, section 9.3.6). It sees the host's name and nothing of what is said."""
+    """What asks a proxy for a tunnel: CONNECT (RFC 9110, section 9.3.6). It sees the host's name
+    and nothing of what is said.
+    """
     where = f"{f'[{host}]' if ':' in host else host}:{port}"
     fields = {"Proxy-Authorization": credentials} if credentials else {}
     return request_head("CONNECT", where, where, fields, None)
@@ -63,7 +68,12 @@ def parse_proxy(url: str) -> Proxy:
 def loopback(host: str) -> bool:
     """Whether a host name or address means this machine, without asking DNS."""
     name = host.lower().rstrip(".")
-    return name == "localhost" or name.endswith(".localhost") or name == "::1" or _dotted_loopback(name)
+    return (
+        name == "localhost"
+        or name.endswith(".localhost")
+        or name == "::1"
+        or _dotted_loopback(name)
+    )
 
 
 def _dotted_loopback(name: str) -> bool:

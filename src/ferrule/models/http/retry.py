@@ -15,7 +15,9 @@ T = TypeVar("T")
 
 
 def dice() -> float:
-    """A number between 0 and 1. Nothing is thrown in most runs, so the library is loaded by the first throw."""
+    """A number between 0 and 1. Nothing is thrown in most runs, so the library is loaded by the
+    first throw.
+    """
     import random
 
     return random.random()
@@ -27,7 +29,9 @@ BACKOFF = 0.25
 """Seconds before the second attempt; doubled for each one after it, varied by a quarter."""
 BACKOFF_MAX = 8.0
 PATIENCE = 60.0
-"""Seconds that a server may ask us to wait. If it asks for more, the error is raised at once and says so."""
+"""Seconds that a server may ask us to wait. If it asks for more, the error is raised at once and
+says so.
+"""
 
 RETRY_STATUS = frozenset({408, 429, 500, 502, 503, 504, 529})
 
@@ -58,13 +62,16 @@ async def retrying(
             backoff = min(BACKOFF * 2 ** (number - 1), BACKOFF_MAX) * (0.75 + 0.5 * dice())
             wait = max(backoff, asked)
             if notice:
-                notice("retry", f"{error.detail}; attempt {number + 1} of {attempts} in {wait:.1f} s")
+                notice(
+                    "retry", f"{error.detail}; attempt {number + 1} of {attempts} in {wait:.1f} s"
+                )
             await sleep(wait)
     raise AssertionError("attempts must be at least 1")
 
 
 def parse_retry_after(value: str | None, now: float) -> float | None:
-    """Seconds to wait from a `Retry-After` value (RFC 9110, section 10.2.3: seconds or a date), None if unreadable.
+    """Seconds to wait from a `Retry-After` value (RFC 9110, section 10.2.3: seconds or a date),
+    None if unreadable.
 
     `now` is the wall time in seconds since 1970.
     """

@@ -1,8 +1,9 @@
 """Splitting a byte stream into what it carries: server-sent events, or lines of JSON.
 
-Sources: the WHATWG HTML standard, section 9.2 (event stream format); NDJSON. The result does not depend on how
-the bytes are cut. Text is not decoded here: a cut may fall inside a character, never inside a line.
-Not supported: line ends that are a bare carriage return, which no model server sends.
+Sources: the WHATWG HTML standard, section 9.2 (event stream format); NDJSON. The result does not
+depend on how the bytes are cut. Text is not decoded here: a cut may fall inside a character, never
+inside a line. Not supported: line ends that are a bare carriage return, which no model server
+sends.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ class Lines:
 
 
 class Events(Lines):
-    """The data of complete server-sent events. Names, ids, comments and retry times are dropped: the formats of
-    model servers repeat in the data what they need."""
+    """The data of complete server-sent events. Names, ids, comments and retry times are dropped:
+    the formats of model servers repeat in the data what they need.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +51,9 @@ class Events(Lines):
         self._started = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The data of every event that these bytes complete; several data lines are joined by a line feed."""
+        """The data of every event that these bytes complete; several data lines are joined by a
+        line feed.
+        """
         lines = self._complete(data)
         if lines and not self._started:
             self._started = True
@@ -74,6 +78,7 @@ class Events(Lines):
     def close(self) -> list[bytes]:
         """The last event, if the stream ended without the blank line after it.
 
-        The standard drops it; servers of models that forget the blank line exist, so it is kept here.
+        The standard drops it; servers of models that forget the blank line exist, so it is kept
+        here.
         """
         return self.feed(b"\n\n") if self._open or self._data else []

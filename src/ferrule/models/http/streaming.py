@@ -1,7 +1,8 @@
 """Reading a streamed answer: from its first byte to its end, and no further.
 
-What follows an answer's end is not read: pings, comments, a second terminator, half an event. What breaks behind it
-breaks nothing. An end that did not arrive is `interrupted`, also where the cut went through an event.
+What follows an answer's end is not read: pings, comments, a second terminator, half an event. What
+breaks behind it breaks nothing. An end that did not arrive is `interrupted`, also where the cut
+went through an event.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Fold(Protocol):
 async def fold_stream(stream: Stream, splitter: Lines, fold: Fold) -> None:
     """Read the stream into the fold until the fold is done or the stream ends.
 
-    Raises ProviderError: what the fold raises, and what the connection raises while a part of the answer is missing.
+    Raises ProviderError: what the fold raises, and what the connection raises while a part of the
+    answer is missing.
     """
     while not fold.done:
         try:
@@ -54,8 +56,8 @@ async def fold_stream(stream: Stream, splitter: Lines, fold: Fold) -> None:
 def _add_last(splitter: Lines, fold: Fold) -> None:
     """Add what stood at the end of a stream without the mark that ends an item.
 
-    Servers forget that mark, so an item that can be read is one. A piece of one is the trace of a cut, which is the
-    fold's to judge; what could not even have begun an item is said as it is.
+    Servers forget that mark, so an item that can be read is one. A piece of one is the trace of a
+    cut, which is the fold's to judge; what could not even have begun an item is said as it is.
     """
     for item in splitter.close():
         try:

@@ -1,8 +1,10 @@
-"""How every wire reaches its server: post, get and stream over HTTP/1.1, with bounds on time and size.
+"""How every wire reaches its server: post, get and stream over HTTP/1.1, with bounds on time and
+size.
 
-Built on asyncio alone (`http1`, `connection`). pyreqwest 0.15, the first choice for this seam, failed its suite:
-cancelling a request before its answer began left the connection open, and a model server stops working only
-when that closes; a stream either waited for a full buffer or handed every delta over between threads.
+Built on asyncio alone (`http1`, `connection`). pyreqwest 0.15, the first choice for this seam,
+failed its suite: cancelling a request before its answer began left the connection open, and a model
+server stops working only when that closes; a stream either waited for a full buffer or handed every
+delta over between threads.
 
 Not supported, on purpose: redirects (a key must not follow one; the error names the place), HTTP/2,
 compressed answers, cookies, SOCKS proxies.
@@ -37,8 +39,9 @@ ADDRESSES = 256
 
 @frozen
 class Timeouts:
-    """Seconds. `connect` covers name, TCP, proxy and TLS; `idle` the wait for the next byte (also the first);
-    `total` the whole exchange. None is no bound."""
+    """Seconds. `connect` covers name, TCP, proxy and TLS; `idle` the wait for the next byte (also
+    the first); `total` the whole exchange. None is no bound.
+    """
 
     connect: float = 10.0
     idle: float | None = None
@@ -55,10 +58,13 @@ class Response:
 
 
 class Stream:
-    """An answer while it arrives. Iterating gives bytes as the network cut them, several chunks at once
-    if they arrived together; `read` takes the rest."""
+    """An answer while it arrives. Iterating gives bytes as the network cut them, several chunks at
+    once if they arrived together; `read` takes the rest.
+    """
 
-    def __init__(self, url: str, connection: Connection, status: int, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, url: str, connection: Connection, status: int, headers: Mapping[str, str]
+    ) -> None:
         self.status = status
         self.headers = headers
         self._url = url
@@ -73,7 +79,9 @@ class Stream:
             raise _broken(self._url, broken, begun=True) from broken
         self._size += len(data)
         if self._size > BODY_LIMIT:
-            raise ProviderError(f"{_where(self._url)} sent more than {BODY_LIMIT} bytes", code="too_large")
+            raise ProviderError(
+                f"{_where(self._url)} sent more than {BODY_LIMIT} bytes", code="too_large"
+            )
         return data
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -91,11 +99,13 @@ class Stream:
 class Transport:
     """Connections to model servers, kept and used again. May be shared by wires; close it once.
 
-    `proxy`: an `http://` proxy for everything, "" for none, None for the environment's (`models.http.proxies`).
-    `ca_file`: a PEM bundle that replaces the system's (else SSL_CERT_FILE and SSL_CERT_DIR are honoured).
-    There is one pool per event loop, made on first use: connections cannot move between loops, so
-    close the transport in each loop it was used in. Cancelling any method closes the connection it used
-    before the cancellation goes on. `sleep` and `dice` are for `retrying`, and for tests of it.
+    `proxy`: an `http://` proxy for everything, "" for none, None for the environment's
+        (`models.http.proxies`).
+    `ca_file`: a PEM bundle that replaces the system's (else SSL_CERT_FILE and SSL_CERT_DIR are
+    honoured). There is one pool per event loop, made on first use: connections cannot move between
+    loops, so close the transport in each loop it was used in. Cancelling any method closes the
+    connection it used before the cancellation goes on. `sleep` and `dice` are for `retrying`, and
+    for tests of it.
     """
 
     def __init__(
@@ -113,13 +123,16 @@ class Transport:
         self._proxy = proxy
         self._ca_file = ca_file
         self._context: ssl.SSLContext | None = None
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = weakref.WeakKeyDictionary()
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = (
+            weakref.WeakKeyDictionary()
+        )
         self._known: dict[str, tuple[SplitResult, Origin]] = {}
 
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float | None = None
     ) -> Response:
-        """One request, one whole answer, whatever its status. `timeout` (seconds) replaces `timeouts.total`.
+        """One request, one whole answer, whatever its status. `timeout` (seconds) replaces
+        `timeouts.total`.
 
         Raises ProviderError: `unreachable`, `timeout`, `tls`, `interrupted`, `not_http`.
         """
@@ -134,9 +147,11 @@ class Transport:
     def stream(
         self, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float | None = None
     ) -> AbstractAsyncContextManager[Stream]:
-        """`async with transport.stream(...) as stream`: status and headers are there, the body follows.
+        """`async with transport.stream(...) as stream`: status and headers are there, the body
+        follows.
 
-        Leaving the block before the end of the body closes the connection. Raises what `post` raises.
+        Leaving the block before the end of the body closes the connection. Raises what `post`
+        raises.
         """
         return self._exchange("POST", url, body, headers, timeout)
 
@@ -153,7 +168,12 @@ class Transport:
 
     @asynccontextmanager
     async def _exchange(
-        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float | None
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout: float | None,
     ) -> AsyncGenerator[Stream]:
         pool, origin, connection, answer = await self._begin(method, url, body, headers, timeout)
         try:
@@ -162,7 +182,12 @@ class Transport:
             await pool.give(origin, connection)
 
     async def _whole(
-        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float | None
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout: float | None,
     ) -> Response:
         pool, origin, connection, answer = await self._begin(method, url, body, headers, timeout)
         try:
@@ -172,7 +197,12 @@ class Transport:
         return Response(answer.status, answer.headers, whole)
 
     async def _begin(
-        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float | None
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout: float | None,
     ) -> tuple[Pool, Origin, Connection, ResponseParser]:
         """Up to the head of the answer. The caller gives the connection back."""
         parts, origin = self._led(url)
@@ -263,7 +293,9 @@ def _request(
     try:
         head = request_head(method, target, host, headers, None if body is None else len(body))
     except ValueError as problem:
-        raise ConfigError(f"the request to {_where(parts.geturl())} cannot be sent: {problem}") from problem
+        raise ConfigError(
+            f"the request to {_where(parts.geturl())} cannot be sent: {problem}"
+        ) from problem
     return head + body if body else head
 
 
@@ -286,10 +318,14 @@ def _broken(url: str, broken: Broken, *, begun: bool) -> ProviderError:
     where = _where(url)
     if broken.kind == "timeout":
         detail = f"{where}: {broken}"
-        return ProviderError(detail, code="timeout", hint="raise the model's `timeout`", retryable=False)
+        return ProviderError(
+            detail, code="timeout", hint="raise the model's `timeout`", retryable=False
+        )
     if broken.kind == "malformed":
         detail = f"{where} does not speak HTTP/1.1: {broken}"
-        return ProviderError(detail, code="not_http", hint="check the port and http/https", retryable=False)
+        return ProviderError(
+            detail, code="not_http", hint="check the port and http/https", retryable=False
+        )
     if broken.kind == "proxy":
         return ProviderError(
             f"{where}: {broken}", code="unreachable", hint="check the proxy", retryable=False

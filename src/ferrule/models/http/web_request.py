@@ -1,11 +1,15 @@
-"""One request of a tool or a script over HTTP/1.1: how it is written, and what of it follows a redirect. No I/O.
+"""One request of a tool or a script over HTTP/1.1: how it is written, and what of it follows a
+redirect. No I/O.
 
-A redirect is a new request, and whoever sends it checks its host anew. Decided here, for all of them:
+A redirect is a new request, and whoever sends it checks its host anew. Decided here, for all of
+them:
 
 * it never leads from https to http;
-* to another origin go only headers that say how an answer should be (`HARMLESS`): of any other nobody knows whether it says who asks;
-* a body goes along only within its own origin, where the server asks for the same request once more (307, 308). Another
-  request with an effect is not followed, but for 303, whose answer is fetched by a GET.
+* to another origin go only headers that say how an answer should be (`HARMLESS`): of any other
+  nobody knows whether it says who asks;
+* a body goes along only within its own origin, where the server asks for the same request once more
+  (307, 308). Another request with an effect is not followed, but for 303, whose answer is fetched
+  by a GET.
 """
 
 from __future__ import annotations
@@ -33,7 +37,8 @@ _OF_BODIES = frozenset({"content-type", "content-encoding", "content-language"})
 class NotFollowed(Exception):
     """A redirect that is not followed; says why. `target` is where it leads, if that can be read.
 
-    `allowed` False: it may not be followed; True: it could, but what the request did so far is not known.
+    `allowed` False: it may not be followed; True: it could, but what the request did so far is not
+    known.
     """
 
     def __init__(self, why: str, target: Target | None, *, allowed: bool = False) -> None:
@@ -44,7 +49,9 @@ class NotFollowed(Exception):
 
 @frozen
 class Following:
-    """The next request. `with_body`: the body of the one before goes along. `same_origin`: so may credentials."""
+    """The next request. `with_body`: the body of the one before goes along. `same_origin`: so may
+    credentials.
+    """
 
     method: str
     url: str
@@ -54,8 +61,12 @@ class Following:
     same_origin: bool
 
 
-def follow(method: str, url: str, headers: Mapping[str, str], status: int, location: str) -> Following | None:
-    """Where an answer leads, or None if it is the last. `url` is what was asked. Raises NotFollowed."""
+def follow(
+    method: str, url: str, headers: Mapping[str, str], status: int, location: str
+) -> Following | None:
+    """Where an answer leads, or None if it is the last. `url` is what was asked. Raises
+    NotFollowed.
+    """
     if status not in _REDIRECTED or not location:
         return None
     before = parse_target(url)
@@ -82,7 +93,9 @@ def follow(method: str, url: str, headers: Mapping[str, str], status: int, locat
 def write(
     method: str, target: Target, fields: Mapping[str, str], body: bytes | None, proxy: Proxy | None
 ) -> bytes:
-    """The bytes of a request, for its host or for the proxy. Raises ValueError for what cannot stand in one."""
+    """The bytes of a request, for its host or for the proxy. Raises ValueError for what cannot
+    stand in one.
+    """
     place = target.path
     headers = dict(fields)
     if proxy is not None and not target.secure:

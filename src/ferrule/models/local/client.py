@@ -1,9 +1,9 @@
 """The embedded model: llama.cpp (xllamacpp) in this process, no network but loopback.
 
-One server a process and model file, started when first asked and shared by all exchanges; the conversation
-goes over the chat-completions wire, the small model's extra powers (raw completion under a grammar,
-embeddings) are direct calls. A second context of the same file, its weights mapped once, makes the
-embeddings, so that they do not push the conversation out of the prefix cache.
+One server a process and model file, started when first asked and shared by all exchanges; the
+conversation goes over the chat-completions wire, the small model's extra powers (raw completion
+under a grammar, embeddings) are direct calls. A second context of the same file, its weights mapped
+once, makes the embeddings, so that they do not push the conversation out of the prefix cache.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ _LOCK = threading.Lock()
 
 
 class Local:
-    """A model on this machine. `path` is a GGUF file that stands in for the one that `pull` fetches.
+    """A model on this machine. `path` is a GGUF file that stands in for the one that `pull`
+    fetches.
 
-    `n_ctx` is the window in tokens. `threads` defaults to the cores that are free when the server starts:
-    on a machine that is busy, more threads than free cores make it many times slower.
+    `n_ctx` is the window in tokens. `threads` defaults to the cores that are free when the server
+    starts: on a machine that is busy, more threads than free cores make it many times slower.
     """
 
     profile = "small"
@@ -97,7 +98,9 @@ class Local:
         return LocalExchange(self, system, tools, options)
 
     async def close(self) -> None:
-        """Give the connections back. The server stays for other wires of this process and ends with it."""
+        """Give the connections back. The server stays for other wires of this process and ends with
+        it.
+        """
         if self._chat is not None:
             await self._chat.close()
             self._chat = None
@@ -110,14 +113,18 @@ class Local:
         return str(answer["choices"][0]["text"])
 
     async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
-        """See `ways.fill.Powers`. Vectors that are to be kept are read from and written to the cache folder."""
+        """See `ways.fill.Powers`. Vectors that are to be kept are read from and written to the
+        cache folder.
+        """
         if self._vectors is None:
             self._vectors = VectorStore(pull.folder(), self._file())
         known = self._vectors.get(texts)
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
             written = [await self._pieces(text) for text in missing]
-            answer = await asyncio.to_thread(self._call, "handle_embeddings", {"input": written}, True)
+            answer = await asyncio.to_thread(
+                self._call, "handle_embeddings", {"input": written}, True
+            )
             made = {
                 text: cast("list[float]", row["embedding"])
                 for text, row in zip(missing, answer["data"], strict=True)
@@ -135,22 +142,30 @@ class Local:
         return self._path
 
     def _call(self, method: str, body: dict[str, Any], embedding: bool) -> dict[str, Any]:
-        server = start(self._file(), 1024 if embedding else self._n_ctx, self._threads, embedding=embedding)
+        server = start(
+            self._file(), 1024 if embedding else self._n_ctx, self._threads, embedding=embedding
+        )
         answer = cast("dict[str, Any]", getattr(server, method)(body))
         if "error" in answer:
             said = cast("dict[str, Any]", answer["error"])
-            raise ProviderError(f"the local model refused: {said.get('message', said)}", code="provider")
+            raise ProviderError(
+                f"the local model refused: {said.get('message', said)}", code="provider"
+            )
         return answer
 
     async def _server_wire(self) -> OpenAIChat:
         """The chat wire to the running server."""
-        server = await asyncio.to_thread(start, self._file(), self._n_ctx, self._threads, embedding=False)
+        server = await asyncio.to_thread(
+            start, self._file(), self._n_ctx, self._threads, embedding=False
+        )
         if self._chat is None:
             base = f"{server.listening_address}/v1"
             self._chat = OpenAIChat(self._name, base_url=base, api_key="none", name="local")
         return self._chat
 
-    async def chat(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ChatExchange:
+    async def chat(
+        self, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    ) -> ChatExchange:
         """An exchange of the chat wire, the server being up."""
         return (await self._server_wire()).open(system, tools, options)
 
@@ -170,7 +185,8 @@ class Local:
     async def as_text(self, text: str) -> list[Piece]:
         """The tokens of a control token's spelling, read as text.
 
-        It is cut after its first character: a vocabulary may have it as a token that is found even where none should be.
+        It is cut after its first character: a vocabulary may have it as a token that is found even
+        where none should be.
         """
         if text not in self._as_text:
             base, transport = await self.server()
@@ -197,7 +213,9 @@ def control_tokens(path: Path) -> ControlTokens:
 
 def free_cores() -> int:
     """Cores of this process less what the machine is busy with, at least one."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usable = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     try:
         busy = os.getloadavg()[0]
     except OSError:
@@ -208,7 +226,8 @@ def free_cores() -> int:
 def start(path: Path, n_ctx: int, threads: int, *, embedding: bool) -> Server:
     """The server for this file, started if it is not running. Blocks for about a second.
 
-    Raises ProviderError: `extra_missing` without xllamacpp, `model_damaged` if the file cannot be loaded.
+    Raises ProviderError: `extra_missing` without xllamacpp, `model_damaged` if the file cannot be
+    loaded.
     """
     key = (str(path.resolve()), n_ctx, threads, embedding)
     with _LOCK:

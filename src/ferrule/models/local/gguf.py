@@ -1,7 +1,8 @@
 """The head of a GGUF file: what a model on this machine says of itself, read without loading it.
 
-Source: the format's specification in the ggml repository (`docs/gguf.md`), version 2 and 3: a magic number, counts, then pairs
-of a key and a typed value, little-endian. Read are the vocabulary and the kinds of its tokens.
+Source: the format's specification in the ggml repository (`docs/gguf.md`), version 2 and 3: a magic
+number, counts, then pairs of a key and a typed value, little-endian. Read are the vocabulary and
+the kinds of its tokens.
 """
 
 from __future__ import annotations
@@ -10,7 +11,19 @@ import struct
 from pathlib import Path
 from typing import Any, BinaryIO
 
-_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_NUMBERS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
 _STRING, _ARRAY = 8, 9
 _LONGEST, _MOST = 1 << 24, 1 << 24
 """Bytes of one string and elements of one array: a damaged file does not take all memory."""
@@ -20,7 +33,9 @@ UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4
 
 
 def vocabulary(path: Path) -> list[tuple[str, int]]:
-    """The tokens of a model file, each with its kind. Raises ValueError if the file is no GGUF or is damaged."""
+    """The tokens of a model file, each with its kind. Raises ValueError if the file is no GGUF or
+    is damaged.
+    """
     tokens: list[str] = []
     kinds: list[int] = []
     with path.open("rb") as file:

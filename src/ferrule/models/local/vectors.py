@@ -1,7 +1,8 @@
-"""Keeps the vectors of tool descriptions and examples: they are the same in every run and cost seconds to make.
+"""Keeps the vectors of tool descriptions and examples: they are the same in every run and cost
+seconds to make.
 
-A SQLite file beside the models. A cache and no more: one that cannot be read or written costs time, and
-nothing a person said is kept in it.
+A SQLite file beside the models. A cache and no more: one that cannot be read or written costs time,
+and nothing a person said is kept in it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ class VectorStore:
         with model.open("rb") as stream:
             # The head of a GGUF file holds its metadata; with name and size it tells models apart.
             head = stream.read(1 << 16)
-        self._mark = hashlib.sha256(f"{model.name}:{model.stat().st_size}:".encode() + head).digest()
+        self._mark = hashlib.sha256(
+            f"{model.name}:{model.stat().st_size}:".encode() + head
+        ).digest()
         self._held: dict[bytes, list[float]] = {}
         self._file = folder / "vectors.sqlite"
 
@@ -40,7 +43,8 @@ class VectorStore:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._open() as database:
                 database.execute(
-                    "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID"
+                    "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) "
+                    "WITHOUT ROWID"
                 )
                 database.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
             database.close()

@@ -1,8 +1,8 @@
 """Ollama on its native route, `/api/chat`: the only one that honours the window (`num_ctx`).
 
-Source: Ollama's API documentation (`/api/chat`, `/api/show`). The answer streams as lines of JSON; calls come whole, in
-any chunk, with their arguments as an object; results go back under `tool_name`. There is no `tool_choice`:
-a model that may not call gets no tools.
+Source: Ollama's API documentation (`/api/chat`, `/api/show`). The answer streams as lines of JSON;
+calls come whole, in any chunk, with their arguments as an object; results go back under
+`tool_name`. There is no `tool_choice`: a model that may not call gets no tools.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _MODELFILE_WINDOW = re.compile(r"^num_ctx\s+(\d+)\s*$", re.M)
 
 
 class Ollama:
-    """A model of an Ollama server. `base_url` defaults to OLLAMA_HOST (read here), then to the local server.
+    """A model of an Ollama server. `base_url` defaults to OLLAMA_HOST (read here), then to the
+    local server.
 
     `keep_alive` is how long the model stays loaded after an answer, as Ollama writes it ("5m", -1).
     """
@@ -70,11 +71,15 @@ class Ollama:
         return f"ollama:{self.id}"
 
     async def capabilities(self) -> Capabilities:
-        """From `/api/show`: its list is authoritative, else markers in the template, else unknown."""
+        """From `/api/show`: its list is authoritative, else markers in the template, else
+        unknown.
+        """
         return from_show(await self.show())
 
     async def asked_window(self, options: ModelOptions) -> int | None:
-        """Tokens of the window that an exchange with these options asks for. Raises ProviderError."""
+        """Tokens of the window that an exchange with these options asks for. Raises
+        ProviderError.
+        """
         show = await self.show()
         return options.num_ctx or _window(show, from_show(show))
 
@@ -96,7 +101,9 @@ class Ollama:
     async def _ask_show(self) -> dict[str, Any]:
         body = dumps({"model": self.id})
         try:
-            answer = await self.transport.post(f"{self.base_url}/api/show", body, _HEADERS, timeout=30.0)
+            answer = await self.transport.post(
+                f"{self.base_url}/api/show", body, _HEADERS, timeout=30.0
+            )
         except ProviderError as error:
             raise self.explained(error) from error
         if answer.status != 200:
@@ -111,7 +118,9 @@ class Ollama:
         return error
 
     async def refused(self, error: ProviderError) -> ProviderError:
-        """An unknown model gets the command that fetches it, and the list of those that are there."""
+        """An unknown model gets the command that fetches it, and the list of those that are
+        there.
+        """
         if error.code == "model_not_found":
             error.hint = f"`ollama pull {self.id}`"
             if installed := await self.installed():
@@ -128,10 +137,13 @@ class Ollama:
 
 
 class OllamaExchange:
-    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever drives the
-    exchange reads and clears it. With a sink, notices go there and nowhere else."""
+    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever
+    drives the exchange reads and clears it. With a sink, notices go there and nowhere else.
+    """
 
-    def __init__(self, wire: Ollama, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> None:
+    def __init__(
+        self, wire: Ollama, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    ) -> None:
         self.notices: list[tuple[str, str]] = []
         self._wire = wire
         self._names = Names(tools)
@@ -179,8 +191,12 @@ class OllamaExchange:
 
     async def _send(self, body: bytes, tools: bool, sink: Sink | None) -> Answer:
         wire = self._wire
-        fold = LineFold(Answer(sink.text, sink.reasoning) if sink else Answer(), wire.model, tools=tools)
-        async with wire.transport.stream(self._url, body, _HEADERS, timeout=self._options.timeout) as stream:
+        fold = LineFold(
+            Answer(sink.text, sink.reasoning) if sink else Answer(), wire.model, tools=tools
+        )
+        async with wire.transport.stream(
+            self._url, body, _HEADERS, timeout=self._options.timeout
+        ) as stream:
             if stream.status != 200:
                 refused = await stream.read()
                 raise refusal(wire.model, stream.status, stream.headers, refused, tools=tools)
@@ -197,7 +213,11 @@ class OllamaExchange:
         show = await self._wire.show()
         capabilities = from_show(show)
         chosen: dict[str, Any] = {"num_ctx": options.num_ctx or _window(show, capabilities)}
-        named = {"temperature": options.temperature, "num_predict": options.max_tokens, "seed": options.seed}
+        named = {
+            "temperature": options.temperature,
+            "num_predict": options.max_tokens,
+            "seed": options.seed,
+        }
         chosen |= {name: value for name, value in named.items() if value is not None}
         fields: dict[str, Any] = dict(options.extra)
         fields["options"] = {**chosen, **cast(dict[str, Any], fields.get("options", {}))}
@@ -219,7 +239,9 @@ class OllamaExchange:
     def _assistant(self, message: AssistantMessage) -> bytes:
         fields: dict[str, Any] = {"role": "assistant", "content": message.text}
         if message.calls and message.reasoning:
-            fields["thinking"] = message.reasoning  # gpt-oss and others go on thinking across their calls.
+            fields["thinking"] = (
+                message.reasoning
+            )  # gpt-oss and others go on thinking across their calls.
         encoded = dumps(fields)
         if not message.calls:
             return encoded
@@ -283,11 +305,15 @@ class LineFold:
         if chunk.get("done"):
             self.done = True
             answer.finish = str(chunk.get("done_reason") or "stop")
-            answer.usage = Usage(counted(chunk.get("prompt_eval_count")), counted(chunk.get("eval_count")))
+            answer.usage = Usage(
+                counted(chunk.get("prompt_eval_count")), counted(chunk.get("eval_count"))
+            )
 
 
 def _address(host: str) -> str:
-    """OLLAMA_HOST as Ollama's own tools read it: scheme and port may be missing, 0.0.0.0 means this machine."""
+    """OLLAMA_HOST as Ollama's own tools read it: scheme and port may be missing, 0.0.0.0 means this
+    machine.
+    """
     scheme, mark, rest = host.strip().rpartition("://")
     if mark and scheme not in ("http", "https"):
         raise ConfigError(f"`{host}` is not an http or https address", code="base_url")
@@ -314,7 +340,9 @@ def _thinking(
     capabilities: Capabilities,
     notice: Callable[[str, str], None],
 ) -> bool | str | None:
-    """`think` as this model takes it: gpt-oss knows levels only, a model that cannot think is not asked."""
+    """`think` as this model takes it: gpt-oss knows levels only, a model that cannot think is not
+    asked.
+    """
     if wanted is None:
         return None
     if capabilities.thinking is False:
@@ -322,7 +350,9 @@ def _thinking(
             notice("fallback", "the model cannot think: `thinking` was left out")
         return None
     info: Any = show.get("model_info")
-    architecture = cast(dict[str, Any], info).get("general.architecture") if isinstance(info, dict) else ""
+    architecture = (
+        cast(dict[str, Any], info).get("general.architecture") if isinstance(info, dict) else ""
+    )
     if isinstance(wanted, bool) and str(architecture).replace("-", "").startswith("gptoss"):
         if not wanted:
             notice("fallback", "this model always thinks: `thinking` was set to `low`")

@@ -1,9 +1,11 @@
 """The chat-completions wire: OpenAI, and every server that speaks its format.
 
-Source: the OpenAI API reference (`POST /chat/completions`, streaming as server-sent events) and what llama.cpp,
-vLLM, LM Studio, OpenRouter and others make of it; `folding` and `failures` hold the tables.
+Source: the OpenAI API reference (`POST /chat/completions`, streaming as server-sent events) and
+what llama.cpp, vLLM, LM Studio, OpenRouter and others make of it; `folding` and `failures` hold the
+tables.
 
-Here is the wire as it is made; what its conversations need (`chat_exchange`) is loaded with the first of them.
+Here is the wire as it is made; what its conversations need (`chat_exchange`) is loaded with the
+first of them.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ OPENAI_URL = "https://api.openai.com/v1"
 
 
 class OpenAIChat:
-    """A model behind a chat-completions server. `base_url` is everything before `/chat/completions`.
+    """A model behind a chat-completions server. `base_url` is everything before
+    `/chat/completions`.
 
-    `api_key` and `base_url` default to OPENAI_API_KEY and OPENAI_BASE_URL, read here and not later; the key is
-    sent only to `base_url`. A `transport` that is given stays its owner's to close. `replay_reasoning`
-    sends `reasoning_content` back with answers that made calls, for servers that demand it.
+    `api_key` and `base_url` default to OPENAI_API_KEY and OPENAI_BASE_URL, read here and not later;
+    the key is sent only to `base_url`. A `transport` that is given stays its owner's to close.
+    `replay_reasoning` sends `reasoning_content` back with answers that made calls, for servers that
+    demand it.
     """
 
     def __init__(
@@ -48,7 +52,9 @@ class OpenAIChat:
         key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
         if self.native and not key:
             raise ConfigError(
-                f"`{name}:{model}` needs an API key", code="api_key", hint="set OPENAI_API_KEY, or `base_url`"
+                f"`{name}:{model}` needs an API key",
+                code="api_key",
+                hint="set OPENAI_API_KEY, or `base_url`",
             )
         self.id = model
         self._name = name
@@ -70,7 +76,9 @@ class OpenAIChat:
         return f"{self._name}:{self.id}"
 
     async def capabilities(self) -> Capabilities:
-        """llama.cpp's `/props`, then a table of providers, then the server's list of models; else unknown."""
+        """llama.cpp's `/props`, then a table of providers, then the server's list of models; else
+        unknown.
+        """
         if self._capabilities is None:
             from .chat_exchange import capabilities
 

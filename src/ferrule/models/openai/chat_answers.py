@@ -1,7 +1,8 @@
-"""Chat-completions answers, whole or streamed, into an `Answer`. The hot path of every stream is here.
+"""Chat-completions answers, whole or streamed, into an `Answer`. The hot path of every stream is
+here.
 
-jiter parses a delta in about a microsecond; what it refuses (half of a surrogate pair, which some servers
-cut an emoji into) goes to the standard library, and the halves are put together again here.
+jiter parses a delta in about a microsecond; what it refuses (half of a surrogate pair, which some
+servers cut an emoji into) goes to the standard library, and the halves are put together again here.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class StreamFold:
 
     @property
     def whole(self) -> bool:
-        """Whether the server said why the answer ended. Only its usage may follow, and some never send `[DONE]`."""
+        """Whether the server said why the answer ended. Only its usage may follow, and some never
+        send `[DONE]`.
+        """
         return self.done or bool(self._answer.finish)
 
     def add(self, events: list[bytes]) -> None:
@@ -63,8 +66,9 @@ class StreamFold:
                 self._chunk(chunk)
 
     def finished(self) -> Answer:
-        """The answer, once the stream has ended. Raises `interrupted` if the server never said that it was over:
-        a call that is missing its end must not look like a whole one."""
+        """The answer, once the stream has ended. Raises `interrupted` if the server never said that
+        it was over: a call that is missing its end must not look like a whole one.
+        """
         self._flush_half()
         if not self.whole:
             raise ProviderError(
@@ -126,7 +130,9 @@ def fold_whole(body: bytes, who: str, *, tools: bool, sink: Sink | None = None) 
     if not isinstance(message, dict):
         shown = body[:200].decode("utf-8", "replace")
         raise ProviderError(
-            f"{who} sent no answer that can be understood: {shown}", code="not_understood", retryable=False
+            f"{who} sent no answer that can be understood: {shown}",
+            code="not_understood",
+            retryable=False,
         )
     fields = cast(dict[str, Any], message)
     _words(answer, fields, answer.say)

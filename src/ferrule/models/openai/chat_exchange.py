@@ -1,7 +1,8 @@
-"""A conversation over the chat-completions wire: what is sent, what comes back, what a server says of itself.
+"""A conversation over the chat-completions wire: what is sent, what comes back, what a server says
+of itself.
 
-A message is encoded when it is first sent and its bytes are kept; a request is the join of those bytes
-with a head and a tail that do not change. So a round costs what is new, plus one copy.
+A message is encoded when it is first sent and its bytes are kept; a request is the join of those
+bytes with a head and a tail that do not change. So a round costs what is new, plus one copy.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ async def models(server: ChatServer) -> list[dict[str, Any]]:
 
 
 async def capabilities(server: ChatServer) -> Capabilities:
-    """llama.cpp's `/props`, then a table of providers, then the server's list of models; else unknown."""
+    """llama.cpp's `/props`, then a table of providers, then the server's list of models; else
+    unknown.
+    """
     return known_provider(server.base_url, server.id) or await _ask(server)
 
 
@@ -89,8 +92,8 @@ class Offer:
 
 
 class ChatExchange:
-    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever drives the
-    exchange reads and clears it. With a sink, notices go there and nowhere else.
+    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever
+    drives the exchange reads and clears it. With a sink, notices go there and nowhere else.
 
     After a failed or cancelled `ask` the exchange is as it was before, and may be asked again.
     """
@@ -127,7 +130,9 @@ class ChatExchange:
         return answer if tools else without_calls(answer, self._notice(sink))
 
     def request(self, history: Sequence[Message], *, tools: bool) -> bytes:
-        """The body of a request that asks with this history, in one piece and without the form of a reply."""
+        """The body of a request that asks with this history, in one piece and without the form of a
+        reply.
+        """
         self._transcript.extend(history)
         offered = self._tools if tools or self._choice else b""
         return self._body(offered, tools, None, streamed=False)
@@ -139,7 +144,9 @@ class ChatExchange:
         self._notice(sink)("fallback", f"{why}: asked again without tools")
         return await self._send(False, schema, sink)
 
-    async def _send(self, tools: bool, schema: Mapping[str, Any] | None, sink: Sink | None) -> ModelAnswered:
+    async def _send(
+        self, tools: bool, schema: Mapping[str, Any] | None, sink: Sink | None
+    ) -> ModelAnswered:
         notice = self._notice(sink)
         offered = self._tools if tools or self._choice else b""
         body = self._body(offered, tools, schema, streamed=sink is not None)
@@ -178,7 +185,9 @@ class ChatExchange:
 
     async def _streamed(self, body: bytes, tools: bool, sink: Sink) -> Answer:
         wire = self._wire
-        async with wire.transport.stream(self._url, body, wire.headers, timeout=self._timeout) as stream:
+        async with wire.transport.stream(
+            self._url, body, wire.headers, timeout=self._timeout
+        ) as stream:
             if stream.status == 200:
                 if "json" in stream.headers.get("content-type", ""):
                     # A server that cannot stream answers in one piece.
@@ -209,7 +218,8 @@ class ChatExchange:
         return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
 
     def _message(self, message: Message) -> bytes:
-        # Written by hand: these few lines run for every message, and an encoder costs more than all of them.
+        # Written by hand: these few lines run for every message, and an encoder costs more than all
+        # of them.
         if isinstance(message, UserMessage):
             return _bytes(f'{{"role":"user","content":{quote(message.text)}}}')
         if isinstance(message, ToolMessage):
@@ -244,7 +254,9 @@ def _bytes(text: str) -> bytes:
 
 
 def _options(options: ModelOptions, native: bool) -> bytes:
-    """Everything a person set, as the end of the request object. OpenAI itself renamed `max_tokens`."""
+    """Everything a person set, as the end of the request object. OpenAI itself renamed
+    `max_tokens`.
+    """
     fields: dict[str, Any] = {}
     if options.temperature is not None:
         fields["temperature"] = options.temperature

@@ -1,15 +1,20 @@
 """The Responses wire: OpenAI, and every server that speaks its format (llama.cpp, Ollama, vLLM).
 
-Source: OpenAI's API reference (`POST /responses`, `POST /responses/compact`) and the types of its SDK.
+Source: OpenAI's API reference (`POST /responses`, `POST /responses/compact`) and the types of its
+    SDK.
 
-* Nothing is kept at the provider (`store: false`): the history goes along each time, reasoning encrypted
-  (`reasoning.encrypted_content`), and the items of an answer are replayed as they came (`raw`).
-* Tools are sent strict where their schema can be (`strict_schema`); nulls that only strictness asked for are dropped again.
-* Deferred tools are searched by the provider (`tool_search`, a tool of its own that stands first); those of one namespace go
-  together, as it shows the model the namespace alone.
-* Hosted tools are recorded and not dispatched; the question of a remote MCP server becomes a call (`models.hosted_tools`).
-* A provider that compacts a history by itself (`context_management` in `ModelOptions.extra`) answers with an item that only
-  it can read. On this wire it stands for everything before it, which is not sent again; the journal keeps all of it.
+* Nothing is kept at the provider (`store: false`): the history goes along each time, reasoning
+  encrypted (`reasoning.encrypted_content`), and the items of an answer are replayed as they came
+  (`raw`).
+* Tools are sent strict where their schema can be (`strict_schema`); nulls that only strictness
+  asked for are dropped again.
+* Deferred tools are searched by the provider (`tool_search`, a tool of its own that stands first);
+  those of one namespace go together, as it shows the model the namespace alone.
+* Hosted tools are recorded and not dispatched; the question of a remote MCP server becomes a call
+  (`models.hosted_tools`).
+* A provider that compacts a history by itself (`context_management` in `ModelOptions.extra`)
+  answers with an item that only it can read. On this wire it stands for everything before it, which
+  is not sent again; the journal keeps all of it.
 """
 
 from __future__ import annotations
@@ -52,11 +57,14 @@ _GROUP = 200
 
 
 class OpenAIResponses(OpenAIChat):
-    """A model behind a Responses server. `base_url` is everything before `/responses`; key and address as `OpenAIChat`'s.
+    """A model behind a Responses server. `base_url` is everything before `/responses`; key and
+    address as `OpenAIChat`'s.
 
-    `strict` sends schemas strict where they can be; by default to OpenAI itself only. `force_native_tool_search` says that a gateway
-    passes OpenAI's tool search on, whatever the model is called there; `flat_tool_search` is for one that wants the namespaces
-    of deferred tools as a list in the search tool (requirement 001, "Namespace grouping") and not as OpenAI takes them.
+    `strict` sends schemas strict where they can be; by default to OpenAI itself only.
+    `force_native_tool_search` says that a gateway passes OpenAI's tool search on, whatever the
+    model is called there; `flat_tool_search` is for one that wants the namespaces of deferred tools
+    as a list in the search tool (requirement 001, "Namespace grouping") and not as OpenAI takes
+    them.
     """
 
     def __init__(
@@ -84,14 +92,17 @@ class OpenAIResponses(OpenAIChat):
         self._responses_offer: _Offer | None = None
 
     async def capabilities(self) -> Capabilities:
-        """As `OpenAIChat`'s; tools, where nobody says, as they are part of the format. OpenAI's newer models search
-        deferred tools themselves."""
+        """As `OpenAIChat`'s; tools, where nobody says, as they are part of the format. OpenAI's
+        newer models search deferred tools themselves.
+        """
         found = await super().capabilities()
         if found.tools is None:
             found = replace(found, tools=True, source="part of the format")
         return replace(found, tool_search=self.searches or searches(self.id))
 
-    def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ResponsesExchange:  # pyright: ignore[reportIncompatibleMethodOverride]  another exchange, the same protocol
+    def open(
+        self, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    ) -> ResponsesExchange:  # pyright: ignore[reportIncompatibleMethodOverride]  another exchange, the same protocol
         offer = self._responses_offer
         if offer is None or offer.given != (tools, options.provider_tools, options.tool_search):
             offer = _Offer(tools, options, self.strict, flat=self.flat)
@@ -128,7 +139,9 @@ class _Offer:
         if options.tool_search:
             sent.insert(0, _search(grouped if flat else None))
         if not flat:
-            self.groups = {tool.name: group for group, members in grouped.items() for tool, _ in members}
+            self.groups = {
+                tool.name: group for group, members in grouped.items() for tool, _ in members
+            }
             sent += (_namespace(group, grouped[group]) for group in sorted(grouped))
         self.field = utf8(f',"tools":[{",".join(sent)}]') if sent else b""
         self.weight = sum(
@@ -144,13 +157,15 @@ class _Offer:
 
 
 class ResponsesExchange:
-    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever drives the
-    exchange reads and clears it. With a sink, notices go there and nowhere else.
+    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever
+    drives the exchange reads and clears it. With a sink, notices go there and nowhere else.
 
     After a failed or cancelled `ask` the exchange is as it was before, and may be asked again.
     """
 
-    def __init__(self, wire: OpenAIResponses, system: str, offer: _Offer, options: ModelOptions) -> None:
+    def __init__(
+        self, wire: OpenAIResponses, system: str, offer: _Offer, options: ModelOptions
+    ) -> None:
         self.notices: list[tuple[str, str]] = []
         self._wire = wire
         self._offer = offer
@@ -184,7 +199,9 @@ class ResponsesExchange:
             notice("truncated", warning)
         if answered.calls and not tools:
             return without_calls(answered, notice)
-        answered = replace(answered, calls=tuple(self._offer.restored(call) for call in answered.calls))
+        answered = replace(
+            answered, calls=tuple(self._offer.restored(call) for call in answered.calls)
+        )
         return output.sealed(wire.model, answered, "")
 
     def _body(self, tools: bool, schema: Mapping[str, Any] | None, *, streamed: bool) -> bytes:
@@ -195,7 +212,8 @@ class ResponsesExchange:
         if schema is not None:
             forms["format"] = {"type": "json_schema", "name": "reply", "schema": schema}
             if not self._wire.native:
-                # llama.cpp passes over `text.format` on this route and takes the one of chat completions; others ignore it.
+                # llama.cpp passes over `text.format` on this route and takes the one of chat
+                # completions; others ignore it.
                 form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
                 parts += (b',"response_format":', dumps(form))
         if forms:
@@ -212,7 +230,9 @@ class ResponsesExchange:
             if answer.status != 200:
                 raise refusal(wire.model, answer.status, answer.headers, answer.body, tools=offered)
             return fold_whole(output, answer.body, wire.model, tools=offered)
-        async with wire.transport.stream(self._url, body, wire.headers, timeout=self._timeout) as stream:
+        async with wire.transport.stream(
+            self._url, body, wire.headers, timeout=self._timeout
+        ) as stream:
             if stream.status != 200:
                 refused = await stream.read()
                 raise refusal(wire.model, stream.status, stream.headers, refused, tools=offered)
@@ -239,7 +259,9 @@ class ResponsesExchange:
         id = quote(message.call_id)
         if message.call_id not in self._approvals:
             kind, caller = self._callers.get(message.call_id, ("function_call", ""))
-            return f'{{"type":"{kind}_output","call_id":{id},"output":{quote(message.text)}{caller}}}'
+            return (
+                f'{{"type":"{kind}_output","call_id":{id},"output":{quote(message.text)}{caller}}}'
+            )
         yes = "true" if message.success else f'false,"reason":{quote(message.text)}'
         return f'{{"type":"mcp_approval_response","approval_request_id":{id},"approve":{yes}}}'
 
@@ -265,9 +287,10 @@ class ResponsesExchange:
 
 
 class Inputs:
-    """A history as input items, each message encoded once. `encode` gives a message's items and whether they stand for
-    everything before them. `weight` is the sum of `message_weight`. The history may only grow; one that got
-    shorter is another conversation and is encoded anew."""
+    """A history as input items, each message encoded once. `encode` gives a message's items and
+    whether they stand for everything before them. `weight` is the sum of `message_weight`. The
+    history may only grow; one that got shorter is another conversation and is encoded anew.
+    """
 
     def __init__(self, encode: Callable[[Message], tuple[str, bool]]) -> None:
         self._encode = encode
@@ -294,16 +317,24 @@ class Inputs:
 
 
 def _since_compaction(content: str) -> str:
-    """The items from the last compaction on, which stands for everything before it; "" if there is none."""
+    """The items from the last compaction on, which stands for everything before it; "" if there is
+    none.
+    """
     if '"compaction"' not in content:
         return ""
     items = elements(content)
-    places = [index for index, item in enumerate(items) if _string(members(item).get("type")) == "compaction"]
+    places = [
+        index
+        for index, item in enumerate(items)
+        if _string(members(item).get("type")) == "compaction"
+    ]
     return ",".join(items[places[-1] :]) if places else ""
 
 
 def _callers(content: str) -> dict[str, tuple[str, str]]:
-    """Calls whose output is of another kind, or must name who made the call (a hosted program), by id."""
+    """Calls whose output is of another kind, or must name who made the call (a hosted program), by
+    id.
+    """
     found: dict[str, tuple[str, str]] = {}
     if '"custom_tool_call"' not in content and '"caller"' not in content:
         return found

@@ -1,9 +1,11 @@
-"""Answers of the Responses API, whole or streamed, into items as they were sent and an answer made of them.
+"""Answers of the Responses API, whole or streamed, into items as they were sent and an answer made
+of them.
 
-Source: OpenAI's API reference (`POST /responses`, its items and its streaming events) and the types of its SDK, which the
-golden files are made from. Words are heard from deltas; what is kept of an item is the text of its last event
-(`response.output_item.done`), never put together from deltas, so encrypted reasoning and the items of
-hosted tools go back as they came. Items and events that are not known here are kept or passed over.
+Source: OpenAI's API reference (`POST /responses`, its items and its streaming events) and the types
+of its SDK, which the golden files are made from. Words are heard from deltas; what is kept of an
+item is the text of its last event (`response.output_item.done`), never put together from deltas, so
+encrypted reasoning and the items of hosted tools go back as they came. Items and events that are
+not known here are kept or passed over.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ _APPROVAL = "mcp_approval_request"
 
 @dataclass(slots=True)
 class Item:
-    """One item of an output. `text` is its JSON, empty while it is open; `heard` says that words of it were said."""
+    """One item of an output. `text` is its JSON, empty while it is open; `heard` says that words of
+    it were said.
+    """
 
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     text: str = ""
@@ -53,8 +57,12 @@ class Item:
         return compact(given) if isinstance(given, dict) else mend("".join(self.pieces))
 
     def json(self) -> str:
-        """The item as it is to be sent back. One that never ended is left with what it began with."""
-        return self.text or compact(self.fields | ({"arguments": self.arguments} if self.pieces else {}))
+        """The item as it is to be sent back. One that never ended is left with what it began
+        with.
+        """
+        return self.text or compact(
+            self.fields | ({"arguments": self.arguments} if self.pieces else {})
+        )
 
 
 @dataclass(slots=True)
@@ -69,8 +77,9 @@ class Output:
     places: dict[str, int] = field(default_factory=dict[str, int])
 
     def item(self, event: Mapping[str, Any]) -> Item:
-        """The item that an event is about: by its place in the output, or by its id where a server (llama.cpp)
-        leaves the place out; a new one where there is none."""
+        """The item that an event is about: by its place in the output, or by its id where a server
+        (llama.cpp) leaves the place out; a new one where there is none.
+        """
         place: Any = event.get("output_index")
         if type(place) is not int:
             began: Any = event.get("item")
@@ -91,7 +100,9 @@ class Output:
         """The whole answer, without `raw`."""
         items = self.ordered()
         cut = self.status == "incomplete" and self.reason != "content_filter"
-        calls = tuple(_call(item, names, cut) for item in items if item.type in (*_OWN_CALLS, _APPROVAL))
+        calls = tuple(
+            _call(item, names, cut) for item in items if item.type in (*_OWN_CALLS, _APPROVAL)
+        )
         stop = "calls" if calls else "end"
         if cut:
             stop = "length"
@@ -102,9 +113,11 @@ class Output:
         return ModelAnswered(text, calls, thoughts, self.answer.usage, stop, provider_calls=made)
 
     def sealed(self, wire: str, answered: ModelAnswered, spelled: str) -> ModelAnswered:
-        """The answer with its items in `raw`, unless they are `spelled` from the message itself in the same bytes.
+        """The answer with its items in `raw`, unless they are `spelled` from the message itself in
+        the same bytes.
 
-        A cut answer may end in reasoning without what it was for, which the API refuses: then nothing is kept.
+        A cut answer may end in reasoning without what it was for, which the API refuses: then
+        nothing is kept.
         """
         items, content = self.ordered(), self.content()
         whole = bool(items) and items[-1].type != "reasoning" and all(item.text for item in items)
@@ -114,7 +127,9 @@ class Output:
 
 
 class StreamFold:
-    """Folds the events of one stream into an output. `done` once the response has ended in one of its ways."""
+    """Folds the events of one stream into an output. `done` once the response has ended in one of
+    its ways.
+    """
 
     def __init__(self, output: Output, who: str, *, tools: bool) -> None:
         self.done = False
@@ -136,7 +151,9 @@ class StreamFold:
                 continue
             try:
                 value: Any = from_json(event)
-                piece: Any = value["delta"] if value["type"] == "response.output_text.delta" else None
+                piece: Any = (
+                    value["delta"] if value["type"] == "response.output_text.delta" else None
+                )
                 item = items.get(value.get("output_index")) if piece else None
             except (ValueError, LookupError, TypeError, AttributeError):
                 self._other(event)
@@ -257,7 +274,9 @@ def _response(output: Output, said: object, who: str, *, tools: bool) -> None:
         raise error_inside(who, error, tools=tools)
     output.status = str(fields.get("status") or "completed")
     if output.status in ("failed", "cancelled"):
-        raise ProviderError(f"{who}: the response {output.status}", code="provider", retryable=False)
+        raise ProviderError(
+            f"{who}: the response {output.status}", code="provider", retryable=False
+        )
     details: Any = fields.get("incomplete_details")
     if isinstance(details, dict):
         output.reason = str(cast(dict[str, Any], details).get("reason") or "")

@@ -1,14 +1,19 @@
-"""A tool's schema in the strict subset, in which a provider promises arguments that fit it; or why it cannot be.
+"""A tool's schema in the strict subset, in which a provider promises arguments that fit it; or why
+it cannot be.
 
-Source: OpenAI's guide "Structured Outputs" (supported schemas). The subset: the root is an object; every object lists all its
-properties as required and takes no others; what is optional may be null instead; no `allOf`, `not`, `if`, open maps.
+Source: OpenAI's guide "Structured Outputs" (supported schemas). The subset: the root is an object;
+every object lists all its properties as required and takes no others; what is optional may be null
+instead; no `allOf`, `not`, `if`, open maps.
 
-Three verdicts. `clean`: the schema is in the subset as it stands. `rewritten`: optional parameters became nullable, and
-keywords that only narrow a value were left out (they are still checked where every call is validated, before it runs).
-`not_strict`: something the subset cannot say, with the reason; the tool is then sent as it is, without the promise.
-Nulls that stand for "left out" are dropped again (`restored`), so a handler sees what its own schema describes.
+Three verdicts. `clean`: the schema is in the subset as it stands. `rewritten`: optional parameters
+became nullable, and keywords that only narrow a value were left out (they are still checked where
+every call is validated, before it runs).
+`not_strict`: something the subset cannot say, with the reason; the tool is then sent as it is,
+without the promise. Nulls that stand for "left out" are dropped again (`restored`), so a handler
+sees what its own schema describes.
 
-Not seen here: whether a model follows a pattern's dialect, and limits that a provider changes without saying so.
+Not seen here: whether a model follows a pattern's dialect, and limits that a provider changes
+without saying so.
 """
 
 from __future__ import annotations
@@ -26,26 +31,65 @@ PROPERTIES = 5_000
 DEPTH = 10
 ENUM_VALUES = 1_000
 NAME_CHARACTERS = 120_000
-"""Bounds of a whole schema: properties, objects within objects, values of enums, characters of names and values."""
+"""Bounds of a whole schema: properties, objects within objects, values of enums, characters of
+names and values.
+"""
 
-FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
+FORMATS = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
+)
 
 _KEPT = frozenset(
     {
-        "type", "description", "title", "enum", "const", "pattern", "format", "multipleOf", "maximum",
-        "exclusiveMaximum", "minimum", "exclusiveMinimum", "minItems", "maxItems",
+        "type",
+        "description",
+        "title",
+        "enum",
+        "const",
+        "pattern",
+        "format",
+        "multipleOf",
+        "maximum",
+        "exclusiveMaximum",
+        "minimum",
+        "exclusiveMinimum",
+        "minItems",
+        "maxItems",
     }
-)  # fmt: skip
+)
 _NARROWING = frozenset(
     {
-        "minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties", "contains", "minContains",
-        "maxContains", "contentEncoding", "contentMediaType", "contentSchema", "propertyNames", "not",
+        "minLength",
+        "maxLength",
+        "uniqueItems",
+        "minProperties",
+        "maxProperties",
+        "contains",
+        "minContains",
+        "maxContains",
+        "contentEncoding",
+        "contentMediaType",
+        "contentSchema",
+        "propertyNames",
+        "not",
     }
-)  # fmt: skip
+)
 _UNSAYABLE = (
-    "allOf", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "patternProperties",
-    "prefixItems", "additionalItems", "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef",
-)  # fmt: skip
+    "allOf",
+    "if",
+    "then",
+    "else",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "patternProperties",
+    "prefixItems",
+    "additionalItems",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+    "$dynamicRef",
+    "$recursiveRef",
+)
 _STRUCTURE = frozenset(
     {
         "properties",
@@ -65,7 +109,8 @@ Schema = dict[str, Any]
 
 @frozen
 class Strict:
-    """What came of a schema. `schema` is the JSON to send; `changes` say what was rewritten, `reasons` why it is not strict.
+    """What came of a schema. `schema` is the JSON to send; `changes` say what was rewritten,
+    `reasons` why it is not strict.
 
     Both are sentences for people, each beginning with the place (a JSON pointer, `/` for the root).
     """
@@ -81,7 +126,9 @@ class Strict:
         return self.verdict != "not_strict"
 
     def restored(self, arguments: str) -> str:
-        """Arguments without the nulls that stand for "left out"; any other text as it is, byte for byte."""
+        """Arguments without the nulls that stand for "left out"; any other text as it is, byte for
+        byte.
+        """
         if self.verdict != "rewritten" or "null" not in arguments:
             return arguments
         try:
@@ -94,12 +141,17 @@ class Strict:
 
     def lines(self) -> list[str]:
         """The report, a line each: the verdict, then what was changed, or why not."""
-        return [self.verdict.replace("_", " "), *(f"  {line}" for line in (*self.reasons, *self.changes))]
+        return [
+            self.verdict.replace("_", " "),
+            *(f"  {line}" for line in (*self.reasons, *self.changes)),
+        ]
 
 
 @lru_cache(maxsize=2048)
 def compile_strict(schema: str) -> Strict:
-    """Compile a schema given as JSON text. Never raises: what cannot be compiled is `not_strict` with a reason."""
+    """Compile a schema given as JSON text. Never raises: what cannot be compiled is `not_strict`
+    with a reason.
+    """
     try:
         given: Any = json.loads(schema) if schema else {"type": "object", "properties": {}}
     except (ValueError, RecursionError):
@@ -223,7 +275,9 @@ class _Compiling:
 
     def _reference(self, schema: Schema, made: Schema, place: str) -> Schema:
         target = schema["$ref"]
-        if not isinstance(target, str) or not (target == "#" or _found(self._root, target) is not None):
+        if not isinstance(target, str) or not (
+            target == "#" or _found(self._root, target) is not None
+        ):
             self.refuse(place, f"`$ref` to `{target}` leads nowhere in this schema")
         # Words beside a reference are refused; around it they are not.
         return {**made, "anyOf": [{"$ref": target}]} if made else {"$ref": target}
@@ -242,7 +296,9 @@ class _Compiling:
         listed = schema.get("properties")
         properties = cast(Schema, listed) if isinstance(listed, dict) else {}
         others = schema.get("additionalProperties")
-        if others not in (None, False) or (not properties and others is None and "properties" not in schema):
+        if others not in (None, False) or (
+            not properties and others is None and "properties" not in schema
+        ):
             self.refuse(place, "takes keys that it does not name")
             return
         if others is None:
@@ -268,7 +324,8 @@ class _Compiling:
 
 
 class _Dropping:
-    """Takes out of a value the nulls of properties that the given schema leaves optional and lets be no null.
+    """Takes out of a value the nulls of properties that the given schema leaves optional and lets
+    be no null.
 
     Where a schema offers alternatives, the ones that name a key decide about it together.
     """
@@ -288,7 +345,9 @@ class _Dropping:
                 self.visit(item, found["items"], depth + 1)
         properties = found.get("properties")
         if isinstance(value, dict) and isinstance(properties, dict):
-            self._object(cast(Schema, value), cast(Schema, properties), _listed(found.get("required")), depth)
+            self._object(
+                cast(Schema, value), cast(Schema, properties), _listed(found.get("required")), depth
+            )
 
     def _object(self, value: Schema, properties: Schema, required: Any, depth: int) -> None:
         for name, part in properties.items():
@@ -323,7 +382,10 @@ def _nullable(made: Schema) -> Schema:
         return {**made, "anyOf": [*made["anyOf"], null]}
     if "$ref" in made or "const" in made:
         words = {name: made[name] for name in ("title", "description") if name in made}
-        return {**words, "anyOf": [{name: value for name, value in made.items() if name not in words}, null]}
+        return {
+            **words,
+            "anyOf": [{name: value for name, value in made.items() if name not in words}, null],
+        }
     nullable = dict(made)
     if "type" in made:
         nullable["type"] = [*sorted(_types(made), key=str), "null"]
@@ -334,7 +396,11 @@ def _nullable(made: Schema) -> Schema:
 
 def _types(schema: Schema) -> set[str]:
     named: Any = schema.get("type")
-    return {named} if isinstance(named, str) else {name for name in _listed(named) if isinstance(name, str)}
+    return (
+        {named}
+        if isinstance(named, str)
+        else {name for name in _listed(named) if isinstance(name, str)}
+    )
 
 
 def _listed(value: object) -> list[Any]:
@@ -364,7 +430,9 @@ def _found(root: Mapping[str, Any], target: str) -> Schema | None:
     at: Any = root
     for part in target[1:].split("/")[1:]:
         at = (
-            cast(Schema, at).get(part.replace("~1", "/").replace("~0", "~")) if isinstance(at, dict) else None
+            cast(Schema, at).get(part.replace("~1", "/").replace("~0", "~"))
+            if isinstance(at, dict)
+            else None
         )
     return cast(Schema, at) if isinstance(at, dict) else None
 

@@ -1,8 +1,9 @@
 """Fills the arguments of a chosen tool, slot by slot, with a small model.
 
-What the request settles alone is taken; where several pieces would do, the model writes the value under a
-grammar that lets it write nothing else. The prompt is the same up to the request, so the server's prefix
-cache holds; each value is a handful of tokens. Nothing runs away: every grammar is finite or bounded.
+What the request settles alone is taken; where several pieces would do, the model writes the value
+under a grammar that lets it write nothing else. The prompt is the same up to the request, so the
+server's prefix cache holds; each value is a handful of tokens. Nothing runs away: every grammar is
+finite or bounded.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ MOST_TOKENS = 64
 """Per value. A value is copied or bounded by its grammar; this is the last stop."""
 
 MOST_OFFERED, READ = 200, 2400
-"""Values in one grammar, and characters of a request in a prompt: a pasted text makes neither without end."""
+"""Values in one grammar, and characters of a request in a prompt: a pasted text makes neither
+without end.
+"""
 
 
 class Powers(Protocol):
     """What a wire to a small local model can do beyond `Wire`. Only `Local` has it.
 
-    Contract: greedy (the same prompt gives the same text); raises ProviderError; a cancelled call may
-    still work to its bound in the background, but its answer goes nowhere.
+    Contract: greedy (the same prompt gives the same text); raises ProviderError; a cancelled call
+    may still work to its bound in the background, but its answer goes nowhere.
     """
 
     async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
@@ -49,27 +52,41 @@ class Powers(Protocol):
 
 INVENTED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (
-        "send_letter: Send a letter to a person. Arguments: to (Name of the person), message (Text of the letter)",
+        (
+            "send_letter: Send a letter to a person. Arguments: to (Name of the person), message "
+            "(Text of the letter)"
+        ),
         "Write to Ann that 'the parcel has come'",
         {"to": "Ann", "message": "the parcel has come"},
     ),
     (
-        "grow_plant: Plant seeds in the garden. Arguments: seed (Kind of seed), rows (Number of rows), depth (Depth in cm)",
+        (
+            "grow_plant: Plant seeds in the garden. Arguments: seed (Kind of seed), rows (Number "
+            "of rows), depth (Depth in cm)"
+        ),
         "Put in 3 rows of carrots, 5 cm deep",
         {"seed": "carrots", "rows": 3, "depth": 5},
     ),
     (
-        "lend_book: Lend a book to a reader. Arguments: title (Title of the book), reader (Id of the reader), days (For how many days)",
+        (
+            "lend_book: Lend a book to a reader. Arguments: title (Title of the book), reader "
+            "(Id of the reader), days (For how many days)"
+        ),
         "reader_17 would like to borrow Moby Dick for 14 days",
         {"title": "Moby Dick", "reader": "reader_17", "days": 14},
     ),
     (
-        "find_recipe: Find recipes. Arguments: dish (What to cook), source (Cookbook file to look in)",
+        (
+            "find_recipe: Find recipes. Arguments: dish (What to cook), source (Cookbook file to "
+            "look in)"
+        ),
         "Is there anything about rice pudding in sweets/puddings.txt?",
         {"dish": "rice pudding", "source": "sweets/puddings.txt"},
     ),
 )
-"""Tools and requests of no catalog: they show the form, and that values are copied and end where they end."""
+"""Tools and requests of no catalog: they show the form, and that values are copied and end where
+they end.
+"""
 
 HEAD = "Fill in the arguments of the tool from the request.\n\n"
 
@@ -85,7 +102,9 @@ def preamble() -> str:
 
 def described(name: str, description: str, slots: Sequence[Slot]) -> str:
     """One line about a tool, its slots in the order in which they are filled."""
-    listed = ", ".join(f"{s.name} ({first_sentence(s.about)})" if s.about else s.name for s in slots)
+    listed = ", ".join(
+        f"{s.name} ({first_sentence(s.about)})" if s.about else s.name for s in slots
+    )
     about = first_sentence(description)
     return f"{name}: {about}. Arguments: {listed}" if slots else f"{name}: {about}"
 
@@ -136,7 +155,9 @@ class Filling:
                 await self._settle(slot, values(slot, request, others), request, given, others)
 
     def _take_choices(self, request: Request, given: dict[str, Any]) -> None:
-        """Choices and lists of choices that the request names: their words are not free for other slots."""
+        """Choices and lists of choices that the request names: their words are not free for other
+        slots.
+        """
         for slot in self._slots:
             if slot.kind == "enum" and len(named := named_choices(slot, request)) == 1:
                 given[slot.name] = named[0].value
@@ -148,8 +169,12 @@ class Filling:
                         request.take(piece)
 
     def _take_numbers(self, request: Request, given: dict[str, Any]) -> None:
-        numeric = [s for s in self._slots if s.kind in ("integer", "number") and s.name not in given]
-        for slot in [s for s in self._slots if s.kind == "array" and s.required and s.name not in given]:
+        numeric = [
+            s for s in self._slots if s.kind in ("integer", "number") and s.name not in given
+        ]
+        for slot in [
+            s for s in self._slots if s.kind == "array" and s.required and s.name not in given
+        ]:
             if slot.item and slot.item.kind in ("integer", "number") and lists(slot, request):
                 return  # numbers in lists first: which are single is known when the lists are
         for name, value in assign(numeric, request).items():
@@ -164,11 +189,15 @@ class Filling:
         given: dict[str, Any],
         others: Sequence[Slot],
     ) -> None:
-        chosen = _sure(slot, offered, request, others) or await self._ask(slot, offered, request, given)
+        chosen = _sure(slot, offered, request, others) or await self._ask(
+            slot, offered, request, given
+        )
         request.take(chosen.span)
         given[slot.name] = chosen.value
 
-    async def _ask(self, slot: Slot, offered: list[Value], request: Request, given: dict[str, Any]) -> Value:
+    async def _ask(
+        self, slot: Slot, offered: list[Value], request: Request, given: dict[str, Any]
+    ) -> Value:
         written = {compact(v.value): v for v in reversed(_nearest(slot, offered, request))}
         text = await self._powers.complete(
             self._prompt(slot, request, given),
@@ -190,9 +219,15 @@ class Filling:
             self._description,
             [*filled, slot] if slot not in filled else filled,
         )
-        begun = "".join(f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}, " for k, v in given.items())
+        begun = "".join(
+            f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}, " for k, v in given.items()
+        )
         own = "".join(shown(tool, r, a) + "\n\n" for r, a in self._examples)
-        return preamble() + own + shown(tool, _cut(request.text), "{" + begun + json.dumps(slot.name) + ": ")
+        return (
+            preamble()
+            + own
+            + shown(tool, _cut(request.text), "{" + begun + json.dumps(slot.name) + ": ")
+        )
 
     async def _list(self, slot: Slot, request: Request, given: dict[str, Any]) -> list[Any]:
         item = slot.item
@@ -221,17 +256,29 @@ class Filling:
 
 
 def _in_order(slots: Sequence[Slot]) -> list[Slot]:
-    """Paths first, then what something begins with, then by the schema: what these take away makes the others plain."""
+    """Paths first, then what something begins with, then by the schema: what these take away makes
+    the others plain.
+    """
     return sorted(slots, key=lambda s: (s.role != "path", not begins(s)))
 
 
-def _sure(slot: Slot, offered: list[Value], request: Request, others: Sequence[Slot]) -> Value | None:
-    """The value that needs no model: the only one, or the number that stands by the slot's own word."""
+def _sure(
+    slot: Slot, offered: list[Value], request: Request, others: Sequence[Slot]
+) -> Value | None:
+    """The value that needs no model: the only one, or the number that stands by the slot's own
+    word.
+    """
     if len(offered) == 1:
         return offered[0]
     alike = [o for o in others if (o.kind, o.role == "path") == (slot.kind, slot.role == "path")]
-    if slot.kind == "string" and len(offered) == len(alike) + 1 and all(_marked(v) for v in offered):
-        return offered[0]  # as many pieces as slots: people name things in the order they are asked for
+    if (
+        slot.kind == "string"
+        and len(offered) == len(alike) + 1
+        and all(_marked(v) for v in offered)
+    ):
+        return offered[
+            0
+        ]  # as many pieces as slots: people name things in the order they are asked for
     if slot.kind in ("integer", "number") and offered:
         own = slot.words - frozenset(w for o in others for w in o.words)
         near = [(request.near(v.span, own, 3), v) for v in offered if v.span]
@@ -276,5 +323,7 @@ def _grammar(slot: Slot, written: Sequence[str]) -> str:
 
 def _literal(text: str) -> str:
     return (
-        '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r") + '"'
+        '"'
+        + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+        + '"'
     )

@@ -86,7 +86,9 @@ _DESIGNATED = frozenset(map(stem, ["id", "number", "code", "zip", "phone", "isbn
 
 
 def values(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> list[Value]:
-    """What the request offers for a slot, in its order; empty if it offers nothing. `others` are still unfilled."""
+    """What the request offers for a slot, in its order; empty if it offers nothing. `others` are
+    still unfilled.
+    """
     if slot.kind == "enum":
         return named_choices(slot, request) or [Value(choice) for choice in slot.choices]
     if slot.kind == "boolean":
@@ -99,7 +101,9 @@ def values(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> list[Va
         return [Value(span.text, span) for span in _paths(slot, request)]
     if dated := days(slot, request):
         alike = [o for o in others if days(o, request)]
-        return directed(slot, dated, request) or (dated[:1] if len(dated) == len(alike) + 1 else dated)
+        return directed(slot, dated, request) or (
+            dated[:1] if len(dated) == len(alike) + 1 else dated
+        )
     written = slot.role == "text" and request.single("quoted")
     if not written and (mentioned := told(slot, request)):
         alone = len({v.value for v in mentioned}) == 1
@@ -132,7 +136,9 @@ def named_choices(slot: Slot, request: Request) -> list[Value]:
 
 
 def switched(slot: Slot, request: Request) -> list[Value]:
-    """What the request says of a switch: on where its words stand, off where they are denied; empty if it says nothing."""
+    """What the request says of a switch: on where its words stand, off where they are denied; empty
+    if it says nothing.
+    """
     named = [w for w in stems(slot.name) if w not in _SWITCHES and len(w) > 1]
     if not named or not all(w in request.stems for w in named):
         return []
@@ -142,20 +148,25 @@ def switched(slot: Slot, request: Request) -> list[Value]:
 
 
 def days(slot: Slot, request: Request) -> list[Value]:
-    """Dates of the request in the form that the description asks for (else ISO 8601), where the slot is for a date."""
+    """Dates of the request in the form that the description asks for (else ISO 8601), where the
+    slot is for a date.
+    """
     form = form_of(slot.about)
     if form is None and _DATE not in content(slot.name):
         return []
     free = [(span, day) for span, day in request.days if request.is_free(span)]
     if free or form:
         return [
-            Value(in_form(day, form or ISO) if form or day.day else span.text, span) for span, day in free
+            Value(in_form(day, form or ISO) if form or day.day else span.text, span)
+            for span, day in free
         ]
     return [Value(span.text, span) for span in request.relative_days if request.is_free(span)]
 
 
 def _paths(slot: Slot, request: Request) -> list[Span]:
-    """Paths if there are any; else single words, those first that stand beside a word for files and folders."""
+    """Paths if there are any; else single words, those first that stand beside a word for files and
+    folders.
+    """
     if found := request.single("path", "url"):
         return list({span.text: span for span in reversed(found)}.values())[::-1]
     singles = [s for s in request.single("word", "quoted", "number") if " " not in s.text]
@@ -167,7 +178,9 @@ def _paths(slot: Slot, request: Request) -> list[Span]:
 def _texts(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Span]:
     texts = [o for o in others if o.kind == "string" and o.role != "path"]
     quoted = request.single("quoted")
-    free = [s for s in request.free() if not any(s.overlaps(d) for d, _ in request.days)] or request.free()
+    free = [
+        s for s in request.free() if not any(s.overlaps(d) for d, _ in request.days)
+    ] or request.free()
     if strong := labelled(slot, request, _loose(free, slot, request)) or by(slot, request):
         return strong
     if typical := kinds(slot, request):
@@ -196,7 +209,11 @@ def evident(slot: Slot, request: Request) -> list[Span]:
 
 def _loose(free: Sequence[Span], slot: Slot, request: Request) -> list[Span]:
     """Pieces that a label can stand before: unbroken ones."""
-    return [s for s in free if slot.role == "text" or not (_joined(request, s) or _cuts_name(request, s))]
+    return [
+        s
+        for s in free
+        if slot.role == "text" or not (_joined(request, s) or _cuts_name(request, s))
+    ]
 
 
 def _codes(request: Request) -> list[Span]:
@@ -206,9 +223,13 @@ def _codes(request: Request) -> list[Span]:
 
 
 def _plain(slot: Slot, request: Request, free: list[Span]) -> list[Span]:
-    """Plain words: not the verb at the head, not cut out of a name, not broken by a joint, without the slot's own word."""
+    """Plain words: not the verb at the head, not cut out of a name, not broken by a joint, without
+    the slot's own word.
+    """
     free = [
-        s for s in free if s.first > 0 or _entity(request.atoms[0]) or s.last == len(request.atoms) - 1
+        s
+        for s in free
+        if s.first > 0 or _entity(request.atoms[0]) or s.last == len(request.atoms) - 1
     ] or free
     phrases = [s for s in free if _of_phrase(request, s)]
     free = [s for s in free if not _edged(slot, request, s)] or free
@@ -248,7 +269,9 @@ def _own(request: Request, span: Span) -> bool:
 
 
 def _cuts_name(request: Request, span: Span) -> bool:
-    """Whether it takes a part of a name, or puts common words before one, or the tool's own behind it: `Apple stock`."""
+    """Whether it takes a part of a name, or puts common words before one, or the tool's own behind
+    it: `Apple stock`.
+    """
     for name in request.names:
         if not span.overlaps(name):
             continue
@@ -261,7 +284,9 @@ def _cuts_name(request: Request, span: Span) -> bool:
 
 
 def _counted(request: Request, span: Span) -> bool:
-    """Whether a number stands among common words (`vehicle driving 1500 miles`), or a quotation among any."""
+    """Whether a number stands among common words (`vehicle driving 1500 miles`), or a quotation
+    among any.
+    """
     inside = request.atoms[span.first : span.last + 1]
     if span.first == span.last:
         return False
@@ -281,7 +306,9 @@ def _entity(atom: Atom) -> bool:
 
 
 def _edged(slot: Slot, request: Request, span: Span) -> bool:
-    """Whether it begins or ends with the parameter's own word: `the user table` names the table `user`."""
+    """Whether it begins or ends with the parameter's own word: `the user table` names the table
+    `user`.
+    """
     if span.first == span.last:
         return span.kind == "word" and stem(span.text) in slot.words and span.text.islower()
     ends = (request.atoms[span.first], request.atoms[span.last])
@@ -289,7 +316,9 @@ def _edged(slot: Slot, request: Request, span: Span) -> bool:
 
 
 def _joined(request: Request, span: Span) -> bool:
-    """Whether a joint (`in`, `and`, a comma) stands inside, other than between capitals: `Bank of America`."""
+    """Whether a joint (`in`, `and`, a comma) stands inside, other than between capitals: `Bank of
+    America`.
+    """
     inside = request.atoms[span.first : span.last + 1]
     for index in range(1, len(inside)):
         gap = request.text[inside[index - 1].end : inside[index].start]
@@ -317,7 +346,9 @@ def spoken_of(slot: Slot, request: Request) -> list[Value]:
     if slot.kind == "boolean":
         return [v for v in switched(slot, request) if v.value or slot.default]
     if slot.kind in ("integer", "number"):
-        digits = [v for v in numbers(slot, request) if v.span and any(map(str.isdigit, v.span.text))]
+        digits = [
+            v for v in numbers(slot, request) if v.span and any(map(str.isdigit, v.span.text))
+        ]
         return [v for v in digits if v.span and request.near(v.span, slot.words, 3) <= 3]
     if slot.kind == "string":
         return days(slot, request) or told(slot, request) or _values(_spoken_strings(slot, request))
@@ -375,5 +406,6 @@ def _placed(slot: Slot, request: Request, span: Span) -> bool:
         return False
     beside = stem(request.after(span)) in PATHS
     return beside or (
-        request.before(span) in _PLACES and (span.last == len(request.atoms) - 1 or not request.after(span))
+        request.before(span) in _PLACES
+        and (span.last == len(request.atoms) - 1 or not request.after(span))
     )

@@ -1,7 +1,9 @@
-"""Dates in a request, and in the form that a parameter's description asks for. Pure; years have four digits.
+"""Dates in a request, and in the form that a parameter's description asks for. Pure; years have
+four digits.
 
-Understood are `2022-08-16`, `2022/08/16`, `08/16/2022` (month first, unless it cannot be), `16 August 2022`, `August 16th, 2022`,
-`April 2022`. What it cannot see: dates that must be worked out (`next Friday`).
+Understood are `2022-08-16`, `2022/08/16`, `08/16/2022` (month first, unless it cannot be), `16
+August 2022`, `August 16th, 2022`, `April 2022`. What it cannot see: dates that must be worked out
+(`next Friday`).
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ _FORM = re.compile(rf"(?i)(?<![a-z])({_PART})([-/. ])({_PART})(?:\2({_PART}))?(?
 
 _RELATIVE = re.compile(
     r"\b(?:today|tonight|tomorrow|yesterday"
-    r"|(?:this|next|last|coming) (?:week|weekend|month|year|(?:mon|tues|wednes|thurs|fri|satur|sun)day))\b",
+    r"|(?:this|next|last|coming) "
+    r"(?:week|weekend|month|year|(?:mon|tues|wednes|thurs|fri|satur|sun)day))\b",
     re.IGNORECASE,
 )
 
@@ -77,13 +80,17 @@ def _read(parts: dict[str, str]) -> Day | None:
         month, day = (second, first) if first > 12 else (first, second)
     else:
         said = next(v for k, v in parts.items() if k.startswith("m"))
-        month = int(said) if said.isdigit() else 1 + [m[:3] for m in _MONTHS].index(said[:3].lower())
+        month = (
+            int(said) if said.isdigit() else 1 + [m[:3] for m in _MONTHS].index(said[:3].lower())
+        )
         day = next((int(v) for k, v in parts.items() if k.startswith("d")), 0)
     return Day(year, month, day) if 1 <= month <= 12 and day <= 31 else None
 
 
 def form_of(about: str) -> tuple[str, ...] | None:
-    """The order of `y`, `m`, `d` and the mark between them that a description asks for (`MM-DD-YYYY`), or None."""
+    """The order of `y`, `m`, `d` and the mark between them that a description asks for
+    (`MM-DD-YYYY`), or None.
+    """
     match = _FORM.search(about)
     if match is None:
         return None

@@ -1,4 +1,5 @@
-"""What speaks for a piece of a request as the value of a text slot, besides a model's feeling. Pure, the same for every tool.
+"""What speaks for a piece of a request as the value of a text slot, besides a model's feeling.
+Pure, the same for every tool.
 
 told      the description itself lists values (`e.g. 'vegan'`, `can be summary or detailed`), and the request has one
 labelled  the piece stands right after the parameter's own word (`medium to oil`, `user id 43523`, `artist: Bach`)
@@ -19,7 +20,10 @@ from .spans import Span, number
 
 _QUOTED = re.compile(r"(?<![\w])['\"‘“`]([^'\"‘’“”`]{1,40})['\"’”`](?!\w)")
 _LISTED = re.compile(
-    r"(?:\be\.?g\.?,?|\bsuch as|\blike|\bfor example,?|\bcan be|\bincluding|\boptions(?: are)?:?|\beither)\s+([^.;()]{2,120})",
+    (
+        r"(?:\be\.?g\.?,?|\bsuch as|\blike|\bfor example,?|\bcan be|\bincluding|\boptions(?: "
+        r"are)?:?|\beither)\s+([^.;()]{2,120})"
+    ),
     re.IGNORECASE,
 )
 _SEPARATOR = re.compile(r",\s*(?:and\s+|or\s+)?|\s+or\s+|\s+and\s+|/|\betc\b")
@@ -121,12 +125,16 @@ def listed_in(about: str) -> list[str]:
             found.append(part.strip())
         elif not _QUOTED.search(part):
             pieces = [piece.strip(" :'\"`") for piece in _SEPARATOR.split(part)]
-            found += [p for p in pieces if p and len(p.split()) <= 3 and p.lower() not in FUNCTION_WORDS]
+            found += [
+                p for p in pieces if p and len(p.split()) <= 3 and p.lower() not in FUNCTION_WORDS
+            ]
     return list(dict.fromkeys(found))
 
 
 def told(slot: Slot, request: Request) -> list[Value]:
-    """Values that the description lists and the request has; those that others lie in are left out."""
+    """Values that the description lists and the request has; those that others lie in are left
+    out.
+    """
     found: list[Value] = []
     for text in listed_in(slot.about):
         if span := _standing(text, request):
@@ -134,7 +142,9 @@ def told(slot: Slot, request: Request) -> list[Value]:
         elif ", " in text and (span := _standing(text.split(",")[0], request)):
             found.append(Value(text, span))  # `e.g. Chicago, IL`: the form that is wanted
     for text, meaning in _ALIAS.findall(slot.about):
-        if (span := _standing(meaning, request)) and not any(v.span and v.span.overlaps(span) for v in found):
+        if (span := _standing(meaning, request)) and not any(
+            v.span and v.span.overlaps(span) for v in found
+        ):
             found.append(Value(text, span))
     return outermost(found)
 
@@ -144,7 +154,11 @@ def _standing(text: str, request: Request) -> Span | None:
     if len(text) < 3:
         return next((s for s in request.single("word", "quoted") if s.text == text), None)
     wanted = stems(text)
-    return next((s for s in places_of(wanted, request) if request.is_free(s)), None) if wanted else None
+    return (
+        next((s for s in places_of(wanted, request) if request.is_free(s)), None)
+        if wanted
+        else None
+    )
 
 
 def _roots(text: str) -> list[str]:
@@ -171,7 +185,9 @@ def places_of(wanted: Sequence[str], request: Request) -> Iterator[Span]:
 
 
 def labelled(slot: Slot, request: Request, offered: Sequence[Span]) -> list[Span]:
-    """Of the pieces offered, the longest right after the parameter's own word; or right before its whole name."""
+    """Of the pieces offered, the longest right after the parameter's own word; or right before its
+    whole name.
+    """
     own = [word for word in content(slot.name) if word not in _GENERIC]
     starts = _after_labels(own[-1:], request)
     names = {(n.first, n.last) for n in request.names}
@@ -201,7 +217,11 @@ def kinds(slot: Slot, request: Request) -> list[Span]:
 
 def _describes(request: Request, index: int) -> bool:
     atom = request.atoms[index]
-    common = atom.kind == "word" and atom.text.lower() not in FUNCTION_WORDS and number(atom.text) is None
+    common = (
+        atom.kind == "word"
+        and atom.text.lower() not in FUNCTION_WORDS
+        and number(atom.text) is None
+    )
     return common and not request.heads(index) and not request.own.issuperset(content(atom.text))
 
 
@@ -212,7 +232,9 @@ def begins(slot: Slot) -> bool:
 
 
 def directed(slot: Slot, offered: Sequence[Value], request: Request) -> list[Value]:
-    """Of the values offered, those that stand where the slot begins or ends: `from Rome to Bonn`, `between a and b`."""
+    """Of the values offered, those that stand where the slot begins or ends: `from Rome to Bonn`,
+    `between a and b`.
+    """
     start, ends = begins(slot), not _ENDS.isdisjoint(w.lower() for w in words(slot.name))
     if not start and not ends:
         return []
@@ -245,7 +267,9 @@ def _after_labels(own: Sequence[str], request: Request) -> dict[int, bool]:
         label = atom.kind == "word" or (atom.kind == "quoted" and " " not in atom.text)
         if not label or stem(atom.text) not in own:
             continue
-        starts[index + 1] = request.text[atom.end : atom.end + 3].strip("'\" ").startswith((":", "="))
+        starts[index + 1] = (
+            request.text[atom.end : atom.end + 3].strip("'\" ").startswith((":", "="))
+        )
         if said[index + 1] in _JOINING:
             sure = said[index + 1] not in ("of", "for", "with")
             starts[index + 2] = sure
@@ -255,11 +279,15 @@ def _after_labels(own: Sequence[str], request: Request) -> dict[int, bool]:
 
 
 def placed(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> list[Span]:
-    """Names that a place stands for, after a word of place. `Rome, Italy` is one place unless another slot wants a part."""
+    """Names that a place stands for, after a word of place. `Rome, Italy` is one place unless
+    another slot wants a part.
+    """
     if not is_place(slot):
         return []
     days = [day for day, _ in request.days]
-    found = [n for n in request.names if request.is_free(n) and not any(n.overlaps(d) for d in days)]
+    found = [
+        n for n in request.names if request.is_free(n) and not any(n.overlaps(d) for d in days)
+    ]
     found = [_after_of(n, request) for n in found if " of " in n.text or _in_place(n, request)]
     found = [n for n in found if _in_place(n, request)]
     if any(is_place(other) for other in others):
@@ -295,7 +323,10 @@ def _after_of(name: Span, request: Request) -> Span:
         return name
     first = name.first + words.index("of") + 1
     return Span(
-        request.text[request.atoms[first].start : request.atoms[name.last].end], first, name.last, "name"
+        request.text[request.atoms[first].start : request.atoms[name.last].end],
+        first,
+        name.last,
+        "name",
     )
 
 

@@ -1,7 +1,8 @@
 """Lists in a request: `1, 2 and 3`, `'a', 'b'`, `price and rating`, `[[1, 2], [3, 4]]`. Pure.
 
-What it cannot see: where a list of plain words begins and ends if no function word says so; then there are several readings,
-and the model chooses. A list is copied, so it ends where the request does.
+What it cannot see: where a list of plain words begins and ends if no function word says so; then
+there are several readings, and the model chooses. A list is copied, so it ends where the request
+does.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def lists(slot: Slot, request: Request) -> list[List]:
     if item.kind in ("integer", "number"):
         found = numbers(item, request)
         found = [v for v in found if v.span and not v.span.text.isalpha()] or found
-        return [([_typed(item, v.value) for v in run], _spans(run)) for run in _runs(found, request)]
+        return [
+            ([_typed(item, v.value) for v in run], _spans(run)) for run in _runs(found, request)
+        ]
     if item.kind != "string":
         return []
     if quoted := request.single("quoted"):
@@ -67,14 +70,18 @@ def chosen(item: Slot, request: Request) -> List:
 
 
 def _shortened(choice: str, request: Request) -> Span | None:
-    """A word of which a choice of one word is a part, or that it begins with: `carbs` for `Carbohydrates`."""
+    """A word of which a choice of one word is a part, or that it begins with: `carbs` for
+    `Carbohydrates`.
+    """
     if not choice.isalpha():
         return None
     for span in request.single("word"):
         if request.in_name(span):
             continue
         begun = stem(span.text)
-        if stem(choice) in stems(span.text) or (len(begun) >= 4 and choice.lower().startswith(begun)):
+        if stem(choice) in stems(span.text) or (
+            len(begun) >= 4 and choice.lower().startswith(begun)
+        ):
             return span
     return None
 
@@ -98,7 +105,10 @@ def _written(slot: Slot, request: Request) -> List | None:
             value = json.loads(match.group().replace("'", '"'))
         except (ValueError, RecursionError):
             continue
-        if isinstance(value, list) and (made := _fitting(slot, cast("list[Any]", value))) is not None:
+        if (
+            isinstance(value, list)
+            and (made := _fitting(slot, cast("list[Any]", value))) is not None
+        ):
             return made, [span]
     return None
 
@@ -109,7 +119,9 @@ def _fitting(slot: Slot, value: list[Any]) -> list[Any] | None:
     if item is None:
         return None
     if item.kind == "array":
-        inner = [_fitting(item, cast("list[Any]", v)) if isinstance(v, list) else None for v in value]
+        inner = [
+            _fitting(item, cast("list[Any]", v)) if isinstance(v, list) else None for v in value
+        ]
         return None if any(v is None for v in inner) else inner
     kinds: dict[str, tuple[type, ...]] = {
         "integer": (int,),
@@ -141,7 +153,9 @@ def _adjoins(request: Request, left: Span | None, right: Span | None) -> bool:
 
 
 def enumerations(request: Request, own: frozenset[str] = frozenset()) -> list[List]:
-    """Plain words that are counted up: short free pieces with commas, `and` or `or` between them. Longest first."""
+    """Plain words that are counted up: short free pieces with commas, `and` or `or` between them.
+    Longest first.
+    """
     atoms = request.atoms
     groups: list[list[Span]] = []
     at = 0
@@ -155,14 +169,19 @@ def enumerations(request: Request, own: frozenset[str] = frozenset()) -> list[Li
 
 
 def _without(request: Request, span: Span, own: frozenset[str]) -> Span:
-    """A piece without the parameter's own word at its end: `engine size and fuel economy variables`."""
+    """A piece without the parameter's own word at its end: `engine size and fuel economy
+    variables`.
+    """
     last = span.last
     while last > span.first and request.atoms[last].text.islower() and request.stems[last] in own:
         last -= 1
     if last == span.last:
         return span
     return Span(
-        request.text[request.atoms[span.first].start : request.atoms[last].end], span.first, last, "run"
+        request.text[request.atoms[span.first].start : request.atoms[last].end],
+        span.first,
+        last,
+        "run",
     )
 
 
@@ -190,11 +209,15 @@ def _group(request: Request, first: int) -> tuple[list[Span], int]:
 
 
 def _piece(request: Request, first: int) -> Span | None:
-    """The longest piece from here without a function word, a comma or a border of sentences, at most four atoms."""
+    """The longest piece from here without a function word, a comma or a border of sentences, at
+    most four atoms.
+    """
     atoms, last = request.atoms, first - 1
     while last + 1 < len(atoms) and last - first < 3:
         atom = atoms[last + 1]
-        if atom.text.lower() in FUNCTION_WORDS or not request.is_free(Span("", last + 1, last + 1, "")):
+        if atom.text.lower() in FUNCTION_WORDS or not request.is_free(
+            Span("", last + 1, last + 1, "")
+        ):
             break
         if last >= first and not request.text[atoms[last].end : atom.start].isspace():
             break

@@ -1,7 +1,8 @@
-"""Which number of a request fills which slot: by the words they stand near, their units, years, then in the order of both.
+"""Which number of a request fills which slot: by the words they stand near, their units, years,
+then in the order of both.
 
-Pure. All numbers and all numeric slots are looked at together, optional ones as well: a number that stands beside
-an optional parameter's own word is not free for the others.
+Pure. All numbers and all numeric slots are looked at together, optional ones as well: a number that
+stands beside an optional parameter's own word is not free for the others.
 """
 
 from __future__ import annotations
@@ -27,12 +28,16 @@ _COUNTS = frozenset(["count", "number", "num", "limit", "top", "total", "quantit
 FAR = 4
 """Atoms between a number and a word, from which on they have nothing to do with each other."""
 UNFILLED, OPTIONAL, ORDER = 9.0, 3.2, 0.4
-"""Costs: of a required slot without a number, of an optional one, of two numbers in the other order."""
+"""Costs: of a required slot without a number, of an optional one, of two numbers in the other
+order.
+"""
 MOST_SLOTS, MOST_NUMBERS = 7, 9
 
 
 def numbers(slot: Slot, request: Request) -> list[Value]:
-    """The numbers that may fill a slot, in the request's order. Number words only where there are no digits, or before a noun."""
+    """The numbers that may fill a slot, in the request's order. Number words only where there are
+    no digits, or before a noun.
+    """
     found: list[Value] = []
     pieces = [s for s in request.single("number", "word") if number(s.text) is not None]
     digits = any(c.isdigit() for s in pieces for c in s.text)
@@ -54,11 +59,17 @@ def _counts(slot: Slot, request: Request, span: Span) -> bool:
 
 def _value(slot: Slot, request: Request, span: Span) -> float | int | None:
     value = number(span.text)
-    if value is None or (any(day.overlaps(span) for day, _ in request.days) and not _yearly(slot, value)):
+    if value is None or (
+        any(day.overlaps(span) for day, _ in request.days) and not _yearly(slot, value)
+    ):
         return None
     value = value * _SCALES.get(request.after(span), 1)
     share = _DECIMAL.search(slot.about) or not _PERCENT.search(slot.about + slot.name)
-    if slot.kind == "number" and share and (span.text.endswith("%") or request.after(span) == "percent"):
+    if (
+        slot.kind == "number"
+        and share
+        and (span.text.endswith("%") or request.after(span) == "percent")
+    ):
         value = value / 100
     if slot.kind == "integer" and value != int(value):
         return None
@@ -115,7 +126,9 @@ def _numeric(slot: Slot, slots: Sequence[Slot]) -> _Numeric:
 
 
 def distance(numeric: _Numeric, value: Value, request: Request) -> float:
-    """How far a number is from being this slot's: 0 by its unit or as a year, else atoms to the nearest own word."""
+    """How far a number is from being this slot's: 0 by its unit or as a year, else atoms to the
+    nearest own word.
+    """
     span = value.span
     if span is None:
         return UNFILLED
@@ -128,7 +141,9 @@ def distance(numeric: _Numeric, value: Value, request: Request) -> float:
     cost = cost if agreed is None else min(cost, 0.6) if agreed else cost + 2
     if span.text.isdigit() and len(span.text) == 4 and 1900 <= int(span.text) <= 2100:
         cost = (
-            min(cost, 0.5) if "year" in words else cost + 3 * (request.before(span) in ("in", "of", "since"))
+            min(cost, 0.5)
+            if "year" in words
+            else cost + 3 * (request.before(span) in ("in", "of", "since"))
         )
     counted = request.after(span)
     if numeric.name & _COUNTS and span.text.isalpha():
@@ -155,7 +170,9 @@ def _cheapest(
         for value in offered[numeric.slot.name]:
             if value.span is None or value.span.first in used:
                 continue
-            more = distance(numeric, value, request) + ORDER * sum(u > value.span.first for u in used)
+            more = distance(numeric, value, request) + ORDER * sum(
+                u > value.span.first for u in used
+            )
             go(
                 at + 1,
                 cost + more,
@@ -171,7 +188,9 @@ def _cheapest(
 def _respectively(
     slots: Sequence[Slot], offered: dict[str, list[Value]], request: Request
 ) -> dict[str, Value]:
-    """`base and height as 6 cm and 10 cm`: all the slots' words first, then as many numbers as a list."""
+    """`base and height as 6 cm and 10 cm`: all the slots' words first, then as many numbers as a
+    list.
+    """
     pieces = sorted(
         {v.span.first: v.span for f in offered.values() for v in f if v.span}.values(),
         key=lambda s: s.first,

@@ -1,7 +1,9 @@
-"""A person's words, cut up once (`spans`), with the pieces that are taken. What all of a tool's slots are filled from.
+"""A person's words, cut up once (`spans`), with the pieces that are taken. What all of a tool's
+slots are filled from.
 
-Besides the pieces themselves it knows what can be seen without a tool: which words stand near which, which runs
-are names (`Bank of America`, `S&P 500`), which pieces are dates, which unit a number came with.
+Besides the pieces themselves it knows what can be seen without a tool: which words stand near
+which, which runs are names (`Bank of America`, `S&P 500`), which pieces are dates, which unit a
+number came with.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ class Request:
     """A person's words, cut up once, with the pieces that are taken."""
 
     def __init__(self, text: str, own: frozenset[str] = frozenset()) -> None:
-        """`own` are the words of the tool's name: what it is asked by, seldom what it is asked about."""
+        """`own` are the words of the tool's name: what it is asked by, seldom what it is asked
+        about.
+        """
         self.text, self.own = text, own
         self.atoms = atoms(text)[:MOST_ATOMS]
         self.spans = spans(text, self.atoms)
@@ -66,7 +70,9 @@ class Request:
         return found
 
     def near(self, span: Span, words: frozenset[str], reach: int = 4) -> int:
-        """How many atoms lie between a piece and the nearest of these words; `reach + 1` if none is that near."""
+        """How many atoms lie between a piece and the nearest of these words; `reach + 1` if none is
+        that near.
+        """
         best = reach + 1
         for index, word in enumerate(self.stems):
             if word in words and not span.first <= index <= span.last:
@@ -81,7 +87,9 @@ class Request:
         return self.atoms[span.last + 1].text.lower() if span.last + 1 < len(self.atoms) else ""
 
     def unit(self, span: Span) -> str:
-        """The word for the unit that a number came with (`6cm`, `$5`, `5 kg`), as a stem; empty without one."""
+        """The word for the unit that a number came with (`6cm`, `$5`, `5 kg`), as a stem; empty
+        without one.
+        """
         if span.text[:1] in UNITS:
             return stem(UNITS[span.text[0]])
         glued = _GLUED.fullmatch(span.text)
@@ -152,7 +160,11 @@ class Request:
         atom = self.atoms[index]
         if atom.kind == "word" and _IDENTIFIER.fullmatch(atom.text):
             return True
-        if atom.kind == "quoted" or not re.match(r"[^\W\d_]", atom.text) or not atom.text[0].isupper():
+        if (
+            atom.kind == "quoted"
+            or not re.match(r"[^\W\d_]", atom.text)
+            or not atom.text[0].isupper()
+        ):
             return False
         return bool(re.search(r"(?<=.)[A-Z]", atom.text)) or not self.heads(index)
 

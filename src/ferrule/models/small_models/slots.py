@@ -1,4 +1,6 @@
-"""Parameters as slots: what their schema, name and description say of what may fill them. Pure, the same for every tool."""
+"""Parameters as slots: what their schema, name and description say of what may fill them. Pure, the
+same for every tool.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from ferrule.tools.word_stems import content, first_sentence, stem, stems
 
 from .spans import Span
 
-PATHS = frozenset(stem(w) for w in ["path", "file", "folder", "directory", "dir", "filename", "filepath"])
+PATHS = frozenset(
+    stem(w) for w in ["path", "file", "folder", "directory", "dir", "filename", "filepath"]
+)
 _TEXTS = frozenset(
     stem(w)
     for w in [
@@ -32,12 +36,16 @@ _TEXTS = frozenset(
         "sentence",
     ]
 )
-_HEAD_ENDS = re.compile(r"\b(?:of|to|in|for|with|at|that|which|whose|where|from|such|when)\b|[,.:;(]")
+_HEAD_ENDS = re.compile(
+    r"\b(?:of|to|in|for|with|at|that|which|whose|where|from|such|when)\b|[,.:;(]"
+)
 
 
 @frozen
 class Slot:
-    """A parameter. `kind` is string, integer, number, boolean, enum, array, object; `role` is path, text or ""."""
+    """A parameter. `kind` is string, integer, number, boolean, enum, array, object; `role` is path,
+    text or "".
+    """
 
     name: str
     kind: str

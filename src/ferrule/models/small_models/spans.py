@@ -1,8 +1,8 @@
 """Pieces of a request that may be an argument: what a small model copies instead of inventing.
 
-Pure. A request is cut into atoms (quoted text, paths, numbers, words); a span is a run of atoms. Nothing here
-knows a tool: the forms are those of ordinary text (quotes, slashes, digits, English function words).
-What it cannot see: values that must be worked out (sums, translations, units).
+Pure. A request is cut into atoms (quoted text, paths, numbers, words); a span is a run of atoms.
+Nothing here knows a tool: the forms are those of ordinary text (quotes, slashes, digits, English
+function words). What it cannot see: values that must be worked out (sums, translations, units).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from ferrule.core.frozen import frozen
 from ferrule.tools.word_stems import FUNCTION_WORDS
 
 LONGEST = 24
-"""Atoms in one span at the most. Longer texts are only offered whole, to the end of the sentence."""
+"""Atoms in one span at the most. Longer texts are only offered whole, to the end of the sentence.
+"""
 
 _PIECE = re.compile(
     r"```(?:\w*\n)?(?P<fence>.*?)```"
@@ -101,7 +102,9 @@ def atoms(request: str) -> list[Atom]:
 
 
 def _words(text: str, start: int) -> Iterator[Atom]:
-    """What stands between two blanks, without punctuation around it; `[1,2]`, `a=2` and `12-14` come apart."""
+    """What stands between two blanks, without punctuation around it; `[1,2]`, `a=2` and `12-14`
+    come apart.
+    """
     bare = text.lstrip(_OPEN)
     start += len(text) - len(bare)
     bare = bare.rstrip(_CLOSE)
@@ -109,7 +112,9 @@ def _words(text: str, start: int) -> Iterator[Atom]:
         bare = bare.rstrip("." + _CLOSE)
     if bare.endswith(("'s", "’s")):
         bare = bare[:-2]
-    if match := re.fullmatch(r"(\d+)[-–](\d+)", bare) or re.fullmatch(r"(\w{1,24})=([-+]?[\d.]+)", bare):
+    if match := re.fullmatch(r"(\d+)[-–](\d+)", bare) or re.fullmatch(
+        r"(\w{1,24})=([-+]?[\d.]+)", bare
+    ):
         pieces = [(match.group(i), match.start(i)) for i in (1, 2)]
     elif "," in bare and not _URL.fullmatch(bare):
         pieces = list(_cut(bare))
@@ -137,7 +142,9 @@ def _kind(text: str) -> str:
 
 
 def number(text: str) -> float | int | None:
-    """The number a piece begins with or is (`1,200`, `$5`, `3.5%`, `20kg`, `1e-9`, `seven`), or None."""
+    """The number a piece begins with or is (`1,200`, `$5`, `3.5%`, `20kg`, `1e-9`, `seven`), or
+    None.
+    """
     word = text.lower()
     if word in NUMBER_WORDS:
         return NUMBER_WORDS[word]
@@ -167,7 +174,9 @@ def spans(request: str, pieces: Sequence[Atom]) -> list[Span]:
         if _empty(request, pieces[first]):
             continue
         for last in range(first, min(first + LONGEST, len(pieces))):
-            if last > first and _SENTENCE.search(request, pieces[last - 1].end, pieces[last].start + 1):
+            if last > first and _SENTENCE.search(
+                request, pieces[last - 1].end, pieces[last].start + 1
+            ):
                 break
             if _empty(request, pieces[last]) or (first, last) in seen:
                 continue

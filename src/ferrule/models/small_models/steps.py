@@ -1,15 +1,17 @@
-"""The `constrained` way for models too small to plan: one step at a time, each decided in the cheapest sure way.
+"""The `constrained` way for models too small to plan: one step at a time, each decided in the
+cheapest sure way.
 
     a person's message, tools offered   a call, chosen by `choose` and filled by `fill`;
                                         in words only if the message is small talk by a wide margin
     results                             the model's own words on them, bounded, if they say something that
-                                        stands in the results; and the results themselves below, so that
-                                        the answer holds the fact whatever the words are. A failure is
-                                        told as it is: a small model would call it a success
+                                        stands in the results; and the results themselves below, so
+                                        that the answer holds the fact whatever the words are. A
+                                        failure is told as it is: a small model would call it a
+                                        success
     tools not offered, or a schema      the model as it is
 
-So a run is one call and one answer. That is what a model of this size can be trusted with; whoever needs
-several steps asks several times, or takes a larger model.
+So a run is one call and one answer. That is what a model of this size can be trusted with; whoever
+needs several steps asks several times, or takes a larger model.
 
 Windows are small too: what is said before is cut to `REMEMBERED` characters, a result to `READ`.
 """
@@ -36,10 +38,13 @@ from .slots import read_slots
 from .tool_choice import Chooser, Learned, Offer, asked
 
 READ, SHOWN, REMEMBERED = 1200, 2000, 3000
-"""Characters: of a result that the model reads, of a result that is shown below its words, of earlier talk."""
+"""Characters: of a result that the model reads, of a result that is shown below its words, of
+earlier talk.
+"""
 
 TALK, NO_TOOL = 0.5, 0.2
-"""Words instead of a call: small talk must score at least `TALK` and no tool more than `NO_TOOL`."""
+"""Words instead of a call: small talk must score at least `TALK` and no tool more than `NO_TOOL`.
+"""
 
 MOST_LEARNED = 8
 """Sets of tools a wire remembers."""
@@ -59,13 +64,17 @@ class Small(Protocol):
 
 
 _LEARNED: WeakKeyDictionary[Small, dict[tuple[str, ...], Learned]] = WeakKeyDictionary()
-"""What choosers learned, by wire: a session, and a program that opens many, pays for a set of tools once."""
+"""What choosers learned, by wire: a session, and a program that opens many, pays for a set of tools
+once.
+"""
 
 
 class SmallExchange:
     """An `Exchange` that takes the decisions apart for a small model."""
 
-    def __init__(self, wire: Small, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> None:
+    def __init__(
+        self, wire: Small, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    ) -> None:
         self.notices: list[tuple[str, str]] = []
         self._wire = wire
         self._system = system
@@ -106,7 +115,9 @@ class SmallExchange:
         if plain and talk >= TALK and best <= NO_TOOL:
             return None
         spec = self._specs[chosen.name]
-        filling = Filling(self._wire, spec.wire_name, spec.description, parameters(spec), _shown(spec))
+        filling = Filling(
+            self._wire, spec.wire_name, spec.description, parameters(spec), _shown(spec)
+        )
         arguments = _repaired(await filling.arguments(text), parameters(spec))
         return Call("", spec.name, compact(arguments))
 
@@ -128,7 +139,9 @@ class SmallExchange:
         results = _last_results(history)
         request = next((m.text for m in reversed(history) if isinstance(m, UserMessage)), "")
         cut = [replace(r, text=_cut(r.text, READ // len(results))) for r in results]
-        told = UserMessage(f"{_cut(request, READ)}\n\n{show_results(cut)}\n\nAnswer in one sentence.")
+        told = UserMessage(
+            f"{_cut(request, READ)}\n\n{show_results(cut)}\n\nAnswer in one sentence."
+        )
         answer = ModelAnswered()
         if all(r.success for r in results):
             answer = await self._open().ask([told], tools=False)
@@ -173,8 +186,10 @@ def _shown(spec: ToolSpec) -> list[tuple[str, str]]:
 
 
 def _repaired(arguments: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments without optional ones that the schema refuses. A required one that is wrong stays:
-    the dispatcher's answer says what is the matter with it, as it does where the schema itself is broken."""
+    """The arguments without optional ones that the schema refuses. A required one that is wrong
+    stays: the dispatcher's answer says what is the matter with it, as it does where the schema
+    itself is broken.
+    """
     import jsonschema_rs
 
     try:
@@ -200,7 +215,9 @@ def _last_results(history: Sequence[Message]) -> list[ToolMessage]:
 
 def _grounded(said: str, request: str, results: Sequence[ToolMessage]) -> bool:
     """Whether the words hold something of the results that was not in the question already."""
-    news = {word for r in results for word in content(r.text) if len(word) > 1} - set(content(request))
+    news = {word for r in results for word in content(r.text) if len(word) > 1} - set(
+        content(request)
+    )
     return not news.isdisjoint(content(said))
 
 
@@ -219,7 +236,9 @@ def _reason(text: str) -> str:
         value = json.loads(text.splitlines()[0] if text else "")
     except ValueError:
         return _cut(text, SHOWN)
-    message = cast("dict[str, Any]", value).get("error_message") if isinstance(value, dict) else None
+    message = (
+        cast("dict[str, Any]", value).get("error_message") if isinstance(value, dict) else None
+    )
     return _cut(str(message or text), SHOWN)
 
 
@@ -228,7 +247,9 @@ def _cut(text: str, most: int) -> str:
 
 
 def _recent(history: Sequence[Message]) -> list[Message]:
-    """The end of the talk, without calls, as far as it fits; the last message always, cut if it must be."""
+    """The end of the talk, without calls, as far as it fits; the last message always, cut if it
+    must be.
+    """
     kept: list[Message] = []
     left = REMEMBERED
     for message in reversed(history):
@@ -239,5 +260,7 @@ def _recent(history: Sequence[Message]) -> list[Message]:
             continue
         text = _cut(text, REMEMBERED)
         left -= len(text)
-        kept.append(AssistantMessage(text) if isinstance(message, AssistantMessage) else UserMessage(text))
+        kept.append(
+            AssistantMessage(text) if isinstance(message, AssistantMessage) else UserMessage(text)
+        )
     return kept[::-1]

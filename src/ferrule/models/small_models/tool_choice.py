@@ -1,14 +1,15 @@
-"""Which tool a request is for: a score made of meaning, words and fit. Pure; the vectors come from the model.
+"""Which tool a request is for: a score made of meaning, words and fit. Pure; the vectors come from
+the model.
 
     meaning   a ridge classifier over the model's own hidden state after "means in one word" (Jiang et al. 2023,
-              "Scaling Sentence Embeddings with Large Language Models"): its classes are the tools, its
-              few examples their descriptions and example requests
+              "Scaling Sentence Embeddings with Large Language Models"): its classes are the tools,
+              its few examples their descriptions and example requests
     words     BM25 over names, descriptions and example requests
     name      words of its name that no other tool's name has
     fit       whether the request holds what the tool needs, and whether the tool has a place for what it holds
 
-What a request is about must not hang on the names in it, so paths and quoted text are masked before it is
-embedded. The weights were set on evals/tasks.yaml, for all tools alike.
+What a request is about must not hang on the names in it, so paths and quoted text are masked before
+it is embedded. The weights were set on evals/tasks.yaml, for all tools alike.
 """
 
 from __future__ import annotations
@@ -65,8 +66,9 @@ SMALL_TALK = (
 
 WORDS, MISSING, UNPLACED, LOOSE, RIDGE, GAIN = 0.06, 0.2, 0.2, 0.05, 1.5, 1.5
 DISTINCT, MOST_DISTINCT = 0.2, 2
-"""For a word of the request that only one tool's name has, and how many such words count. Of a tool with example
-requests these say more than its name, so there it counts nothing."""
+"""For a word of the request that only one tool's name has, and how many such words count. Of a tool
+with example requests these say more than its name, so there it counts nothing.
+"""
 
 _FILE_LIKE = re.compile(r"\.\w+$")
 
@@ -77,7 +79,9 @@ Learned = tuple[list[float], list[list[float]]]
 
 @frozen
 class Offer:
-    """A tool as a candidate: its wire name, what it says of itself, its slots, how people ask for it."""
+    """A tool as a candidate: its wire name, what it says of itself, its slots, how people ask for
+    it.
+    """
 
     name: str
     description: str
@@ -113,7 +117,9 @@ def told(offer: Offer) -> str:
 
 
 class Chooser:
-    """Ranks the offers for a request. `vector` of a prompt is looked up in what `prompts` asked for."""
+    """Ranks the offers for a request. `vector` of a prompt is looked up in what `prompts` asked
+    for.
+    """
 
     def __init__(self, offers: Sequence[Offer]) -> None:
         self.offers = tuple(offers)
@@ -140,13 +146,17 @@ class Chooser:
         self._middle, self._weights = learned
 
     def learned(self, vectors: Sequence[Sequence[float]]) -> Learned:
-        """What the vectors of `prompts` teach; about half a second for twenty tools with examples."""
+        """What the vectors of `prompts` teach; about half a second for twenty tools with
+        examples.
+        """
         everyday, rest = vectors[: len(EVERYDAY)], vectors[len(EVERYDAY) :]
         talk, rest = rest[: len(SMALL_TALK)], rest[len(SMALL_TALK) :]
         descriptions, examples = rest[: len(self.offers)], rest[len(self.offers) :]
         middle = mean(everyday)
         between = mean(descriptions) if len(descriptions) > 1 else middle
-        rows = [unit(_minus(v, between)) for v in descriptions] + [unit(_minus(v, middle)) for v in examples]
+        rows = [unit(_minus(v, between)) for v in descriptions] + [
+            unit(_minus(v, middle)) for v in examples
+        ]
         classes = list(range(len(self.offers)))
         classes += [i for i, o in enumerate(self.offers) for _ in o.requests]
         rows += [unit(_minus(v, middle)) for v in talk]
@@ -154,12 +164,16 @@ class Chooser:
         return middle, ridge(rows, classes, len(self.offers) + 1, RIDGE)
 
     def rank(self, request: Request, vector: Sequence[float]) -> list[tuple[float, Offer | None]]:
-        """Offers with their scores, best first; None stands for an answer in words. Ties keep the catalog's order."""
+        """Offers with their scores, best first; None stands for an answer in words. Ties keep the
+        catalog's order.
+        """
         point = unit(_minus(vector, self._middle))
         said = set(content(request.text))
         words = self._lexicon.scores(said)
         scored: list[tuple[float, Offer | None]] = []
-        for number, (offer, weights) in enumerate(zip((*self.offers, None), self._weights, strict=True)):
+        for number, (offer, weights) in enumerate(
+            zip((*self.offers, None), self._weights, strict=True)
+        ):
             value = GAIN * sum(map(mul, point, weights))
             if offer is not None:
                 missing, unplaced, loose = misfit(request, offer)
@@ -184,9 +198,11 @@ def _words(offer: Offer) -> list[str]:
 
 
 def misfit(request: Request, offer: Offer) -> tuple[int, int, int]:
-    """What does not fit: required slots without a piece, pieces without a slot, words without a place.
+    """What does not fit: required slots without a piece, pieces without a slot, words without a
+    place.
 
-    Words that the tool uses of itself need no place; neither does the verb that the request begins with.
+    Words that the tool uses of itself need no place; neither does the verb that the request begins
+    with.
     """
     own = own_words(offer)
     numeric = [s for s in offer.slots if s.kind in ("integer", "number")]
@@ -195,7 +211,10 @@ def misfit(request: Request, offer: Offer) -> tuple[int, int, int]:
     numbers = len(request.single("number"))
     marked = len({span.text for span in request.single("path", "quoted", "url")})
     loose = sum(
-        atom.kind == "word" and index > 0 and bool(rest := content(atom.text)) and not own.issuperset(rest)
+        atom.kind == "word"
+        and index > 0
+        and bool(rest := content(atom.text))
+        and not own.issuperset(rest)
         for index, atom in enumerate(request.atoms)
     )
     needed = sum(s.required for s in texts)
@@ -220,7 +239,8 @@ def ridge(
 ) -> list[list[float]]:
     """One weight vector a class: ridge regression onto class membership, in its dual form.
 
-    Few rows and many columns, so the system solved is rows by rows: (R R' + penalty I) A = Y, weights R' A.
+    Few rows and many columns, so the system solved is rows by rows: (R R' + penalty I) A = Y,
+    weights R' A.
     """
     system = [[sum(map(mul, a, b)) for b in rows] for a in rows]
     for i in range(len(rows)):
@@ -228,18 +248,25 @@ def ridge(
     targets = [[(1.0 if c == k else 0.0) - 1.0 / count for k in range(count)] for c in classes]
     factors = solve(system, targets)
     columns = list(zip(*rows, strict=True))
-    return [[sum(map(mul, column, factor)) for column in columns] for factor in zip(*factors, strict=True)]
+    return [
+        [sum(map(mul, column, factor)) for column in columns]
+        for factor in zip(*factors, strict=True)
+    ]
 
 
 def solve(system: list[list[float]], targets: list[list[float]]) -> list[list[float]]:
-    """Gaussian elimination without pivots: the system is symmetric and positive definite. Both are used up."""
+    """Gaussian elimination without pivots: the system is symmetric and positive definite. Both are
+    used up.
+    """
     size = len(system)
     for i in range(size):
         pivot, right = system[i], targets[i]
         for j in range(i + 1, size):
             factor = system[j][i] / pivot[i]
             if factor:
-                system[j][i:] = [a - factor * b for a, b in zip(system[j][i:], pivot[i:], strict=True)]
+                system[j][i:] = [
+                    a - factor * b for a, b in zip(system[j][i:], pivot[i:], strict=True)
+                ]
                 targets[j] = [a - factor * b for a, b in zip(targets[j], right, strict=True)]
     for i in reversed(range(size)):
         row = targets[i]

@@ -1,4 +1,5 @@
-"""What units measure: which number with a unit can be which parameter. Pure; English words and the common abbreviations.
+"""What units measure: which number with a unit can be which parameter. Pure; English words and the
+common abbreviations.
 
 Nothing is converted: a value in another unit than the parameter's is handed on as it was written.
 """
@@ -35,7 +36,9 @@ _MEASURED = {
 
 
 def _pairs() -> dict[str, str]:
-    pairs = [pair.split() for line in _ABBREVIATED.strip().splitlines() for pair in line.split(" | ")]
+    pairs = [
+        pair.split() for line in _ABBREVIATED.strip().splitlines() for pair in line.split(" | ")
+    ]
     return {pair[0]: pair[1] for pair in pairs}
 
 

@@ -1,6 +1,8 @@
-"""Finding out whether tools work where nobody says: the model is asked, once, to call a tool that does nothing.
+"""Finding out whether tools work where nobody says: the model is asked, once, to call a tool that
+does nothing.
 
-It costs one small request. What came of it is kept with the model client, for all its conversations.
+It costs one small request. What came of it is kept with the model client, for all its
+conversations.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _known: WeakKeyDictionary[Wire, bool] = WeakKeyDictionary()
 async def probe_tools(wire: Wire, options: ModelOptions) -> bool:
     """Return whether the model calls a tool that is sent in the tools field.
 
-    Raises ProviderError if the question could not be answered; then it is asked again the next time.
+    Raises ProviderError if the question could not be answered; then it is asked again the next
+    time.
     """
     if wire in _known:
         return _known[wire]
@@ -45,7 +48,9 @@ async def probe_tools(wire: Wire, options: ModelOptions) -> bool:
 
 
 async def probed(wire: Wire) -> Capabilities:
-    """The model's capabilities, with the tools probed where its server does not say. Raises ProviderError."""
+    """The model's capabilities, with the tools probed where its server does not say. Raises
+    ProviderError.
+    """
     found = await wire.capabilities()
     if found.tools is not None:
         return found

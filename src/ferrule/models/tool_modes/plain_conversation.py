@@ -1,8 +1,10 @@
-"""A conversation with tools as a conversation without: for models whose provider has no tools field.
+"""A conversation with tools as a conversation without: for models whose provider has no tools
+field.
 
-Calls that were made become text again, results become a message of data, and what a person said on the way stands
-below it in the same message: many templates refuse two messages of one side in a row. Each message is converted once;
-the converted list only grows, so that the wire below encodes only what is new and the prefix stays stable.
+Calls that were made become text again, results become a message of data, and what a person said on
+the way stands below it in the same message: many templates refuse two messages of one side in a
+row. Each message is converted once; the converted list only grows, so that the wire below encodes
+only what is new and the prefix stays stable.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ class PlainHistory:
 
 
 def show_results(results: Sequence[ToolMessage]) -> str:
-    """Results as data in a frame that they cannot close: marks of the frame inside them are escaped.
+    """Results as data in a frame that they cannot close: marks of the frame inside them are
+    escaped.
 
     It does not keep a model from believing what it reads; the gate is what bounds it.
     """
@@ -75,7 +78,9 @@ def _show(result: ToolMessage) -> str:
 
 
 class Notices:
-    """Where an exchange's notices go: to the sink of an ask, or into the list that its driver takes."""
+    """Where an exchange's notices go: to the sink of an ask, or into the list that its driver
+    takes.
+    """
 
     def __init__(self, kept: list[tuple[str, str]]) -> None:
         self._kept = kept

@@ -1,4 +1,6 @@
-"""Between a wire that streams a model's text and the sink of the person: only what is certain to be prose passes."""
+"""Between a wire that streams a model's text and the sink of the person: only what is certain to be
+prose passes.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,23 @@ if TYPE_CHECKING:
     from ferrule.models.dialects import Reader, Reading
 
 MAY_OPEN = expression("[<\\[{>|◁｜]")
-"""Characters without which no mark opens: text that has none of them is prose, and no reader is needed."""
+"""Characters without which no mark opens: text that has none of them is prose, and no reader is
+needed.
+"""
 MAY_CALL = expression("[{(]")
 """Characters without which no call is written in words, with marks or without."""
 
 
 class PlainSink:
-    """For answers that are almost always plain: text passes untouched until a mark could open, then a reader takes over.
+    """For answers that are almost always plain: text passes untouched until a mark could open, then
+    a reader takes over.
 
     The reader is given what passed before, so it reads the same as if it had read from the start.
     """
 
-    def __init__(self, make: Callable[[], Reader], outer: Sink | None, *, thinking: bool = False) -> None:
+    def __init__(
+        self, make: Callable[[], Reader], outer: Sink | None, *, thinking: bool = False
+    ) -> None:
         """`thinking`: the text may begin inside reasoning, so that none of it passes unread."""
         self._make = make
         self._thinking = thinking
@@ -77,7 +84,8 @@ class PlainSink:
         if not self._thinking:
             reader.reason_apart()
         passed = "".join(self._passed)
-        # A reader also holds back what may become code (an open back-tick): that was shown all the same.
+        # A reader also holds back what may become code (an open back-tick): that was shown all the
+        # same.
         given = len(reader.feed(passed)) if passed else 0
         ahead = passed[given : len(passed) - len(self._held)]
         self._reading = ReadingSink(reader, self._outer, fed=bool(passed), ahead=ahead)
@@ -87,10 +95,13 @@ class PlainSink:
 class ReadingSink:
     """Feeds a reader. Reasoning and notices pass through; text passes as the reader lets it.
 
-    `fed`: the reader was given text before; `ahead` is what the person saw of it and the reader still holds.
+    `fed`: the reader was given text before; `ahead` is what the person saw of it and the reader
+        still holds.
     """
 
-    def __init__(self, reader: Reader, outer: Sink | None, *, fed: bool = False, ahead: str = "") -> None:
+    def __init__(
+        self, reader: Reader, outer: Sink | None, *, fed: bool = False, ahead: str = ""
+    ) -> None:
         self._reader = reader
         self._outer = outer
         self._fed = fed

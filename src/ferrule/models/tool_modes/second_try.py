@@ -1,8 +1,10 @@
-"""Asking once more, where a native answer is of no use as it is: it says nothing, or it has a call in its words and none beside them.
+"""Asking once more, where a native answer is of no use as it is: it says nothing, or it has a call
+in its words and none beside them.
 
-A call between marks is run (`selection`). One without marks (a fenced block, bare JSON, Python) may be an example that somebody asked
-for, so it is not run: the model is told so, once. What it said stands, unless it makes a call then; a second answer without a call is left
-out. An empty answer is asked for again as it was: some servers lose one now and then. A second empty one is taken as meant.
+A call between marks is run (`selection`). One without marks (a fenced block, bare JSON, Python) may
+be an example that somebody asked for, so it is not run: the model is told so, once. What it said
+stands, unless it makes a call then; a second answer without a call is left out. An empty answer is
+asked for again as it was: some servers lose one now and then. A second empty one is taken as meant.
 """
 
 from __future__ import annotations
@@ -22,13 +24,15 @@ EMPTY = "the answer was empty: asked again"
 """What people are told of an empty answer."""
 
 _TOLD = (
-    "[Your answer has a call of `{tool}` in its text, and nothing was run. If you mean it, call the tool as tools are called here; "
+    "[Your answer has a call of `{tool}` in its text, and nothing was run. If you mean it, "
+    "call the tool as tools are called here; "
     "if not, repeat your answer.]"
 )
 
 
 def in_words(answer: ModelAnswered, names: Names) -> str:
-    """The tool, as the wire names it, whose call an answer has in its text; "" for any other answer.
+    """The tool, as the wire names it, whose call an answer has in its text; "" for any other
+    answer.
 
     All that could be calls in it must be calls of tools on offer, by their exact names.
     """
@@ -48,12 +52,20 @@ def told_of(tool: str) -> str:
 
 
 def told(history: Sequence[Message], answer: ModelAnswered, tool: str) -> list[Message]:
-    """What the model is asked the second time: the history, what it said, and what is wrong with it. The session keeps none of it."""
-    return [*history, AssistantMessage(spell_out(answer.text)), UserMessage(_TOLD.format(tool=tool))]
+    """What the model is asked the second time: the history, what it said, and what is wrong with
+    it. The session keeps none of it.
+    """
+    return [
+        *history,
+        AssistantMessage(spell_out(answer.text)),
+        UserMessage(_TOLD.format(tool=tool)),
+    ]
 
 
 def joined(first: ModelAnswered, second: ModelAnswered) -> ModelAnswered:
-    """What the two answers come to: the first one, with the calls and words of the second if that makes calls."""
+    """What the two answers come to: the first one, with the calls and words of the second if that
+    makes calls.
+    """
     usage = first.usage + second.usage
     if not second.calls:
         return replace(first, usage=usage)

@@ -5,8 +5,9 @@
     text          tools in the system text, calls read out of the reply
     commands      back-ticked commands; only if asked for
 
-A fall is an event that people see. Nothing is lost by it: every way takes the whole history on each ask.
-Most conversations are native, so the other ways, and what reads calls out of text, are loaded when they are needed.
+A fall is an event that people see. Nothing is lost by it: every way takes the whole history on each
+ask. Most conversations are native, so the other ways, and what reads calls out of text, are loaded
+when they are needed.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ Notice = Callable[[str, str], None]
 
 
 def choose(capabilities: Capabilities) -> str:
-    """Return the best way that a model may manage: unknown means native, which is what a refusal tells us most about."""
+    """Return the best way that a model may manage: unknown means native, which is what a refusal
+    tells us most about.
+    """
     if capabilities.tools is not False:
         return "native"
     return "constrained" if capabilities.structured else "text"
@@ -60,19 +63,23 @@ async def open_exchange(
     """A conversation and the way in which calls are made in it.
 
     With `auto` the model's capabilities decide and a refusal falls to the next way; a way that is
-    named is kept. Without tools it is `native` with none. What others may have written is spelled out (`models.untrusted_text`): this is
-    where every conversation with a model is opened. `native_fallback` says what becomes of calls that a model
-    writes as text in the native way: `allow`, `allow_once` or `reject`. `notice` hears of falls (topic
-    `fallback`) where an ask has no sink. Raises ConfigError for an unknown way, ProviderError if the
-    model cannot be asked what it can do.
+    named is kept. Without tools it is `native` with none. What others may have written is spelled
+    out (`models.untrusted_text`): this is where every conversation with a model is opened.
+    `native_fallback` says what becomes of calls that a model writes as text in the native way:
+    `allow`, `allow_once` or `reject`. `notice` hears of falls (topic `fallback`) where an ask has
+    no sink. Raises ConfigError for an unknown way, ProviderError if the model cannot be asked what
+    it can do.
     """
     if way not in ("auto", *WAYS):
         raise ConfigError(
-            f"`{way}` is not a way to call tools", code="way", hint=f"one of auto, {', '.join(WAYS)}"
+            f"`{way}` is not a way to call tools",
+            code="way",
+            hint=f"one of auto, {', '.join(WAYS)}",
         )
     if native_fallback not in ("allow", "allow_once", "reject"):
         raise ConfigError(
-            f"`{native_fallback}` says nothing about text-style calls", hint="allow, allow_once or reject"
+            f"`{native_fallback}` says nothing about text-style calls",
+            hint="allow, allow_once or reject",
         )
     settings = options or ModelOptions()
     tokens = not getattr(wire, "encodes_text", False)
@@ -83,11 +90,22 @@ async def open_exchange(
     capabilities = await wire.capabilities() if way == "auto" else Capabilities()
     unsure = way == "auto" and capabilities.tools is None
     first = choose(capabilities) if way == "auto" else way
-    left = [w for w in ("constrained", "text") if WAYS.index(w) > WAYS.index(first)] if way == "auto" else []
+    left = (
+        [w for w in ("constrained", "text") if WAYS.index(w) > WAYS.index(first)]
+        if way == "auto"
+        else []
+    )
     if capabilities.structured is False:
         left = [w for w in left if w != "constrained"]
     ladder = LadderExchange(
-        wire, system, tools, settings, [first, *left], notice, native_fallback=native_fallback, unsure=unsure
+        wire,
+        system,
+        tools,
+        settings,
+        [first, *left],
+        notice,
+        native_fallback=native_fallback,
+        unsure=unsure,
     )
     return SpellingExchange(ladder, tokens=tokens), first
 
@@ -95,8 +113,8 @@ async def open_exchange(
 class LadderExchange:
     """An `Exchange` that goes over to the next way when the provider refuses the one in use.
 
-    `unsure`: nobody said whether this model takes tools. Until it has called one, an answer without a call may mean that
-    the tools never reached it; then it is probed, once (`live_probe`).
+    `unsure`: nobody said whether this model takes tools. Until it has called one, an answer without
+    a call may mean that the tools never reached it; then it is probed, once (`live_probe`).
     """
 
     def __init__(
@@ -124,7 +142,8 @@ class LadderExchange:
 
     @cached_property
     def _names(self) -> Names:
-        # Only an answer in which a call could be written as text needs them: they read every schema.
+        # Only an answer in which a call could be written as text needs them: they read every
+        # schema.
         from .text import Names
 
         return Names(self._tools)
@@ -175,8 +194,11 @@ class LadderExchange:
                 if sink is not None and reads and self._fallback != "reject":
                     answer = await self._native(history, sink)
                 else:
-                    answer = await self._exchange.ask(history, tools=tools, schema=schema, sink=sink)
-                    # Nearly every answer has no character that could open a call, and goes on as it came.
+                    answer = await self._exchange.ask(
+                        history, tools=tools, schema=schema, sink=sink
+                    )
+                    # Nearly every answer has no character that could open a call, and goes on as it
+                    # came.
                     if reads and MAY_OPEN.search(answer.text):
                         reject = self._fallback == "reject"
                         answer = self._rejected(answer, sink) if reject else self._read(answer)
@@ -213,7 +235,9 @@ class LadderExchange:
             able = await probe_tools(self._wire, self._options)
         except ProviderError as error:
             self._tell(
-                sink, "fallback", f"whether tools reach the model could not be found out: {error.detail}"
+                sink,
+                "fallback",
+                f"whether tools reach the model could not be found out: {error.detail}",
             )
             return False
         self._unsure = False
@@ -226,7 +250,9 @@ class LadderExchange:
         schema: Mapping[str, Any] | None,
         sink: Sink | None,
     ) -> ModelAnswered:
-        """The answer in the next way. What was said without the tools was heard, and is left out."""
+        """The answer in the next way. What was said without the tools was heard, and is left
+        out.
+        """
         self._fall("is ignored: the model was asked to call a tool and did not", sink)
         if sink is not None and answer.text:
             sink.text("\n\n")
@@ -236,14 +262,18 @@ class LadderExchange:
     async def _again(
         self, history: Sequence[Message], answer: ModelAnswered, sink: Sink | None
     ) -> ModelAnswered:
-        """The answer, after a second question where it is empty or has a call in its words (`second_try`)."""
+        """The answer, after a second question where it is empty or has a call in its words
+        (`second_try`).
+        """
         from . import second_try
 
         tool = second_try.in_words(answer, self._names) if answer.text else ""
         if answer.text and not tool:
             return answer
         topic, why = (
-            ("native_tool_fallback", second_try.told_of(tool)) if tool else ("retry", second_try.EMPTY)
+            ("native_tool_fallback", second_try.told_of(tool))
+            if tool
+            else ("retry", second_try.EMPTY)
         )
         self._tell(sink, topic, why)
         try:
@@ -264,7 +294,8 @@ class LadderExchange:
     ) -> ModelAnswered:
         from .second_try import joined
 
-        # An exchange of its own: the session's takes a history that only grows, and this question is no part of it.
+        # An exchange of its own: the session's takes a history that only grows, and this question
+        # is no part of it.
         aside = self._open()
         said = await aside.ask(question)
         for topic, text in aside.notices:
@@ -325,5 +356,7 @@ class LadderExchange:
         reader = self._reader()
         reader.feed(answer.text)
         if not answer.calls and reader.finish().calls:
-            self._tell(sink, "native_tool_fallback", "calls in the text of a native answer were not run")
+            self._tell(
+                sink, "native_tool_fallback", "calls in the text of a native answer were not run"
+            )
         return answer

@@ -2,14 +2,16 @@
 
     analyse("git diff | cat > out.txt") -> parts, file names, labels, and what cannot be known
 
-The text is read as bash reads it (`bash_parser.py`). Every simple command is a part, wherever it stands: in pipelines,
-lists, loops, functions, subshells, substitutions, here-documents fed to a shell, and in the text given to
-`sh -c`. An argument list (`analyse(["git", "diff"])`) is judged without a shell: its words are literal.
+The text is read as bash reads it (`bash_parser.py`). Every simple command is a part, wherever it
+stands: in pipelines, lists, loops, functions, subshells, substitutions, here-documents fed to a
+shell, and in the text given to `sh -c`. An argument list (`analyse(["git", "diff"])`) is judged
+without a shell: its words are literal.
 
-What this is not: a boundary. A program that is allowed can do what its name does not say, under a name
-this file never heard of. These are refusals before anything happens; what a child process may touch is
-for the kernel's sandbox to enforce. Where the text leaves a question open the answer is never "allow":
-`problem` (cannot be parsed) and `doubts` (depends on what the shell finds) ask, `over_limit` denies.
+What this is not: a boundary. A program that is allowed can do what its name does not say, under a
+name this file never heard of. These are refusals before anything happens; what a child process may
+touch is for the kernel's sandbox to enforce. Where the text leaves a question open the answer is
+never "allow": `problem` (cannot be parsed) and `doubts` (depends on what the shell finds) ask,
+`over_limit` denies.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ def analyse(
 ) -> Analysis:
     """Take a command line apart. Never raises on any text.
 
-    `root` is the absolute path of the workspace and of the folder the command starts in; `home` stands for `~`.
-    Without a root every absolute path counts as outside.
+    `root` is the absolute path of the workspace and of the folder the command starts in; `home`
+    stands for `~`. Without a root every absolute path counts as outside.
     """
     if isinstance(command, str):
         text = command.strip(" \t\n")

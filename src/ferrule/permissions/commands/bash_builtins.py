@@ -1,11 +1,13 @@
-"""Built-ins of bash that run text, evaluate subscripts in names, or give later words another meaning.
+"""Built-ins of bash that run text, evaluate subscripts in names, or give later words another
+meaning.
 
     callbacks(words)    texts that the built-in runs as commands: `eval`, `trap`, `mapfile -C`
     doubts_of(words)    why a person has to look: `printf -v 'a[$(x)]'`, `alias ls=rm`, `bind -x`
     shell_texts(words)  what `sh -c` is told to run
 
-A name that a built-in is given is arithmetic where it holds a subscript, and arithmetic runs substitutions:
-`read 'a[$(rm x)]'` runs `rm`. So a name has to be plain and known. Sources: the manual of bash 5.2 and, for every row, bash.
+A name that a built-in is given is arithmetic where it holds a subscript, and arithmetic runs
+substitutions: `read 'a[$(rm x)]'` runs `rm`. So a name has to be plain and known. Sources: the
+manual of bash 5.2 and, for every row, bash.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ def doubts_of(words: Sequence[Word]) -> Iterator[str]:
         yield from _tested(program, rest)
     elif program in _DECLARES:
         yield from _declared(program, rest)
-    elif program == "let" and not all(word.known and _NUMBERS.fullmatch(word.text) for word in rest):
+    elif program == "let" and not all(
+        word.known and _NUMBERS.fullmatch(word.text) for word in rest
+    ):
         yield "`let` evaluates what a variable holds"
     elif program == "env" and any(re.match(r"-[A-Za-z0]*S|--s", word.text) for word in rest):
         yield "`env -S` takes a text apart"
@@ -136,7 +140,11 @@ def _tested(program: str, rest: Sequence[Word]) -> Iterator[str]:
     plain = all(name.known and _PLAIN_NAME.fullmatch(name.text) for name in names)
     if not plain or any(word.splits for word in rest):
         yield f"`{program}` may evaluate the name that it is given"
-    if 2 <= len(rest) <= 3 and not rest[0].known and len([word for word in rest if word.text != "]"]) == 2:
+    if (
+        2 <= len(rest) <= 3
+        and not rest[0].known
+        and len([word for word in rest if word.text != "]"]) == 2
+    ):
         yield f"`{program}` may evaluate the name that it is given"
 
 
@@ -155,7 +163,9 @@ def _declared(program: str, rest: Sequence[Word]) -> Iterator[str]:
 
 
 def _options(program: str, rest: Sequence[Word]) -> tuple[list[tuple[str, Word]], list[Word]]:
-    """The options that take a word, with it, and the operands. What is not known counts as an operand."""
+    """The options that take a word, with it, and the operands. What is not known counts as an
+    operand.
+    """
     found: list[tuple[str, Word]] = []
     pending = list(rest)
     while pending and pending[0].text.startswith("-") and len(pending[0].text) > 1:

@@ -5,8 +5,9 @@
 A recursive descent over bash's grammar, character by character, with the lexical rules of bash 5:
 where comments begin and end, what a backslash before a newline joins, how here-documents are ended
 and expanded, what stands inside which quotes. Whatever it has no rule for is `Unreadable`: an
-extended pattern, a single quote inside `"${...}"`, a here-document that is not ended. A text that is refused
-is asked about; one that is misread would be a hole, so nothing is guessed. `make fuzz` asks bash.
+extended pattern, a single quote inside `"${...}"`, a here-document that is not ended. A text that
+is refused is asked about; one that is misread would be a hole, so nothing is guessed. `make fuzz`
+asks bash.
 
 Not read here: what values hold. `Reading.evaluated` names what is evaluated as code when it runs.
 Aliases are not expanded: a text that defines one is doubted by `bash_builtins.py`.
@@ -37,7 +38,9 @@ class TooDeep(Exception):
 
 @frozen
 class Reading:
-    """A word, the scripts that run while it is expanded, and the texts in it that evaluate values."""
+    """A word, the scripts that run while it is expanded, and the texts in it that evaluate
+    values.
+    """
 
     word: Word
     inside: tuple[Script, ...] = ()
@@ -291,7 +294,8 @@ class Parser:
         if any_timed and self._peek() == "-":
             self._refuse("an option of `time` is not plain")
         if any_timed and self._substituted and (self._peek() == "(" or self._word_here()):
-            # Bash 5.2 takes `time` at the beginning of a substitution for a program, `[[` for its argument.
+            # Bash 5.2 takes `time` at the beginning of a substitution for a program, `[[` for its
+            # argument.
             self._refuse("more than a simple command stands behind `time` in a substitution")
         commands = [self._command()]
         while True:
@@ -300,7 +304,8 @@ class Parser:
                 break
             self._newlines()
             commands.append(self._command())
-        # `!` turns the status around, which whoever follows `&&` has to know: it stays a pipeline of one.
+        # `!` turns the status around, which whoever follows `&&` has to know: it stays a pipeline
+        # of one.
         return commands[0] if len(commands) == 1 and not prefixed else Pipeline(tuple(commands))
 
     # ---- commands
@@ -326,9 +331,15 @@ class Parser:
 
     def _compounds(self) -> dict[str, Callable[[], Compound]]:
         return {
-            "{": self._group, "if": self._if, "while": self._while, "until": self._while, "for": self._for,
-            "select": self._for, "case": self._case, "[[": self._test,
-        }  # fmt: skip
+            "{": self._group,
+            "if": self._if,
+            "while": self._while,
+            "until": self._while,
+            "for": self._for,
+            "select": self._for,
+            "case": self._case,
+            "[[": self._test,
+        }
 
     def _redirected(self, start: int, compound: Compound) -> Compound:
         raw = self.text[start : self.at]
@@ -446,7 +457,8 @@ class Parser:
                     self._refuse("a pattern is missing")
                 patterns.append(self._word())
                 if patterns[-1].word.text == "esac":
-                    # In a substitution bash prints it without its parenthesis, reads that, and takes it for the end.
+                    # In a substitution bash prints it without its parenthesis, reads that, and
+                    # takes it for the end.
                     self._refuse("a pattern is the word that ends a `case`")
                 if not self._operator("|"):
                     break
@@ -501,7 +513,9 @@ class Parser:
         return Compound("", "arithmetic", builder.inside, evaluated=evaluated)
 
     def _arithmetic(self, builder: WordBuilder) -> None:
-        """Read what stands behind `((`, up to and with its `))`: only where it ends is found here."""
+        """Read what stands behind `((`, up to and with its `))`: only where it ends is found
+        here.
+        """
         open_ones = 0
         while True:
             here = self._peek()
@@ -568,7 +582,9 @@ class Parser:
                     end = self.at
                 continue
             if (not words and (assignment := self._assignment())) or (
-                words and words[0].word.text in _DECLARATIONS and (assignment := self._assignment(array=True))
+                words
+                and words[0].word.text in _DECLARATIONS
+                and (assignment := self._assignment(array=True))
             ):
                 assignments.append(assignment)
             elif self._word_follows():
@@ -584,7 +600,12 @@ class Parser:
 
     def _argument(self, words: list[Reading]) -> Reading:
         reading = self._word()
-        if not words and reading.plain and reading.word.text in _RESERVED and reading.word.raw != "time":
+        if (
+            not words
+            and reading.plain
+            and reading.word.text in _RESERVED
+            and reading.word.raw != "time"
+        ):
             self._refuse(f"`{reading.word.text}` stands where a command begins")
         if not words and _ASSIGNED.match(reading.word.raw.replace("\\\n", "")):
             self._refuse("a line is joined in an assignment")
@@ -598,7 +619,9 @@ class Parser:
         return self._function(start)
 
     def _assignment(self, array: bool = False) -> Assignment | None:
-        """Read an assignment. `array`: behind `declare`, where only `name=(...)` is no plain word."""
+        """Read an assignment. `array`: behind `declare`, where only `name=(...)` is no plain
+        word.
+        """
         found = _ASSIGNED.match(self.text, self.at)
         if found is None:
             return None
@@ -710,7 +733,11 @@ class Parser:
             found.append(Redirection(False, fed=target, evaluated=evaluated, stdin=stdin))
         elif operator == ">&" and not target.plain and not target.word.text.isdigit():
             self._refuse("what stands behind `>&` is not plain")
-        elif operator in (">&", "<&") and target.word.known and _DUPLICATED.fullmatch(target.word.text):
+        elif (
+            operator in (">&", "<&")
+            and target.word.known
+            and _DUPLICATED.fullmatch(target.word.text)
+        ):
             found.append(Redirection(False, evaluated=evaluated))
         else:
             found.append(Redirection(">" in operator, target, evaluated=evaluated))
@@ -786,7 +813,9 @@ class Parser:
 
     # ---- words
 
-    def _word(self, *, empty: bool = False, extended: bool = False, expression: bool = False) -> Reading:
+    def _word(
+        self, *, empty: bool = False, extended: bool = False, expression: bool = False
+    ) -> Reading:
         """Read one word. `empty`: it may be none.
 
         `extended`: it is a pattern of `[[`. `expression`: it follows `=~`.
@@ -905,8 +934,8 @@ class Parser:
     def _dollar(self, builder: WordBuilder, quoted: bool, in_quotes: bool = False) -> None:
         """Read what begins with a `$`.
 
-        `quoted`: its value is one word. `in_quotes`: it stands between double quotes, not in a here-document
-        or in arithmetic.
+        `quoted`: its value is one word. `in_quotes`: it stands between double quotes, not in a
+        here-document or in arithmetic.
         """
         after = self._peek(1)
         if after == "(":
@@ -925,8 +954,13 @@ class Parser:
         elif after and (
             name := re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]").match(self.text, self.at + 1)
         ):
-            if quoted and name.group() == "$" and self.text.startswith(_OPENS_EXPANSION, name.end()):
-                # Bash looks for the end of a text as if an expansion began here, and then does not expand it.
+            if (
+                quoted
+                and name.group() == "$"
+                and self.text.startswith(_OPENS_EXPANSION, name.end())
+            ):
+                # Bash looks for the end of a text as if an expansion began here, and then does not
+                # expand it.
                 self._refuse("`$$` stands before what an expansion begins with")
             self._variable(builder, name.group(), quoted)
             self.at = name.end()
@@ -980,7 +1014,9 @@ class Parser:
         self._close()
         self._substituted -= 1
         if waiting and "\n" in self.text[start : self.at]:
-            self._refuse("a substitution of several lines stands behind the beginning of a here-document")
+            self._refuse(
+                "a substitution of several lines stands behind the beginning of a here-document"
+            )
         self._pending = waiting
         return script
 

@@ -1,7 +1,9 @@
-"""Which words of a command make its program do more than its name says: write, run, load or delete something.
+"""Which words of a command make its program do more than its name says: write, run, load or delete
+something.
 
-Most are options, by the tables of `program_arguments.py`; here are those that need a closer look: scripts of sed and awk, the
-verbs of git, variables of make. A rule with a wildcard covers a command with such a word only if it spells that word.
+Most are options, by the tables of `program_arguments.py`; here are those that need a closer look:
+scripts of sed and awk, the verbs of git, variables of make. A rule with a wildcard covers a command
+with such a word only if it spells that word.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ _EXACT = {"test": listed("-v -R"), "[": listed("-v -R"), "printf": listed("-v")}
 
 
 def hazards(words: Sequence[str]) -> tuple[str, ...]:
-    """The words of a known argument list that make its program do more than usual, as they stand."""
+    """The words of a known argument list that make its program do more than usual, as they
+    stand.
+    """
     if not words:
         return ()
     program, rest = base(words[0]), words[1:]
@@ -45,7 +49,9 @@ def _tar_hazards(rest: Sequence[str]) -> Iterator[str]:
 
 def _awk_hazards(rest: Sequence[str]) -> Iterator[str]:
     yield from (
-        word for word in rest if _AWK_EFFECT.search(word) or _AWK_OUTPUT.search(word.replace("||", ""))
+        word
+        for word in rest
+        if _AWK_EFFECT.search(word) or _AWK_OUTPUT.search(word.replace("||", ""))
     )
 
 
@@ -57,7 +63,9 @@ def _date_hazards(rest: Sequence[str]) -> Iterator[str]:
 
 
 def _less_hazards(rest: Sequence[str]) -> Iterator[str]:
-    yield from (word for word in rest if word.startswith("+"))  # `+!x` is a command of less: it runs x
+    yield from (
+        word for word in rest if word.startswith("+")
+    )  # `+!x` is a command of less: it runs x
 
 
 def _make_hazards(rest: Sequence[str]) -> Iterator[str]:
@@ -119,7 +127,9 @@ def _sed_scripts(rest: Sequence[str]) -> list[str]:
 
 
 def _sed_plain(script: str) -> bool:
-    """True if all of a script is known to do no more than to print; what is not sure is not plain."""
+    """True if all of a script is known to do no more than to print; what is not sure is not
+    plain.
+    """
     if re.search(r"[\s;]{16}", script):
         return False  # the expression tries every way to share out a run of blanks
     at = 0
@@ -142,8 +152,8 @@ def _git_hazards(rest: Sequence[str]) -> tuple[str, ...]:
         return tuple(found)
     verb = rest[index]
     if verb not in GIT_READ | GIT_WRITE:
-        # An unknown verb is an alias of the repository's own configuration or a program `git-<verb>`;
-        # config, bisect, submodule, hook and the like run what they are told.
+        # An unknown verb is an alias of the repository's own configuration or a program
+        # `git-<verb>`; config, bisect, submodule, hook and the like run what they are told.
         found.append(verb)
     after = rest[index + 1 :]
     found += [after[judged.index] for judged in judge("git", after, verb) if judged.hazard]

@@ -1,8 +1,10 @@
-"""Argument lists read the way programs read them: which word is an option, which its value, which an operand.
+"""Argument lists read the way programs read them: which word is an option, which its value, which
+an operand.
 
-The options of each program come from `option_tables.json`, which is made from the programs' own help. Abbreviations
-count as getopt counts them: any unambiguous beginning of a long option is that option. What a table does not
-know is never guessed: from there on nothing is *sure*, and whoever asks must expect the worst of each word.
+The options of each program come from `option_tables.json`, which is made from the programs' own
+help. Abbreviations count as getopt counts them: any unambiguous beginning of a long option is that
+option. What a table does not know is never guessed: from there on nothing is *sure*, and whoever
+asks must expect the worst of each word.
 """
 
 from __future__ import annotations
@@ -16,12 +18,15 @@ from typing import Literal
 from ferrule.core.frozen import frozen
 
 Style = Literal["getopt", "single", "npm"]
-"""How a program spells options: `single` takes one dash before a long name (go, find), `npm` either."""
+"""How a program spells options: `single` takes one dash before a long name (go, find), `npm`
+either.
+"""
 
 
 @frozen
 class Option:
-    """One option: its spellings, whether it takes a value (`=`), may have a glued one (`?`), and what that is.
+    """One option: its spellings, whether it takes a value (`=`), may have a glued one (`?`), and
+    what that is.
 
     `NAME+FILE` are two values, each a word of its own.
     """
@@ -35,7 +40,8 @@ class Option:
 class Argument:
     """What one word says: options it could mean, or an operand if `options` is None.
 
-    `index` and `value_index` point into the words that were read; `value` is the option's value, or the operand.
+    `index` and `value_index` point into the words that were read; `value` is the option's value, or
+    the operand.
     """
 
     index: int
@@ -90,7 +96,9 @@ def _rows() -> dict[str, dict[str, str]]:
 
 @cache
 def table_of(program: str) -> Table | None:
-    """The options of a program (`sort`) or of a verb of one (`git log`); None if they are not known."""
+    """The options of a program (`sort`) or of a verb of one (`git log`); None if they are not
+    known.
+    """
     row = _rows().get(program)
     return None if row is None else Table(row["options"], row["source"])
 
@@ -100,7 +108,8 @@ def read(
 ) -> list[Argument]:
     """Read the arguments of a program (without its name).
 
-    `mixed`: options may stand behind operands. After an option that the table does not know nothing is sure.
+    `mixed`: options may stand behind operands. After an option that the table does not know nothing
+        is sure.
     """
     found: list[Argument] = []
     index = 0
@@ -108,12 +117,16 @@ def read(
     while index < len(words):
         word = words[index]
         if word == "--":
-            found += [Argument(at, None, words[at], at, sure) for at in range(index + 1, len(words))]
+            found += [
+                Argument(at, None, words[at], at, sure) for at in range(index + 1, len(words))
+            ]
             break
         if not word.startswith("-") or word == "-":
             found.append(Argument(index, None, word, index, sure))
             if not mixed:
-                found += [Argument(at, None, words[at], at, sure) for at in range(index + 1, len(words))]
+                found += [
+                    Argument(at, None, words[at], at, sure) for at in range(index + 1, len(words))
+                ]
                 break
             index += 1
             continue

@@ -1,9 +1,10 @@
-"""File names in a command: which it names, which of them no tool may touch, and which leave the workspace.
+"""File names in a command: which it names, which of them no tool may touch, and which leave the
+workspace.
 
-Every word that could be a path is judged in every folder that the `cd`s before it could have led to, in
-all the ways programs take paths: plain, `--file=x`, `-fx`, `if=x`, `@x`, `host:x`. What is text is said by the
-tables of options (`program_arguments.py`): a pattern, a delimiter, a message is no path. What only the shell will know
-becomes a doubt.
+Every word that could be a path is judged in every folder that the `cd`s before it could have led
+to, in all the ways programs take paths: plain, `--file=x`, `-fx`, `if=x`, `@x`, `host:x`. What is
+text is said by the tables of options (`program_arguments.py`): a pattern, a delimiter, a message is
+no path. What only the shell will know becomes a doubt.
 """
 
 from __future__ import annotations
@@ -118,12 +119,18 @@ def _roles(part: Part, program: str, rest: Sequence[str]) -> Iterator[tuple[str,
 
 
 def _is_installed(part: Part) -> bool:
-    """True for a program that is found on the path: one of the workspace may read its arguments otherwise."""
-    return "/" not in part.stripped[0].text or part.stripped[0].text.startswith(("/usr/bin/", "/bin/"))
+    """True for a program that is found on the path: one of the workspace may read its arguments
+    otherwise.
+    """
+    return "/" not in part.stripped[0].text or part.stripped[0].text.startswith(
+        ("/usr/bin/", "/bin/")
+    )
 
 
 def _judged(part: Part, program: str, rest: Sequence[str]) -> Sequence[Judged]:
-    """The arguments as the program reads them, up to where the shell could make other words of them."""
+    """The arguments as the program reads them, up to where the shell could make other words of
+    them.
+    """
     verb, start = "", 0
     if program == "git":
         while start < len(rest) and rest[start] in GIT_HARMLESS:
@@ -144,14 +151,17 @@ def _judged(part: Part, program: str, rest: Sequence[str]) -> Sequence[Judged]:
         sure = piece.sure and max(index, value_index) < open_from
         found.append(replace(piece, index=index, value_index=value_index, sure=sure))
     found += (
-        Judged(index, index, None, "text", False, True, False) for index in range(min(start, len(rest)))
+        Judged(index, index, None, "text", False, True, False)
+        for index in range(min(start, len(rest)))
     )
     return found
 
 
 def _pieces(text: str, write: bool, lists: bool) -> Iterator[NamedPath]:
     if _SCHEME.match(text) and ".." not in text.split("/"):
-        return  # With `..` it may be a path all the same: where there is a folder `https:`, `https://../.env` is `.env`.
+        # With `..` it may be a path all the same: where there is a folder `https:`,
+        # `https://../.env` is `.env`.
+        return
     text = _FILE_URL.sub("", text, count=1) if _FILE_URL.match(text) else text
     if text.startswith("-"):
         name, equals, value = text.partition("=")
@@ -174,12 +184,16 @@ def judge_paths(
     *,
     start: str = "",
 ) -> tuple[list[Finding], list[str]]:
-    """`(findings, doubts)` of all names in a command that starts in the folder `start` (default: `root`)."""
+    """`(findings, doubts)` of all names in a command that starts in the folder `start` (default:
+    `root`).
+    """
     findings: list[Finding] = []
     doubts = list(_unknown_folders(parts))
     for named, folders in located_paths(parts, loose, start or root or "/."):
         # A folder outside is the matter of the `cd` that leads there.
-        inside = [folder for folder in folders if not root or _is_below(folder, root)] or folders[:1]
+        inside = [folder for folder in folders if not root or _is_below(folder, root)] or folders[
+            :1
+        ]
         found = [_judge(named, folder, root, names) for folder in inside]
         refused = [finding for finding in found if finding is not None]
         protected = [finding for finding in refused if finding.label != "outside_workspace"]
@@ -188,12 +202,17 @@ def judge_paths(
         elif refused:
             # Going there can be asked about; a file that may be outside is not read.
             why = (
-                f"`{_visible(named.text)}` could lie outside the workspace: that depends on which `cd` works"
+                f"`{_visible(named.text)}` could lie outside the workspace: that depends on "
+                "which `cd` works"
             )
             findings.append(
                 Finding("outside_workspace", f"{why}; join the commands with `&&`", not named.goes)
             )
-        if not named.lists and names is not None and (pattern := _could_be_secret(named.text, names)):
+        if (
+            not named.lists
+            and names is not None
+            and (pattern := _could_be_secret(named.text, names))
+        ):
             doubts.append(f"`{_visible(named.text)}` could name `{pattern}`")
     return list(dict.fromkeys(findings)), list(dict.fromkeys(doubts))
 
@@ -204,7 +223,9 @@ def _is_below(folder: str, root: str) -> bool:
 
 def _targets(part: Part) -> list[Word]:
     """The operands of a `cd`."""
-    return [w for w in part.stripped[1:] if not (w.known and w.text.startswith("-") and w.text != "-")]
+    return [
+        w for w in part.stripped[1:] if not (w.known and w.text.startswith("-") and w.text != "-")
+    ]
 
 
 def _unknown_folders(parts: Sequence[Part]) -> Iterator[str]:
@@ -223,7 +244,10 @@ def possible_folders(parts: Sequence[Part], start: str) -> list[str]:
             continue
         targets = _targets(part)
         if len(targets) == 1 and targets[0].known and targets[0].text != "-":
-            moved = [posixpath.normpath(posixpath.join(folder, targets[0].text)) for folder in folders[:8]]
+            moved = [
+                posixpath.normpath(posixpath.join(folder, targets[0].text))
+                for folder in folders[:8]
+            ]
             folders += [folder for folder in dict.fromkeys(moved) if folder not in folders]
     return folders
 
@@ -249,7 +273,9 @@ def _judge(named: NamedPath, folder: str, root: str, names: Names | None) -> Fin
 
 
 def _judge_tail(named: NamedPath, names: Names | None) -> Finding | None:
-    """A name that begins or goes on with an expansion: what is literal in it must still be allowed."""
+    """A name that begins or goes on with an expansion: what is literal in it must still be
+    allowed.
+    """
     if named.text.strip(UNKNOWN + "/") == "":
         return None
     filled = re.sub("[\0-\3]+", "x", named.text).lstrip("/")

@@ -1,7 +1,9 @@
-"""What is judged of programs' arguments: which options do more than the program's name says, what is a path, what text.
+"""What is judged of programs' arguments: which options do more than the program's name says, what
+is a path, what text.
 
-`option_tables.json` says which options there are; here stands what they mean, written by hand. A program that
-is not listed, and an option that its table does not know, is judged as if every word could be a path.
+`option_tables.json` says which options there are; here stands what they mean, written by hand. A
+program that is not listed, and an option that its table does not know, is judged as if every word
+could be a path.
 
     sort   writes `--output`, runs `--compress-program`; its operands are files that it reads
     cut    `--delimiter` is text by the name of its value (`DELIM`); its operands are files
@@ -21,7 +23,9 @@ from .option_parsing import Argument, Option, Style, Table, read, table_of
 from .program_facts import listed
 
 Role = Literal["written", "text", "any"]
-"""`written` is a path that is created or changed; `any` may be a path or text, by what it looks like."""
+"""`written` is a path that is created or changed; `any` may be a path or text, by what it looks
+like.
+"""
 
 
 _TEXT_VALUES = listed(
@@ -61,36 +65,62 @@ class Program:
 
 
 def _program(
-    runs: str = "", writes: str = "", *, words: str = "", text: str = "",
-    operands: tuple[Role, ...] = ("any",), instead: str = "", style: Style = "getopt", mixed: bool = True,
+    runs: str = "",
+    writes: str = "",
+    *,
+    words: str = "",
+    text: str = "",
+    operands: tuple[Role, ...] = ("any",),
+    instead: str = "",
+    style: Style = "getopt",
+    mixed: bool = True,
     most: int = 0,
-) -> Program:  # fmt: skip
+) -> Program:
     return Program(
-        listed(runs), listed(writes), listed(words), listed(text), operands, listed(instead), style, mixed, most,
-    )  # fmt: skip
+        listed(runs),
+        listed(writes),
+        listed(words),
+        listed(text),
+        operands,
+        listed(instead),
+        style,
+        mixed,
+        most,
+    )
 
 
 _FILES = _program()
 _GREP = _program(operands=("text", "any"), instead="--regexp --file")
 _SED = _program(
-    "--in-place --file", text="--expression", operands=("text", "any"), instead="--expression --file"
+    "--in-place --file",
+    text="--expression",
+    operands=("text", "any"),
+    instead="--expression --file",
 )
 _AWK = _program(
-    "--file --include --load --exec --source --debug", "--dump-variables --pretty-print --profile",
-    text="--assign -v -F --field-separator", operands=("text", "any"), instead="--file --source --exec",
+    "--file --include --load --exec --source --debug",
+    "--dump-variables --pretty-print --profile",
+    text="--assign -v -F --field-separator",
+    operands=("text", "any"),
+    instead="--file --source --exec",
     mixed=False,
-)  # fmt: skip
+)
 _GO = (
-    "-exec -toolexec -overlay -modfile -vettool -C -pkgdir -gccgoflags -ldflags -gcflags -asmflags -compiler"
+    "-exec -toolexec -overlay -modfile -vettool -C -pkgdir -gccgoflags -ldflags -gcflags "
+    "-asmflags -compiler"
 )
 _GO_FILES = "-o -outputdir -cpuprofile -memprofile -blockprofile -mutexprofile -trace -coverprofile"
-_GO_TEXT = "-run -bench -tags -cpu -list -fuzz -vet -mod -coverpkg -buildmode -shuffle -covermode -f -skip"
+_GO_TEXT = (
+    "-run -bench -tags -cpu -list -fuzz -vet -mod -coverpkg -buildmode -shuffle -covermode -f -skip"
+)
 _PIP = (
-    "--index-url --extra-index-url --target --python --trusted-host --find-links --config-settings --prefix"
+    "--index-url --extra-index-url --target --python --trusted-host --find-links "
+    "--config-settings --prefix"
 )
 _CARGO = "--config --manifest-path -C -Z --target-dir --artifact-dir --out-dir --lockfile-path"
 _NODE = (
-    "--script-shell --node-options --globalconfig --userconfig --prefix --global --shell --editor --git --call"
+    "--script-shell --node-options --globalconfig --userconfig --prefix --global --shell "
+    "--editor --git --call"
     " --init-module --viewer --browser"
 )
 
@@ -100,7 +130,10 @@ def programs() -> dict[str, Program]:
     """All programs but git; made with the first command, as most processes judge none."""
     return {
         **dict.fromkeys(
-            listed("cat head tail nl wc comm cmp tac sha256sum md5sum ls du df stat paste join fold"), _FILES
+            listed(
+                "cat head tail nl wc comm cmp tac sha256sum md5sum ls du df stat paste join fold"
+            ),
+            _FILES,
         ),
         "cut": _FILES,
         "column": _program(text="--separator --output-separator --table-columns"),
@@ -114,106 +147,176 @@ def programs() -> dict[str, Program]:
         "uniq": _program(operands=("any", "written")),
         "xxd": _program(operands=("any", "written"), style="single"),
         "split": _program("--filter", operands=("any", "written")),
-        "diff": _program("--to-file --from-file", text="--label --show-function-line --ignore-matching-lines"),
+        "diff": _program(
+            "--to-file --from-file", text="--label --show-function-line --ignore-matching-lines"
+        ),
         "file": _program("--compile --magic-file --preserve-date", text="--separator --parameter"),
         "tree": _program("-R", "-o", text="-P -I -T -H -L --sort --timefmt", style="getopt"),
-        "less": _program("--log-file --LOG-FILE --lesskey-file --lesskey-src --lesskey-content --tag-file", text="--pattern"),
+        "less": _program(
+            "--log-file --LOG-FILE --lesskey-file --lesskey-src --lesskey-content --tag-file",
+            text="--pattern",
+        ),
         "man": _program("--pager --preprocessor --html --config-file --manpath --update --catman"),
         "grep": _GREP,
         "egrep": _GREP,
         "fgrep": _GREP,
         "rg": _program(
-            "--pre --hostname-bin --search-zip --follow", text="--glob --iglob --type --type-not --replace --regexp",
-            operands=("text", "any"), instead="--regexp --file --files --type-list",
+            "--pre --hostname-bin --search-zip --follow",
+            text="--glob --iglob --type --type-not --replace --regexp",
+            operands=("text", "any"),
+            instead="--regexp --file --files --type-list",
         ),
-        "ag": _program("--pager --search-zip", text="--ignore --file-search-regex -G -g", operands=("text", "any"), instead="-g"),
-        "fd": _program("--exec --exec-batch", text="--extension --exclude --type --glob", operands=("text", "any")),
+        "ag": _program(
+            "--pager --search-zip",
+            text="--ignore --file-search-regex -G -g",
+            operands=("text", "any"),
+            instead="-g",
+        ),
+        "fd": _program(
+            "--exec --exec-batch",
+            text="--extension --exclude --type --glob",
+            operands=("text", "any"),
+        ),
         "sed": _SED,
         **dict.fromkeys(("gawk", "awk", "nawk", "mawk"), _AWK),
         "jq": _program(
-            "--from-file --rawfile --slurpfile --argfile -L", text="--arg --argjson", operands=("text", "any"),
+            "--from-file --rawfile --slurpfile --argfile -L",
+            text="--arg --argjson",
+            operands=("text", "any"),
             instead="--from-file",
         ),
         "yq": _program(
-            "--in-place --from-file --rawfile --slurpfile -L --split-exp --split-exp-file", operands=("text", "any")
+            "--in-place --from-file --rawfile --slurpfile -L --split-exp --split-exp-file",
+            operands=("text", "any"),
         ),
         "tar": _program(
-            "--to-command --checkpoint-action --use-compress-program --rsh-command --info-script --new-volume-script"
-            " --rmt-command --extract --get --absolute-names --directory --delete --overwrite --remove-files"
+            "--to-command --checkpoint-action --use-compress-program --rsh-command "
+            "--info-script --new-volume-script"
+            " --rmt-command --extract --get --absolute-names --directory --delete "
+            "--overwrite --remove-files"
             " --unlink-first --recursive-unlink --backup --multi-volume",
             "--index-file --listed-incremental --volno-file",
             text="--exclude --transform --xform --owner --group --mode --mtime --label --newer",
         ),
         "curl": _program(
-            "--config --upload-file --data --data-ascii --data-binary --data-raw --data-urlencode --form --form-string"
-            " --request --request-target --proxy --preproxy --socks4 --socks4a --socks5 --socks5-hostname --netrc"
-            " --netrc-file --netrc-optional --cert --key --proxy-cert --proxy-key --unix-socket --abstract-unix-socket"
-            " --json --url --url-query --next --remote-name --remote-name-all --remote-header-name --output-dir"
-            " --create-dirs --quote --postquote --prequote --engine --resolve --connect-to --doh-url --dns-servers"
+            "--config --upload-file --data --data-ascii --data-binary --data-raw "
+            "--data-urlencode --form --form-string"
+            " --request --request-target --proxy --preproxy --socks4 --socks4a --socks5 "
+            "--socks5-hostname --netrc"
+            " --netrc-file --netrc-optional --cert --key --proxy-cert --proxy-key "
+            "--unix-socket --abstract-unix-socket"
+            " --json --url --url-query --next --remote-name --remote-name-all "
+            "--remote-header-name --output-dir"
+            " --create-dirs --quote --postquote --prequote --engine --resolve --connect-to "
+            "--doh-url --dns-servers"
             " --variable --mail-from --mail-rcpt --telnet-option --ftp-create-dirs --append",
-            "--output --dump-header --cookie-jar --trace --trace-ascii --stderr --etag-save --libcurl --alt-svc --hsts",
-            text="--header --user-agent --write-out --max-time --connect-timeout --retry --range --max-filesize --proto",
+            (
+                "--output --dump-header --cookie-jar --trace --trace-ascii --stderr --etag-save "
+                "--libcurl --alt-svc --hsts"
+            ),
+            text=(
+                "--header --user-agent --write-out --max-time --connect-timeout --retry --range "
+                "--max-filesize --proto"
+            ),
             most=1,
         ),
         "wget": _program(
-            "--execute --post-data --post-file --input-file --use-askpass --config --directory-prefix --method --body-data"
+            "--execute --post-data --post-file --input-file --use-askpass --config "
+            "--directory-prefix --method --body-data"
             " --body-file --delete-after --content-disposition --private-key --certificate",
-            "--output-document --output-file --append-output --save-cookies --rejected-log --warc-file --hsts-file",
+            (
+                "--output-document --output-file --append-output --save-cookies --rejected-log "
+                "--warc-file --hsts-file"
+            ),
             most=1,
         ),
         "rsync": _program(
-            "--rsh --delete --delete-before --delete-during --delete-delay --delete-after --delete-excluded --del --rsync-path"
-            " --daemon --config --remove-source-files --files-from --password-file --include-from --exclude-from --early-input"
+            "--rsh --delete --delete-before --delete-during --delete-delay --delete-after "
+            "--delete-excluded --del --rsync-path"
+            " --daemon --config --remove-source-files --files-from --password-file "
+            "--include-from --exclude-from --early-input"
             " --sockopts --dparam --force --read-batch",
             "--log-file --write-batch --only-write-batch --partial-dir --temp-dir --backup-dir",
         ),
         "scp": _program("-S -o -F -D -J -i", operands=("any",)),
         "zip": _program("--unzip-command --test --move --delete -T -TT -m -d -@ -O -b"),
         "npm": _program(
-            _NODE, words="exec x explore config c set edit pkg init create publish unpublish login logout adduser token",
+            _NODE,
+            words=(
+                "exec x explore config c set edit pkg init create publish unpublish login logout "
+                "adduser token"
+            ),
             style="npm",
         ),
-        "pnpm": _program("--dir --script-shell --shell-mode --config --global", words="exec dlx create config set"),
+        "pnpm": _program(
+            "--dir --script-shell --shell-mode --config --global",
+            words="exec dlx create config set",
+        ),
         "yarn": _program(
-            "--cwd --use-yarnrc --script-shell --modules-folder --global-folder --prefix", words="exec dlx create config set"
+            "--cwd --use-yarnrc --script-shell --modules-folder --global-folder --prefix",
+            words="exec dlx create config set",
         ),
         "pip": _program(_PIP + " --log --proxy --root --report"),
         "cargo": _program(_CARGO),
         "pytest": _program(
-            "--rootdir --confcutdir --override-ini --config-file --basetemp --pdbcls --debug --pastebin -p",
+            (
+                "--rootdir --confcutdir --override-ini --config-file --basetemp --pdbcls --debug "
+                "--pastebin -p"
+            ),
             "--junit-xml --junitxml --log-file",
-            text="-k -m --deselect --durations --maxfail --tb -W --capture", operands=("any",),
+            text="-k -m --deselect --durations --maxfail --tb -W --capture",
+            operands=("any",),
         ),
         "nc": _program("-e -c -l -x -X -P -U", operands=("text",)),
         "ncat": _program(
-            "--exec --sh-exec --lua-exec --listen --proxy --proxy-auth --unixsock", "--output --hex-dump --append-output",
+            "--exec --sh-exec --lua-exec --listen --proxy --proxy-auth --unixsock",
+            "--output --hex-dump --append-output",
             operands=("text",),
         ),
-        "gh": _program(words="alias extension config auth api codespace secret ssh-key gpg-key variable"),
+        "gh": _program(
+            words="alias extension config auth api codespace secret ssh-key gpg-key variable"
+        ),
         "docker": _program(
-            "--volume --mount --privileged --host --config --device --env-file --cap-add --security-opt --pid --network"
-            " --file --label-file --userns --ipc --volumes-from --entrypoint --add-host --cidfile --iidfile --metadata-file --output --secret --ssh",
+            "--volume --mount --privileged --host --config --device --env-file --cap-add "
+            "--security-opt --pid --network"
+            " --file --label-file --userns --ipc --volumes-from --entrypoint --add-host "
+            "--cidfile --iidfile --metadata-file --output --secret --ssh",
             text="--format --filter --tail --since --until --name",
             operands=("any",),
         ),
-        "make": _program("--eval --file --include-dir --environment-overrides --touch", text="--jobs --load-average"),
+        "make": _program(
+            "--eval --file --include-dir --environment-overrides --touch",
+            text="--jobs --load-average",
+        ),
         "find": _program(
-            "-exec -execdir -ok -okdir -delete -files0-from -follow -L", "-fprint -fprint0 -fprintf -fls", style="single"
+            "-exec -execdir -ok -okdir -delete -files0-from -follow -L",
+            "-fprint -fprint0 -fprintf -fls",
+            style="single",
         ),
         "openssl": _program(
-            "-engine -config -provider -provider-path -passin -pass -passout -kdfopt -key -inkey", "-out -keyout -writerand",
+            ("-engine -config -provider -provider-path -passin -pass -passout -kdfopt -key -inkey"),
+            "-out -keyout -writerand",
             style="single",
         ),
         "java": _program(style="single"),
-        "ruff": _program("--config --output-file --cache-dir --add-noqa", text="--select --ignore --extend-select"),
+        "ruff": _program(
+            "--config --output-file --cache-dir --add-noqa",
+            text="--select --ignore --extend-select",
+        ),
         "uv": _program(
-            "--directory --project --config-file --python --index-url --extra-index-url --index --default-index --find-links"
-            " --with --with-editable --with-requirements --env-file --target --prefix --cache-dir --allow-insecure-host"
+            "--directory --project --config-file --python --index-url --extra-index-url "
+            "--index --default-index --find-links"
+            " --with --with-editable --with-requirements --env-file --target --prefix "
+            "--cache-dir --allow-insecure-host"
             " --script --gui-script --module",
-            "--output-file", mixed=True,
+            "--output-file",
+            mixed=True,
         ),
         "go": _program(
-            _GO, _GO_FILES, text=_GO_TEXT, style="single",
+            _GO,
+            _GO_FILES,
+            text=_GO_TEXT,
+            style="single",
             words="generate run get install tool env work clean bug telemetry",
         ),
         "timeout": _program(mixed=False),
@@ -221,7 +324,7 @@ def programs() -> dict[str, Program]:
         "stdbuf": _program(mixed=False),
         "xargs": _program("--arg-file --process-slot-var", mixed=False),
         "time": _program("", "--output", mixed=False),
-    }  # fmt: skip
+    }
 
 
 _GIT_RUNS = """
@@ -238,12 +341,31 @@ _GIT_TEXT = """
     --match --abbrev --max-count -n -U --unified --decorate-refs --points-at --contains --merged --no-merged
 """
 _GIT_SHORT = {
-    "push": "-f -d", "grep": "-O", "rebase": "-i -x -s", "clone": "-u -c", "clean": "-f -d -x -X",
-    "branch": "-D -d -f -M -m -C -c", "checkout": "-f -B", "add": "-p -i -e -f", "tag": "-d -f",
-    "archive": "-o", "format-patch": "-o", "commit": "-n -F", "fetch": "-u -p -f -P", "switch": "-f -C",
-    "merge": "-s -F", "worktree": "-f -B", "remote": "-p", "notes": "-f", "mv": "-f", "rm": "-f",
-    "symbolic-ref": "-d", "revert": "-s", "cherry-pick": "-s", "pull": "-f -s",
-}  # fmt: skip
+    "push": "-f -d",
+    "grep": "-O",
+    "rebase": "-i -x -s",
+    "clone": "-u -c",
+    "clean": "-f -d -x -X",
+    "branch": "-D -d -f -M -m -C -c",
+    "checkout": "-f -B",
+    "add": "-p -i -e -f",
+    "tag": "-d -f",
+    "archive": "-o",
+    "format-patch": "-o",
+    "commit": "-n -F",
+    "fetch": "-u -p -f -P",
+    "switch": "-f -C",
+    "merge": "-s -F",
+    "worktree": "-f -B",
+    "remote": "-p",
+    "notes": "-f",
+    "mv": "-f",
+    "rm": "-f",
+    "symbolic-ref": "-d",
+    "revert": "-s",
+    "cherry-pick": "-s",
+    "pull": "-f -s",
+}
 _GIT_WORDS = {
     "stash": "clear drop pop branch store create",
     "reflog": "expire delete drop",
@@ -276,7 +398,8 @@ def program_of(program: str, verb: str = "") -> Program | None:
 
 @frozen
 class Judged:
-    """One piece of an argument list: the word that says it, what its value is, and if it does more than usual.
+    """One piece of an argument list: the word that says it, what its value is, and if it does more
+    than usual.
 
     For an option with a separate value `value_index` is that of the value's word.
     """
@@ -291,7 +414,9 @@ class Judged:
 
 
 def judge(program: str, words: Sequence[str], verb: str = "") -> tuple[Judged, ...]:
-    """Judge the arguments of a program (of a verb of git), without its name; empty if nothing is known of them."""
+    """Judge the arguments of a program (of a verb of git), without its name; empty if nothing is
+    known of them.
+    """
     if program_of(program, verb) is None:
         return ()
     return _judge(program, tuple(words), verb)
@@ -308,7 +433,9 @@ def _judge(program: str, words: tuple[str, ...], verb: str) -> tuple[Judged, ...
     judged: list[Judged] = []
     number = 0
     for index in range(start):
-        judged.append(Judged(index, index, words[index], "text", words[index] in known.words, True, True))
+        judged.append(
+            Judged(index, index, words[index], "text", words[index] in known.words, True, True)
+        )
     for argument in arguments:
         if argument.options is None:
             first = number == 0 and start == 0
@@ -348,7 +475,9 @@ def _gives(known: Program, argument: Argument) -> bool:
     return any(not known.instead.isdisjoint(option.names) for option in argument.options or ())
 
 
-def _judge_operand(known: Program, argument: Argument, number: int, start: int, first: bool) -> Judged:
+def _judge_operand(
+    known: Program, argument: Argument, number: int, start: int, first: bool
+) -> Judged:
     role = known.operands[min(number, len(known.operands) - 1)]
     value = argument.value or ""
     verb = value in known.words and (first or not argument.sure)
@@ -366,7 +495,9 @@ def _judge_option(program: str, verb: str, argument: Argument, start: int, close
     if program == "curl" and role == "text" and (argument.value or "").startswith("@"):
         role = "any"  # `-H @file` sends what the file holds
     value_index = argument.value_index + start if argument.value_index >= 0 else -1
-    return Judged(argument.index + start, value_index, argument.value, role, hazard, argument.sure, False)
+    return Judged(
+        argument.index + start, value_index, argument.value, role, hazard, argument.sure, False
+    )
 
 
 @cache

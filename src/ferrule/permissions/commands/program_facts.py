@@ -1,12 +1,13 @@
-"""What is known about programs: which run other programs, which flags do more than their name says, which labels fit.
+"""What is known about programs: which run other programs, which flags do more than their name says,
+which labels fit.
 
-Tables and small functions over argument words, no parsing. A *hazard* is a word that lets an otherwise
-harmless program write, delete or run something: `find -exec`, `git -c`, `sort -o`. A rule with a wildcard
-covers a command with a hazard only if the rule itself spells that word.
+Tables and small functions over argument words, no parsing. A *hazard* is a word that lets an
+otherwise harmless program write, delete or run something: `find -exec`, `git -c`, `sort -o`. A rule
+with a wildcard covers a command with a hazard only if the rule itself spells that word.
 
-Sources: the bypass classes of conventions §2.2 and the manual pages of the programs named. The tables
-cannot be complete: any program may have such a flag. They are a refusal before anything starts; the
-boundary for what does start is the kernel's sandbox.
+Sources: the bypass classes of conventions §2.2 and the manual pages of the programs named. The
+tables cannot be complete: any program may have such a flag. They are a refusal before anything
+starts; the boundary for what does start is the kernel's sandbox.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ RUNNERS = listed("""
     bwrap proot fakeroot faketime caffeinate doppler dotenv direnv nix-shell find fd setarch prlimit cpulimit
     start-stop-daemon rlwrap unbuffer expect tmux screen at batch crontab coproc eval trap
     timeout time nice nohup stdbuf command builtin xargs""")
-"""Programs that start what follows in their arguments. Only those of `STRIPPED` are looked through to allow."""
+"""Programs that start what follows in their arguments. Only those of `STRIPPED` are looked through
+to allow.
+"""
 
 INTERPRETERS = listed("""
     python python2 python3 pypy pypy3 node nodejs deno bun perl ruby php lua luajit tclsh wish osascript pwsh powershell
@@ -77,7 +80,9 @@ GIT_WRITE = listed("""
     add am apply archive branch bundle checkout cherry-pick clean clone commit fetch format-patch gc init ls-remote merge
     mv notes prune pull push rebase reflog remote reset restore revert rm sparse-checkout stash switch symbolic-ref tag
     update-index worktree write-tree""")
-GIT_VALUE = listed("-C -c --git-dir --work-tree --namespace --exec-path --config-env --super-prefix")
+GIT_VALUE = listed(
+    "-C -c --git-dir --work-tree --namespace --exec-path --config-env --super-prefix"
+)
 GIT_HARMLESS = listed("--no-pager --version --help --no-optional-locks --literal-pathspecs -P")
 
 _SED_IN_PLACE = expression(r"-[A-Za-z]*i|--i")
@@ -92,7 +97,9 @@ def git_verb(words: Sequence[str]) -> str:
 
 
 def without_options(words: Sequence[str]) -> tuple[str, ...]:
-    """A command line without the options before its first plain argument: `git -C x push` is a `git push`."""
+    """A command line without the options before its first plain argument: `git -C x push` is a `git
+    push`.
+    """
     rest = list(words[1:])
     values = GIT_VALUE if words and base(words[0]) == "git" else frozenset[str]()
     while rest and rest[0].startswith("-"):

@@ -1,8 +1,8 @@
 """Risk labels of commands: a name for what a person should mind (systems.md §2.1).
 
-`labels_of` judges one command line with its known words; pipelines, paths and redirects add theirs in
-`command.py`. A label informs the person who is asked; which labels refuse by themselves is decided in
-`gate.py`.
+`labels_of` judges one command line with its known words; pipelines, paths and redirects add theirs
+in `command.py`. A label informs the person who is asked; which labels refuse by themselves is
+decided in `gate.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _SUDO = listed("sudo doas su pkexec runuser")
 _KILL = listed("kill pkill killall xkill skill killall5")
 _DESTRUCTIVE = listed("""
     rm rmdir unlink shred dd mkfs wipefs fdisk parted truncate shutdown reboot halt poweroff blkdiscard""")
-_SOCKETS = listed("nc ncat netcat socat telnet ssh scp sftp ftp tftp rclone aws gsutil s3cmd mail sendmail")
+_SOCKETS = listed(
+    "nc ncat netcat socat telnet ssh scp sftp ftp tftp rclone aws gsutil s3cmd mail sendmail"
+)
 _INSTALLERS = {
     "pip pip3 uv pipx conda mamba gem brew apt apt-get dnf yum snap": "install add tool upgrade reinstall",
     "npm pnpm yarn bun": "install i add ci update",
@@ -79,7 +81,8 @@ def _installs(program: str, rest: Sequence[str]) -> bool:
 def _git(words: Sequence[str], rest: Sequence[str]) -> Iterator[str]:
     verb = git_verb(words)
     forced = any(
-        word.startswith(("--force", "--mirror", "--delete", "+", ":")) or re.fullmatch(r"-\w*[fd]\w*", word)
+        word.startswith(("--force", "--mirror", "--delete", "+", ":"))
+        or re.fullmatch(r"-\w*[fd]\w*", word)
         for word in rest
     )
     if verb == "push":

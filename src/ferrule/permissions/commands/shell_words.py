@@ -1,8 +1,8 @@
 """Words of a shell command: what is known of them before the shell runs.
 
 A `Word` keeps the text that the program gets, with marks for what only the shell will know:
-`UNKNOWN` for an expansion, `ANY` for `*`, `ONE` for `?` and `[...]`, `BRACE` for `{a,b}`. The marks are control
-characters that `command.py` refuses in the input, so they cannot be forged.
+`UNKNOWN` for an expansion, `ANY` for `*`, `ONE` for `?` and `[...]`, `BRACE` for `{a,b}`. The marks
+are control characters that `command.py` refuses in the input, so they cannot be forged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _ESCAPES = {
     "v": "\v",
 }
 _ANSI = expression(
-    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
+    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))",
+    re.DOTALL,
 )
 
 
@@ -70,8 +71,9 @@ def literal(text: str) -> Word:
 class WordBuilder:
     """Puts a word together as its text is read.
 
-    `shape` is as long as the text: the character itself where it is bare, `q` where it is quoted, `u` for what only the
-    shell will know. Braces, brackets, `*` and `?` mean something only where they are bare.
+    `shape` is as long as the text: the character itself where it is bare, `q` where it is quoted,
+    `u` for what only the shell will know. Braces, brackets, `*` and `?` mean something only where
+    they are bare.
     """
 
     __slots__ = ("_inside", "_shape", "_text", "evaluated", "plain", "splits", "text", "used")
@@ -120,7 +122,9 @@ class WordBuilder:
         self.used += inner.used
 
     def finish(self, home: str | None) -> None:
-        """Set `text`: braces, wildcards and, with a `home`, a leading `~` become what they stand for."""
+        """Set `text`: braces, wildcards and, with a `home`, a leading `~` become what they stand
+        for.
+        """
         text = "".join(self._text)
         shape = "".join(self._shape)
         if "{" in shape:
@@ -205,9 +209,11 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def could_name(glob: str, pattern: str) -> bool:
-    """True if one component with marks (`glob`) could be a name that `pattern` (with `*`, `?`) matches.
+    """True if one component with marks (`glob`) could be a name that `pattern` (with `*`, `?`)
+    matches.
 
-    Follows the shell in that a leading wildcard does not reach a leading dot. A brace or expansion may.
+    Follows the shell in that a leading wildcard does not reach a leading dot. A brace or expansion
+    may.
     """
     if glob[:1] in (ANY, ONE) and pattern[:1] == ".":
         return False
@@ -231,11 +237,13 @@ def _meet(glob: str, pattern: str, i: int, j: int, seen: set[tuple[int, int]]) -
     if i == len(glob) and j == len(pattern):
         return True
     if many and (
-        _meet(glob, pattern, i + 1, j, seen) or (j < len(pattern) and _meet(glob, pattern, i, j + 1, seen))
+        _meet(glob, pattern, i + 1, j, seen)
+        or (j < len(pattern) and _meet(glob, pattern, i, j + 1, seen))
     ):
         return True
     if star and (
-        _meet(glob, pattern, i, j + 1, seen) or (i < len(glob) and _meet(glob, pattern, i + 1, j, seen))
+        _meet(glob, pattern, i, j + 1, seen)
+        or (i < len(glob) and _meet(glob, pattern, i + 1, j, seen))
     ):
         return True
     if many or star or i == len(glob) or j == len(pattern):

@@ -1,4 +1,6 @@
-"""One pass over the commands of a shell text: finds the simple ones, wherever they stand, and what they would do."""
+"""One pass over the commands of a shell text: finds the simple ones, wherever they stand, and what
+they would do.
+"""
 
 from __future__ import annotations
 
@@ -104,13 +106,16 @@ class Walk:
         if strange := _STRANGE.search(text):
             character = f"U+{ord(strange.group()):04X}"
             self.problem = (
-                f"it holds the character {character}, which is invisible or read differently by shells"
+                f"it holds the character {character}, which is invisible or read differently by "
+                "shells"
             )
         parser = Parser(text, self.home, self.root)
         try:
             script = parser.script()
         except Unreadable as error:
-            self.problem = self.problem or f"it cannot be parsed for sure as a shell command: {error}"
+            self.problem = (
+                self.problem or f"it cannot be parsed for sure as a shell command: {error}"
+            )
             script = tuple(parser.done)
             # What could not be read may still name what nobody may touch.
             pieces = re.split(r"[\s;&|()<>'\"`$\\]+", text)
@@ -125,7 +130,8 @@ class Walk:
                 for part in self.parts
             ]
         if self.folders.changed:
-            # Another folder's hooks and configuration would run; in a loop also for a git that stands before.
+            # Another folder's hooks and configuration would run; in a loop also for a git that
+            # stands before.
             self.parts = [
                 replace(p, hazards=(*p.hazards, ""))
                 if p.target == "git" and not comes_back(p, self.root)
@@ -136,13 +142,17 @@ class Walk:
                 self.doubts.append("which folder `$PWD` is will be known only when it runs")
         for redirect in (r for part in self.parts for r in part.redirects):
             if not redirect.target.known:
-                self.doubts.append(f"which file `{redirect.target.raw}` is will be known only when it runs")
+                self.doubts.append(
+                    f"which file `{redirect.target.raw}` is will be known only when it runs"
+                )
             if redirect.target.text.startswith(("/dev/tcp/", "/dev/udp/")):
                 self.labels.add("network_exfil")
         findings, doubts = judge_paths(self.parts, self.loose, self.root, self.home, names)
         labels = self.labels | {finding.label for finding in findings if finding.label}
         if any(
-            r.write and not r.target.text.startswith("/dev/") for part in self.parts for r in part.redirects
+            r.write and not r.target.text.startswith("/dev/")
+            for part in self.parts
+            for r in part.redirects
         ):
             labels.add("write_intent")
         return Analysis(
@@ -199,7 +209,9 @@ class Walk:
         for script in node.scripts:
             self.visit_all(script, fed_by)
         if node.kind in ("test", "arithmetic"):
-            self._add(Part(node.raw, (literal(node.raw[:2]),), redirects=tuple(opened), fed_by=fed_by))
+            self._add(
+                Part(node.raw, (literal(node.raw[:2]),), redirects=tuple(opened), fed_by=fed_by)
+            )
         elif opened:
             self._add(Part(node.raw, redirects=tuple(opened)))
 
@@ -323,8 +335,12 @@ class Walk:
             self.doubts.append(f"what `{part.target}` runs is known only when it runs")
 
     def _dialect(self, shell: str, word: Word) -> None:
-        """Text for another shell than bash, which is what reads it here: `$'a\\'; b; #'` is one word to it, two commands to `sh`."""
-        if shell in _OF_THEIR_OWN or (shell not in ("bash", "rbash") and _NOT_IN_SH.search(word.text)):
+        """Text for another shell than bash, which is what reads it here: `$'a\\'; b; #'` is one
+        word to it, two commands to `sh`.
+        """
+        if shell in _OF_THEIR_OWN or (
+            shell not in ("bash", "rbash") and _NOT_IN_SH.search(word.text)
+        ):
             self.doubts.append(f"`{shell}` may read its text otherwise than it is judged here")
 
     def _inner_text(self, word: Word) -> None:

@@ -1,4 +1,6 @@
-"""What a command line is made of: the values that `simple_commands.py` collects and `permissions/rule_matching.py` judges."""
+"""What a command line is made of: the values that `simple_commands.py` collects and
+`permissions/rule_matching.py` judges.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,9 @@ from .program_facts import base
 from .shell_words import Word
 
 MAX_PARTS = 50
-"""Simple commands in one command line. Beyond it the line is denied, not asked for: analysis that gives up
-must not become a way around it (the "50 sub-commands" class of conventions §2.2)."""
+"""Simple commands in one command line. Beyond it the line is denied, not asked for: analysis that
+gives up must not become a way around it (the "50 sub-commands" class of conventions §2.2).
+"""
 MAX_BYTES = 4096
 MAX_DEPTH = 40
 """Lists, words and expansions within each other."""
@@ -17,7 +20,8 @@ MAX_DEPTH = 40
 
 @frozen
 class Finding:
-    """A file name that the command may not use. `label` is `outside_workspace` or `credential_file_read`.
+    """A file name that the command may not use. `label` is `outside_workspace` or
+    `credential_file_read`.
 
     Not `sure`: it depends on which `cd` before it works.
     """
@@ -39,9 +43,9 @@ class Redirect:
 class Part:
     """One simple command. `words` may be empty (`X=1`, `> file`).
 
-    `stripped` are the words after wrappers that an allow rule looks through. `hazards` are words that a rule
-    must spell to cover the part; an empty one cannot be spelled, so only an exact rule covers it. `beside` are variables
-    that the call sets and the text does not (`NAME='value'`).
+    `stripped` are the words after wrappers that an allow rule looks through. `hazards` are words
+    that a rule must spell to cover the part; an empty one cannot be spelled, so only an exact rule
+    covers it. `beside` are variables that the call sets and the text does not (`NAME='value'`).
     """
 
     raw: str
@@ -73,7 +77,9 @@ class Part:
 
 @frozen
 class Analysis:
-    """What is known of one command line. `loose` are words outside commands: loop lists, operands, values."""
+    """What is known of one command line. `loose` are words outside commands: loop lists, operands,
+    values.
+    """
 
     text: str
     parts: tuple[Part, ...] = ()
@@ -92,6 +98,8 @@ class Analysis:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """All programs that would start, as they are spelled, wrappers too; `?` where it is not known."""
+        """All programs that would start, as they are spelled, wrappers too; `?` where it is not
+        known.
+        """
         both = ((part.words[0], part.stripped[0]) for part in self.parts if part.words)
         return tuple(dict.fromkeys(w.text if w.known else "?" for pair in both for w in pair))

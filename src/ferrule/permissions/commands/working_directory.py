@@ -3,9 +3,9 @@
     cd docs && make && cd .. && ls      `make` starts in `docs`, `ls` in the folder of the whole line
     cd docs; ls                         `ls` starts in `docs`, or where the line does if the `cd` failed
 
-Followed are lists (`;`, `&&`, `||`, newlines) and subshells. A `cd` anywhere else, in a loop, a function, a
-pipeline or the text of another shell, and all that changes what `cd` means make it *lost*: then every folder that
-any `cd` names is possible everywhere.
+Followed are lists (`;`, `&&`, `||`, newlines) and subshells. A `cd` anywhere else, in a loop, a
+function, a pipeline or the text of another shell, and all that changes what `cd` means make it
+*lost*: then every folder that any `cd` names is possible everywhere.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class Folders:
 
     @contextmanager
     def within(self, kind: str) -> Generator[None]:
-        """Walk what is no plain list: a pipeline, a compound command of this kind, a substitution, or the text of another shell."""
+        """Walk what is no plain list: a pipeline, a compound command of this kind, a substitution,
+        or the text of another shell.
+        """
         states, beside = self.now, self._beside
         # What a function's body does depends on where it is called.
         self.lost = self.lost or kind == "function"
@@ -56,7 +58,9 @@ class Folders:
         self.now = self.failed = self._joined(self.now, self.failed)
 
     def branch(self, if_failed: bool) -> tuple[bool, States]:
-        """Go on to the second command of `&&`, or of `||` (`if_failed`). The answer is for `join`."""
+        """Go on to the second command of `&&`, or of `||` (`if_failed`). The answer is for
+        `join`.
+        """
         before = self.now if if_failed else self.failed
         self.now = self.failed = self.failed if if_failed else self.now
         return if_failed, before
@@ -82,7 +86,10 @@ class Folders:
         words = part.stripped[1:]
         by_shell = part.program in ("cd", "command", "builtin")
         plain = (
-            part.target == "cd" and len(words) == 1 and words[0].known and not words[0].text.startswith("-")
+            part.target == "cd"
+            and len(words) == 1
+            and words[0].known
+            and not words[0].text.startswith("-")
         )
         if self._beside or not plain or not by_shell:
             self.lost = True
@@ -92,7 +99,9 @@ class Folders:
     def _joined(self, first: States, second: States) -> States:
         if first == second:
             return first
-        both = tuple(dict.fromkeys(posixpath.normpath(state) if state else "" for state in (*first, *second)))
+        both = tuple(
+            dict.fromkeys(posixpath.normpath(state) if state else "" for state in (*first, *second))
+        )
         self.lost = self.lost or len(both) > _MOST
         return both
 
@@ -106,4 +115,6 @@ def absolute(part: Part, start: str, closure: list[str]) -> list[str]:
     """The folders where a command could start, as paths; `closure` if they are not known."""
     if part.folders is None:
         return closure
-    return list(dict.fromkeys(posixpath.normpath(posixpath.join(start, folder)) for folder in part.folders))
+    return list(
+        dict.fromkeys(posixpath.normpath(posixpath.join(start, folder)) for folder in part.folders)
+    )

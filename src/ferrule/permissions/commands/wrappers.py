@@ -1,4 +1,6 @@
-"""Wrappers that start another program and change nothing about it: `timeout 5 npm test` is an `npm test`."""
+"""Wrappers that start another program and change nothing about it: `timeout 5 npm test` is an `npm
+test`.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,11 @@ def _timeout(rest: list[str]) -> int:
             index += 1
         else:
             return index
-    return index + 1 if index < len(rest) and re.fullmatch(r"[\d.]+[smhd]?", rest[index]) else len(rest)
+    return (
+        index + 1
+        if index < len(rest) and re.fullmatch(r"[\d.]+[smhd]?", rest[index])
+        else len(rest)
+    )
 
 
 _PREFIXES = STRIPPED | listed(
@@ -71,7 +77,11 @@ def unknown_program(words: tuple[Word, ...]) -> bool:
             return True
         # What stands behind `-a` may be its value, and the program behind that.
         value = re.fullmatch(r"-\w*[A-Za-z]|--[a-z-]+", before)
-        if word.text not in _PREFIXES and not value and (not before or not re.match(r"-|\d|\w+=", word.text)):
+        if (
+            word.text not in _PREFIXES
+            and not value
+            and (not before or not re.match(r"-|\d|\w+=", word.text))
+        ):
             return False
         before = word.text
     return False

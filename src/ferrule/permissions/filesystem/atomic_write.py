@@ -1,9 +1,10 @@
-"""Replaces a file as a whole: readers see the old content or the new one, also after a crash or on a full disk.
+"""Replaces a file as a whole: readers see the old content or the new one, also after a crash or on
+a full disk.
 
-New content goes to a new inode in the same folder (O_EXCL, a name nobody can guess), reaches the disk, and
-takes the old name in one step. So a hard link to the old file keeps the old content, and a link put in
-its place is replaced, not followed. Kept: permission bits, and owner and group as far as the process
-may set them. Not kept: set-uid bits, ACLs and extended attributes.
+New content goes to a new inode in the same folder (O_EXCL, a name nobody can guess), reaches the
+disk, and takes the old name in one step. So a hard link to the old file keeps the old content, and
+a link put in its place is replaced, not followed. Kept: permission bits, and owner and group as far
+as the process may set them. Not kept: set-uid bits, ACLs and extended attributes.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ _NO_REPLACE = 1  # RENAME_NOREPLACE, renameat2(2)
 
 @contextmanager
 def staged(folder: int, data: bytes, like: os.stat_result | None) -> Generator[str]:
-    """Writes `data` beside its destination; the block may rename it. Removed if it is still there after the block.
+    """Writes `data` beside its destination; the block may rename it. Removed if it is still there
+    after the block.
 
-    `like` is the file that will be replaced: only its owner can read the new content until it has that
-    file's mode. Without it the mode is that of any new file (0666 less the umask). Raises OSError.
+    `like` is the file that will be replaced: only its owner can read the new content until it has
+    that file's mode. Without it the mode is that of any new file (0666 less the umask). Raises
+    OSError.
     """
     name = TEMPORARY + os.urandom(8).hex()
     descriptor = os.open(name, _NEW, 0o600 if like else 0o666, dir_fd=folder)
@@ -45,7 +48,9 @@ def staged(folder: int, data: bytes, like: os.stat_result | None) -> Generator[s
 
 
 def rename(from_folder: int, name: str, to_folder: int, new: str, *, replace: bool) -> None:
-    """Gives a file another name. Raises FileExistsError if the name is taken and `replace` is False."""
+    """Gives a file another name. Raises FileExistsError if the name is taken and `replace` is
+    False.
+    """
     if replace:
         os.rename(name, new, src_dir_fd=from_folder, dst_dir_fd=to_folder)
         return
@@ -71,7 +76,8 @@ def _fill(descriptor: int, data: bytes) -> None:
 
 
 def _rename_after_look(from_folder: int, name: str, to_folder: int, new: str) -> None:
-    # For file systems without RENAME_NOREPLACE. Not atomic: a file made between the two calls is lost.
+    # For file systems without RENAME_NOREPLACE. Not atomic: a file made between the two calls is
+    # lost.
     with suppress(FileNotFoundError):
         os.stat(new, dir_fd=to_folder, follow_symlinks=False)
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)

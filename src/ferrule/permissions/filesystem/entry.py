@@ -13,11 +13,12 @@ Kind = Literal["file", "dir", "link", "other"]
 
 @frozen
 class Entry:
-    """`path` is relative to the workspace (`""` is the root). `size` in bytes, `modified` in seconds
-    since 1970, `mode` the permission bits, `links` how many names the file has (hard links).
+    """`path` is relative to the workspace (`""` is the root). `size` in bytes, `modified` in
+    seconds since 1970, `mode` the permission bits, `links` how many names the file has (hard
+    links).
 
-    A link is described itself, never what it points to. Bytes of a name that are not UTF-8 appear as
-    U+FFFD; such a name can be seen but not opened.
+    A link is described itself, never what it points to. Bytes of a name that are not UTF-8 appear
+    as U+FFFD; such a name can be seen but not opened.
     """
 
     path: str

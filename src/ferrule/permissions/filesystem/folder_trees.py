@@ -1,4 +1,6 @@
-"""Looks at and removes whole folders. Every folder is opened anew beneath the root: no link is followed."""
+"""Looks at and removes whole folders. Every folder is opened anew beneath the root: no link is
+followed.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Tree:
         return found
 
     def everything(self, parts: tuple[str, ...]) -> Iterator[Found]:
-        """All that is below a folder, nothing pruned, folders before what is in them. Raises OSError."""
+        """All that is below a folder, nothing pruned, folders before what is in them. Raises
+        OSError.
+        """
         waiting = self.scan(parts)[::-1]
         while waiting:
             found = waiting.pop()
@@ -44,7 +48,9 @@ class Tree:
                 waiting += self.scan(found[0])[::-1]
 
     def remove(self, parts: tuple[str, ...]) -> None:
-        """Deletes a folder and all below it, links themselves included. Raises OSError half-way if it must."""
+        """Deletes a folder and all below it, links themselves included. Raises OSError half-way if
+        it must.
+        """
         folders = [parts]
         for below, status in self.everything(parts):
             if stat.S_ISDIR(status.st_mode):

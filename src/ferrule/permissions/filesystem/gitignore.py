@@ -1,10 +1,13 @@
-"""One ignore file of git, read as git reads it (gitignore(5), and wildmatch.c for what the page leaves open).
+"""One ignore file of git, read as git reads it (gitignore(5), and wildmatch.c for what the page
+leaves open).
 
-A pattern speaks of the very name it is asked about. That nothing below an ignored folder is shown is for whoever walks from the
-root down to the name. Libraries that match patterns against whole paths also count what matches a folder above, so that a later
-`!*/` shows what an earlier `*` has hidden.
+A pattern speaks of the very name it is asked about. That nothing below an ignored folder is shown
+is for whoever walks from the root down to the name. Libraries that match patterns against whole
+paths also count what matches a folder above, so that a later `!*/` shows what an earlier `*` has
+hidden.
 
-Patterns come from repositories, so no pattern may take long: runs of `*` are matched without going back.
+Patterns come from repositories, so no pattern may take long: runs of `*` are matched without going
+back.
 """
 
 from __future__ import annotations
@@ -21,9 +24,19 @@ _FOLDERS = re.compile(r"\*{2,}(?:\\?/|$)")
 _ANY_FOLDERS = "(?:.*/)?"
 _BOM = b"\xef\xbb\xbf"
 _CLASSES = {
-    "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "blank": " \\t", "cntrl": "\\x00-\\x1f\\x7f", "digit": "0-9", "graph": "!-~",
-    "lower": "a-z", "print": " -~", "punct": "!-/:-@\\[-`{-~", "space": " \\t-\\r", "upper": "A-Z", "xdigit": "0-9a-fA-F",
-}  # fmt: skip
+    "alnum": "a-zA-Z0-9",
+    "alpha": "a-zA-Z",
+    "blank": " \\t",
+    "cntrl": "\\x00-\\x1f\\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": "!-/:-@\\[-`{-~",
+    "space": " \\t-\\r",
+    "upper": "A-Z",
+    "xdigit": "0-9a-fA-F",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +58,9 @@ class IgnoreFile:
         self._patterns = [pattern for pattern in reversed(read) if pattern is not None]
 
     def verdict(self, name: str, *, folder: bool) -> bool | None:
-        """Whether the last pattern that means this very name ignores it; None where no pattern does."""
+        """Whether the last pattern that means this very name ignores it; None where no pattern
+        does.
+        """
         name = os.fsencode(name).decode("latin-1")
         last = name.rpartition("/")[2]
         for pattern in self._patterns:
@@ -122,7 +137,9 @@ def _translate(pattern: str) -> str | None:
 
 
 def _segment(literals: list[str]) -> str:
-    """A part of a path. What stands between two `*` is looked for once, from the left: going back finds nothing more."""
+    """A part of a path. What stands between two `*` is looked for once, from the left: going back
+    finds nothing more.
+    """
     if len(literals) == 1:
         return literals[0]
     middle = "".join(f"(?>[^/]*?{literal})" for literal in literals[1:-1] if literal)
@@ -130,7 +147,9 @@ def _segment(literals: list[str]) -> str:
 
 
 def _translate_class(part: str, start: int) -> tuple[str, int] | None:
-    """What stands in brackets, from behind the first one, and where it ends; None where it does not."""
+    """What stands in brackets, from behind the first one, and where it ends; None where it does
+    not.
+    """
     position = start
     negated = part[position : position + 1] in ("!", "^")
     position += negated

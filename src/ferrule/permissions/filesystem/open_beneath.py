@@ -7,9 +7,9 @@ Two ways with the same answers (tests/permissions/test_workspace.py runs both):
 * `by_walk`: one `openat` with O_NOFOLLOW per component, for other kernels and for containers whose
   system call filter refuses `openat2`.
 
-Both refuse every symbolic link, also one that stays inside: stricter than refusing those that escape,
-and free of the race between looking at a link and following it. Callers finish with a call on the last
-component relative to the returned descriptor, again without following links.
+Both refuse every symbolic link, also one that stays inside: stricter than refusing those that
+escape, and free of the race between looking at a link and following it. Callers finish with a call
+on the last component relative to the returned descriptor, again without following links.
 
 Not protected: a folder that someone with rights outside moves out of the workspace while it is open
 here, and mounts below the root, which are followed (the person who mounted them meant it).
@@ -59,7 +59,9 @@ def by_walk(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
 
 
 def by_openat2(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
-    """One system call. Raises OSError(ENOSYS or EPERM) where the kernel or a filter has no `openat2`."""
+    """One system call. Raises OSError(ENOSYS or EPERM) where the kernel or a filter has no
+    `openat2`.
+    """
     path = os.fsencode("/".join(parts) or ".")
     # Without O_NOFOLLOW: together with O_PATH it would turn ELOOP into "not a directory".
     flags |= os.O_DIRECTORY | os.O_CLOEXEC

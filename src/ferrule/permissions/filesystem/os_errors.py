@@ -1,4 +1,6 @@
-"""What an error of the operating system means for a model: type, path as it was given, next step."""
+"""What an error of the operating system means for a model: type, path as it was given, next
+step.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from ferrule.core.errors import ToolFailed
 
 from .paths import shown
 
-_TRANSIENT = {errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ETXTBSY}
+_TRANSIENT = {
+    errno.EAGAIN,
+    errno.EINTR,
+    errno.EBUSY,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ESTALE,
+    errno.ETXTBSY,
+}
 
 _MEANINGS: dict[int, tuple[ErrorType, str]] = {
     errno.ENOENT: (
@@ -22,11 +32,23 @@ _MEANINGS: dict[int, tuple[ErrorType, str]] = {
     errno.ENOTDIR: (ErrorType.NOT_FOUND, "not found: a part of {path} is a file, not a folder"),
     errno.ELOOP: (
         ErrorType.PERMISSION_DENIED,
-        "{path} is, or leads through, a symbolic link, and links are not followed; name the real file",
+        (
+            "{path} is, or leads through, a symbolic link, and links are not followed; name the "
+            "real file"
+        ),
     ),
-    errno.EXDEV: (ErrorType.IO_ERROR, "cannot {verb} {path}: it would cross into another file system"),
-    errno.EISDIR: (ErrorType.VALIDATION_FAILED, "{path} is a folder; name a file, or use `list_files`"),
-    errno.ENXIO: (ErrorType.VALIDATION_FAILED, "{path} is a socket or a device, not a regular file"),
+    errno.EXDEV: (
+        ErrorType.IO_ERROR,
+        "cannot {verb} {path}: it would cross into another file system",
+    ),
+    errno.EISDIR: (
+        ErrorType.VALIDATION_FAILED,
+        "{path} is a folder; name a file, or use `list_files`",
+    ),
+    errno.ENXIO: (
+        ErrorType.VALIDATION_FAILED,
+        "{path} is a socket or a device, not a regular file",
+    ),
     errno.ENAMETOOLONG: (
         ErrorType.VALIDATION_FAILED,
         "a component of {path} is too long for the file system",
@@ -47,7 +69,10 @@ _MEANINGS: dict[int, tuple[ErrorType, str]] = {
         ErrorType.IO_ERROR,
         "cannot {verb} {path}: the disk quota is used up; what was there before is unchanged",
     ),
-    errno.EROFS: (ErrorType.IO_ERROR, "cannot {verb} {path}: the file system is read-only; ask the person"),
+    errno.EROFS: (
+        ErrorType.IO_ERROR,
+        "cannot {verb} {path}: the file system is read-only; ask the person",
+    ),
     errno.EACCES: (
         ErrorType.IO_ERROR,
         "cannot {verb} {path}: the operating system does not allow it; ask the person",
@@ -81,6 +106,9 @@ def told(path: str, verb: str, near: Callable[[], list[str]] = list[str]) -> Gen
         if error.errno == errno.ENOENT and (names := near()):
             failure = ToolFailed(
                 failure.error_type,
-                f"not found: {shown(path)} does not exist; did you mean {' or '.join(map(shown, names))}?",
+                (
+                    f"not found: {shown(path)} does not exist; did you mean "
+                    f"{' or '.join(map(shown, names))}?"
+                ),
             )
         raise failure from error

@@ -1,9 +1,9 @@
 """From what a model wrote to a name relative to the workspace: text only, no I/O.
 
-The rules: forward slashes; `.` and empty components vanish; `..` takes back the component before it *as
-text* (so `link/../x` is `x`, whatever `link` points to) and may not lead above the root; an absolute
-path counts only if the root is its beginning, component by component. Nothing is expanded: not `~`,
-not `$HOME`, no percent signs.
+The rules: forward slashes; `.` and empty components vanish; `..` takes back the component before it
+*as text* (so `link/../x` is `x`, whatever `link` points to) and may not lead above the root; an
+absolute path counts only if the root is its beginning, component by component. Nothing is expanded:
+not `~`, not `$HOME`, no percent signs.
 
 Passing here says only that the text lies in the workspace. That the file does too is the work of
 `permissions.filesystem.open_beneath`, which follows no link.
@@ -81,7 +81,8 @@ def _below_root(path: str, roots: tuple[str, ...]) -> tuple[str, ...] | None:
 
 
 def _resolved(path: str) -> tuple[str, ...] | None:
-    """The components after `.` and `..` are worked out as text; None if they lead above where they began.
+    """The components after `.` and `..` are worked out as text; None if they lead above where they
+    began.
 
     An absolute path cannot: `/..` is `/`.
     """

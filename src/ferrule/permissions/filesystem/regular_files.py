@@ -1,7 +1,8 @@
 """Checks on one name in an open folder: is it a regular file, and is its content still the same?
 
 `folder` is a descriptor; no check follows a link. What the checks raise besides ToolFailed are
-OSErrors with the number the kernel would use, for `permissions.filesystem.os_errors` to put into words.
+OSErrors with the number the kernel would use, for `permissions.filesystem.os_errors` to put into
+words.
 """
 
 from __future__ import annotations
@@ -42,12 +43,15 @@ def check_regular(status: os.stat_result, path: str) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise error(errno.ELOOP)
     raise ToolFailed(
-        ErrorType.VALIDATION_FAILED, f"{shown(path)} is a pipe, socket or device, not a regular file"
+        ErrorType.VALIDATION_FAILED,
+        f"{shown(path)} is a pipe, socket or device, not a regular file",
     )
 
 
 def regular(folder: int, name: str, path: str) -> os.stat_result | None:
-    """The stat of a regular file, None if there is nothing of this name; anything else is refused."""
+    """The stat of a regular file, None if there is nothing of this name; anything else is
+    refused.
+    """
     try:
         status = status_of(folder, name)
     except FileNotFoundError:
@@ -70,7 +74,9 @@ def open_regular(folder: int, name: str, path: str) -> int:
 
 
 def check_unchanged(folder: int, name: str, path: str, expect: str) -> None:
-    """Raises unless the SHA-256 (hex) of the file is `expect`, or there is none and `expect` is ABSENT."""
+    """Raises unless the SHA-256 (hex) of the file is `expect`, or there is none and `expect` is
+    ABSENT.
+    """
     if regular(folder, name, path) is None:
         found = ABSENT
     else:
@@ -91,7 +97,8 @@ def check_replaceable(moved: os.stat_result, there: os.stat_result | None, sourc
     """Only a file may take the place of a file."""
     if there is not None and not stat.S_ISREG(moved.st_mode):
         raise ToolFailed(
-            ErrorType.VALIDATION_FAILED, f"{shown(source)} is no file and cannot take the place of one"
+            ErrorType.VALIDATION_FAILED,
+            f"{shown(source)} is no file and cannot take the place of one",
         )
 
 

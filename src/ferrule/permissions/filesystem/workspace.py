@@ -2,19 +2,20 @@
 
 What holds for all methods:
 
-* A path is checked as text (`permissions.filesystem.paths`), its name against the lists (`permissions.protected_names`), and then opened by
-  descriptor beneath the root (`permissions.filesystem.open_beneath`) without following any link, so that check and use
-  cannot be pulled apart.
+* A path is checked as text (`permissions.filesystem.paths`), its name against the lists
+  (`permissions.protected_names`), and then opened by descriptor beneath the root
+  (`permissions.filesystem.open_beneath`) without following any link, so that check and use cannot
+  be pulled apart.
 * Every failure is a `ToolFailed` that names the path as it was given and a next step.
 * The calls block; they are quick but for reading and writing themselves.
 
 Hard links: a file with several names is read only if all its names lie in this workspace and may be
 read. Otherwise `notes.txt` could be another name of `.env` or of a file outside. Packages that an
-installer hard-linked from its cache are refused by this; `linked=True` allows them. Writing always makes a new
-inode, so the other names keep the old content.
+installer hard-linked from its cache are refused by this; `linked=True` allows them. Writing always
+makes a new inode, so the other names keep the old content.
 
-Not protected against: content copied under an ordinary name by someone with the right to do so; another
-process that writes between the last check of a compare-and-swap and the rename (the two are
+Not protected against: content copied under an ordinary name by someone with the right to do so;
+another process that writes between the last check of a compare-and-swap and the rename (the two are
 neighbouring system calls; writers using this object are serialised).
 """
 
@@ -58,7 +59,8 @@ class Workspace:
     """A folder and what is below it. Open until `close`, or until nobody refers to it.
 
     `names` are the lists of untouchable names, `linked` allows reading files with names elsewhere,
-    `open_folder` forces one of the ways of `permissions.filesystem.open_beneath`. Raises ConfigError if `root` is no folder.
+    `open_folder` forces one of the ways of `permissions.filesystem.open_beneath`. Raises
+    ConfigError if `root` is no folder.
     """
 
     def __init__(
@@ -92,7 +94,9 @@ class Workspace:
         self._tree.root = -1
         self._finalizer()
 
-    def refusing(self, refuses: Callable[[str, bool], str], denials: Denials | None = None) -> Workspace:
+    def refusing(
+        self, refuses: Callable[[str, bool], str], denials: Denials | None = None
+    ) -> Workspace:
         """The same folder, which also refuses what `refuses(path, write)` gives a reason for.
 
         `denials` are the person's deny rules for paths, which commands have to keep to.
@@ -104,7 +108,9 @@ class Workspace:
         return made
 
     def command_names(self, also: Names = DEFAULT) -> Names:
-        """The names that the sandbox of commands has to withhold: the lists, those of `also`, and deny rules for paths."""
+        """The names that the sandbox of commands has to withhold: the lists, those of `also`, and
+        deny rules for paths.
+        """
         own = self.names
         lists = Names(
             tuple(dict.fromkeys((*own.reserved, *also.reserved))),
@@ -116,14 +122,17 @@ class Workspace:
     # Names
 
     def name(self, path: str) -> str:
-        """`path` relative to the root, normalised as text; `""` is the root. Says nothing about the lists.
+        """`path` relative to the root, normalised as text; `""` is the root. Says nothing about the
+        lists.
 
         Raises ToolFailed: permission_denied if it lies outside, validation_failed if it is no path.
         """
         return "/".join(paths.parts(path, self._spellings))
 
     def permit(self, path: str, *, write: bool) -> str:
-        """Like `name`, but raises ToolFailed(permission_denied) also for names on the lists. No I/O."""
+        """Like `name`, but raises ToolFailed(permission_denied) also for names on the lists. No
+        I/O.
+        """
         name = self.name(path)
         if reason := self.names.check(name, write=write):
             raise ToolFailed(ErrorType.PERMISSION_DENIED, f"{shown(path)} is {_article(reason)}")
@@ -138,7 +147,9 @@ class Workspace:
             return Entry.of(name, self._status(name))
 
     def entries(self, path: str = "", *, left_out: list[str] | None = None) -> list[Entry]:
-        """What is in one folder, by name. Untouchable names are not in it; they are added to `left_out`."""
+        """What is in one folder, by name. Untouchable names are not in it; they are added to
+        `left_out`.
+        """
         name = self.permit(path, write=False)
         found = self._scan(path, name)
         return [Entry.of(below, status) for below, status in self._allowed(found, left_out)]
@@ -153,9 +164,9 @@ class Workspace:
     ) -> Iterator[Entry]:
         """All that is below a folder, depth first and by name; a folder comes before what is in it.
 
-        Left out: untouchable names, folders of version control, with `hidden` False what begins with a
-        dot. Links are listed and not followed. A folder below that cannot be read is listed, stays empty
-        and is added to `left_out`. Raises ToolFailed(limit) after `limit` entries.
+        Left out: untouchable names, folders of version control, with `hidden` False what begins
+        with a dot. Links are listed and not followed. A folder below that cannot be read is listed,
+        stays empty and is added to `left_out`. Raises ToolFailed(limit) after `limit` entries.
         """
         name = self.permit(path, write=False)
         return self._walk(self._scan(path, name), shown(path), hidden, left_out, limit)
@@ -163,7 +174,9 @@ class Workspace:
     # Reading
 
     def open(self, path: str) -> BinaryIO:
-        """A regular file, for reading. FIFOs, devices, sockets and folders are refused without blocking."""
+        """A regular file, for reading. FIFOs, devices, sockets and folders are refused without
+        blocking.
+        """
         name = self.permit(path, write=False)
         with self._told(path, name, "read"), self._parent(name) as (folder, last):
             file = os.fdopen(regular_files.open_regular(folder, last, path), "rb")
@@ -182,23 +195,31 @@ class Workspace:
                 size = os.fstat(file.fileno()).st_size
                 raise ToolFailed(
                     ErrorType.LIMIT,
-                    f"{shown(path)} has {size} bytes, more than {limit}; read a range of lines, its tail, or search it",
+                    (
+                        f"{shown(path)} has {size} bytes, more than {limit}; read a range of "
+                        "lines, its tail, or search it"
+                    ),
                 )
         return data
 
     def read_text(self, path: str, *, limit: int = READ_LIMIT) -> str:
-        """A whole text file; bytes that are not UTF-8 become U+FFFD. Raises ToolFailed(parse_error) for binary."""
+        """A whole text file; bytes that are not UTF-8 become U+FFFD. Raises ToolFailed(parse_error)
+        for binary.
+        """
         data = self.read(path, limit=limit)
         check_text(data, path)
         return data.decode(errors="replace")
 
     # Changing
 
-    def write(self, path: str, data: bytes, *, expect: str | None = None, create: bool = True) -> Entry:
+    def write(
+        self, path: str, data: bytes, *, expect: str | None = None, create: bool = True
+    ) -> Entry:
         """Makes `data` the content of a file, in one step; its folder must exist.
 
-        `expect` is the SHA-256 (hex) of the content that must still be there, or `ABSENT`: otherwise
-        ToolFailed(io_error) and nothing is changed. With `create` False the file must exist.
+        `expect` is the SHA-256 (hex) of the content that must still be there, or `ABSENT`:
+        otherwise ToolFailed(io_error) and nothing is changed. With `create` False the file must
+        exist.
         """
         name = self.permit(path, write=True)
         with self._told(path, name, "write"), self._parent(name) as (folder, last):
@@ -212,12 +233,16 @@ class Workspace:
             return Entry.of(name, status_of(folder, last))
 
     def make_dir(self, path: str, *, parents: bool = True) -> Entry:
-        """A folder that exists afterwards, also if it did before. With `parents`, those above it too."""
+        """A folder that exists afterwards, also if it did before. With `parents`, those above it
+        too.
+        """
         name = self.permit(path, write=True)
         parts = _split(name)
         with self._told(path, name, "create"):
             for depth in range(1 if parents else len(parts), len(parts) + 1):
-                with open_beneath.folder(self._open_folder, self._tree.root, parts[: depth - 1]) as above:
+                with open_beneath.folder(
+                    self._open_folder, self._tree.root, parts[: depth - 1]
+                ) as above:
                     try:
                         regular_files.make_folder(above, parts[depth - 1], last=depth == len(parts))
                     except FileExistsError:
@@ -234,12 +259,18 @@ class Workspace:
         """
         old, new = self._not_root(source), self._not_root(target)
         if new == old or new.startswith(old + "/"):
-            raise ToolFailed(ErrorType.VALIDATION_FAILED, f"{shown(source)} cannot be moved into itself")
+            raise ToolFailed(
+                ErrorType.VALIDATION_FAILED, f"{shown(source)} cannot be moved into itself"
+            )
         with self._told(source, old, "move"), self._parent(old) as (from_folder, old_last):
             status = status_of(from_folder, old_last)
             if stat.S_ISDIR(status.st_mode):
                 self._check_below(source, old, new)
-            with self._told(target, new, "create"), self._parent(new) as (to_folder, new_last), self._commit:
+            with (
+                self._told(target, new, "create"),
+                self._parent(new) as (to_folder, new_last),
+                self._commit,
+            ):
                 if overwrite:
                     regular_files.check_replaceable(
                         status, regular_files.regular(to_folder, new_last, target), source
@@ -248,7 +279,8 @@ class Workspace:
         return self.stat(target)
 
     def delete(self, path: str, *, recursive: bool = False) -> None:
-        """Removes a file, a link (not what it points to), an empty folder, or with `recursive` any folder.
+        """Removes a file, a link (not what it points to), an empty folder, or with `recursive` any
+        folder.
 
         A folder that holds untouchable names is not deleted.
         """
@@ -278,14 +310,16 @@ class Workspace:
             except NotADirectoryError:
                 self._status(name)  # A file on the way is another failure than a file in its place.
                 raise ToolFailed(
-                    ErrorType.VALIDATION_FAILED, f"{shown(path)} is a file, not a folder; use `read_file`"
+                    ErrorType.VALIDATION_FAILED,
+                    f"{shown(path)} is a file, not a folder; use `read_file`",
                 ) from None
 
     def _not_root(self, path: str) -> str:
         if name := self.permit(path, write=True):
             return name
         raise ToolFailed(
-            ErrorType.VALIDATION_FAILED, f"{shown(path)} is the workspace itself; name something in it"
+            ErrorType.VALIDATION_FAILED,
+            f"{shown(path)} is the workspace itself; name something in it",
         )
 
     def _status(self, name: str) -> os.stat_result:
@@ -348,7 +382,8 @@ class Workspace:
                 continue
             if (count := count + 1) > limit:
                 raise ToolFailed(
-                    ErrorType.LIMIT, f"more than {limit} entries below {what}; name a smaller folder"
+                    ErrorType.LIMIT,
+                    f"more than {limit} entries below {what}; name a smaller folder",
                 )
             yield Entry.of(name, status)
             if stat.S_ISDIR(status.st_mode):
@@ -365,28 +400,38 @@ class Workspace:
             return
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            f"{shown(path)} has {status.st_nlink} names (hard links), and some of them lie outside of the "
+            f"{shown(path)} has {status.st_nlink} names (hard links), and some of them lie "
+            "outside of the "
             "workspace or may not be read; ask the person to copy the file",
         )
 
     def _check_below(self, path: str, old: str, new: str) -> None:
-        """Refuses to move or delete a folder with names in it that tools may not change, there or here."""
+        """Refuses to move or delete a folder with names in it that tools may not change, there or
+        here.
+        """
         for number, (below, _) in enumerate(self._tree.everything(_split(old))):
             if number > WALK_LIMIT:
-                raise ToolFailed(ErrorType.LIMIT, f"{shown(path)} holds more than {WALK_LIMIT} entries")
+                raise ToolFailed(
+                    ErrorType.LIMIT, f"{shown(path)} holds more than {WALK_LIMIT} entries"
+                )
             name = "/".join(below)
             for spelling in dict.fromkeys((name, new + name.removeprefix(old))):
                 if reason := self.names.check(spelling, write=True):
                     raise ToolFailed(
                         ErrorType.PERMISSION_DENIED,
-                        f"{shown(path)} cannot be moved or deleted: {shown(spelling)} is {_article(reason)}",
+                        (
+                            f"{shown(path)} cannot be moved or deleted: {shown(spelling)} is "
+                            f"{_article(reason)}"
+                        ),
                     )
 
 
 def check_text(data: bytes, path: str) -> None:
     """Raises ToolFailed(parse_error) if the bytes are no text: a NUL early on, or UTF-16."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ToolFailed(ErrorType.PARSE_ERROR, f"{shown(path)} is UTF-16 text; convert it to UTF-8 first")
+        raise ToolFailed(
+            ErrorType.PARSE_ERROR, f"{shown(path)} is UTF-16 text; convert it to UTF-8 first"
+        )
     if b"\0" in data[:8192]:
         raise ToolFailed(
             ErrorType.PARSE_ERROR,

@@ -1,11 +1,14 @@
-"""Visits that outlive a process: cookies that prove by themselves which token they stand for, and until when.
+"""Visits that outlive a process: cookies that prove by themselves which token they stand for, and
+until when.
 
     <ends>.<nonce>.<proof>      proof = HMAC-SHA-256(key, "<ends>.<nonce>")      key = HMAC-SHA-256(token, "ferrule visit")
 
-A server that is started again with the same tokens so knows its visitors, and what their open pages must repeat. Whoever has the token could make
-such a cookie, and nobody else; from a cookie nobody learns the token. Another token ends all visits of the old one.
+A server that is started again with the same tokens so knows its visitors, and what their open pages
+must repeat. Whoever has the token could make such a cookie, and nobody else; from a cookie nobody
+learns the token. Another token ends all visits of the old one.
 
-Not protected: a visit that was signed out is known again after a restart, until it ends, to somebody who kept its cookie.
+Not protected: a visit that was signed out is known again after a restart, until it ends, to
+somebody who kept its cookie.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ def made(token: str, who: Who, ends: int) -> tuple[str, Visitor]:
 
 
 def known(cookie: str, people: Mapping[str, Who], now: float) -> tuple[Visitor, int] | None:
-    """Who a cookie stands for among these, by token, and until when; None if it is none, or over."""
+    """Who a cookie stands for among these, by token, and until when; None if it is none, or
+    over.
+    """
     stands, _, proof = cookie.rpartition(".")
     ends = stands.partition(".")[0]
     if len(cookie) > _MOST or not cookie.isascii() or not ends.isdigit() or int(ends) <= now:

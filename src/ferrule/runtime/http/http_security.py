@@ -2,16 +2,19 @@
 
 An ASGI application around another one. Nothing inside runs before all of this holds:
 
-* the `Host` of a request is one of ours: a page of the web that got its own name to lead here (DNS rebinding) does not have it;
-* a request that says its `Origin` is from a browser, and refused unless that origin was named; so is one that a browser says
-  (`Sec-Fetch-Site`) another site sent;
-* a bearer token, except for paths that are open to read; or, where people come with browsers, what `sign_in.py` asks of them;
+* the `Host` of a request is one of ours: a page of the web that got its own name to lead here (DNS
+  rebinding) does not have it;
+* a request that says its `Origin` is from a browser, and refused unless that origin was named; so
+  is one that a browser says (`Sec-Fetch-Site`) another site sent;
+* a bearer token, except for paths that are open to read; or, where people come with browsers, what
+  `sign_in.py` asks of them;
 * a body of at most `most` bytes, and all of it there within `BODY_SECONDS`.
 
-The application finds who came as `scope["state"]["visitor"]`. All answers carry `HEADERS`: whatever is served runs no script but
-ours, in nobody's frame. Web sockets are refused.
+The application finds who came as `scope["state"]["visitor"]`. All answers carry `HEADERS`: whatever
+is served runs no script but ours, in nobody's frame. Web sockets are refused.
 
-Not protected: a token that others can read; what is sent in the clear beyond this machine (put TLS before it).
+Not protected: a token that others can read; what is sent in the clear beyond this machine (put TLS
+before it).
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ LEAST_TOKEN = 16
 HEADERS = (
     (
         b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src "
+        b"'self'; connect-src 'self'; "
         b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     ),
     (b"x-content-type-options", b"nosniff"),
@@ -40,7 +44,9 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
 )
-"""On every answer; an application cannot take them away. A policy for content of its own stands beside this one: both hold."""
+"""On every answer; an application cannot take them away. A policy for content of its own stands
+beside this one: both hold.
+"""
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -65,8 +71,9 @@ OWNER = Who("owner", operator=True)
 
 @dataclass(slots=True)
 class Visitor:
-    """Who sent a request: `scope["state"]["visitor"]`. `csrf` is what pages they are shown must send back to change anything, "" for programs;
-    `over` once a person who signed in is out again."""
+    """Who sent a request: `scope["state"]["visitor"]`. `csrf` is what pages they are shown must
+    send back to change anything, "" for programs; `over` once a person who signed in is out again.
+    """
 
     user: str
     operator: bool
@@ -76,7 +83,9 @@ class Visitor:
 
 
 class SignIn(Protocol):
-    """How people come in who have a browser: `browsers.Browsers`. `origins` are those of our own pages, in lower case."""
+    """How people come in who have a browser: `browsers.Browsers`. `origins` are those of our own
+    pages, in lower case.
+    """
 
     origins: frozenset[bytes]
     paths: tuple[str, ...]
@@ -105,8 +114,9 @@ class SignIn(Protocol):
 
 
 class Door:
-    """`app`, behind what this file says. `token` is the one there is, or whom each stands for. `hosts` are what clients write as `Host`
-    (`127.0.0.1:8000`); `reads` are paths that GET opens to all, with all below them where they end in `/`. With `sign_in`, people may also sign in.
+    """`app`, behind what this file says. `token` is the one there is, or whom each stands for.
+    `hosts` are what clients write as `Host` (`127.0.0.1:8000`); `reads` are paths that GET opens to
+    all, with all below them where they end in `/`. With `sign_in`, people may also sign in.
 
     Raises ConfigError for a token that can be guessed.
     """
@@ -168,12 +178,16 @@ class Door:
         if isinstance(body, tuple):
             await say(send, *body)
         elif self._browsers is not None and not self._browsers.ours(visitor, scope, body):
-            await say(send, 403, "this wants the token of the page it comes from (`X-Ferrule-Csrf`)")
+            await say(
+                send, 403, "this wants the token of the page it comes from (`X-Ferrule-Csrf`)"
+            )
         else:
             await self._app(scope, _again(body, receive), send)
 
     def _visitor(self, scope: Scope) -> Visitor | None:
-        """Who it is, by bearer token or by cookie: one that is wrong is not made good by the other."""
+        """Who it is, by bearer token or by cookie: one that is wrong is not made good by the
+        other.
+        """
         given = values(scope, b"authorization")
         if not given:
             return None if self._browsers is None else self._browsers.visitor(scope)
@@ -192,10 +206,13 @@ class Door:
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return 421, "this is not the host that was asked for"
         if values(scope, b"transfer-encoding") and values(scope, b"content-length"):
-            # A proxy before us may have read another end of it than we do (request smuggling, RFC 9112 §11.2).
+            # A proxy before us may have read another end of it than we do (request smuggling, RFC
+            # 9112 §11.2).
             return 400, "it says in two ways where it ends"
         origins = [origin.lower() for origin in values(scope, b"origin")]
-        allowed = self._origins if self._browsers is None else self._origins | self._browsers.origins
+        allowed = (
+            self._origins if self._browsers is None else self._origins | self._browsers.origins
+        )
         if any(origin not in allowed for origin in origins):
             return 403, "requests of web pages are not taken"
         sites = () if origins else values(scope, b"sec-fetch-site")
@@ -253,7 +270,9 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 def _guarded(send: Send) -> Send:
-    """Answers with `HEADERS`, which are not kept by anybody on the way unless the application says so."""
+    """Answers with `HEADERS`, which are not kept by anybody on the way unless the application says
+    so.
+    """
     ours = {name for name, _ in HEADERS} - {b"content-security-policy"}
 
     async def send_guarded(message: Message) -> None:

@@ -1,13 +1,17 @@
 """Serving an application on an address: what all servers of ours have in common.
 
-A server here has a token, also on this machine: other programs and other people's pages reach loopback too. It comes out of a file or
-`FERRULE_TOKEN`, or is made for this process and shown to whoever started it.
+A server here has a token, also on this machine: other programs and other people's pages reach
+loopback too. It comes out of a file or `FERRULE_TOKEN`, or is made for this process and shown to
+whoever started it.
 
-Connections are bounded, in number and in how long they may hold a place without doing anything (slow loris): the head of a request has
-`HEAD_SECONDS`, from the first to the last byte; its body has `door.BODY_SECONDS`; an answer that the client does not read is broken off after
-`STALLED_SECONDS`. A server that is told to end says so to what it serves (`ending`), waits `GRACE` seconds for answers under way, and goes.
+Connections are bounded, in number and in how long they may hold a place without doing anything
+(slow loris): the head of a request has `HEAD_SECONDS`, from the first to the last byte; its body
+has `door.BODY_SECONDS`; an answer that the client does not read is broken off after
+`STALLED_SECONDS`. A server that is told to end says so to what it serves (`ending`), waits `GRACE`
+seconds for answers under way, and goes.
 
-Not protected: somebody who opens `CONNECTIONS` connections again and again keeps others out as long as they do.
+Not protected: somebody who opens `CONNECTIONS` connections again and again keeps others out as long
+as they do.
 """
 
 from __future__ import annotations
@@ -40,7 +44,9 @@ _FULL = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-lengt
 
 
 def token_of(file: Path | None) -> tuple[str, bool]:
-    """The server's token, and whether it was made just now. Raises ConfigError for a file that cannot be read."""
+    """The server's token, and whether it was made just now. Raises ConfigError for a file that
+    cannot be read.
+    """
     if file is not None:
         try:
             return file.read_text(encoding="utf-8").strip(), False
@@ -51,7 +57,9 @@ def token_of(file: Path | None) -> tuple[str, bool]:
 
 
 def address_of(host: str, port: int, url: str = "") -> str:
-    """How clients reach the server: `url`, or this address. Raises ConfigError where the token would go over a network in the clear."""
+    """How clients reach the server: `url`, or this address. Raises ConfigError where the token
+    would go over a network in the clear.
+    """
     if not loopback(host) and not url.startswith("https://"):
         raise ConfigError(
             f"serving on `{host}` would send the token in the clear",
@@ -81,7 +89,9 @@ def _named(host: str) -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take an address, to serve on. Port 0 takes a free one: `port_of` says which. Raises ConfigError if it cannot be had."""
+    """Take an address, to serve on. Port 0 takes a free one: `port_of` says which. Raises
+    ConfigError if it cannot be had.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -106,10 +116,12 @@ async def serve(
     ending: Callable[[], None] | None = None,
     connections: int = CONNECTIONS,
 ) -> int:
-    """Serve until the process is told to end (SIGINT, SIGTERM); the exit code for that. A second signal does not wait for answers under way.
+    """Serve until the process is told to end (SIGINT, SIGTERM); the exit code for that. A second
+    signal does not wait for answers under way.
 
-    `listening` is a socket of `listen`, where the port had to be known before. `ending` is called once no more is accepted: whatever answers
-    without end (streams) must then end. Cancelled, it ends at once. Raises ConfigError if the address cannot be had.
+    `listening` is a socket of `listen`, where the port had to be known before. `ending` is called
+    once no more is accepted: whatever answers without end (streams) must then end. Cancelled, it
+    ends at once. Raises ConfigError if the address cannot be had.
     """
     import uvicorn
 
@@ -186,7 +198,9 @@ def _server() -> Any:
 
 @cache
 def _protocol() -> Any:
-    """The class of connections: uvicorn's, which waits for ever for the first head of a connection and for a reader, with limits."""
+    """The class of connections: uvicorn's, which waits for ever for the first head of a connection
+    and for a reader, with limits.
+    """
     import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -217,7 +231,9 @@ def _protocol() -> Any:
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self._stalled = self._stalled or self.loop.call_later(STALLED_SECONDS, self.transport.abort)
+            self._stalled = self._stalled or self.loop.call_later(
+                STALLED_SECONDS, self.transport.abort
+            )
 
         def resume_writing(self) -> None:
             super().resume_writing()

@@ -1,14 +1,17 @@
 """Browsers at the door: a person signs in with a token, and a cookie stands for it from then on.
 
-* `GET /login?token=…` and a form at `/login` sign in. The answer leads on to a page, so that the token does not stay in the address.
-* The cookie is never the token: HttpOnly (no script reads it) and SameSite=Strict (no other site's page can use it). It ends with
-  `/logout` and after `SECONDS`. It is a random value of this process and ends with it; where the tokens are known (`people`) it is one that the
-  next process with the same tokens knows again (`cookies`), so that a browser goes on after a restart.
-* What changes something (every method but GET and HEAD) must also carry a token that only our own pages know: in the header
-  `X-Ferrule-Csrf`, or in the field `csrf` of a form.
+* `GET /login?token=…` and a form at `/login` sign in. The answer leads on to a page, so that the
+  token does not stay in the address.
+* The cookie is never the token: HttpOnly (no script reads it) and SameSite=Strict (no other site's
+  page can use it). It ends with `/logout` and after `SECONDS`. It is a random value of this process
+  and ends with it; where the tokens are known (`people`) it is one that the next process with the
+  same tokens knows again (`cookies`), so that a browser goes on after a restart.
+* What changes something (every method but GET and HEAD) must also carry a token that only our own
+  pages know: in the header `X-Ferrule-Csrf`, or in the field `csrf` of a form.
 
-Not protected: cookies know no ports. A server of somebody else under the same host name, on another port, is sent ours by a browser that
-visits it. Links with a token stay in a browser's history: hand them out once, or type the token into the form.
+Not protected: cookies know no ports. A server of somebody else under the same host name, on another
+port, is sent ours by a browser that visits it. Links with a token stay in a browser's history: hand
+them out once, or type the token into the form.
 """
 
 from __future__ import annotations
@@ -41,13 +44,17 @@ _PAGE = """<!doctype html>
 
 
 def plain_page(note: str, to: str) -> str:
-    """The form, with a word to whoever sees it and where to go on afterwards. Posts `token` and `next` to `/login`."""
+    """The form, with a word to whoever sees it and where to go on afterwards. Posts `token` and
+    `next` to `/login`.
+    """
     return _PAGE.format(note=html.escape(note), next=html.escape(to))
 
 
 class Browsers:
-    """Who is signed in. `origins` are those of our own pages (`http://127.0.0.1:8000`); `home` is where signing in leads; `page` makes
-    the form, as `plain_page`; with `secure` the cookie is sent over TLS only. `people` are those by token whose visits outlive the process."""
+    """Who is signed in. `origins` are those of our own pages (`http://127.0.0.1:8000`); `home` is
+    where signing in leads; `page` makes the form, as `plain_page`; with `secure` the cookie is sent
+    over TLS only. `people` are those by token whose visits outlive the process.
+    """
 
     def __init__(
         self,
@@ -95,7 +102,9 @@ class Browsers:
         return len(given) == 1 and hmac.compare_digest(given[0].encode(), visitor.csrf.encode())
 
     def wants_page(self, scope: Scope) -> bool:
-        """Whether somebody looks at this in a browser; not a script that would put the form into its page (htmx)."""
+        """Whether somebody looks at this in a browser; not a script that would put the form into
+        its page (htmx).
+        """
         html_wanted = any(b"text/html" in one for one in values(scope, b"accept"))
         return scope["method"] in _SAFE and html_wanted and not values(scope, b"hx-request")
 
@@ -127,12 +136,19 @@ class Browsers:
         given, to = fields.get("token", [""])[0], _local(fields.get("next", [""])[0], self._home)
         who = whose(given.encode()) if given and scope["method"] != "HEAD" else None
         if who is None:
-            note = "This is not a token of this server." if given else "This server wants its token."
+            note = (
+                "This is not a token of this server." if given else "This server wants its token."
+            )
             await say(send, 403 if given else 200, self._page(note, to), kind=b"text/html")
             return
         self._end(_cookie(scope))
         cookie = f"{_name(scope)}={self._begin(who, given)}{self._flags}"
-        await say(send, 303, "signed in", more=[(b"location", to.encode()), (b"set-cookie", cookie.encode())])
+        await say(
+            send,
+            303,
+            "signed in",
+            more=[(b"location", to.encode()), (b"set-cookie", cookie.encode())],
+        )
 
     async def _logout(self, scope: Scope, body: bytes, send: Send) -> None:
         if scope["method"] != "POST" or not self.ours(self.visitor(scope), scope, body):
@@ -141,7 +157,10 @@ class Browsers:
         self._end(_cookie(scope))
         gone = f"{_name(scope)}={self._flags}; Max-Age=0"
         await say(
-            send, 303, "signed out", more=[(b"location", LOGIN.encode()), (b"set-cookie", gone.encode())]
+            send,
+            303,
+            "signed out",
+            more=[(b"location", LOGIN.encode()), (b"set-cookie", gone.encode())],
         )
 
     def _begin(self, who: Who, token: str) -> str:
@@ -164,7 +183,9 @@ class Browsers:
         if visitor is not None:
             visitor.over = True
             now = self._now()
-            self._signed_out = {gone: until for gone, until in self._signed_out.items() if until > now}
+            self._signed_out = {
+                gone: until for gone, until in self._signed_out.items() if until > now
+            }
             self._signed_out[_digest(value)] = ends
 
 
@@ -173,13 +194,17 @@ def _digest(value: str) -> bytes:
 
 
 def _name(scope: Scope) -> str:
-    """The cookie's name. With the port in it, or two servers of one machine would take each other's place in a browser."""
+    """The cookie's name. With the port in it, or two servers of one machine would take each other's
+    place in a browser.
+    """
     port = values(scope, b"host")[0].decode("latin-1").rpartition(":")[2]
     return f"ferrule-{port}" if port.isdigit() else "ferrule"
 
 
 def _cookie(scope: Scope) -> str:
-    """The cookie's value; "" if there is none, or more than one: then somebody else put another one there."""
+    """The cookie's value; "" if there is none, or more than one: then somebody else put another one
+    there.
+    """
     name, found = _name(scope), list[str]()
     for line in values(scope, b"cookie"):
         for pair in line.decode("latin-1").split(";"):

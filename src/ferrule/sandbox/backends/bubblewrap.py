@@ -1,10 +1,12 @@
 """The bubblewrap rung: the same session as with namespaces, each command's view made by bubblewrap.
 
-What runs inside first is ours (`sandbox/inside/bubblewrap_supervisor.py`): it bounds and filters the command and answers its creating calls. It
-is a copy of our code and the interpreter we run on, both taken where commands cannot write.
+What runs inside first is ours (`sandbox/inside/bubblewrap_supervisor.py`): it bounds and filters
+the command and answers its creating calls. It is a copy of our code and the interpreter we run on,
+both taken where commands cannot write.
 
-Not protected, besides what `bubblewrap` says: a view is made for each command, and bubblewrap looks its mount points up by
-name, so what another command of the session swaps at that moment is covered in the wrong place or makes the start fail.
+Not protected, besides what `bubblewrap` says: a view is made for each command, and bubblewrap looks
+its mount points up by name, so what another command of the session swaps at that moment is covered
+in the wrong place or makes the start fail.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class Bubblewrapped(Confinement):
         self._steps = (*steps, seal, *own_proc)
 
     def shape_launch(self, launch: Launch) -> None:
-        # A mount over a link would lie over what it leads to; the mediator keeps such links as they are.
+        # A mount over a link would lie over what it leads to; the mediator keeps such links as they
+        # are.
         masks = [step for step in launch.steps if not os.path.islink(step[1])]  # noqa: PTH114  paths of steps are text
         python = interpreter()
         launch.program_folder = f"{_PROGRAM}/sandbox"
@@ -68,7 +71,9 @@ class Bubblewrapped(Confinement):
 
 
 def copy_program(places: Places) -> None:
-    """Copy and compile what starts commands, before any command of the session runs: it may lie in the workspace."""
+    """Copy and compile what starts commands, before any command of the session runs: it may lie in
+    the workspace.
+    """
     target = Path(places.held, "program")
     if target.exists():
         return

@@ -1,13 +1,15 @@
-"""The same view as `layout` describes, as a command line for bubblewrap. Pure; bwrap(1), 0.4 and later.
+"""The same view as `layout` describes, as a command line for bubblewrap. Pure; bwrap(1), 0.4 and
+later.
 
-    steps = [*layout(policy, found), *finishing(masks, texts, policy.root)]
-    argv = bubblewrap_argv(probes.bwrap, steps, found.places, directory="/work", program="/bin/sh", argv=("sh", "-c", "…"))
+    steps = [*layout(policy, found), *finishing(masks, texts, policy.root)] argv =
+    bubblewrap_argv(probes.bwrap, steps, found.places, directory="/work", program="/bin/sh",
+    argv=("sh", "-c", "…"))
 
-For machines where Ferrule may make no namespaces itself but a bubblewrap of the system may. What it starts is to be the
-first process of the view (`--as-pid-1`): no command can signal that one.
+For machines where Ferrule may make no namespaces itself but a bubblewrap of the system may. What it
+starts is to be the first process of the view (`--as-pid-1`): no command can signal that one.
 
-Not protected: `/dev` holds what bubblewrap puts there; a mask over a link would cover what the link leads to, so there is
-none, and who mediates keeps the link in its place. There is no preview.
+Not protected: `/dev` holds what bubblewrap puts there; a mask over a link would cover what the link
+leads to, so there is none, and who mediates keeps the link in its place. There is no preview.
 """
 
 from __future__ import annotations
@@ -30,10 +32,12 @@ def bubblewrap_argv(
     argv: Sequence[str],
     rights: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """What to start in place of `argv`. `directory` is where it starts, as seen in the view; `rights` are words that leave it some.
+    """What to start in place of `argv`. `directory` is where it starts, as seen in the view;
+    `rights` are words that leave it some.
 
-    bubblewrap cannot give a program another first word than its path: `argv[0]` is what is looked up, unless
-    `program` is a path. Raises ValueError for a step that it cannot carry out (an overlay).
+    bubblewrap cannot give a program another first word than its path: `argv[0]` is what is looked
+    up, unless `program` is a path. Raises ValueError for a step that it cannot carry out (an
+    overlay).
     """
     words = [bwrap, *_ALONE, *rights]
     for step in _without_devices(steps):
@@ -43,7 +47,9 @@ def bubblewrap_argv(
 
 def sees(path: str, steps: Iterable[Step]) -> bool:
     """Whether a file of the machine is at its own path in the view."""
-    places = [place for kind, place, source in steps if kind in ("read", "write") and place == source]
+    places = [
+        place for kind, place, source in steps if kind in ("read", "write") and place == source
+    ]
     return any(path.startswith(f"{place.rstrip('/')}/") for place in places)
 
 

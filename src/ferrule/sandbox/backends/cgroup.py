@@ -1,10 +1,12 @@
-"""The control group that this process may make for a session: where, and what bounds all its commands together.
+"""The control group that this process may make for a session: where, and what bounds all its
+commands together.
 
     groups = find(bounds, name)
 
-Version 2 lets processes live in leaves only, so the group is made beside ours, in the nearest folder above that we may write
-and that hands memory and pids on (systemd delegates one to each user). In version 1 it is made below ours, one for each
-of the two. Format: cgroups(7), cgroup-v2.rst and memory.rst of the kernel.
+Version 2 lets processes live in leaves only, so the group is made beside ours, in the nearest
+folder above that we may write and that hands memory and pids on (systemd delegates one to each
+user). In version 1 it is made below ours, one for each of the two. Format: cgroups(7),
+cgroup-v2.rst and memory.rst of the kernel.
 """
 
 from __future__ import annotations
@@ -28,8 +30,12 @@ class Groups:
     bounds: frozenset[str] = frozenset()
 
 
-def find(bounds: Bounds, name: str, *, own: str | None = None, root: Path = Path("/sys/fs/cgroup")) -> Groups:
-    """Look for groups. `own` is the text of /proc/self/cgroup. Nothing is made yet; never raises."""
+def find(
+    bounds: Bounds, name: str, *, own: str | None = None, root: Path = Path("/sys/fs/cgroup")
+) -> Groups:
+    """Look for groups. `own` is the text of /proc/self/cgroup. Nothing is made yet; never
+    raises.
+    """
     if own is None:
         try:
             own = Path("/proc/self/cgroup").read_text()
@@ -52,7 +58,9 @@ def _unified(bounds: Bounds, name: str, lines: list[list[str]], root: Path) -> G
         values = _version_2(bounds, handed_on)
         if values and _writable(folder / "cgroup.procs"):
             held = {"memory" if file.startswith("memory") else "processes" for file in values}
-            return Groups(((f"{folder}/{name}", values, str(root / path.lstrip("/"))),), frozenset(held))
+            return Groups(
+                ((f"{folder}/{name}", values, str(root / path.lstrip("/"))),), frozenset(held)
+            )
     return None
 
 

@@ -1,10 +1,14 @@
-"""What the kernel lets this user do, found out by doing it: a program that prints its findings as JSON.
+"""What the kernel lets this user do, found out by doing it: a program that prints its findings as
+JSON.
 
-Run as `python -I -S kernel_probe.py [STEP…]` by `probes`, never imported by it: each question is put by a forked child of
-this single-threaded process, so that nothing that is tried stays with anybody. It uses the standard library only. Numbers and
-structures: linux/uapi (sched.h, mount.h, landlock.h, seccomp.h), seccomp(2), landlock(7), user_namespaces(7), cgroups(7).
+Run as `python -I -S kernel_probe.py [STEP…]` by `probes`, never imported by it: each question is
+put by a forked child of this single-threaded process, so that nothing that is tried stays with
+anybody. It uses the standard library only. Numbers and
+structures: linux/uapi (sched.h, mount.h, landlock.h, seccomp.h), seccomp(2), landlock(7),
+    user_namespaces(7), cgroups(7).
 
-    {"landlock_abi": 7, "user_namespaces": true, "mount": true, …, "why": {"overlay": "mount: EPERM"}}
+    {"landlock_abi": 7, "user_namespaces": true, "mount": true, …, "why": {"overlay": "mount:
+    EPERM"}}
 """
 
 import ctypes
@@ -50,7 +54,9 @@ def system_call(name: str, number: int, *arguments: object) -> int:
 
 
 def in_child(step: Callable[[Callable[[str, bool | int | str], None]], None]) -> tuple[Said, str]:
-    """Run a step in a forked child. What it found before it was refused, and by what it was refused."""
+    """Run a step in a forked child. What it found before it was refused, and by what it was
+    refused.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -64,7 +70,9 @@ def in_child(step: Callable[[Callable[[str, bool | int | str], None]], None]) ->
             _say(writer, "", str(refused))
         except OSError as error:
             _say(
-                writer, "", f"{error.filename or 'system'}: {errno.errorcode.get(error.errno or 0, 'error')}"
+                writer,
+                "",
+                f"{error.filename or 'system'}: {errno.errorcode.get(error.errno or 0, 'error')}",
             )
         finally:
             os._exit(code)
@@ -85,7 +93,9 @@ def unshare(flags: int, name: str) -> None:
     checked(f"unshare({name})", libc.unshare(flags))
 
 
-def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+def mount(
+    source: str | None, target: str, kind: str | None, flags: int, data: str | None = None
+) -> None:
     words = [None if word is None else word.encode() for word in (source, target, kind, data)]
     checked(f"mount({kind or target})", libc.mount(*words[:3], ctypes.c_ulong(flags), words[3]))
 
@@ -139,8 +149,12 @@ def _mount_by_descriptor() -> None:
     tree = system_call("open_tree", _OPEN_TREE, _HERE, b"/tmp", ctypes.c_uint(_CLONE))
     read_only = struct.pack("QQQQ", 1, 0, 0, 0)
     size = ctypes.c_size_t(len(read_only))
-    system_call("mount_setattr", _MOUNT_SETATTR, tree, b"", ctypes.c_uint(_EMPTY_PATH), read_only, size)
-    system_call("move_mount", _MOVE_MOUNT, tree, b"", _HERE, b"/tmp", ctypes.c_uint(_FROM_EMPTY_PATH))
+    system_call(
+        "mount_setattr", _MOUNT_SETATTR, tree, b"", ctypes.c_uint(_EMPTY_PATH), read_only, size
+    )
+    system_call(
+        "move_mount", _MOVE_MOUNT, tree, b"", _HERE, b"/tmp", ctypes.c_uint(_FROM_EMPTY_PATH)
+    )
     os.close(tree)
     checked("umount", libc.umount2(b"/tmp", 2))
 
@@ -159,12 +173,16 @@ def overlay(say: Callable[[str, bool | int | str], None]) -> None:
 
 
 def landlock(say: Callable[[str, bool | int | str], None]) -> None:
-    version = system_call("landlock_create_ruleset", _LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
+    version = system_call(
+        "landlock_create_ruleset", _LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1
+    )
     say("landlock_abi", version)
 
 
 def seccomp(say: Callable[[str, bool | int | str], None]) -> None:
-    """A filter with a listener, and whether descriptors can be put into who is waiting (Linux 5.9)."""
+    """A filter with a listener, and whether descriptors can be put into who is waiting (Linux
+    5.9).
+    """
     number = _SECCOMP.get(platform.machine())
     if number is None:
         raise Refused(f"seccomp: no table for {platform.machine()}")
@@ -181,7 +199,9 @@ def seccomp(say: Callable[[str, bool | int | str], None]) -> None:
 
 
 def callers(say: Callable[[str, bool | int | str], None]) -> None:
-    """Whether the memory of a process that we started can be read without any capability: how a mediator learns names."""
+    """Whether the memory of a process that we started can be read without any capability: how a
+    mediator learns names.
+    """
     checked("capset", libc.capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)))
     word = ctypes.create_string_buffer(b"ferrule")
     reader, writer = os.pipe()

@@ -1,12 +1,14 @@
-"""The Landlock rung: no namespace, no mount. Landlock says which folders are in reach, a filter leaves no sockets to others.
+"""The Landlock rung: no namespace, no mount. Landlock says which folders are in reach, a filter
+leaves no sockets to others.
 
-Names in these folders are kept by a mediator (`sandbox/inside/landlock_supervisor.py`), which opens every file for the command: what is masked
-elsewhere is withheld there. Commands run where they are: `/tmp` and the home are the machine's own and closed; a folder of the
-session stands in for each, named by `TMPDIR` and `HOME`, with links to the toolchains of the real home.
+Names in these folders are kept by a mediator (`sandbox/inside/landlock_supervisor.py`), which opens
+every file for the command: what is masked elsewhere is withheld there. Commands run where they are:
+`/tmp` and the home are the machine's own and closed; a folder of the session stands in for each,
+named by `TMPDIR` and `HOME`, with links to the toolchains of the real home.
 
-Not protected, and said by `selection`: that a file is there, how large and how old it is, can be seen everywhere; that other
-processes are there, too. Different from the other rungs: no loopback, no named hosts, no preview, no terminals of its own,
-and each file that is opened costs a question.
+Not protected, and said by `selection`: that a file is there, how large and how old it is, can be
+seen everywhere; that other processes are there, too. Different from the other rungs: no loopback,
+no named hosts, no preview, no terminals of its own, and each file that is opened costs a question.
 """
 
 from __future__ import annotations
@@ -25,9 +27,19 @@ from .namespaces import Confinement
 
 _KERNEL = ("/proc", "/sys/devices/system/cpu")
 _ELSEWHERE = frozenset(
-    {"TEMP", "TMP", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"}
+    {
+        "TEMP",
+        "TMP",
+        "XDG_CACHE_HOME",
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "XDG_RUNTIME_DIR",
+        "XDG_STATE_HOME",
+    }
 )
-"""Variables that name folders in place of `TMPDIR` and `HOME`: closed ones, on which programs fail (git does)."""
+"""Variables that name folders in place of `TMPDIR` and `HOME`: closed ones, on which programs fail
+(git does).
+"""
 
 
 class Landlocked(Confinement):
@@ -55,10 +67,18 @@ class Landlocked(Confinement):
 
 
 def granted(policy: Policy, found: Surroundings) -> tuple[Granted, ...]:
-    """What is in reach: the system's folders without what they keep closed, the workspace, the session's own."""
+    """What is in reach: the system's folders without what they keep closed, the workspace, the
+    session's own.
+    """
     places: Places = found.places
     system = [f"/{name}" for name, target in sorted(found.top.items()) if not target]
-    readable = [*system, *_KERNEL, *(bind.path for bind in found.toolchains), *policy.readable, places.held]
+    readable = [
+        *system,
+        *_KERNEL,
+        *(bind.path for bind in found.toolchains),
+        *policy.readable,
+        places.held,
+    ]
     hidden = [*found.closed, *(f"{places.base}/{name}" for name in ("lock", "view"))]
     return (
         *devices(),
@@ -73,7 +93,9 @@ def granted(policy: Policy, found: Surroundings) -> tuple[Granted, ...]:
 
 
 def link_toolchains(found: Surroundings) -> None:
-    """Have the session's home lead to the programs that the real one holds, at the places where they look for themselves."""
+    """Have the session's home lead to the programs that the real one holds, at the places where
+    they look for themselves.
+    """
     for bind in found.toolchains:
         name = os.path.relpath(bind.path, found.home)
         place = Path(found.places.home, name)

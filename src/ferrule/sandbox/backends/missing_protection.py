@@ -1,9 +1,9 @@
 """Where a machine holds less than the policy requires: the error, and the one question to a person.
 
-Without a terminal a gap is an error (`SandboxGap`): a command that nothing holds is not run because nobody was there to
-say no. With one, a person is asked once in a session, by the same approver as for any other call, and the answer
-holds until the session ends. No policy in place of a person says yes to it: the risk is critical, which
-`--yes-to` does not cover.
+Without a terminal a gap is an error (`SandboxGap`): a command that nothing holds is not run because
+nobody was there to say no. With one, a person is asked once in a session, by the same approver as
+for any other call, and the answer holds until the session ends. No policy in place of a person says
+yes to it: the risk is critical, which `--yes-to` does not cover.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from ferrule.tools.definition import Risk, SideEffect
 
 Mode = Literal["required", "ask", "off"]
 MODES: tuple[Mode, ...] = ("required", "ask", "off")
-"""What a gap is: an error; a question where somebody can be asked; nothing, and commands run as they are."""
+"""What a gap is: an error; a question where somebody can be asked; nothing, and commands run as
+they are.
+"""
 
 
 @frozen
@@ -46,7 +48,8 @@ class Missing:
 class SandboxGap(FerruleError):
     """Commands are required to be held in ways that this machine does not offer.
 
-    `missing` says which, `rung` is the best there is: what holds commands if a person lets them run anyway.
+    `missing` says which, `rung` is the best there is: what holds commands if a person lets them run
+    anyway.
     """
 
     code = "sandbox_gap"
@@ -55,7 +58,10 @@ class SandboxGap(FerruleError):
     def __init__(self, missing: tuple[Missing, ...], rung: Rung, *, detail: str = "") -> None:
         said = "; ".join(f"{one.aspect} ({one.why})" for one in missing)
         steps = list(dict.fromkeys(one.step for one in missing if one.step))
-        detail = detail or f"commands cannot be held as required on this machine (`{rung.name}`): no {said}"
+        detail = (
+            detail
+            or f"commands cannot be held as required on this machine (`{rung.name}`): no {said}"
+        )
         super().__init__(detail, hint="; or: ".join(steps[:2]), retryable=False)
         self.missing = missing
         self.rung = rung
@@ -64,7 +70,8 @@ class SandboxGap(FerruleError):
 class Consent:
     """What a person said about running commands with less. One for each session.
 
-    `answer` is the last one, for the journal; None while nobody was asked. Concurrent commands wait for one question.
+    `answer` is the last one, for the journal; None while nobody was asked. Concurrent commands wait
+    for one question.
     """
 
     def __init__(self, approver: Approver, identity: Identity) -> None:
@@ -76,7 +83,9 @@ class Consent:
         self.answer: Answer | None = None
 
     async def given(self, gap: SandboxGap, policy: Policy) -> bool:
-        """Whether commands may run despite this gap. Asks once; a gap that is wider than an answer asks again."""
+        """Whether commands may run despite this gap. Asks once; a gap that is wider than an answer
+        asks again.
+        """
         wanted = frozenset(one.aspect for one in gap.missing)
         async with self._asking:
             if wanted and wanted <= self._covered:
@@ -94,7 +103,8 @@ class Consent:
 async def settle(policy: Policy, gap: SandboxGap, mode: Mode, consent: Consent | None) -> Rung:
     """The rung that commands run on although it holds less, or the gap raised.
 
-    `consent` None: nobody can be asked. Raises SandboxGap; its detail says what the person answered.
+    `consent` None: nobody can be asked. Raises SandboxGap; its detail says what the person
+    answered.
     """
     if mode == "off":
         return gap.rung

@@ -1,4 +1,5 @@
-"""The namespaces rung, outside: the session's folder, what every command is started with, what it reports.
+"""The namespaces rung, outside: the session's folder, what every command is started with, what it
+reports.
 
 What is made inside, and in which order, is in `sandbox/inside/pid1.py`.
 """
@@ -52,10 +53,15 @@ _NOBODY = Identity("local", "local", "local", "local")
 
 
 class Confinement:
-    """What the commands of one session have in common. `close` or `remove` takes its folder away."""
+    """What the commands of one session have in common. `close` or `remove` takes its folder
+    away.
+    """
 
-    def __init__(self, policy: Policy, contact: Callable[[Contact], None], identity: Identity | None) -> None:
-        # By their real paths: a link in the workspace that leads to one of them then does so in the view too.
+    def __init__(
+        self, policy: Policy, contact: Callable[[Contact], None], identity: Identity | None
+    ) -> None:
+        # By their real paths: a link in the workspace that leads to one of them then does so in the
+        # view too.
         readable, writable = (
             tuple(map(os.path.realpath, paths)) for paths in (policy.readable, policy.writable)
         )
@@ -104,7 +110,9 @@ class Confinement:
         return session.encode()
 
     def shape_session(self, session: Session, found: Surroundings) -> None:
-        """For a rung that holds commands in another way: what it says differently for all of them."""
+        """For a rung that holds commands in another way: what it says differently for all of
+        them.
+        """
 
     def shape_launch(self, launch: Launch) -> None:
         """The same for one command."""
@@ -133,7 +141,9 @@ class Confinement:
             inode=None if self.policy.preview else inode,
             own=list(self._own),
             room=max(0, MOST_ROOM - len(masks.items) - len(masks.own_met)),
-            proxied=proxy_environment(PORT, loopback_outside=self.hosts.this_machine) if self.hosts else {},
+            proxied=proxy_environment(PORT, loopback_outside=self.hosts.this_machine)
+            if self.hosts
+            else {},
         )
         self.shape_launch(launch)
         execution = Execution(command, applied, started.told, started.finish)
@@ -158,7 +168,9 @@ class Confinement:
             return masks
 
     async def _look_for_another_root(self, launcher: Launcher) -> None:
-        """Views are made of the folder that the workspace was. If it was replaced, they are made anew."""
+        """Views are made of the folder that the workspace was. If it was replaced, they are made
+        anew.
+        """
         status = self.policy.root.stat()
         root = (status.st_dev, status.st_ino)
         if self._root not in (None, root):
@@ -193,7 +205,9 @@ class Confinement:
 
 
 class _Started:
-    """What one command needs beside its view: its way to the network, the folder that a preview writes to."""
+    """What one command needs beside its view: its way to the network, the folder that a preview
+    writes to.
+    """
 
     def __init__(self, confinement: Confinement, identity: Identity, places: Places) -> None:
         self.confinement = confinement
@@ -226,11 +240,14 @@ class _Started:
             if not self.preview:
                 return ended
             policy = self.confinement.policy
-            seen = await asyncio.to_thread(preview, self._folder / "upper", policy.root, policy.names)
+            seen = await asyncio.to_thread(
+                preview, self._folder / "upper", policy.root, policy.names
+            )
             return replace(ended, changes=seen.changes, changes_cut=seen.cut)
         except OSError as error:
             raise ToolFailed(
-                ErrorType.IO_ERROR, f"what the command would have changed could not be read: {error.strerror}"
+                ErrorType.IO_ERROR,
+                f"what the command would have changed could not be read: {error.strerror}",
             ) from error
         finally:
             await self.let_go()
@@ -245,8 +262,9 @@ class _Started:
 def write_covers(masks: tuple[Mask, ...], places: Places) -> dict[str, str]:
     """Files to lay over masked ones; their names in `held/covers`, by the path of what they cover.
 
-    A file that nobody may open gets one with its size and its time: with `git_config`'s way of comparing, git takes
-    it for unchanged and does not open it. Else a tracked `.env.example` would be in the way of every commit.
+    A file that nobody may open gets one with its size and its time: with `git_config`'s way of
+    comparing, git takes it for unchanged and does not open it. Else a tracked `.env.example` would
+    be in the way of every commit.
     """
     names: dict[str, str] = {}
     for mask in masks:

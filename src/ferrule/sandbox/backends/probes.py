@@ -3,9 +3,10 @@
     probes = probe()                      # a tenth of a second the first time
     probes = Probes(platform="linux", landlock_abi=3)      # made up, for tests
 
-Nothing is tried in this process: a small program of its own does it (`kernel_probe`), since namespaces and filters
-cannot be taken off again and a process with threads must not be forked. Nothing is read from the
-kernel's lists of what it was built with: what counts is what the call answers to this user, here.
+Nothing is tried in this process: a small program of its own does it (`kernel_probe`), since
+namespaces and filters cannot be taken off again and a process with threads must not be forked.
+Nothing is read from the kernel's lists of what it was built with: what counts is what the call
+answers to this user, here.
 """
 
 from __future__ import annotations
@@ -23,8 +24,15 @@ from typing import Any, cast
 
 from ferrule.core.frozen import frozen
 
-SYSTEM_BWRAP = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap")
-"""Where the system keeps bubblewrap. It comes first: distributions give this very path rights that others lack."""
+SYSTEM_BWRAP = (
+    "/usr/bin/bwrap",
+    "/usr/local/bin/bwrap",
+    "/bin/bwrap",
+    "/run/current-system/sw/bin/bwrap",
+)
+"""Where the system keeps bubblewrap. It comes first: distributions give this very path rights that
+others lack.
+"""
 
 SEATBELT = "/usr/bin/sandbox-exec"
 _KERNEL = Path(__file__).with_name("kernel_probe.py")
@@ -35,12 +43,13 @@ _SECONDS = 30
 class Probes:
     """What was found. Plain data: tests make it up.
 
-    `mount`, `network` and `pid` are namespaces, made in a user namespace, or (`as_root`) without one. `overlay` is a
-    copy-on-write view. `landlock_abi` is 0 where there is none. `seccomp_notify`: filters that ask another process;
-    `callers`: that one can read who asks without capabilities.
-    `cgroup` is `v1`, `v2` or empty: groups with bounds that we may make. `bwrap` is the path of a bubblewrap that
-    works here, `bwrap_notify` says that such a filter can be had inside it too, by `python`, `bwrap_locks` that its mounts can be
-    locked there. `why` says, by name, what was refused.
+    `mount`, `network` and `pid` are namespaces, made in a user namespace, or (`as_root`) without
+    one. `overlay` is a copy-on-write view. `landlock_abi` is 0 where there is none.
+    `seccomp_notify`: filters that ask another process;
+    `callers`: that one can read who asks without capabilities. `cgroup` is `v1`, `v2` or empty:
+    groups with bounds that we may make. `bwrap` is the path of a bubblewrap that works here,
+    `bwrap_notify` says that such a filter can be had inside it too, by `python`, `bwrap_locks` that
+    its mounts can be locked there. `why` says, by name, what was refused.
     """
 
     platform: str = "linux"
@@ -109,7 +118,9 @@ def _kernel() -> dict[str, Any]:
     # Without our environment: nothing in it (LD_PRELOAD, PYTHON...) has a say in what is found.
     command = [sys.executable, "-I", "-S", str(_KERNEL)]
     try:
-        ran = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, env={}, cwd="/")
+        ran = subprocess.run(
+            command, capture_output=True, timeout=_SECONDS, check=False, env={}, cwd="/"
+        )
         return json.loads(ran.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return {"why": {"namespaces": f"the probe did not run: {error}"}}
@@ -129,12 +140,21 @@ def _bwrap() -> tuple[str, str]:
 def bwrap_trial(path: str, *command: str) -> list[str]:
     """A command that needs of bubblewrap what a sandbox needs."""
     view = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
-    alone = ["--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]
+    alone = [
+        "--unshare-all",
+        "--die-with-parent",
+        "--new-session",
+        "--as-pid-1",
+        "--cap-drop",
+        "ALL",
+    ]
     return [path, *alone, *view, *(command or ("/bin/true",))]
 
 
 def rights_to_lock() -> list[str]:
-    """Words for bubblewrap: what root needs besides to make a user namespace in which it is still root."""
+    """Words for bubblewrap: what root needs besides to make a user namespace in which it is still
+    root.
+    """
     return ["--cap-add", "CAP_SETFCAP"] if os.geteuid() == 0 else []
 
 
@@ -144,12 +164,16 @@ def interpreter() -> str:
 
 
 def _asked_inside(bwrap: str, *steps: str) -> dict[str, Any]:
-    """What steps of the probe find in bubblewrap, with `why` as one text: empty if nothing was refused."""
+    """What steps of the probe find in bubblewrap, with `why` as one text: empty if nothing was
+    refused.
+    """
     command = bwrap_trial(
         bwrap, *rights_to_lock(), interpreter(), "-I", "-S", "-c", _KERNEL.read_text(), *steps
     )
     try:
-        ran = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, env={}, cwd="/")
+        ran = subprocess.run(
+            command, capture_output=True, timeout=_SECONDS, check=False, env={}, cwd="/"
+        )
         found = json.loads(ran.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return {"why": f"the probe did not run in bubblewrap: {error}"}
@@ -167,7 +191,9 @@ def _wheel() -> tuple[str, ...]:
 def _works(command: list[str]) -> str:
     """Empty if the command runs, else what it said."""
     try:
-        ran = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, env={}, cwd="/")
+        ran = subprocess.run(
+            command, capture_output=True, timeout=_SECONDS, check=False, env={}, cwd="/"
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{command[0]}: {error}"
     said = ran.stderr.decode("utf-8", "replace").strip().splitlines()

@@ -1,14 +1,16 @@
 """A policy as a profile for Seatbelt, the sandbox of macOS. Pure text, never tried on a Mac.
 
-    argv = ["/usr/bin/sandbox-exec", "-p", profile(policy, masks, home=…, temporary=…, toolchains=…), program, *words]
+    argv = ["/usr/bin/sandbox-exec", "-p", profile(policy, masks, home=…, temporary=…,
+    toolchains=…), program, *words]
 
-The language is SBPL as Apple's own profiles in /System/Library/Sandbox/Profiles write it; it is not documented, and
-`sandbox-exec` is deprecated, though it is what browsers and package managers use. The last rule that matches decides, so
-the profile denies all, opens, and closes names again.
+The language is SBPL as Apple's own profiles in /System/Library/Sandbox/Profiles write it; it is not
+documented, and `sandbox-exec` is deprecated, though it is what browsers and package managers use.
+The last rule that matches decides, so the profile denies all, opens, and closes names again.
 
-Because nobody has run it, `selection` gives no aspect more than `partly` for it, and it is not chosen unless a person
-agrees to that. Differences from the other rungs that are known beforehand: names stay visible in listings of
-folders; no bound on memory; services of the system (Mach) are reduced to those that libc and dyld need.
+Because nobody has run it, `selection` gives no aspect more than `partly` for it, and it is not
+chosen unless a person agrees to that. Differences from the other rungs that are known beforehand:
+names stay visible in listings of folders; no bound on memory; services of the system (Mach) are
+reduced to those that libc and dyld need.
 """
 
 from __future__ import annotations
@@ -19,11 +21,26 @@ from ferrule.sandbox.policy import Policy
 from ferrule.sandbox.view.masks import Mask
 
 SYSTEM = (
-    "/System", "/usr", "/bin", "/sbin", "/Library/Developer", "/Library/Apple", "/Library/Frameworks", "/opt/homebrew",
-    "/opt/local", "/private/etc/hosts", "/private/etc/ssl", "/private/etc/localtime", "/private/etc/passwd",
-    "/private/etc/protocols", "/private/etc/services", "/private/etc/shells", "/private/var/db/timezone",
-    "/private/var/db/dyld", "/private/var/select",
-)  # fmt: skip
+    "/System",
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/Library/Developer",
+    "/Library/Apple",
+    "/Library/Frameworks",
+    "/opt/homebrew",
+    "/opt/local",
+    "/private/etc/hosts",
+    "/private/etc/ssl",
+    "/private/etc/localtime",
+    "/private/etc/passwd",
+    "/private/etc/protocols",
+    "/private/etc/services",
+    "/private/etc/shells",
+    "/private/var/db/timezone",
+    "/private/var/db/dyld",
+    "/private/var/select",
+)
 """What commands may read and run."""
 
 _DEVICES = (
@@ -44,8 +61,12 @@ _SERVICES = (
 )
 
 
-def profile(policy: Policy, masks: Iterable[Mask], *, temporary: str, toolchains: Iterable[str] = ()) -> str:
-    """The profile. `temporary` is the session's folder for `TMPDIR`, `toolchains` are read-only folders of the home."""
+def profile(
+    policy: Policy, masks: Iterable[Mask], *, temporary: str, toolchains: Iterable[str] = ()
+) -> str:
+    """The profile. `temporary` is the session's folder for `TMPDIR`, `toolchains` are read-only
+    folders of the home.
+    """
     readable = (*SYSTEM, *toolchains, *policy.readable)
     writable = (str(policy.root), temporary, *policy.writable)
     lines = [
@@ -80,7 +101,10 @@ def _names(policy: Policy, masks: Iterable[Mask]) -> Iterable[str]:
     root = _expression(str(policy.root))
     yield f'(deny file-write* (regex #"^{root}/agents(/|$)"))'
     yield f'(deny file-write* (regex #"^{root}/(.*/)?[.](ferrule|harness)(/|$)"))'
-    yield f'(deny file-write* (regex #"^{root}/(.*/)?[.]git/(.*/)?(hooks|config|config[.][^/]*)(/|$)"))'
+    yield (
+        "(deny file-write* (regex "
+        f'#"^{root}/(.*/)?[.]git/(.*/)?(hooks|config|config[.][^/]*)(/|$)"))'
+    )
 
 
 def _rule(what: str, match: str, paths: Iterable[str]) -> str:
@@ -90,10 +114,16 @@ def _rule(what: str, match: str, paths: Iterable[str]) -> str:
 
 def quoted(text: str) -> str:
     """A string of the profile's language: a path cannot end it early."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    escaped = (
+        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    )
     return f'"{escaped}"'
 
 
 def _expression(path: str) -> str:
-    """A path inside a regular expression: whatever is not a letter or digit is a class of its own."""
-    return "".join(c if c.isalnum() or c in "/_-" else f"[{c}]" if c not in '^]\\"' else "." for c in path)
+    """A path inside a regular expression: whatever is not a letter or digit is a class of its
+    own.
+    """
+    return "".join(
+        c if c.isalnum() or c in "/_-" else f"[{c}]" if c not in '^]\\"' else "." for c in path
+    )

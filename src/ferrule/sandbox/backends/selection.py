@@ -1,13 +1,15 @@
-"""The ladder: which ways to hold commands this machine has, what each really holds, and which one is taken.
+"""The ladder: which ways to hold commands this machine has, what each really holds, and which one
+is taken.
 
     rung = choose(policy, probe())        # or SandboxGap: what is missing, why, and the next step
 
-Pure: `Probes` in, words out. `holds` is `YES` only where the docstring of the aspect is true as it stands; what holds for
-contents but not for names, or for each process but not for all together, is `PARTLY`, and `how` says so. The
-first rung that holds all that is required is taken; otherwise the one with the fewest gaps is what a person can agree to.
+Pure: `Probes` in, words out. `holds` is `YES` only where the docstring of the aspect is true as it
+stands; what holds for contents but not for names, or for each process but not for all together, is
+`PARTLY`, and `how` says so. The first rung that holds all that is required is taken; otherwise the
+one with the fewest gaps is what a person can agree to.
 
-sandlock (a package of its own) is found and named, but not used yet: on the kernels it needs, our own rungs
-hold the same.
+sandlock (a package of its own) is found and named, but not used yet: on the kernels it needs, our
+own rungs hold the same.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ Facts = dict[Aspect, tuple[Holds, str]]
 
 
 def choose(policy: Policy, probes: Probes, *, starts: Collection[str] = STARTS) -> Rung:
-    """The first rung that holds all that the policy requires. Raises SandboxGap if there is none."""
+    """The first rung that holds all that the policy requires. Raises SandboxGap if there is
+    none.
+    """
     rungs = [rung for rung in ladder(policy, probes) if rung.name in starts]
     for rung in rungs:
         if not rung.applied.missing(policy.require):
@@ -39,12 +43,16 @@ def choose(policy: Policy, probes: Probes, *, starts: Collection[str] = STARTS) 
                 continue
             return rung
     best = min(rungs, key=lambda rung: len(rung.applied.missing(policy.require)))
-    missing = tuple(_missing(aspect, best, probes) for aspect in best.applied.missing(policy.require))
+    missing = tuple(
+        _missing(aspect, best, probes) for aspect in best.applied.missing(policy.require)
+    )
     if not missing:
         raise SandboxGap(
             (),
             best,
-            detail=f"a preview needs a copy-on-write view of the workspace: {_why(probes, 'overlay')}",
+            detail=(
+                f"a preview needs a copy-on-write view of the workspace: {_why(probes, 'overlay')}"
+            ),
         )
     raise SandboxGap(missing, best)
 
@@ -57,7 +65,12 @@ def ladder(policy: Policy, probes: Probes) -> tuple[Rung, ...]:
             found.append(_rung("namespaces", _namespaces(probes), policy))
         if probes.bwrap and not _below(probes.bwrap, policy):
             found.append(_rung("bubblewrap", _bubblewrap(probes, policy), policy))
-        if probes.landlock_abi and probes.no_new_privileges and probes.seccomp_notify and probes.callers:
+        if (
+            probes.landlock_abi
+            and probes.no_new_privileges
+            and probes.seccomp_notify
+            and probes.callers
+        ):
             found.append(_rung("landlock", _landlock(probes), policy))
     elif probes.platform == "darwin" and probes.seatbelt:
         found.append(_rung("seatbelt", _seatbelt(), policy))
@@ -68,10 +81,18 @@ def _rung(name: str, facts: Facts, policy: Policy) -> Rung:
     if policy.bounds.memory is None:
         facts[A.MEMORY] = (NO, "the policy sets no bound")
     if policy.bounds.processes is None:
-        facts[A.PROCESSES] = (PARTLY if facts[A.PROCESSES][0] is not NO else NO, "the policy sets no bound")
+        facts[A.PROCESSES] = (
+            PARTLY if facts[A.PROCESSES][0] is not NO else NO,
+            "the policy sets no bound",
+        )
     if policy.network and name in _NO_HOSTS and facts[A.NETWORK][0] is not NO:
-        facts[A.NETWORK] = (facts[A.NETWORK][0], f"{facts[A.NETWORK][1]}; the named hosts cannot be reached")
-    return Rung(name, Applied(name, {a: facts[a][0] for a in Aspect}, {a: facts[a][1] for a in Aspect}))
+        facts[A.NETWORK] = (
+            facts[A.NETWORK][0],
+            f"{facts[A.NETWORK][1]}; the named hosts cannot be reached",
+        )
+    return Rung(
+        name, Applied(name, {a: facts[a][0] for a in Aspect}, {a: facts[a][1] for a in Aspect})
+    )
 
 
 _NO_HOSTS = ("landlock",)
@@ -139,14 +160,20 @@ def _bubblewrap(probes: Probes, policy: Policy) -> Facts:
         A.NEW_NAMES: _mediated_in_bubblewrap(probes, policy),
         A.EXEC: (YES, "bubblewrap: no_new_privs, no set-user-id files"),
         A.NETWORK: (YES, "bubblewrap: own network namespace"),
-        A.UNIX_SOCKETS: (YES, "bubblewrap: own network namespace; sockets with a path are not there"),
+        A.UNIX_SOCKETS: (
+            YES,
+            "bubblewrap: own network namespace; sockets with a path are not there",
+        ),
         A.SIGNALS: (YES, "bubblewrap: own process namespace"),
         A.MEMORY: _memory(probes),
         A.PROCESSES: (YES, f"cgroup {probes.cgroup}; their namespace ends with the command")
         if probes.cgroup
         else (
             PARTLY,
-            "none outlives the command (own process namespace); RLIMIT_NPROC counts all of the user's",
+            (
+                "none outlives the command (own process namespace); RLIMIT_NPROC counts all of "
+                "the user's"
+            ),
         ),
     }
 
@@ -156,7 +183,10 @@ def _mediated_in_bubblewrap(probes: Probes, policy: Policy) -> tuple[Holds, str]
         why = _why(probes, "bwrap_notify", "no seccomp user notification")
         return (
             NO,
-            f"bubblewrap cannot forbid a name that does not exist, and nothing of ours can in it: {why}",
+            (
+                "bubblewrap cannot forbid a name that does not exist, and nothing of ours can "
+                f"in it: {why}"
+            ),
         )
     if _below(probes.python, policy):
         return NO, f"what mediates runs on `{probes.python}`, which commands could replace"
@@ -169,21 +199,32 @@ _SCOPES = 6
 
 def _landlock(probes: Probes) -> Facts:
     by = f"Landlock (ABI {probes.landlock_abi})"
-    mediated = "a supervisor that opens and changes every file for the command (seccomp user notification)"
+    mediated = (
+        "a supervisor that opens and changes every file for the command (seccomp user notification)"
+    )
     scoped = probes.landlock_abi >= _SCOPES
     return {
-        A.FILE_READS: (PARTLY, f"{by}: contents; that other files exist, and their sizes, can be seen"),
+        A.FILE_READS: (
+            PARTLY,
+            f"{by}: contents; that other files exist, and their sizes, can be seen",
+        ),
         A.FILE_WRITES: (YES, f"{by}; modes, owners and times by {mediated}"),
         A.NAMES: (PARTLY, f"{mediated}; that the names exist, and their sizes, can be seen"),
         A.NEW_NAMES: (YES, "creating calls are made by a supervisor (seccomp user notification)"),
         A.EXEC: (YES, f"{by} and no_new_privs"),
         A.NETWORK: (YES, "a seccomp filter that leaves only unix sockets, not even loopback"),
-        A.UNIX_SOCKETS: (YES, "a seccomp filter: sockets come in pairs or wait, and reach nothing by name"),
+        A.UNIX_SOCKETS: (
+            YES,
+            "a seccomp filter: sockets come in pairs or wait, and reach nothing by name",
+        ),
         A.SIGNALS: (PARTLY, f"{by}: signals and tracing; that processes exist can be seen")
         if scoped
         else (
             PARTLY,
-            f"{by}: tracing only; processes of the user can be signalled (this needs ABI {_SCOPES})",
+            (
+                f"{by}: tracing only; processes of the user can be signalled (this needs ABI "
+                f"{_SCOPES})"
+            ),
         ),
         A.MEMORY: _memory(probes),
         A.PROCESSES: (PARTLY, f"{_counted(probes)}; what is left is looked for and ended"),
@@ -193,7 +234,9 @@ def _landlock(probes: Probes) -> Facts:
 def _counted(probes: Probes) -> str:
     if probes.cgroup:
         return f"cgroup {probes.cgroup}"
-    return "no bound that holds for root" if probes.root else "RLIMIT_NPROC counts all of the user's"
+    return (
+        "no bound that holds for root" if probes.root else "RLIMIT_NPROC counts all of the user's"
+    )
 
 
 def _seatbelt() -> Facts:
@@ -230,7 +273,10 @@ def _step(aspect: Aspect, rung: Rung, probes: Probes) -> str:
     if probes.platform != "linux":
         return f"take `{aspect}` out of `sandbox.require`, or work in a Linux container"
     if aspect in (A.MEMORY, A.PROCESSES) and rung.name != "none" and not probes.cgroup:
-        return "run Ferrule in a cgroup of its own (`systemd-run --user --scope -p Delegate=yes ferrule …`)"
+        return (
+            "run Ferrule in a cgroup of its own (`systemd-run --user --scope -p Delegate=yes "
+            "ferrule …`)"
+        )
     if aspect is A.NEW_NAMES and rung.name == "namespaces":
         return "use Linux 5.9 or later, and let the container's filter pass `seccomp`"
     return namespaces_step(probes)
@@ -245,7 +291,11 @@ def namespaces_step(probes: Probes) -> str:
         return "this kernel has no user namespaces: use one that is built with them"
     if "EPERM" in said and "unshare(user)" in said:
         return (
-            "user namespaces are switched off: `sysctl kernel.unprivileged_userns_clone=1`, in a container"
+            "user namespaces are switched off: `sysctl kernel.unprivileged_userns_clone=1`, "
+            "in a container"
             " `--security-opt seccomp=unconfined`; or install bubblewrap"
         )
-    return "user namespaces are restricted: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or install bubblewrap"
+    return (
+        "user namespaces are restricted: `sysctl "
+        "kernel.apparmor_restrict_unprivileged_userns=0`, or install bubblewrap"
+    )

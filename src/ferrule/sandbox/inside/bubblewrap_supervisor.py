@@ -1,8 +1,10 @@
-"""A command in a view that bubblewrap makes: supervised outside, started and mediated by a process of ours inside.
+"""A command in a view that bubblewrap makes: supervised outside, started and mediated by a process
+of ours inside.
 
-Outside, `supervise_wrapped` starts bubblewrap, which lays all mounts and becomes `main` as pid 1 of its process namespace. `main`
-gets the launch, forks the command and answers its creating and removing calls, with the view of files that it has and no
-more rights. When it ends, the kernel ends what is left in there; when bubblewrap's own process ends, it ends `main`.
+Outside, `supervise_wrapped` starts bubblewrap, which lays all mounts and becomes `main` as pid 1 of
+its process namespace. `main` gets the launch, forks the command and answers its creating and
+removing calls, with the view of files that it has and no more rights. When it ends, the kernel ends
+what is left in there; when bubblewrap's own process ends, it ends `main`.
 
 The code that runs inside is a copy of this folder, made before any command of the session ran.
 """
@@ -25,7 +27,10 @@ _MARGIN = 2.0
 """Seconds beyond the grace after which all is killed if it has not ended by itself."""
 _CREDENTIALS = struct.Struct("iII")
 _MOST_PORTS = 1000
-_START = "import sys; sys.path.append(sys.argv[1]); from inside.bubblewrap_supervisor import main; main()"
+_START = (
+    "import sys; sys.path.append(sys.argv[1]); from inside.bubblewrap_supervisor import main; "
+    "main()"
+)
 
 
 def supervise_wrapped(
@@ -48,7 +53,9 @@ def supervise_wrapped(
     for descriptor in (descriptors[0], *descriptors[2:]):
         os.close(descriptor)
     if inside.started(report, attention):
-        supervision.end_gently(inside.pid, attention, launch.grace + process_tree.STUBBORN + _MARGIN)
+        supervision.end_gently(
+            inside.pid, attention, launch.grace + process_tree.STUBBORN + _MARGIN
+        )
     process_tree.end_descendants(attention, 0.0, inside.pid)
     report.say("done")
 
@@ -75,7 +82,15 @@ class _Inside:
                 os.dup2(self.said, to)
             for descriptor in given:
                 os.set_inheritable(descriptor, True)
-            words = [*launch.wrapper, "-I", "-S", "-c", _START, launch.program_folder, *map(str, given)]
+            words = [
+                *launch.wrapper,
+                "-I",
+                "-S",
+                "-c",
+                _START,
+                launch.program_folder,
+                *map(str, given),
+            ]
             os.execve(words[0], words, {})
         except OSError as error:
             os.write(2, f"{launch.wrapper[0]}: {error.strerror}".encode())
@@ -83,7 +98,9 @@ class _Inside:
             os._exit(126)
 
     def started(self, report: Report, attention: process_tree.Attention) -> bool:
-        """Wait until the program runs, and say so. The kernel translates the process id on its way out."""
+        """Wait until the program runs, and say so. The kernel translates the process id on its way
+        out.
+        """
         pid = 0
         while True:
             ready, _, _ = select.select([self.birth, *attention.ends], [], [])
@@ -101,11 +118,15 @@ class _Inside:
 
     def _why(self) -> bytes:
         said = os.pread(self.said, 4096, 0).strip().splitlines()
-        return mediated_command.BROKEN + (said[-1] if said else b"bubblewrap ended and did not say why")
+        return mediated_command.BROKEN + (
+            said[-1] if said else b"bubblewrap ended and did not say why"
+        )
 
 
 def main() -> None:
-    """As pid 1 in the view: the last words are the descriptors of orders, channel, session and lock. Never returns."""
+    """As pid 1 in the view: the last words are the descriptors of orders, channel, session and
+    lock. Never returns.
+    """
     order, word, record, lock = map(int, sys.argv[-4:])
     for descriptor in (order, word, record, lock):
         os.set_inheritable(descriptor, False)
@@ -114,7 +135,8 @@ def main() -> None:
         session = Session.read(record)
         session.lock = lock
         if session.locked:
-            # In the namespaces that bubblewrap made the last process would take what lies over names along when it ends.
+            # In the namespaces that bubblewrap made the last process would take what lies over
+            # names along when it ends.
             namespaces.leave_user()
             namespaces.lock_mounts()
             mounts.close_proc()
@@ -141,14 +163,17 @@ def main() -> None:
     except BaseException as error:  # noqa: BLE001  the last frame of this process: who waits must hear why
         if channel.fileno() >= 0:
             channel.send(
-                mediated_command.BROKEN + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:1000]
+                mediated_command.BROKEN
+                + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:1000]
             )
         os._exit(1)
     os._exit(0)
 
 
 def _lead_out(launch: Launch, report: Report) -> None:
-    """Listen for the command, hand that out, and tell the command where. Its network is its own: any port is free."""
+    """Listen for the command, hand that out, and tell the command where. Its network is its own:
+    any port is free.
+    """
     with socket.socket(fileno=os.dup(report.control)) as control:
         proxy_ports.hand_out(control, b"ports\n", proxy_ports.listen(proxy_ports.PORT))
     launch.environment.update(launch.proxied)

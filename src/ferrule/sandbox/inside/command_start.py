@@ -1,7 +1,8 @@
 """The last steps before a command runs in a sandbox: in its own process, as pid 1 forked it.
 
-Some are taken before the command is known. What is known only with the command is its view, its descriptors, its folder and its
-program; the process enters the view with the last rights that it has, gives them up and filters its calls.
+Some are taken before the command is known. What is known only with the command is its view, its
+descriptors, its folder and its program; the process enters the view with the last rights that it
+has, gives them up and filters its calls.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ HERE, FAILED, BROKEN = b"here", b"failed ", b"broken "
 def become(session: Session, channel: socket.socket, orders: socket.socket) -> None:
     """Turn this process into the command that `orders` brings. Never returns.
 
-    `channel` leads to the supervisor: a message on it carries our process id as it is seen from outside; it
-    closes when the program runs. `orders` leads to pid 1, which is given the filter's descriptor.
+    `channel` leads to the supervisor: a message on it carries our process id as it is seen from
+    outside; it closes when the program runs. `orders` leads to pid 1, which is given the filter's
+    descriptor.
     """
     try:
         os.setsid()
@@ -43,12 +45,16 @@ def become(session: Session, channel: socket.socket, orders: socket.socket) -> N
 
 
 def send(orders: socket.socket, descriptors: list[int], port: int) -> None:
-    """For pid 1: the record of the launch, standard input, output and error, the view; the port of the way to the network."""
+    """For pid 1: the record of the launch, standard input, output and error, the view; the port of
+    the way to the network.
+    """
     socket.send_fds(orders, [b"%d" % port], descriptors)
 
 
 def _run(session: Session, channel: socket.socket, orders: socket.socket) -> None:
-    """Wait for the launch and execute its program. Returns if none comes, or if it cannot be executed."""
+    """Wait for the launch and execute its program. Returns if none comes, or if it cannot be
+    executed.
+    """
     word, found = receive_descriptors(orders, 16, 5)
     if not word:
         return
@@ -77,7 +83,9 @@ def _broken(error: BaseException) -> bytes:
 
 
 def _close_others(*kept: int) -> None:
-    """Every descriptor but the standard ones and these. What comes later is closed when the program runs."""
+    """Every descriptor but the standard ones and these. What comes later is closed when the program
+    runs.
+    """
     low = 3
     for one in sorted(kept):
         os.closerange(low, one)

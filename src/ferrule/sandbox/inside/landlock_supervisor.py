@@ -1,10 +1,13 @@
-"""Supervises a command that Landlock and a filter hold, with no namespace: the supervisor is its mediator too.
+"""Supervises a command that Landlock and a filter hold, with no namespace: the supervisor is its
+mediator too.
 
-The supervisor gives up first what no command may have, so that nothing it opens for one lies outside. The command gives
-up more: it reaches no socket by name, and (Landlock's version 6) no process that it did not start.
+The supervisor gives up first what no command may have, so that nothing it opens for one lies
+outside. The command gives up more: it reaches no socket by name, and (Landlock's version 6) no
+process that it did not start.
 
-Not protected: see `sandbox.backends.selection`. Before version 6 a command can end its supervisor, since it is a process of the same user:
-then every call that was to be mediated fails, and the server ends what is left.
+Not protected: see `sandbox.backends.selection`. Before version 6 a command can end its supervisor,
+since it is a process of the same user: then every call that was to be mediated fails, and the
+server ends what is left.
 """
 
 from __future__ import annotations

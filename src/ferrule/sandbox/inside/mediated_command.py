@@ -1,12 +1,15 @@
-"""A command and its mediator side by side, where the last mounts are laid by somebody else or by nobody.
+"""A command and its mediator side by side, where the last mounts are laid by somebody else or by
+nobody.
 
-For pid 1 of a bubblewrap (`bubblewrap_supervisor.py`) and for a supervisor under Landlock alone (`landlock_supervisor.py`): forks the command, which
-confines itself and becomes its program, and answers the calls that its filter stops.
+For pid 1 of a bubblewrap (`bubblewrap_supervisor.py`) and for a supervisor under Landlock alone
+(`landlock_supervisor.py`): forks the command, which confines itself and becomes its program, and
+answers the calls that its filter stops.
 """
 
 from __future__ import annotations
 
-import array as array  # sending descriptors needs it, and where calls are filtered nothing can be loaded any more
+# sending descriptors needs it, and where calls are filtered nothing can be loaded any more
+import array as array
 import os
 import signal
 import socket
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
     from .session import Session
 
 HERE, FAILED, BROKEN = b"here", b"failed ", b"broken "
-"""What the command's process says before it is the program: it lives, its program cannot be executed, or why not."""
+"""What the command's process says before it is the program: it lives, its program cannot be
+executed, or why not.
+"""
 
 LANDLOCK = "landlock"
 """The way of a session in which no namespace holds."""
@@ -34,7 +39,9 @@ LANDLOCK = "landlock"
 def start(
     session: Session, launch: Launch, descriptors: list[int], channel: socket.socket, report: Report
 ) -> tuple[int, Answering]:
-    """Fork the command. Its words come over `channel`, which closes here, and in the command when the program runs."""
+    """Fork the command. Its words come over `channel`, which closes here, and in the command when
+    the program runs.
+    """
     here, there = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -62,7 +69,11 @@ def prepare(session: Session) -> bytes:
 
 
 def _become(
-    session: Session, launch: Launch, standard: list[int], channel: socket.socket, listener: socket.socket
+    session: Session,
+    launch: Launch,
+    standard: list[int],
+    channel: socket.socket,
+    listener: socket.socket,
 ) -> None:
     """Turn this process into the command. Never returns."""
     try:
@@ -82,7 +93,11 @@ def _become(
         _confine(session, listener)
         os.execve(launch.program, launch.argv, launch.environment)
     except OSError as error:
-        word = FAILED + str(error.errno).encode() if error.filename == launch.program else _broken(error)
+        word = (
+            FAILED + str(error.errno).encode()
+            if error.filename == launch.program
+            else _broken(error)
+        )
         channel.send(word)
     except BaseException as error:  # noqa: BLE001  the last frame of this process: who waits must hear why
         channel.send(_broken(error))
@@ -91,10 +106,13 @@ def _become(
 
 
 def _confine(session: Session, listener: socket.socket) -> None:
-    """The last thing: from here on this process opens and makes nothing that its mediator does not allow."""
+    """The last thing: from here on this process opens and makes nothing that its mediator does not
+    allow.
+    """
     alone = session.way == LANDLOCK
     if alone:
-        # A domain of its own within the mediator's: it can neither signal that one nor look into it.
+        # A domain of its own within the mediator's: it can neither signal that one nor look into
+        # it.
         landlock.restrict(landlock.Spec((), files=False))
     descriptor = seccomp.install(
         alone, True, connect=not alone, removals=True, opens=alone, by_name=alone or session.locked

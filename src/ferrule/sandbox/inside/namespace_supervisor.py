@@ -1,4 +1,5 @@
-"""Supervises one command in namespaces: makes them and pid 1, finishes the view, passes the launch on, and sees that pid 1 ends.
+"""Supervises one command in namespaces: makes them and pid 1, finishes the view, passes the launch
+on, and sees that pid 1 ends.
 
 The supervisor's process is none of the sandbox's: nothing in there can see or signal it.
 """
@@ -36,7 +37,10 @@ def supervise_confined(
         namespaces.leave_outside(user=False)
         inside = _Inside(session, wake)
     except OSError as error:
-        _refuse(channel, f"no sandbox could be made: {error.strerror} ({error.filename or 'namespaces'})")
+        _refuse(
+            channel,
+            f"no sandbox could be made: {error.strerror} ({error.filename or 'namespaces'})",
+        )
         return
     descriptors = receive(channel)
     if descriptors is None:
@@ -57,7 +61,9 @@ def supervise_confined(
         os.close(descriptor)
     attention = process_tree.Attention(wake, [report.control, *owner])
     if _started(inside, report, attention):
-        supervision.end_gently(inside.pid, attention, launch.grace + process_tree.STUBBORN + _MARGIN)
+        supervision.end_gently(
+            inside.pid, attention, launch.grace + process_tree.STUBBORN + _MARGIN
+        )
     inside.remove()
     report.say("done")
 
@@ -88,7 +94,9 @@ class _Inside:
         self.child = 0
 
     def finish(self, steps: list[mounts.Step]) -> None:
-        """Lay over the view what only this command needs. Raises StepFailed, and OSError if nobody waits in there any more."""
+        """Lay over the view what only this command needs. Raises StepFailed, and OSError if nobody
+        waits in there any more.
+        """
         for descriptor in self.mounts:
             call("setns", descriptor, namespaces.NEW_MOUNTS)
             os.close(descriptor)
@@ -99,7 +107,9 @@ class _Inside:
                 raise OSError(word.removeprefix(command_start.BROKEN).decode("utf-8", "replace"))
 
     def hear(self) -> bytes:
-        """What the process that becomes the command says: empty if it lives, else why it does not become it."""
+        """What the process that becomes the command says: empty if it lives, else why it does not
+        become it.
+        """
         word, ancillary, _, _ = self.birth.recvmsg(2048, socket.CMSG_SPACE(_CREDENTIALS.size))
         if word == command_start.HERE:
             # The kernel translates the process id on its way out.

@@ -1,8 +1,9 @@
-"""Pid 1 of a sandbox: has a process ready for the command, waits for it, and takes everything along when it ends.
+"""Pid 1 of a sandbox: has a process ready for the command, waits for it, and takes everything along
+when it ends.
 
-It is made before its command is known, and so is the process that becomes the command, behind all its walls. What is left for
-the moment when a command comes is what only the command can tell. When pid 1 ends, the kernel ends every process of
-its namespace, whatever it did to hide.
+It is made before its command is known, and so is the process that becomes the command, behind all
+its walls. What is left for the moment when a command comes is what only the command can tell. When
+pid 1 ends, the kernel ends every process of its namespace, whatever it did to hide.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ MOST_PORTS = 1000
 
 
 def run(session: Session, orders: socket.socket, channel: socket.socket) -> None:
-    """Be pid 1. Never returns. `channel` leads to the supervisor, and so does `orders`: our mounts go out, the launch comes in."""
+    """Be pid 1. Never returns. `channel` leads to the supervisor, and so does `orders`: our mounts
+    go out, the launch comes in.
+    """
     try:
         namespaces.hide_from_children()
         session.template.join_shared()
@@ -33,7 +36,8 @@ def run(session: Session, orders: socket.socket, channel: socket.socket) -> None
         _hand_out_mounts(orders)
         session.template.join_inner()
         namespaces.bound_capabilities()
-        # What a preview writes to is mounted when the command comes, and the wall stands on what is mounted.
+        # What a preview writes to is mounted when the command comes, and the wall stands on what is
+        # mounted.
         descriptors = receive(orders) if session.late else None
         if session.wall:
             # Before the fork: what is done on the command's behalf is held by the same wall.
@@ -46,7 +50,8 @@ def run(session: Session, orders: socket.socket, channel: socket.socket) -> None
     except BaseException as error:  # noqa: BLE001  the last frame of this process: who waits must hear why
         with contextlib.suppress(OSError):  # closed once the command has its own words
             channel.send(
-                command_start.BROKEN + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:1000]
+                command_start.BROKEN
+                + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:1000]
             )
         os._exit(1)
     os._exit(0)
@@ -75,7 +80,9 @@ def _lead_out(report: Report) -> int:
 
 
 class _Ready(Answering):
-    """A process that becomes the command, and the mediator of its creating calls: made ahead of the command."""
+    """A process that becomes the command, and the mediator of its creating calls: made ahead of the
+    command.
+    """
 
     def __init__(self, session: Session, channel: socket.socket) -> None:
         self.session = session
@@ -99,7 +106,8 @@ class _Ready(Answering):
                 command_start.send(self.here, [descriptors[0], *descriptors[3:6], *view], port)
             for descriptor in (descriptors[0], *descriptors[2:], *view):
                 os.close(descriptor)
-            # Whoever made the view could do more with files than the command may. Done while the child gets ready.
+            # Whoever made the view could do more with files than the command may. Done while the
+            # child gets ready.
             lower_rights()
             self._mediate(launch)
         attention = process_tree.Attention(wake, [report.control, orders.fileno()])
@@ -107,7 +115,8 @@ class _Ready(Answering):
         supervision.watch_over(self.pid, launch.grace, report, attention, self.openers)
         self.leave_room()
         if not process_tree.has_children():
-            # Nobody else is in our namespace: there is no need to wait until the kernel has put the view away.
+            # Nobody else is in our namespace: there is no need to wait until the kernel has put the
+            # view away.
             report.say("done")
 
     def _mediate(self, launch: Launch) -> None:
@@ -121,7 +130,9 @@ class _Ready(Answering):
 
 
 def _lock_view(session: Session) -> list[int]:
-    """Move into the view that the command will have, now that nothing more is laid over it; its descriptor."""
+    """Move into the view that the command will have, now that nothing more is laid over it; its
+    descriptor.
+    """
     if session.template.inner < 0:
         return []
     namespaces.lock_mounts()

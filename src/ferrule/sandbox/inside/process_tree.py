@@ -1,8 +1,8 @@
 """Ends a tree of processes: all that descends from this process, wherever it hid.
 
-Only a parent can be the *subreaper* of its descendants (prctl(2), PR_SET_CHILD_SUBREAPER). A grandchild that starts
-a new session and loses its parent is then handed to us instead of to init, so that it can be found, ended and
-waited for, and "nothing is left" is a fact and not a guess.
+Only a parent can be the *subreaper* of its descendants (prctl(2), PR_SET_CHILD_SUBREAPER). A
+grandchild that starts a new session and loses its parent is then handed to us instead of to init,
+so that it can be found, ended and waited for, and "nothing is left" is a fact and not a guess.
 
 Not protected: what gained other rights (setuid) cannot be ended; it is reported as alive.
 """
@@ -24,14 +24,20 @@ STUBBORN = 10.0
 """Seconds of killing after which what is alive is reported as such."""
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-DEFAULTS = tuple(number for number in signal.Signals if number not in (signal.SIGKILL, signal.SIGSTOP))
-"""What a command must not inherit: what the server ignores or handles, and what was ignored when it was started."""
+DEFAULTS = tuple(
+    number for number in signal.Signals if number not in (signal.SIGKILL, signal.SIGSTOP)
+)
+"""What a command must not inherit: what the server ignores or handles, and what was ignored when it
+was started.
+"""
 
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> int:
-    """Orphans of our descendants become our children. 0, or an error number. Linux only: elsewhere ENOSYS."""
+    """Orphans of our descendants become our children. 0, or an error number. Linux only: elsewhere
+    ENOSYS.
+    """
     try:
         call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     except OSError as error:
@@ -40,7 +46,9 @@ def become_subreaper() -> int:
 
 
 class Wake:
-    """A descriptor that becomes readable when a signal comes. One for each process: made again after a fork."""
+    """A descriptor that becomes readable when a signal comes. One for each process: made again
+    after a fork.
+    """
 
     def __init__(self) -> None:
         self.reader, self._writer = os.pipe()
@@ -102,8 +110,8 @@ def has_children() -> bool:
 class Attention:
     """What a process that waits for others has an eye on.
 
-    `ends`: descriptors that become readable when all is to be ended. `answers`: what to call when a descriptor has
-    something to read.
+    `ends`: descriptors that become readable when all is to be ended. `answers`: what to call when a
+    descriptor has something to read.
     """
 
     def __init__(self, wake: Wake, ends: list[int]) -> None:
@@ -138,7 +146,9 @@ def end_descendants(attention: Attention, grace: float, child: int) -> tuple[int
     while has_children():
         now = time.monotonic()
         if now >= gentle + STUBBORN:
-            return code, [f"{name} ({pid})" for pid, (_, name, _) in descendants(os.getpid()).items()]
+            return code, [
+                f"{name} ({pid})" for pid, (_, name, _) in descendants(os.getpid()).items()
+            ]
         _signal_all(asked, kill=now >= gentle)
         status = reap(child)
         code = status if status is not None else code

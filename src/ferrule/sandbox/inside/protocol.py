@@ -1,15 +1,18 @@
 """What `launcher.py` and the fork server say to each other.
 
-To the server, over its socket: one byte for each command, and with it (SCM_RIGHTS) descriptors in the order of
-`DESCRIPTORS`: the record of the launch, the command's control socket, the folder to start in, its standard
-input, output and error; then those that the record counts under `more`. The record is a file in memory that holds
-a marshalled dictionary: marshal is part of the interpreter, and both ends are the same one.
+To the server, over its socket: one byte for each command, and with it (SCM_RIGHTS) descriptors in
+the order of
+`DESCRIPTORS`: the record of the launch, the command's control socket, the folder to start in, its
+standard input, output and error; then those that the record counts under `more`. The record is a
+file in memory that holds a marshalled dictionary: marshal is part of the interpreter, and both ends
+are the same one.
 
-Over the control socket come lines: `taken` (a supervisor has it), `started PID` (as seen from outside), `failed ERRNO`
-(the program cannot be executed), `broken WORDS` (the sandbox cannot be set up), `exited STATUS` (as of
-`os.waitstatus_to_exitcode`), `left NAME (PID)`, `alive NAME (PID)`, `refused NAME`, `made IDENTITY`, `ports`
-(with listening sockets), `done`, which may come before `started`: one process tells of the beginning, another of
-the end. The byte `k` the other way, or the socket's end, means: end everything.
+Over the control socket come lines: `taken` (a supervisor has it), `started PID` (as seen from
+outside), `failed ERRNO` (the program cannot be executed), `broken WORDS` (the sandbox cannot be set
+up), `exited STATUS` (as of `os.waitstatus_to_exitcode`), `left NAME (PID)`, `alive NAME (PID)`,
+`refused NAME`, `made IDENTITY`, `ports` (with listening sockets), `done`, which may come before
+`started`: one process tells of the beginning, another of the end. The byte `k` the other way, or
+the socket's end, means: end everything.
 """
 
 from __future__ import annotations
@@ -35,20 +38,33 @@ _NUMBER = struct.Struct("=i")
 class Launch:
     """One command, as the server reads it. See `sandbox.command.Command` for the first four fields.
 
-    The others are for sandboxes with a view: `steps` (see `mounts`) finish it, `folder` is where to start as the
-    view has it, `inode` its device and number (None: not to be compared), `own` files that commands of the session
-    created and that others may not see, `room` how many more of these they may make, `proxied` more of the environment, in which `ports.PORT` stands for the port of the
-    way to the network. `wrapper` are words that build the view and start an interpreter in it (bubblewrap's), and
-    `program_folder` is where that finds this package.
+    The others are for sandboxes with a view: `steps` (see `mounts`) finish it, `folder` is where to
+    start as the view has it, `inode` its device and number (None: not to be compared), `own` files
+    that commands of the session created and that others may not see, `room` how many more of these
+    they may make, `proxied` more of the environment, in which `ports.PORT` stands for the port of
+    the way to the network. `wrapper` are words that build the view and start an interpreter in it
+    (bubblewrap's), and `program_folder` is where that finds this package.
 
-    `wall` is for a command that has no sandbox: what Landlock grants it (`landlock.Granted`), and whether it may use TCP.
+    `wall` is for a command that has no sandbox: what Landlock grants it (`landlock.Granted`), and
+    whether it may use TCP.
     None: everything.
     """
 
     __slots__ = (
-        "argv", "environment", "folder", "grace", "inode", "own", "program", "program_folder", "proxied", "room", "steps",
-        "wall", "wrapper",
-    )  # fmt: skip
+        "argv",
+        "environment",
+        "folder",
+        "grace",
+        "inode",
+        "own",
+        "program",
+        "program_folder",
+        "proxied",
+        "room",
+        "steps",
+        "wall",
+        "wrapper",
+    )
 
     def __init__(
         self,
@@ -102,9 +118,11 @@ def receive(server: socket.socket) -> list[int] | None:
 
 
 def receive_descriptors(channel: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
-    """Up to `size` bytes and `most` descriptors that came with them, closed when a program is executed.
+    """Up to `size` bytes and `most` descriptors that came with them, closed when a program is
+    executed.
 
-    `socket.recv_fds` of the standard library takes flags and passes none on, so that its descriptors are inherited.
+    `socket.recv_fds` of the standard library takes flags and passes none on, so that its
+    descriptors are inherited.
     """
     flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
     data, parts, _, _ = channel.recvmsg(size, socket.CMSG_SPACE(most * _NUMBER.size), flags)

@@ -1,8 +1,10 @@
-"""The fork server: has a supervisor ready for the next command, so that none waits for an interpreter to start.
+"""The fork server: has a supervisor ready for the next command, so that none waits for an
+interpreter to start.
 
-One process with one thread. It holds no command's words or environment: records are read by the supervisor. It
-is a subreaper, so that what a killed supervisor leaves comes to it and is ended. When its socket ends, or the
-process that uses it, it has all supervisors end their commands, waits for them and exits.
+One process with one thread. It holds no command's words or environment: records are read by the
+supervisor. It is a subreaper, so that what a killed supervisor leaves comes to it and is ended.
+When its socket ends, or the process that uses it, it has all supervisors end their commands, waits
+for them and exits.
 """
 
 from __future__ import annotations
@@ -24,21 +26,28 @@ if TYPE_CHECKING:
     from .session import Session
 
 MOMENT = 0.003
-"""Seconds after which the next supervisor is made: until then the command that took the last one starts undisturbed."""
+"""Seconds after which the next supervisor is made: until then the command that took the last one
+starts undisturbed.
+"""
 
 FAREWELL = 15.0
-"""Seconds that supervisors have at the end. Longer than any grace we are given by default, and its killing."""
+"""Seconds that supervisors have at the end. Longer than any grace we are given by default, and its
+killing.
+"""
 
 
 def main(socket_number: int, session_number: int, owner_pid: int) -> None:
-    """Serve until the end of the socket. Never returns. `session_number`: its record, -1 for none."""
+    """Serve until the end of the socket. Never returns. `session_number`: its record, -1 for
+    none.
+    """
     os.set_inheritable(socket_number, False)
     server = socket.socket(fileno=socket_number)
     owner = _watch(owner_pid)
     session = _read_session(session_number)
     process_tree.become_subreaper()
     os.chdir("/")
-    # What is here now is never freed: left out of collections, its pages stay shared with every fork.
+    # What is here now is never freed: left out of collections, its pages stay shared with every
+    # fork.
     gc.collect()
     gc.freeze()
     _Server(server, owner, session).serve()
@@ -46,7 +55,9 @@ def main(socket_number: int, session_number: int, owner_pid: int) -> None:
 
 
 def _watch(owner_pid: int) -> list[int]:
-    """A descriptor that becomes readable when our owner ends, even if a fork of it still holds the socket."""
+    """A descriptor that becomes readable when our owner ends, even if a fork of it still holds the
+    socket.
+    """
     if not hasattr(os, "pidfd_open"):
         return []
     try:
@@ -152,7 +163,8 @@ class _Server:
                 _supervise_held(self.session, channel, wake, self.owner)
             status = 0
         finally:
-            # Without the interpreter's own farewell: who waits for the end of the socket then waits for us briefly.
+            # Without the interpreter's own farewell: who waits for the end of the socket then waits
+            # for us briefly.
             os._exit(status)
 
     def _reap(self) -> None:
@@ -173,7 +185,8 @@ class _Server:
     def _end_orphans(self) -> None:
         """A supervisor was killed: whatever is below us and below no other supervisor was its own.
 
-        Called again for each orphan that ends, so that what one of them forked meanwhile is found too.
+        Called again for each orphan that ends, so that what one of them forked meanwhile is found
+        too.
         """
         for pid, (start, _, _) in process_tree.descendants(os.getpid(), self.supervisors).items():
             process_tree.send(pid, start, signal.SIGKILL)
@@ -226,5 +239,7 @@ def _supervise_plain(channel: socket.socket, wake: process_tree.Wake, owner: lis
 
 
 def start() -> None:
-    """As a program: the socket, the session's record and the process that uses us are the last three words."""
+    """As a program: the socket, the session's record and the process that uses us are the last
+    three words.
+    """
     main(*map(int, sys.argv[-3:]))

@@ -21,22 +21,40 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """`user`: make a user namespace. `view`: a folder that the view is built over. `steps`: what it is made of; `own_steps`: what each command adds.
+    """`user`: make a user namespace. `view`: a folder that the view is built over. `steps`: what it
+    is made of; `own_steps`: what each command adds.
 
-    `limits` as of `namespaces.limit`. `groups`: control groups to be in (`sandbox.inside.kernel.control_groups.Group`). `names`: `(reserved, secret, protected)` beyond the usual lists. `roots`: folders in which names are
-    guarded, the workspace first. `wall`: what Landlock grants (`landlock.Granted`), nothing if it is not to be used. `filtered`: system calls are. `late`: a command's steps
-    change what the wall stands on.
-    `locked`: commands are in another user namespace than the one that the mounts over names were made in; where they cannot be, no
-    command may reach another one by a socket's name, since a folder that it was handed would outlive what lies over its names.
-    `way`: `namespaces`, or who else holds commands (`bubblewrap`, `landlock`). `held`: what steps call the folder of what is laid over
-    names, and where that is, for who lays nothing; `own_folders` are what commands may write besides the roots there, the
-    last in place of /dev/shm.
+    `limits` as of `namespaces.limit`. `groups`: control groups to be in
+    (`sandbox.inside.kernel.control_groups.Group`). `names`: `(reserved, secret, protected)` beyond
+    the usual lists. `roots`: folders in which names are guarded, the workspace first. `wall`: what
+    Landlock grants (`landlock.Granted`), nothing if it is not to be used. `filtered`: system calls
+    are. `late`: a command's steps change what the wall stands on.
+    `locked`: commands are in another user namespace than the one that the mounts over names were
+    made in; where they cannot be, no command may reach another one by a socket's name, since a
+    folder that it was handed would outlive what lies over its names.
+    `way`: `namespaces`, or who else holds commands (`bubblewrap`, `landlock`). `held`: what steps
+    call the folder of what is laid over names, and where that is, for who lays nothing;
+    `own_folders` are what commands may write besides the roots there, the last in place of
+    /dev/shm.
     """
 
     _fields = (
-        "filtered", "groups", "held", "late", "limits", "locked", "names", "own_folders", "own_steps", "roots", "steps", "user", "view",
-        "wall", "way",
-    )  # fmt: skip
+        "filtered",
+        "groups",
+        "held",
+        "late",
+        "limits",
+        "locked",
+        "names",
+        "own_folders",
+        "own_steps",
+        "roots",
+        "steps",
+        "user",
+        "view",
+        "wall",
+        "way",
+    )
     record: int
     """A descriptor of this as a record, for a process that is started and not forked."""
     rules: Rules
@@ -94,7 +112,8 @@ class Session:
     def prepare(self) -> None:
         """What is the same for all commands and costs time: done before anything is forked."""
         self.name_rules()
-        # Shared by the mediators of all commands: a folder is not moved while another command adds to it.
+        # Shared by the mediators of all commands: a folder is not moved while another command adds
+        # to it.
         self.lock = os.memfd_create("ferrule", os.MFD_CLOEXEC)
         try:
             groups.enter(self.groups)
@@ -111,7 +130,9 @@ class Session:
             self.problem = str(error)
 
     def confine(self, listener: socket.socket) -> None:
-        """Filter the calls of this process, and send pid 1 the filter's descriptor, or word that there is none."""
+        """Filter the calls of this process, and send pid 1 the filter's descriptor, or word that
+        there is none.
+        """
         descriptor = seccomp.install(False, True, by_name=self.locked) if self.filtered else None
         if descriptor is None:
             listener.send(b"-")

@@ -2,8 +2,9 @@
 
 What the command leaves behind when it ends is given a moment, named, and ended.
 
-Not protected where there is no sandbox: the command runs as the same user and may kill its supervisor. The other end
-then misses `done` and says that something may still run, and the server ends what it is handed.
+Not protected where there is no sandbox: the command runs as the same user and may kill its
+supervisor. The other end then misses `done` and says that something may still run, and the server
+ends what it is handed.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def start_plain(launch: Launch, descriptors: list[int], report: Report) -> int |
             launch.argv,
             launch.environment,
             file_actions=[
-                (os.POSIX_SPAWN_DUP2, source, to) for to, source in enumerate((stdin, stdout, stderr))
+                (os.POSIX_SPAWN_DUP2, source, to)
+                for to, source in enumerate((stdin, stdout, stderr))
             ],
             setsid=True,
             setsigmask=(),
@@ -66,7 +68,9 @@ def watch_over(
     attention: process_tree.Attention,
     ours: Callable[[], set[int]] = set,
 ) -> None:
-    """Until the command and all it started are gone. `ours` are children that are not the command's."""
+    """Until the command and all it started are gone. `ours` are children that are not the
+    command's.
+    """
     code = _wait(child, attention)
     if code is not None:
         report.say(f"exited {code}")
@@ -88,7 +92,9 @@ def _wait(child: int, attention: process_tree.Attention) -> int | None:
             return None
 
 
-def _report_left(report: Report, attention: process_tree.Attention, ours: Callable[[], set[int]]) -> None:
+def _report_left(
+    report: Report, attention: process_tree.Attention, ours: Callable[[], set[int]]
+) -> None:
     """Name what outlives the command, after a moment in which it may end by itself."""
     deadline = time.monotonic() + SETTLE
     while process_tree.has_children() and (left := deadline - time.monotonic()) > 0:
@@ -102,7 +108,9 @@ def _report_left(report: Report, attention: process_tree.Attention, ours: Callab
 
 
 def end_gently(pid: int, attention: process_tree.Attention, seconds: float) -> int:
-    """Wait for one child, which is asked to end when we are; killed after that many seconds more. Its exit code."""
+    """Wait for one child, which is asked to end when we are; killed after that many seconds more.
+    Its exit code.
+    """
     deadline: float | None = None
     while True:
         code = process_tree.reap(pid)

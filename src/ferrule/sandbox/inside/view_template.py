@@ -1,12 +1,15 @@
-"""The view that all commands of a session share, made once: each command gets a copy of it, which takes no time.
+"""The view that all commands of a session share, made once: each command gets a copy of it, which
+takes no time.
 
-A short-lived process makes the namespaces and builds the view in them; the server keeps descriptors of what it made.
-Commands share the network (a server that one started is there for the next), the ways between processes and the host's
-name, but see neither each other's processes nor each other's mounts. The view holds a `/proc` of a process namespace that is
+A short-lived process makes the namespaces and builds the view in them; the server keeps descriptors
+of what it made. Commands share the network (a server that one started is there for the next), the
+ways between processes and the host's name, but see neither each other's processes nor each other's
+mounts. The view holds a `/proc` of a process namespace that is
 over: the kernel allows a new one only where an old one is in sight.
 
-There are two user namespaces, one in the other: the outer one makes the mounts, commands live in the inner one. The kernel then
-never takes off what lies over a name, however long somebody holds the folder (`namespaces.lock_mounts`).
+There are two user namespaces, one in the other: the outer one makes the mounts, commands live in
+the inner one. The kernel then never takes off what lies over a name, however long somebody holds
+the folder (`namespaces.lock_mounts`).
 """
 
 from __future__ import annotations
@@ -79,12 +82,15 @@ def _hold(build: Callable[[socket.socket], None], names: tuple[str, ...]) -> lis
             word = ours.recv(4096)
             if word != b"ready":
                 raise OSError(
-                    word.decode("utf-8", "replace") or "the process that was to build the view ended"
+                    word.decode("utf-8", "replace")
+                    or "the process that was to build the view ended"
                 )
             return [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in names]
         except TimeoutError:
             os.kill(pid, signal.SIGKILL)
-            raise OSError(f"the view was not built within {PATIENCE:g} s: is a file system gone?") from None
+            raise OSError(
+                f"the view was not built within {PATIENCE:g} s: is a file system gone?"
+            ) from None
         finally:
             ours.close()
             os.waitpid(pid, 0)

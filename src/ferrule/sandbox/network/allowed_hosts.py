@@ -6,17 +6,21 @@
 
 Rules of this file:
 
-* An entry is `host`, `host:port`, `*.domain` or `*.domain:port`; a host is a name, an IPv4 address or an IPv6 address in brackets.
-  Without a port it means the ports of the web, 80 and 443. `*.domain` are the names below the domain, not the domain.
-* A host is compared in one spelling: lower case, no dot at the end, addresses as `ipaddress` writes them. The same spelling is
-  what is connected to, so two readers cannot understand two things. What has no such spelling is refused: percent signs, user names,
-  zones, letters beyond ASCII (clients send `xn--…`), numbers that some systems take for an address (`0x7f.1`, `2130706433`).
-* A name does not open what it resolves to. An address that is not the open internet (`ip_addresses.py`) is reached only by an entry
-  with that address, or by `localhost` (and names below it) for this machine's loopback. So DNS decides nothing.
+* An entry is `host`, `host:port`, `*.domain` or `*.domain:port`; a host is a name, an IPv4 address
+  or an IPv6 address in brackets. Without a port it means the ports of the web, 80 and 443.
+  `*.domain` are the names below the domain, not the domain.
+* A host is compared in one spelling: lower case, no dot at the end, addresses as `ipaddress` writes
+  them. The same spelling is what is connected to, so two readers cannot understand two things. What
+  has no such spelling is refused: percent signs, user names, zones, letters beyond ASCII (clients
+  send `xn--…`), numbers that some systems take for an address (`0x7f.1`, `2130706433`).
+* A name does not open what it resolves to. An address that is not the open internet
+  (`ip_addresses.py`) is reached only by an entry with that address, or by `localhost` (and names
+  below it) for this machine's loopback. So DNS decides nothing.
 
-Not protected: a named host that passes requests on, or that shares its address with others (a client can ask it for another
-site inside TLS, which the proxy does not look into). `*.domain` is as trustworthy as
-whoever may make names below it, and the names that are asked for reach its name server.
+Not protected: a named host that passes requests on, or that shares its address with others (a
+client can ask it for another site inside TLS, which the proxy does not look into). `*.domain` is as
+trustworthy as whoever may make names below it, and the names that are asked for reach its name
+server.
 """
 
 from __future__ import annotations
@@ -39,12 +43,16 @@ _UNSURE = re.compile("[ßς\u200c\u200d]")
 
 
 class Unreadable(ValueError):
-    """A text is not exactly one host, or not a port. Its text says why, without repeating what was given."""
+    """A text is not exactly one host, or not a port. Its text says why, without repeating what was
+    given.
+    """
 
 
 @frozen
 class Entry:
-    """One thing that a person named. `host` is in the one spelling; `below`: the names below it, not itself."""
+    """One thing that a person named. `host` is in the one spelling; `below`: the names below it,
+    not itself.
+    """
 
     host: str
     ports: frozenset[int]
@@ -87,7 +95,9 @@ class Hosts:
         return f"the `network` setting names `{host}` for port {known}, not {port}"
 
     def closed(self, host: str, port: int, address: str) -> str | None:
-        """Why an allowed `host` may not be reached at `address`, one that it resolved to; None if it may."""
+        """Why an allowed `host` may not be reached at `address`, one that it resolved to; None if
+        it may.
+        """
         found = parse_address(address)
         if found is None:
             return "it does not resolve to an address"
@@ -104,14 +114,18 @@ class Hosts:
     @property
     def this_machine(self) -> bool:
         """Whether an entry opens this machine's own loopback."""
-        return any(local(e.host) or _loopback(parse_address(e.host.strip("[]"))) for e in self.entries)
+        return any(
+            local(e.host) or _loopback(parse_address(e.host.strip("[]"))) for e in self.entries
+        )
 
     def _ports(self, host: str) -> frozenset[int]:
         return frozenset[int]().union(*(entry.ports for entry in self.entries if entry.names(host)))
 
 
 def canonical(host: str) -> str:
-    """The one spelling of a host. An IPv6 address comes with or without brackets and leaves without. Raises Unreadable."""
+    """The one spelling of a host. An IPv6 address comes with or without brackets and leaves
+    without. Raises Unreadable.
+    """
     if not host.isascii():
         raise Unreadable("it has letters beyond ASCII; write it as `xn--…`")
     text = host.lower()
@@ -144,7 +158,9 @@ def local(host: str) -> bool:
 
 
 def split_authority(text: str) -> tuple[str, int | None]:
-    """`host:port` or `host`, as it stands in a request. The host comes in its one spelling. Raises Unreadable."""
+    """`host:port` or `host`, as it stands in a request. The host comes in its one spelling. Raises
+    Unreadable.
+    """
     host, colon, number = text.rpartition(":")
     if not colon or (text.startswith("[") and text.endswith("]")):
         return canonical(text), None
@@ -169,7 +185,10 @@ def _entry(text: str) -> Entry:
         raise ConfigError(
             f"network: found `{text}`, but {problem}",
             code="network",
-            hint="write `example.com`, `example.com:8080`, `*.example.com`, `192.0.2.1` or `[2001:db8::1]:8080`",
+            hint=(
+                "write `example.com`, `example.com:8080`, `*.example.com`, `192.0.2.1` or "
+                "`[2001:db8::1]:8080`"
+            ),
         ) from None
     return Entry(host, WEB_PORTS if port is None else frozenset({port}), below)
 

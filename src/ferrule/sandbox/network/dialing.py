@@ -1,10 +1,12 @@
-"""From an allowed host to a connection with it: resolved once, checked, and connected to what was checked.
+"""From an allowed host to a connection with it: resolved once, checked, and connected to what was
+checked.
 
-A name is looked up only after it was allowed, so no question to DNS carries anything out. The address that was
-checked is the address that is connected to: a name that answers differently the second time (DNS rebinding) gains nothing.
+A name is looked up only after it was allowed, so no question to DNS carries anything out. The
+address that was checked is the address that is connected to: a name that answers differently the
+second time (DNS rebinding) gains nothing.
 
-With a proxy of the person's own environment the host is resolved there: which addresses a *named* host has is then
-not checked by us. That the host was named is.
+With a proxy of the person's own environment the host is resolved there: which addresses a *named*
+host has is then not checked by us. That the host was named is.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ Resolve = Callable[[str], Awaitable[Sequence[str]]]
 """A host name to its addresses. Raises OSError."""
 
 Upstream = Callable[[bool, str, int], tuple[str, int, str] | None]
-"""(TLS?, host, port) to the proxy to go through: its host, port and `Proxy-Authorization` value. None: go there directly."""
+"""(TLS?, host, port) to the proxy to go through: its host, port and `Proxy-Authorization` value.
+None: go there directly.
+"""
 
 ATTEMPT_SECONDS = 5.0
 ATTEMPTS = 6
@@ -32,7 +36,9 @@ ATTEMPTS = 6
 
 
 class Refused(Exception):
-    """The client gets `status` and the text. `forbidden`: a rule said no; else it could not be done."""
+    """The client gets `status` and the text. `forbidden`: a rule said no; else it could not be
+    done.
+    """
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -45,7 +51,9 @@ class Refused(Exception):
 
 @frozen
 class Reached:
-    """A connection. `address` is where it leads, for the record; `via` the credentials (or "") if that is a proxy."""
+    """A connection. `address` is where it leads, for the record; `via` the credentials (or "") if
+    that is a proxy.
+    """
 
     peer: Peer
     address: str
@@ -73,7 +81,9 @@ class Reach:
     seconds: float = 20.0
 
     async def connect(self, host: str, port: int, *, tunnel: bool) -> Reached:
-        """Raises Refused. `host` was allowed already; which of its addresses may be reached is decided here."""
+        """Raises Refused. `host` was allowed already; which of its addresses may be reached is
+        decided here.
+        """
         proxy = self.upstream(tunnel, host, port)
         try:
             async with asyncio.timeout(self.seconds):
@@ -120,8 +130,12 @@ class Reach:
         why = str(problem) or "no answer in time"
         raise Refused(502, f"`{host}` ({', '.join(addresses)}), port {port}: {why}")
 
-    async def _through(self, proxy: tuple[str, int, str], host: str, port: int, tunnel: bool) -> Reached:
-        """A connection with the environment's proxy; with `tunnel` one that already leads to the host."""
+    async def _through(
+        self, proxy: tuple[str, int, str], host: str, port: int, tunnel: bool
+    ) -> Reached:
+        """A connection with the environment's proxy; with `tunnel` one that already leads to the
+        host.
+        """
         name, number, credentials = proxy
         try:
             found = [name] if parse_address(name) else await self._lookup(name)

@@ -1,11 +1,14 @@
-"""Heads of HTTP/1.1 requests and answers as a proxy must read them: strictly, and written anew. No I/O.
+"""Heads of HTTP/1.1 requests and answers as a proxy must read them: strictly, and written anew. No
+I/O.
 
-Source: RFC 9110 and 9112. Two programs that understand one message differently are how a request is smuggled past a
-check. So whatever could be read in two ways is refused (a second or odd `Content-Length`, a length beside
-`Transfer-Encoding`, folded lines, blanks before a colon), and what passes is not passed on but written again:
-hop-by-hop fields are gone, the framing is ours and `Host` is the host that was checked.
+Source: RFC 9110 and 9112. Two programs that understand one message differently are how a request is
+smuggled past a check. So whatever could be read in two ways is refused (a second or odd
+`Content-Length`, a length beside `Transfer-Encoding`, folded lines, blanks before a colon), and
+what passes is not passed on but written again: hop-by-hop fields are gone, the framing is ours and
+`Host` is the host that was checked.
 
-(`models.http.http1` reads answers for one client: it joins repeated fields and decodes bodies, which a proxy must not.)
+(`models.http.http1` reads answers for one client: it joins repeated fields and decodes bodies,
+which a proxy must not.)
 """
 
 from __future__ import annotations
@@ -60,7 +63,9 @@ Framing = int | Ends
 
 @frozen
 class Asked:
-    """A request's head. `path` is the target in the form for a server; empty with CONNECT. `host` in the one spelling."""
+    """A request's head. `path` is the target in the form for a server; empty with CONNECT. `host`
+    in the one spelling.
+    """
 
     method: str
     host: str
@@ -79,10 +84,14 @@ class Asked:
         return shown if self.port == 80 else f"{shown}:{self.port}"
 
     def head(self, via: str | None = None) -> bytes:
-        """For the server; with `via` for another proxy, whose `Proxy-Authorization` value that is (or empty)."""
+        """For the server; with `via` for another proxy, whose `Proxy-Authorization` value that is
+        (or empty).
+        """
         target = self.path if via is None else f"http://{self.authority}{self.path}"
         fields = [("Host", self.authority), *end_to_end(self.fields, ("host", "content-length"))]
-        fields += _framed(self.framing) if self.framing or _has(self.fields, "content-length") else []
+        fields += (
+            _framed(self.framing) if self.framing or _has(self.fields, "content-length") else []
+        )
         if via:
             fields.append(("Proxy-Authorization", via))
         return written(f"{self.method} {target} HTTP/1.1", [*fields, ("Connection", "close")])
@@ -98,7 +107,9 @@ class Answered:
     framing: Framing
 
     def head(self, *, chunks: bool, keep: bool) -> bytes:
-        """For the client. Without a length, `chunks` decides whether the body ends by itself or with the connection."""
+        """For the client. Without a length, `chunks` decides whether the body ends by itself or
+        with the connection.
+        """
         fields = list(end_to_end(self.fields))
         if self.framing is Ends.CHUNKED and chunks:
             fields.append(("Transfer-Encoding", "chunked"))
@@ -152,20 +163,26 @@ def parse_chunk_size(line: bytes) -> int:
 
 
 def end_to_end(fields: Fields, also: Iterable[str] = ()) -> list[tuple[str, str]]:
-    """Without the fields that are for us only: hop-by-hop ones, those that `Connection` names, and `also`."""
+    """Without the fields that are for us only: hop-by-hop ones, those that `Connection` names, and
+    `also`.
+    """
     gone = _HOP_BY_HOP | _listed(fields, "connection") | set(also)
     return [(name, value) for name, value in fields if name.lower() not in gone]
 
 
 def written(first: str, fields: Iterable[tuple[str, str]]) -> bytes:
     """A head, up to and with its empty line."""
-    return "\r\n".join((first, *(f"{name}: {value}" for name, value in fields), "", "")).encode("latin-1")
+    return "\r\n".join((first, *(f"{name}: {value}" for name, value in fields), "", "")).encode(
+        "latin-1"
+    )
 
 
 def _absolute(target: str) -> tuple[str, int, str]:
     match = _HTTP.fullmatch(target)
     if match is None:
-        raise Malformed("this is a proxy: it takes CONNECT, and requests whose target begins with `http://`")
+        raise Malformed(
+            "this is a proxy: it takes CONNECT, and requests whose target begins with `http://`"
+        )
     if "@" in match[1]:
         raise Malformed("the URL has a user name in it")
     host, port = split_authority(match[1].removesuffix(":"))

@@ -1,8 +1,10 @@
-"""A listening socket being served: connections are taken while there is room, and room is made when there is none.
+"""A listening socket being served: connections are taken while there is room, and room is made when
+there is none.
 
-Clients keep connections open in case they need them again. Where all places are taken, somebody waits in the kernel's queue
-and a connection has been silent for a while, that one is cut: its client opens another when it needs one. Without this, a
-program with many idle connections would wait for itself.
+Clients keep connections open in case they need them again. Where all places are taken, somebody
+waits in the kernel's queue and a connection has been silent for a while, that one is cut: its
+client opens another when it needs one. Without this, a program with many idle connections would
+wait for itself.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from typing import Any
 from .proxy_peer import Peer
 
 SPARE_SECONDS = 10.0
-"""A connection that was silent for so long may be cut for another. An answer that takes longer to begin can be hit, too."""
+"""A connection that was silent for so long may be cut for another. An answer that takes longer to
+begin can be hit, too.
+"""
 AGAIN_SECONDS = 0.25
 """Until it is looked again whether there is room."""
 
@@ -50,7 +54,9 @@ class Listening:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _take(self) -> None:
-        """Somebody waits. Accepts on the spot: a task that is cancelled while it waits could lose a socket."""
+        """Somebody waits. Accepts on the spot: a task that is cancelled while it waits could lose a
+        socket.
+        """
         if len(self._serving) >= self._most:
             self._make_room()
             return
@@ -59,7 +65,9 @@ class Listening:
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError:
-            self._rest(AGAIN_SECONDS)  # No descriptors or memory left: until somebody closes something.
+            self._rest(
+                AGAIN_SECONDS
+            )  # No descriptors or memory left: until somebody closes something.
             return
         peer = Peer(client)
         task = self._loop.create_task(self._serve(peer))
@@ -89,5 +97,9 @@ class Listening:
         self._resume()
         if not task.cancelled() and (problem := task.exception()):
             self._loop.call_exception_handler(
-                {"message": "a connection of the sandbox's proxy failed", "exception": problem, "task": task}
+                {
+                    "message": "a connection of the sandbox's proxy failed",
+                    "exception": problem,
+                    "task": task,
+                }
             )

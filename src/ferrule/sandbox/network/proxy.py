@@ -6,16 +6,18 @@
     await listening.close()
     await proxy.close()
 
-It speaks CONNECT and plain HTTP/1.1 with absolute targets. Every request is checked by itself, on a new
-connection or a kept one: host and port against the `network` setting, then the resolved address (`dialing.py`). A redirect
-is simply the client's next request. What is refused gets 403 and a sentence that names the host and the setting.
-What was asked and decided is recorded for the identity that the command runs as.
+It speaks CONNECT and plain HTTP/1.1 with absolute targets. Every request is checked by itself, on a
+new connection or a kept one: host and port against the `network` setting, then the resolved address
+(`dialing.py`). A redirect is simply the client's next request. What is refused gets 403 and a
+sentence that names the host and the setting. What was asked and decided is recorded for the
+identity that the command runs as.
 
-Each plain request has a server connection of its own: nothing that one request leaves behind is read as the next.
-No `Via` field is added: a server has no business knowing.
+Each plain request has a server connection of its own: nothing that one request leaves behind is
+read as the next. No `Via` field is added: a server has no business knowing.
 
-Not protected: what is said inside a tunnel (TLS) is not looked at, so data can leave to a named host, and a host that shares its
-servers with others can be asked for those (domain fronting). UDP, QUIC and other protocols have no way through.
+Not protected: what is said inside a tunnel (TLS) is not looked at, so data can leave to a named
+host, and a host that shares its servers with others can be asked for those (domain fronting). UDP,
+QUIC and other protocols have no way through.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ _CHUNKS_END = b"0\r\n\r\n"
 
 @frozen
 class Patience:
-    """Bounds. Connections at once in all and for each command; seconds for a head, for connecting, and of silence."""
+    """Bounds. Connections at once in all and for each command; seconds for a head, for connecting,
+    and of silence.
+    """
 
     connections: int = 256
     per_command: int = 128
@@ -54,9 +58,9 @@ class Patience:
 class Contact:
     """One request or tunnel: what was asked for, what was decided, what came of it.
 
-    `host` and `port` as asked for, in the one spelling (the target as written and port 0, if it cannot be read). `reason` says
-    why not, or what failed although it was allowed.
-    `address` is where the connection led. `sent` and `received` are bytes to and from there.
+    `host` and `port` as asked for, in the one spelling (the target as written and port 0, if it
+    cannot be read). `reason` says why not, or what failed although it was allowed. `address` is
+    where the connection led. `sent` and `received` are bytes to and from there.
     """
 
     identity: Identity
@@ -71,7 +75,9 @@ class Contact:
 
 
 Record = Callable[[Contact], None]
-"""Called on the event loop once for each request, when it is over. Must be quick and must not raise."""
+"""Called on the event loop once for each request, when it is over. Must be quick and must not
+raise.
+"""
 
 
 class Proxy:
@@ -93,7 +99,9 @@ class Proxy:
         self._open: set[Listening] = set()
 
     def serve_listener(self, sock: socket.socket, identity: Identity) -> Listening:
-        """Answer whoever connects to a listening socket, until it is closed. The socket is ours from now on."""
+        """Answer whoever connects to a listening socket, until it is closed. The socket is ours
+        from now on.
+        """
 
         def serve(client: Peer) -> Coroutine[Any, Any, None]:
             return self._serve(client, identity, lambda: listening.crowded)
@@ -102,11 +110,15 @@ class Proxy:
         return listening
 
     async def serve_connection(self, sock: socket.socket, identity: Identity) -> None:
-        """Answer one connected stream socket until it is over. It is ours from now on; cancelling closes both sides."""
+        """Answer one connected stream socket until it is over. It is ours from now on; cancelling
+        closes both sides.
+        """
         await self._serve(Peer(sock), identity, lambda: False)
 
     async def close(self) -> None:
-        """End what listens. Both sides of every connection taken there are closed when this returns."""
+        """End what listens. Both sides of every connection taken there are closed when this
+        returns.
+        """
         for listening in list(self._open):
             await listening.close()
 
@@ -161,7 +173,9 @@ class _Conversation:
             async with asyncio.timeout(self.patience.head):
                 lines = await self.client.head()
         except TimeoutError:
-            raise Malformed(f"the head did not arrive within {self.patience.head:g} s", 408) from None
+            raise Malformed(
+                f"the head did not arrive within {self.patience.head:g} s", 408
+            ) from None
         self.contact = replace(self.contact, host=_target(lines[0]))
         return parse_request(lines)
 
@@ -181,7 +195,9 @@ class _Conversation:
             return await self._forward(asked, reached)
         finally:
             reached.peer.close()
-            self.record(replace(self.contact, sent=reached.peer.sent, received=reached.peer.received))
+            self.record(
+                replace(self.contact, sent=reached.peer.sent, received=reached.peer.received)
+            )
 
     async def _tunnel(self, reached: Reached) -> bool:
         await self.client.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -208,7 +224,9 @@ class _Conversation:
 
     @asynccontextmanager
     async def _patiently(self, server: Peer) -> AsyncGenerator[None]:
-        """TimeoutError after so much silence; it is over whenever bytes move, in either direction."""
+        """TimeoutError after so much silence; it is over whenever bytes move, in either
+        direction.
+        """
         loop = asyncio.get_running_loop()
 
         def moved() -> None:
@@ -224,7 +242,11 @@ class _Conversation:
 
     async def _refuse(self, asked: Asked | None, problem: Refused) -> bool:
         self.record(
-            replace(self.contact, allowed=not problem.forbidden and asked is not None, reason=str(problem))
+            replace(
+                self.contact,
+                allowed=not problem.forbidden and asked is not None,
+                reason=str(problem),
+            )
         )
         keep = asked is not None and asked.keep and asked.framing == 0 and not self.crowded()
         await self._answer(asked, problem, keep=keep)
@@ -236,11 +258,17 @@ class _Conversation:
         if problem.forbidden and asked:
             text += "hint: commands reach only what a person lists in the `network` setting\n"
         body = text.encode() if asked is None or asked.method != "HEAD" else b""
-        fields = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(text.encode())))]
+        fields = [
+            ("Content-Type", "text/plain; charset=utf-8"),
+            ("Content-Length", str(len(text.encode()))),
+        ]
         # Clients show nothing of a refused CONNECT but this line.
-        phrase = str(problem).encode("ascii", "replace").decode().replace("\r", " ").replace("\n", " ")
+        phrase = (
+            str(problem).encode("ascii", "replace").decode().replace("\r", " ").replace("\n", " ")
+        )
         head = written(
-            f"HTTP/1.1 {problem.status} {phrase}", fields if keep else [*fields, ("Connection", "close")]
+            f"HTTP/1.1 {problem.status} {phrase}",
+            fields if keep else [*fields, ("Connection", "close")],
         )
         await self.client.send(head + body)
         if not keep:
@@ -259,7 +287,9 @@ class _Exchange:
     _wrong: Malformed | None = None
 
     async def run(self) -> bool:
-        """True if the client's connection may carry another request. Raises Malformed and OSError."""
+        """True if the client's connection may carry another request. Raises Malformed and
+        OSError.
+        """
         await self.reached.peer.send(self.asked.head(self.reached.via))
         upload = asyncio.ensure_future(self._upload()) if self.asked.framing else None
         try:
@@ -278,7 +308,9 @@ class _Exchange:
     async def _upload(self) -> None:
         server = self.reached.peer
         try:
-            await self.client.copy(self.asked.framing, _giver(server, self.asked.framing is Ends.CHUNKED))
+            await self.client.copy(
+                self.asked.framing, _giver(server, self.asked.framing is Ends.CHUNKED)
+            )
             if self.asked.framing is Ends.CHUNKED:
                 await server.send(_CHUNKS_END)
         except Malformed as problem:

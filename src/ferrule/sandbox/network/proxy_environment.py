@@ -1,8 +1,9 @@
 """What tells programs about the proxy: variables for the environment of a confined command.
 
-Programs that read none of these reach nothing. Java is one (`-Dhttps.proxyHost` and its like are options, and
-`JAVA_TOOL_OPTIONS` makes every start print a line); ssh is another. `PIP_PROXY` is not set on purpose: pip follows
-`HTTPS_PROXY`, and with an option of its own it would ask the proxy for 127.0.0.1, too.
+Programs that read none of these reach nothing. Java is one (`-Dhttps.proxyHost` and its like are
+options, and `JAVA_TOOL_OPTIONS` makes every start print a line); ssh is another. `PIP_PROXY` is not
+set on purpose: pip follows `HTTPS_PROXY`, and with an option of its own it would ask the proxy for
+127.0.0.1, too.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ LOOPBACK = "localhost,127.0.0.1,::1"
 
 
 def proxy_environment(port: int, *, loopback_outside: bool = False) -> dict[str, str]:
-    """Variables that lead to a proxy on this port of 127.0.0.1, in the spellings that common programs read.
+    """Variables that lead to a proxy on this port of 127.0.0.1, in the spellings that common
+    programs read.
 
-    The loopback is the command's own (a test that asks a server it started), unless `loopback_outside`: a person opened
-    this machine's (`Hosts.this_machine`), then it is asked for through the proxy as well.
+    The loopback is the command's own (a test that asks a server it started), unless
+    `loopback_outside`: a person opened this machine's (`Hosts.this_machine`), then it is asked for
+    through the proxy as well.
     """
     proxy = f"http://127.0.0.1:{port}"
     excepted = "" if loopback_outside else LOOPBACK

@@ -1,7 +1,8 @@
 """One end of a proxied connection: a socket that is read no faster than the other end takes it.
 
-Sockets are used without asyncio's transports: nothing is read ahead and nothing waits to be written, so a connection
-holds one head and two pieces of 64 KiB at the most, however slow either side is.
+Sockets are used without asyncio's transports: nothing is read ahead and nothing waits to be
+written, so a connection holds one head and two pieces of 64 KiB at the most, however slow either
+side is.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ class Peer:
         return lines
 
     async def copy(self, framing: Framing, give: Give) -> None:
-        """Hand on a body as it arrives, without its framing. Raises Malformed, or ConnectionError if it is cut off."""
+        """Hand on a body as it arrives, without its framing. Raises Malformed, or ConnectionError
+        if it is cut off.
+        """
         if framing is Ends.CLOSE:
             while data := await self.some():
                 await give(data)
@@ -103,7 +106,9 @@ class Peer:
         self._sock.close()
 
     async def linger(self) -> None:
-        """Let a last answer arrive: closing a socket with unread bytes would destroy what is on its way."""
+        """Let a last answer arrive: closing a socket with unread bytes would destroy what is on its
+        way.
+        """
         self.finish()
         left = LINGER_BYTES
         with contextlib.suppress(OSError, TimeoutError):
@@ -137,7 +142,9 @@ class Peer:
             trailers -= len(line) + 2
 
     async def _line(self, most: int) -> bytes:
-        """One line, without CR LF. Raises Malformed if it is longer than `most` bytes or ends with LF alone."""
+        """One line, without CR LF. Raises Malformed if it is longer than `most` bytes or ends with
+        LF alone.
+        """
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)

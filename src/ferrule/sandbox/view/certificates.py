@@ -1,12 +1,13 @@
 """Is a file with a secret's name nothing but public certificates? Bytes in, yes or no out.
 
-A virtual environment holds a `cacert.pem` that every HTTPS client reads; a file with that ending may as well
-be a private key. So the content decides, and whatever is not surely public counts as secret:
+A virtual environment holds a `cacert.pem` that every HTTPS client reads; a file with that ending
+may as well be a private key. So the content decides, and whatever is not surely public counts as
+secret:
 
-* text: PEM blocks (RFC 7468) with the labels of public things, each holding DER of the matching form, and around
-  them comments without long random words or words such as "password";
-* binary: one DER certificate, whole, with nothing behind it. PKCS #12 and key stores are never public: what
-  is encrypted in them cannot be seen.
+* text: PEM blocks (RFC 7468) with the labels of public things, each holding DER of the matching
+  form, and around them comments without long random words or words such as "password";
+* binary: one DER certificate, whole, with nothing behind it. PKCS #12 and key stores are never
+  public: what is encrypted in them cannot be seen.
 
 Not protected: a secret that someone hid inside a certificate (in an extension, as a serial number).
 """
@@ -18,7 +19,9 @@ import binascii
 import re
 
 LIMIT = 2 * 1024 * 1024
-"""Bytes. The largest bundles of root certificates have about 0.3 MB; a larger file counts as secret."""
+"""Bytes. The largest bundles of root certificates have about 0.3 MB; a larger file counts as
+secret.
+"""
 
 ENDINGS = (".pem", ".key")
 """Endings of secret names under which public content is found in practice."""
@@ -40,12 +43,15 @@ _FORMS = {
     "RSA PUBLIC KEY": (_INTEGER, _INTEGER),
     "DH PARAMETERS": (_INTEGER, _INTEGER),
 }
-"""Label of a PEM block, and the tags of what the outermost sequence holds. A private key has another form under any label."""
+"""Label of a PEM block, and the tags of what the outermost sequence holds. A private key has
+another form under any label.
+"""
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s+([A-Za-z0-9+/=\s]+?)-----END \1-----")
 _TELLING = re.compile(r"private|secret|passw|passphrase|token|api.?key|bearer|-----", re.IGNORECASE)
 _USUAL = re.compile(
-    r"=+|#+ (?:Issuer|Subject|Label|Serial): .*|#+ (?:MD5 |SHA1 |SHA256 )?Fingerprint: [0-9a-fA-F:]+|#+ SHA(?:1|256): [0-9a-f]+"
+    r"=+|#+ (?:Issuer|Subject|Label|Serial): .*|#+ (?:MD5 |SHA1 |SHA256 )?Fingerprint: "
+    r"[0-9a-fA-F:]+|#+ SHA(?:1|256): [0-9a-f]+"
 )
 """Lines of comments in the bundles that are in use."""
 _RANDOM = re.compile(r"(?![0-9]+(?![A-Za-z0-9+/_=-]))[A-Za-z0-9+/_=-]{24,}")
@@ -64,14 +70,18 @@ def only_public(data: bytes) -> bool:
         return False
     blocks = _BLOCK.findall(text)
     return (
-        bool(blocks) and all(_public(label, body) for label, body in blocks) and _talk(_BLOCK.sub("", text))
+        bool(blocks)
+        and all(_public(label, body) for label, body in blocks)
+        and _talk(_BLOCK.sub("", text))
     )
 
 
 def _public(label: str, body: str) -> bool:
     form = _FORMS.get(label)
     try:
-        return form is not None and _holds(base64.b64decode("".join(body.split()), validate=True), form)
+        return form is not None and _holds(
+            base64.b64decode("".join(body.split()), validate=True), form
+        )
     except binascii.Error:
         return False
 
@@ -99,7 +109,9 @@ def _holds(data: bytes, form: tuple[int, ...]) -> bool:
 
 
 def _element(data: bytes, position: int) -> tuple[int, int, int] | None:
-    """`(tag, where its content begins, where it ends)`, or nothing if it is not in definite form."""
+    """`(tag, where its content begins, where it ends)`, or nothing if it is not in definite
+    form.
+    """
     if position + 2 > len(data):
         return None
     tag, length = data[position], data[position + 1]

@@ -1,10 +1,13 @@
-"""Configurations of git without what may be secret: what commands see in place of `.git/config` and `~/.gitconfig`.
+"""Configurations of git without what may be secret: what commands see in place of `.git/config` and
+`~/.gitconfig`.
 
-The real file can hold tokens (in addresses, in headers, in helpers), so only settings that are known to hold none
-are taken over: how data is stored, who commits, what branches follow. Addresses of remotes are left out.
-Commands cannot write the file, so what it makes git do is not changed by them; what it makes git do
-at all happens inside the sandbox. Of the person's own settings only their name and address are taken, read as
-data: no file that these include is opened. Format: git-config(1), of it only plain `key = value` lines.
+The real file can hold tokens (in addresses, in headers, in helpers), so only settings that are
+known to hold none are taken over: how data is stored, who commits, what branches follow. Addresses
+of remotes are left out. Commands cannot write the file, so what it makes git do is not changed by
+them; what it makes git do at all happens inside the sandbox. Of the person's own settings only
+their name and address are taken, read as
+data: no file that these include is opened. Format: git-config(1), of it only plain `key = value`
+    lines.
 """
 
 from __future__ import annotations
@@ -66,7 +69,8 @@ def without_secrets(text: str) -> str:
 
 
 def identity(*texts: str) -> str:
-    """Name and address of the person, from configuration files of which a later one wins, as a configuration file.
+    """Name and address of the person, from configuration files of which a later one wins, as a
+    configuration file.
 
     Empty where they do not say both.
     """
@@ -94,7 +98,9 @@ def _taken(text: str, wanted: Mapping[str, str]) -> list[str]:
             kept.append(f'[{section} "{subsection}"]' if subsection else f"[{section}]")
         elif line.startswith("["):
             heading = ""
-        elif heading and (setting := _SETTING.fullmatch(line.partition(" #")[0].partition(" ;")[0])):
+        elif heading and (
+            setting := _SETTING.fullmatch(line.partition(" #")[0].partition(" ;")[0])
+        ):
             key, value = setting[1].lower(), "true" if setting[3] is None else setting[3].strip()
             pattern = wanted.get(f"{heading}.{key}")
             if pattern and re.fullmatch(pattern, value, re.IGNORECASE):
@@ -105,4 +111,6 @@ def _taken(text: str, wanted: Mapping[str, str]) -> list[str]:
 def _headed(lines: list[str]) -> list[str]:
     """Without headings that nothing stands below."""
     following = [*lines[1:], "["]
-    return [one for one, after in zip(lines, following, strict=True) if one[0] != "[" or after[0] != "["]
+    return [
+        one for one, after in zip(lines, following, strict=True) if one[0] != "[" or after[0] != "["
+    ]

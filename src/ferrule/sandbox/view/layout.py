@@ -1,4 +1,5 @@
-"""The view of a command, as steps: what it sees of the machine, at which paths, and what it may write. Pure.
+"""The view of a command, as steps: what it sees of the machine, at which paths, and what it may
+write. Pure.
 
     steps = layout(policy, surroundings)            # for a session, carried out ahead of its commands
     last = finishing(masks, surroundings, ...)      # for one command, carried out when it comes
@@ -6,15 +7,15 @@
 Steps are what `inside.mounts` carries out, in order. Nothing is in the view that is not named here:
 
 * system folders, read-only, without what only their owner may read (`/etc/shadow`);
-* `/dev` with the harmless devices, a new `/proc` (read-only: root by number may write settings of the kernel through it,
-  capabilities or not) and the processors' part of `/sys`;
+* `/dev` with the harmless devices, a new `/proc` (read-only: root by number may write settings of
+  the kernel through it, capabilities or not) and the processors' part of `/sys`;
 * `/tmp` and the home: folders of the session. Toolchains in the home are there, read-only;
 * the workspace at its own path, writable; further folders as the policy opens them.
 
 Decided here: `/var` is empty but for `/var/tmp`, which is `/tmp`; `/run` is empty.
 
-Not protected: what is world-readable in the system folders; when run as root, files in `/opt` and `/usr` that
-only root may read (of `/etc` they are covered).
+Not protected: what is world-readable in the system folders; when run as root, files in `/opt` and
+`/usr` that only root may read (of `/etc` they are covered).
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ PROC_SECRETS = (
     "sched_debug",
     "timer_list",
 )
-"""Files of /proc that say something of everybody's processes. Of others the kernel shows nothing without capabilities."""
+"""Files of /proc that say something of everybody's processes. Of others the kernel shows nothing
+without capabilities.
+"""
 
 PROC_FOLDERS = ("bus",)
 
@@ -82,8 +85,9 @@ class Places:
 class Surroundings:
     """What there is on this machine, looked at once for a session (`surroundings.look`).
 
-    `top`: entries of the root that `SYSTEM` names, with the target where it is a link, else an empty text. `closed`: files and
-    folders in them that are to be covered (True: a folder). `proc`: names directly in /proc. `devices`: names in /dev.
+    `top`: entries of the root that `SYSTEM` names, with the target where it is a link, else an
+    empty text. `closed`: files and folders in them that are to be covered (True: a folder). `proc`:
+    names directly in /proc. `devices`: names in /dev.
     """
 
     places: Places
@@ -162,7 +166,9 @@ def _private(found: Surroundings) -> Iterator[Step]:
 
 
 def _opened(policy: Policy, found: Surroundings) -> Iterator[Step]:
-    """Home, toolchains, the workspace and what else a person opened. To be carried out parents first."""
+    """Home, toolchains, the workspace and what else a person opened. To be carried out parents
+    first.
+    """
     root = str(policy.root)
     if found.home not in ("", "/", root):
         yield ("write", found.home, found.places.home)
@@ -194,8 +200,11 @@ def _never(policy: Policy, found: Surroundings) -> Iterator[Step]:
             return
 
 
-def finishing(masks: Iterable[Mask], covers: Mapping[str, str], root: Path, preview: str = "") -> list[Step]:
-    """The steps for one command. `covers`: the names of files in `held/covers`, by the path that each is laid over.
+def finishing(
+    masks: Iterable[Mask], covers: Mapping[str, str], root: Path, preview: str = ""
+) -> list[Step]:
+    """The steps for one command. `covers`: the names of files in `held/covers`, by the path that
+    each is laid over.
 
     `preview`: the name of a folder in `held/previews` that takes what the command changes.
     """
@@ -213,14 +222,18 @@ def finishing(masks: Iterable[Mask], covers: Mapping[str, str], root: Path, prev
 
 
 def wall(policy: Policy, found: Surroundings) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """What Landlock grants in the finished view: the same once more, should a mount not be what we take it for."""
+    """What Landlock grants in the finished view: the same once more, should a mount not be what we
+    take it for.
+    """
     everywhere = ("/tmp", "/var/tmp", "/dev/shm", found.home, str(policy.root), *policy.writable)
     written = (("/dev", (*LOOK, "write", "device")), ("/proc", (*LOOK, "write")))
     return (("/", LOOK), *written, *((path, ALL) for path in dict.fromkeys(everywhere) if path))
 
 
 def limits(policy: Policy, grouped: frozenset[str]) -> dict[str, int | None]:
-    """Limits for each process, where no control group (`grouped`: `memory`, `processes`) bounds all together."""
+    """Limits for each process, where no control group (`grouped`: `memory`, `processes`) bounds all
+    together.
+    """
     bounds = policy.bounds
     return {
         "FSIZE": bounds.file_size,

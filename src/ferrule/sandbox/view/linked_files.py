@@ -1,8 +1,8 @@
 """Which files with several names are covered: whose other names are elsewhere, or are secrets.
 
-A file that has more names than were met in the workspace may be anything of the person's. Package managers link
-files from their caches, and a local clone links objects of the other repository: below `PACKAGES` a file is
-covered only if it is the same as a known secret.
+A file that has more names than were met in the workspace may be anything of the person's. Package
+managers link files from their caches, and a local clone links objects of the other repository:
+below `PACKAGES` a file is covered only if it is the same as a known secret.
 """
 
 from __future__ import annotations
@@ -17,20 +17,58 @@ from pathlib import Path
 from ferrule.core.frozen import frozen
 
 PACKAGES = frozenset(
-    {"node_modules", "site-packages", "dist-packages", "bower_components", ".pnpm-store", ".yarn", ".tox", ".nox"}
-)  # fmt: skip
+    {
+        "node_modules",
+        "site-packages",
+        "dist-packages",
+        "bower_components",
+        ".pnpm-store",
+        ".yarn",
+        ".tox",
+        ".nox",
+    }
+)
 """Folders that package managers fill."""
 
 CONDA = "conda-meta"
 """What lies at the root of a conda environment: all of it may be linked."""
 
 SECRET_PLACES = (
-    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker/config.json", ".config/gcloud", ".config/gh", ".config/hub",
-    ".config/op", ".netrc", ".npmrc", ".yarnrc.yml", ".pypirc", ".pgpass", ".my.cnf", ".git-credentials", ".gitconfig",
-    ".config/git/credentials", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".password-store",
-    ".vault-token", ".local/share/keyrings", ".env", ".config/ferrule", ".local/state/ferrule", ".terraform.d",
-    ".config/rclone", ".claude/.credentials.json", ".codex/auth.json", ".mozilla", ".config/google-chrome",
-)  # fmt: skip
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker/config.json",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/hub",
+    ".config/op",
+    ".netrc",
+    ".npmrc",
+    ".yarnrc.yml",
+    ".pypirc",
+    ".pgpass",
+    ".my.cnf",
+    ".git-credentials",
+    ".gitconfig",
+    ".config/git/credentials",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".password-store",
+    ".vault-token",
+    ".local/share/keyrings",
+    ".env",
+    ".config/ferrule",
+    ".local/state/ferrule",
+    ".terraform.d",
+    ".config/rclone",
+    ".claude/.credentials.json",
+    ".codex/auth.json",
+    ".mozilla",
+    ".config/google-chrome",
+)
 """Where people keep secrets, below their home."""
 
 _MOST = 5_000
@@ -58,8 +96,9 @@ def covered_links(
 ) -> tuple[list[Link], list[Link]]:
     """`(the same as a secret, linked from elsewhere)`: those to cover, for certain and by count.
 
-    `links` are all files with several names that were met, `secret` the inodes of covered files, `environments` the
-    roots of conda environments, relative (empty: all of it is one). `known` is asked for known secrets if it matters.
+    `links` are all files with several names that were met, `secret` the inodes of covered files,
+    `environments` the roots of conda environments, relative (empty: all of it is one). `known` is
+    asked for known secrets if it matters.
     """
     met = Counter(link.inode for link in links)
     away = [link for link in links if met[link.inode] < link.count and link.inode not in secret]
@@ -81,7 +120,9 @@ def _below_packages(name: str, environments: frozenset[str]) -> bool:
 
 
 def known_secrets(home: Path, hidden: Iterable[Path]) -> frozenset[Inode]:
-    """Inodes of files with several names in the well-known places and in folders that commands cannot see."""
+    """Inodes of files with several names in the well-known places and in folders that commands
+    cannot see.
+    """
     found: set[Inode] = set()
     left = _MOST
     for place in (*(home / name for name in SECRET_PLACES), *hidden):
@@ -99,7 +140,9 @@ def _files(place: Path) -> Iterator[os.stat_result]:
     waiting = [os.fspath(place)]
     while waiting:
         path = waiting.pop()
-        with suppress(OSError):  # not there, or not readable: then it is not the person's to lose here
+        with suppress(
+            OSError
+        ):  # not there, or not readable: then it is not the person's to lose here
             status = os.lstat(path)
             if stat.S_ISREG(status.st_mode):
                 yield status

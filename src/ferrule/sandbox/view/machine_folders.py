@@ -1,7 +1,8 @@
-"""What this machine has that a view is made of: looked at once for a session. And what the session's own home is given.
+"""What this machine has that a view is made of: looked at once for a session. And what the
+session's own home is given.
 
-That is a `~/.gitconfig` with the person's name and address: a commit of a command is theirs, as one of theirs would be. A
-repository that says otherwise wins, as with git anywhere.
+That is a `~/.gitconfig` with the person's name and address: a commit of a command is theirs, as one
+of theirs would be. A repository that says otherwise wins, as with git anywhere.
 """
 
 from __future__ import annotations
@@ -23,15 +24,31 @@ _MOST = 20_000
 """Entries of /etc that are looked at: beyond, folders are covered whole."""
 
 _CLOSED = (
-    "shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssl/private", "pki/tls/private", "krb5.keytab",
-    "wireguard", "openvpn", "letsencrypt", "NetworkManager/system-connections", "docker", "kubernetes", "rancher", "ppp",
-)  # fmt: skip
+    "shadow",
+    "shadow-",
+    "gshadow",
+    "gshadow-",
+    "sudoers",
+    "sudoers.d",
+    "ssl/private",
+    "pki/tls/private",
+    "krb5.keytab",
+    "wireguard",
+    "openvpn",
+    "letsencrypt",
+    "NetworkManager/system-connections",
+    "docker",
+    "kubernetes",
+    "rancher",
+    "ppp",
+)
 """Below /etc: covered whoever may read them."""
 
 
 def look(environment: Mapping[str, str], home: str, places: Places) -> Surroundings:
-    """Look at this machine. `environment` is that of the commands: their PATH says which toolchains they use. The home of
-    the session gets what `introduce` gives it."""
+    """Look at this machine. `environment` is that of the commands: their PATH says which toolchains
+    they use. The home of the session gets what `introduce` gives it.
+    """
     introduce(environment, home, places)
     binds = toolchains(Path(home), environment.get("PATH", ""), (sys.prefix, sys.base_prefix))
     closed = dict(_closed(Path("/etc")))
@@ -49,7 +66,9 @@ def look(environment: Mapping[str, str], home: str, places: Places) -> Surroundi
 
 
 def introduce(environment: Mapping[str, str], home: str, places: Places) -> None:
-    """Write who the person is into the session's home, unless a command has made that file its own by now."""
+    """Write who the person is into the session's home, unless a command has made that file its own
+    by now.
+    """
     config_home = environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
     files = (Path(config_home, "git/config"), Path(home, ".gitconfig"))
     # A relative one would lie where we happen to be: a repository could have put it there.
@@ -87,8 +106,8 @@ def _top() -> Iterator[tuple[str, str]]:
 def _closed(folder: Path) -> Iterator[tuple[str, bool]]:
     """What of /etc is to be covered, and whether it is a folder.
 
-    Besides the table: what not everybody may read (we may be root, and commands have our number), and what has a
-    secret's name unless it is a public certificate.
+    Besides the table: what not everybody may read (we may be root, and commands have our number),
+    and what has a secret's name unless it is a public certificate.
     """
     left = _MOST
     waiting = [folder]

@@ -1,23 +1,27 @@
-"""What is laid over one name of the workspace, so that commands cannot see or change what is under it. No I/O.
+"""What is laid over one name of the workspace, so that commands cannot see or change what is under
+it. No I/O.
 
 Rules, the first that applies:
 
 * a reserved or secret folder: an empty one in its place;
-* `.git/config`, also of submodules: a configuration without secrets (`git_config`), so that git works;
-* any other reserved or secret file, and every socket: a file that cannot be opened. A link of a reserved
-  name as well (the mount covers the link itself); a link of a secret name needs nothing, what it points to has a
-  name of its own;
-* names that may be read but not written, at the root of the workspace: the thing itself, read-only. `.git` is left
-  writable (commands commit), but not where it is a file that leads elsewhere, nor the names that `inside.naming` calls leading.
+* `.git/config`, also of submodules: a configuration without secrets (`git_config`), so that git
+  works;
+* any other reserved or secret file, and every socket: a file that cannot be opened. A link of a
+  reserved name as well (the mount covers the link itself); a link of a secret name needs nothing,
+  what it points to has a name of its own;
+* names that may be read but not written, at the root of the workspace: the thing itself, read-only.
+  `.git` is left writable (commands commit), but not where it is a file that leads elsewhere, nor
+  the names that `inside.naming` calls leading.
 
-Of secret files and folders and of sockets, those are left alone that commands of the session made themselves, and of files those
-that hold only public certificates: `excused_by` says which of the two may be asked. What a person's own
-rule names is never excused by content.
+Of secret files and folders and of sockets, those are left alone that commands of the session made
+themselves, and of files those that hold only public certificates: `excused_by` says which of the
+two may be asked. What a person's own rule names is never excused by content.
 
-Decided here: branches named `config` or `hooks` lie below `.git/refs` and `.git/logs` and are no secret.
+Decided here: branches named `config` or `hooks` lie below `.git/refs` and `.git/logs` and are no
+secret.
 
-Not protected: a link with a protected name can be removed by a command (not replaced), as nothing can
-be laid over it that still leads on.
+Not protected: a link with a protected name can be removed by a command (not replaced), as nothing
+can be laid over it that still leads on.
 """
 
 from __future__ import annotations
@@ -70,7 +74,9 @@ _WHAT = {
 
 @frozen
 class Covered:
-    """What a name needs. `own`: not if a command of the session made it. `content`: not if it is public."""
+    """What a name needs. `own`: not if a command of the session made it. `content`: not if it is
+    public.
+    """
 
     kind: Kind
     own: bool = False
@@ -86,8 +92,8 @@ _BRANCH = re.compile(r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?(?:refs|logs)/")
 def cover(name: str, what: What, names: Names, *, below: str = "") -> Covered | None:
     """What is laid over `name`, a path relative to the root; None if nothing.
 
-    `below` is a secret folder above it that commands made themselves (`.env/` made as a virtual environment): secret
-    is then only what is secret by its name below that folder.
+    `below` is a secret folder above it that commands made themselves (`.env/` made as a virtual
+    environment): secret is then only what is secret by its name below that folder.
     """
     refused = names.check(name, write=False)
     if refused is not None and below and _secret(refused) and not _ruled(name, names):
@@ -111,7 +117,9 @@ def cover(name: str, what: What, names: Names, *, below: str = "") -> Covered | 
 
 
 def _by_ending(name: str) -> bool:
-    """Whether it is secret only for an ending that public certificates have too: `.env.pem` is not."""
+    """Whether it is secret only for an ending that public certificates have too: `.env.pem` is
+    not.
+    """
     stem, dot, ending = name.rpartition(".")
     return (dot + ending).lower() in ENDINGS and DEFAULT.check(f"{stem}.txt", write=False) is None
 
@@ -142,12 +150,16 @@ def _protected(name: str, what: What, names: Names) -> Covered | None:
         return Covered(Kind.READ_ONLY)
     if isinstance(names, RuledNames) and names.refuses(name, True):
         return Covered(Kind.READ_ONLY)
-    if names.protected and _protects(Names(reserved=names.protected), name, "reserved", write=False):
+    if names.protected and _protects(
+        Names(reserved=names.protected), name, "reserved", write=False
+    ):
         return Covered(Kind.READ_ONLY)
     if len(above) > 1 or above == [".git"] or (above and _protects(DEFAULT, above[0], "protected")):
         return None
     # `.github/workflows` is at the root, `tools/jenkinsfile` is not.
-    if not _protects(DEFAULT, name, "protected") or (above and _protects(DEFAULT, last, "protected")):
+    if not _protects(DEFAULT, name, "protected") or (
+        above and _protects(DEFAULT, last, "protected")
+    ):
         return None
     return Covered(Kind.READ_ONLY)
 

@@ -3,21 +3,24 @@
     scanner = Scanner(root, names)
     masks = scanner.scan(own)       # before each command; a repeat asks each folder once whether it changed
 
-The rules for one name stand in `mask_rules`; this file walks. It opens every folder by descriptor and follows no
-link. What it learned of a folder is kept under the folder's inode and times, and believed only if the
-folder had been quiet for `RACY` before it was read: a change in the same tick of the clock would not show.
+The rules for one name stand in `mask_rules`; this file walks. It opens every folder by descriptor
+and follows no link. What it learned of a folder is kept under the folder's inode and times, and
+believed only if the folder had been quiet for `RACY` before it was read: a change in the same tick
+of the clock would not show.
 
-What it does not need to understand is covered, not skipped: folders that cannot be read and folders beyond
-the limit get an empty one laid over them and are named in `Masks.unseen`.
+What it does not need to understand is covered, not skipped: folders that cannot be read and folders
+beyond the limit get an empty one laid over them and are named in `Masks.unseen`.
 
-Hard links: a file with a name elsewhere may be anything of the person's, so it is covered, and so is one that
-shares its inode with a covered file. Package managers and local clones link files from caches and other
+Hard links: a file with a name elsewhere may be anything of the person's, so it is covered, and so
+is one that shares its inode with a covered file. Package managers and local clones link files from
+caches and other
 repositories: below the folders of `PACKAGES` only those are covered that are known secrets.
 
-Which files are the session's own is told by identities that no later file has (`inside.file_identity`).
+Which files are the session's own is told by identities that no later file has
+(`inside.file_identity`).
 
-Not protected: what appears while a command runs; secrets that a person writes into a file that a command made; folders
-whose path is longer than the system can open.
+Not protected: what appears while a command runs; secrets that a person writes into a file that a
+command made; folders whose path is longer than the system can open.
 """
 
 from __future__ import annotations
@@ -49,7 +52,9 @@ ENTRIES = 1_000_000
 """Entries that a scan looks at; folders beyond are covered whole."""
 
 MOST = 20_000
-"""Masks that one command can have: each is a mount, and the kernel bounds those of a namespace (100,000)."""
+"""Masks that one command can have: each is a mount, and the kernel bounds those of a namespace
+(100,000).
+"""
 
 RACY = 2_000_000_000
 """Nanoseconds: the coarsest clock of a file system in use (FAT, some network file systems)."""
@@ -71,9 +76,9 @@ class Mask:
 class Masks:
     """All masks of a workspace: what is above comes before what is below.
 
-    `added` and `removed` are paths, compared with the scan before. `own_met` are those files of the session's
-    own that were met with a secret's name: others of `own` are gone and may be forgotten. `unseen` are folders
-    that were covered because they could not be looked at.
+    `added` and `removed` are paths, compared with the scan before. `own_met` are those files of the
+    session's own that were met with a secret's name: others of `own` are gone and may be forgotten.
+    `unseen` are folders that were covered because they could not be looked at.
     """
 
     items: tuple[Mask, ...] = ()
@@ -117,11 +122,13 @@ class _Folder:
 
 
 class Scanner:
-    """Scans one folder again and again. Not thread-safe; its calls block (a second for 100,000 new files).
+    """Scans one folder again and again. Not thread-safe; its calls block (a second for 100,000 new
+    files).
 
-    `home` is where well-known secrets are looked for that might be hard-linked into a package folder. `packages`: all of
-    it is such a folder. `above` is put before each name when it is judged: the folder is no root for lists that speak of one.
-    `apart` are folders below it (absolute) that are not looked into: somebody else's.
+    `home` is where well-known secrets are looked for that might be hard-linked into a package
+    folder. `packages`: all of it is such a folder. `above` is put before each name when it is
+    judged: the folder is no root for lists that speak of one. `apart` are folders below it
+    (absolute) that are not looked into: somebody else's.
     """
 
     def __init__(
@@ -146,7 +153,8 @@ class Scanner:
         self._ordinary = Ordinary(names)
 
     def scan(self, own: Collection[str] = (), *, limit: int = ENTRIES) -> Masks:
-        """The masks for the workspace as it is now. `own` are the identities of files that commands of the session created.
+        """The masks for the workspace as it is now. `own` are the identities of files that commands
+        of the session created.
 
         Raises ConfigError if the folder cannot be read or needs more than `MOST` masks.
         """
@@ -158,7 +166,8 @@ class Scanner:
             self._forget_changed(root)
             walked = self._walk(root, frozenset(own), limit)
             if not self._away.issuperset(walked.away()):
-                # Another name of these files may stand in a folder that did not change when it was linked.
+                # Another name of these files may stand in a folder that did not change when it was
+                # linked.
                 self._folders = {}
                 walked = self._walk(root, frozenset(own), limit)
                 self._away = frozenset(walked.away())
@@ -168,7 +177,9 @@ class Scanner:
         return self._result(items, walked)
 
     def _forget_changed(self, root: int) -> None:
-        """Ask every known folder whether it is as it was: most of what a repeat costs, so a plain loop."""
+        """Ask every known folder whether it is as it was: most of what a repeat costs, so a plain
+        loop.
+        """
         look, gone = os.stat, list[str]()
         for name, folder in self._folders.items():
             try:
@@ -196,9 +207,15 @@ class Scanner:
     def _result(self, items: list[Mask], walked: _Walk) -> Masks:
         if len(items) > MOST:
             raise ConfigError(
-                f"workspace `{self.root}`: {len(items)} names must be hidden from commands, at most {MOST} can be",
+                (
+                    f"workspace `{self.root}`: {len(items)} names must be hidden from commands, "
+                    f"at most {MOST} can be"
+                ),
                 code="sandbox_masks",
-                hint=f"the first are {', '.join(f'`{one.path}`' for one in items[:3])}; work in a smaller folder",
+                hint=(
+                    f"the first are {', '.join(f'`{one.path}`' for one in items[:3])}; work in a "
+                    "smaller folder"
+                ),
             )
         paths = frozenset(item.path for item in items)
         added, removed = sorted(paths - self._before), sorted(self._before - paths)
@@ -261,7 +278,9 @@ class _Walk:
         self._kept.append(_Found(name, What.FOLDER, Covered(Kind.EMPTY_FOLDER), (0, 0)))
 
     def _known(self, name: str, below: str) -> _Folder | None:
-        """What is in a folder, from before if it did not change. None if it is gone or no folder any more."""
+        """What is in a folder, from before if it did not change. None if it is gone or no folder
+        any more.
+        """
         before = self.scanner.known(name)
         if before and before.below == below:
             self._count += before.entries
@@ -285,7 +304,9 @@ class _Walk:
             with os.scandir(folder) as items:
                 for item in items:
                     with suppress(FileNotFoundError):
-                        self._entry(found, folder, f"{name}/{item.name}" if name else item.name, item)
+                        self._entry(
+                            found, folder, f"{name}/{item.name}" if name else item.name, item
+                        )
         except OSError:
             return _Folder((), False, unreadable=True)
         finally:
@@ -307,7 +328,11 @@ class _Walk:
                 found.identity = identify(folder, os.fsencode(item.name))
             self._look_inside(found, folder, item.name, status)
             into.found.append(found)
-        if what is What.FOLDER and (needed is None or needed.kind is Kind.READ_ONLY) and not _by_hash(name):
+        if (
+            what is What.FOLDER
+            and (needed is None or needed.kind is Kind.READ_ONLY)
+            and not _by_hash(name)
+        ):
             into.folders.append(name)
         if what is What.FILE and status.st_nlink > 1:
             into.links.append(Link(name, (status.st_dev, status.st_ino), status.st_nlink))
@@ -322,7 +347,9 @@ class _Walk:
             found.text = git_config.without_secrets(data.decode("utf-8", "replace"))
 
     def _take(self, folder: _Folder, below: str) -> Iterator[tuple[str, str]]:
-        """Keep what needs a mask; gives the folders that are the session's own and are walked after all."""
+        """Keep what needs a mask; gives the folders that are the session's own and are walked after
+        all.
+        """
         for found in folder.found:
             if found.covered.own and found.identity in self.own:
                 self.own_met.add(found.identity)
@@ -372,10 +399,16 @@ class _Walk:
         return self._covered
 
     def _look_at_links(self) -> tuple[list[Link], list[Link]]:
-        secret = frozenset(f.inode for f in self._kept if f.covered.kind in (Kind.UNREADABLE, Kind.TEXT))
-        hidden = [Path(self._path(f.name)) for f in self._kept if f.covered.kind is Kind.EMPTY_FOLDER]
+        secret = frozenset(
+            f.inode for f in self._kept if f.covered.kind in (Kind.UNREADABLE, Kind.TEXT)
+        )
+        hidden = [
+            Path(self._path(f.name)) for f in self._kept if f.covered.kind is Kind.EMPTY_FOLDER
+        ]
         links = [link for link in self._links if link.inode not in self._own_inodes]
-        environments = frozenset(name for name, folder in self.folders.items() if name and folder.environment)
+        environments = frozenset(
+            name for name, folder in self.folders.items() if name and folder.environment
+        )
         if self.scanner.packages:
             environments |= {""}
         certain, away = covered_links(

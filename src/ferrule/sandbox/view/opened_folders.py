@@ -1,14 +1,16 @@
-"""What is laid over everything that a policy opens: the workspace, and the further folders a person named.
+"""What is laid over everything that a policy opens: the workspace, and the further folders a person
+named.
 
     scanner = OpenedFolders(policy, home=home)
     masks = scanner.scan(own)       # as of one `Scanner`
 
-The same names are covered in all of them, each seen from its own folder. Where one lies in another, the inner one
-decides for what is in it. What differs for further folders:
+The same names are covered in all of them, each seen from its own folder. Where one lies in another,
+the inner one decides for what is in it. What differs for further folders:
 
-* files with names elsewhere are covered only if they are known secrets: caches and folders of packages are what people
-  open, and all of these are linked;
-* in a folder of packages that is only read, lists that speak of a root mean none: a package called `agents` is no settings;
+* files with names elsewhere are covered only if they are known secrets: caches and folders of
+  packages are what people open, and all of these are linked;
+* in a folder of packages that is only read, lists that speak of a root mean none: a package called
+  `agents` is no settings;
 * what may be read but not written needs no mask where nothing can be written;
 * a person's deny rules speak of the workspace and are not asked.
 
@@ -43,19 +45,26 @@ class OpenedFolders:
         ]
 
     def scan(self, own: Collection[str] = (), *, limit: int = ENTRIES) -> Masks:
-        """The masks of all folders as they are now, what is above before what is below. `limit` is for each.
+        """The masks of all folders as they are now, what is above before what is below. `limit` is
+        for each.
 
-        Raises ConfigError if a folder cannot be read, if there are more than `MOST` masks, or if one would cover the
-        workspace.
+        Raises ConfigError if a folder cannot be read, if there are more than `MOST` masks, or if
+        one would cover the workspace.
         """
         found = self._workspace.scan(own, limit=limit)
         if not self._further:
             return found
-        all_found = [found, *(self._scan(scanner, written, own, limit) for scanner, written in self._further)]
+        all_found = [
+            found,
+            *(self._scan(scanner, written, own, limit) for scanner, written in self._further),
+        ]
         items = {mask.path: mask for masks in all_found[::-1] for mask in masks.items}
         if len(items) > MOST:
             raise ConfigError(
-                f"{len(items)} names in the folders that were opened must be hidden from commands, at most {MOST} can be",
+                (
+                    f"{len(items)} names in the folders that were opened must be hidden from "
+                    f"commands, at most {MOST} can be"
+                ),
                 code="sandbox_masks",
                 hint="open smaller folders",
             )
@@ -77,7 +86,8 @@ class OpenedFolders:
     def _check(self, mask: Mask, scanner: Scanner) -> None:
         if PurePath(self._root).is_relative_to(mask.path):
             raise ConfigError(
-                f"`{scanner.root}` was opened for commands, and the workspace lies in it below `{mask.path}`, which no "
+                f"`{scanner.root}` was opened for commands, and the workspace lies in it "
+                f"below `{mask.path}`, which no "
                 "command may see",
                 code="sandbox_masks",
                 hint="open a smaller folder, or work in another one",

@@ -1,8 +1,10 @@
-"""A quick "certainly ordinary" for names met in a walk, where the full question costs ten times as much.
+"""A quick "certainly ordinary" for names met in a walk, where the full question costs ten times as
+much.
 
-The lists of `permissions.protected_names` ask about components and about rows of components. In a folder none of whose
-components could begin such a row, only the last component matters, and most of those (`__init__.py`) were met
-before. A wrong "ordinary" would show a secret, so whatever is unusual is not certain.
+The lists of `permissions.protected_names` ask about components and about rows of components. In a
+folder none of whose components could begin such a row, only the last component matters, and most of
+those (`__init__.py`) were met before. A wrong "ordinary" would show a secret, so whatever is
+unusual is not certain.
 """
 
 from __future__ import annotations
@@ -16,20 +18,33 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_@+. -]*[A-Za-z0-9_@+-]|[A-Za-z0-
 
 
 class Ordinary:
-    """Remembers the last components that no list names. `names` decide; a person's own rules switch this off."""
+    """Remembers the last components that no list names. `names` decide; a person's own rules switch
+    this off.
+    """
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        patterns = (*RESERVED, *SECRET, *PROTECTED, *names.reserved, *names.secret, *names.protected)
+        patterns = (
+            *RESERVED,
+            *SECRET,
+            *PROTECTED,
+            *names.reserved,
+            *names.secret,
+            *names.protected,
+        )
         rows = [p.lstrip("/") for p in patterns if "/" in p.strip("/")]
         first = {row.split("/")[0] for row in rows} - {"site-packages"}
         # A list of the person's may hold a row that begins with any word: then nothing is certain.
-        self._usable = type(names) is Names and not names.protected and all(p[0] == "." for p in first)
+        self._usable = (
+            type(names) is Names and not names.protected and all(p[0] == "." for p in first)
+        )
         self._known: set[str] = set()
         self._folder = ("", False)
 
     def certainly(self, name: str, last: str) -> bool:
-        """Whether `name`, which ends in `last`, is neither refused nor protected. False: ask the lists."""
+        """Whether `name`, which ends in `last`, is neither refused nor protected. False: ask the
+        lists.
+        """
         if not self._usable or not self._plain_above(name[: -len(last) - 1]):
             return False
         if last in self._known:

@@ -1,7 +1,9 @@
-"""The folder that a session's commands have as their `/tmp` and home, and where what is laid over names lies.
+"""The folder that a session's commands have as their `/tmp` and home, and where what is laid over
+names lies.
 
-It is made below the system's temporary folder, closed to other users, and removed when the session ends. If our process is
-killed, it stays: whoever makes the next one removes what nobody holds the lock of.
+It is made below the system's temporary folder, closed to other users, and removed when the session
+ends. If our process is killed, it stays: whoever makes the next one removes what nobody holds the
+lock of.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _LOCK = "lock"
 
 
 class SessionFolder:
-    """A folder that is made when it is first needed. `remove` takes it away with all that is in it, for good."""
+    """A folder that is made when it is first needed. `remove` takes it away with all that is in it,
+    for good.
+    """
 
     def __init__(self) -> None:
         self._places: Places | None = None
@@ -42,7 +46,9 @@ class SessionFolder:
         return self._places
 
     def remove(self) -> None:
-        """Nothing where it was never made, was removed already, or belongs to the process that we were forked from."""
+        """Nothing where it was never made, was removed already, or belongs to the process that we
+        were forked from.
+        """
         if self._lock >= 0 and self._places is not None and self._owner == os.getpid():
             remove(self._places.base)
             os.close(self._lock)
@@ -52,7 +58,12 @@ class SessionFolder:
 def _furnish(base: Path) -> None:
     for name in ("tmp", "home", "view", "held", "held/empty", "held/covers", "held/previews"):
         (base / name).mkdir(mode=0o700)
-    for name, mode in (("tmp", 0o1777), ("held", 0o755), ("held/empty", 0o555), ("held/covers", 0o755)):
+    for name, mode in (
+        ("tmp", 0o1777),
+        ("held", 0o755),
+        ("held/empty", 0o555),
+        ("held/covers", 0o755),
+    ):
         (base / name).chmod(mode)
     closed = base / "held/closed"
     closed.touch()
@@ -60,7 +71,9 @@ def _furnish(base: Path) -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder, also where a command took away its own rights on what is in it. What cannot be removed stays."""
+    """Remove a folder, also where a command took away its own rights on what is in it. What cannot
+    be removed stays.
+    """
     if sys.version_info >= (3, 12):
         shutil.rmtree(folder, onexc=_insist)
     else:

@@ -2,11 +2,13 @@
 
     binds = toolchains(Path.home(), os.environ["PATH"], (sys.prefix, sys.base_prefix))
 
-Compilers, interpreters and package managers install into the home. Each manager keeps them in folders of its own, beside
-its configuration and credentials; the table names the first and leaves out the second. A folder of PATH, or where the
-running interpreter lies, is added only if it lies below a folder of the table: `PATH=~/bin:~/.ssh` opens nothing.
+Compilers, interpreters and package managers install into the home. Each manager keeps them in
+folders of its own, beside its configuration and credentials; the table names the first and leaves
+out the second. A folder of PATH, or where the running interpreter lies, is added only if it lies
+below a folder of the table: `PATH=~/bin:~/.ssh` opens nothing.
 
-Not protected: a secret that somebody put into a folder of programs under a name that `HIDDEN` does not know.
+Not protected: a secret that somebody put into a folder of programs under a name that `HIDDEN` does
+not know.
 """
 
 from __future__ import annotations
@@ -20,32 +22,124 @@ from ferrule.permissions.protected_names import DEFAULT
 
 TOOLCHAINS = (
     # Python
-    ".pyenv/versions", ".pyenv/shims", ".pyenv/bin", ".pyenv/libexec", ".pyenv/plugins", ".pyenv/completions",
-    ".pyenv/pyenv.d", ".pyenv/version", ".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx/venvs",
-    ".local/pipx/venvs", ".local/bin", ".local/lib", ".local/share/mise/installs", ".local/share/mise/shims",
-    ".local/share/rtx/installs", ".local/share/hatch/env", ".local/share/pypoetry/venv", ".local/share/pdm/venvs",
-    ".virtualenvs", ".conda/envs", "miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba/envs",
-    ".rye/py", ".rye/shims", ".rye/self", ".pixi/bin", ".pixi/envs",
+    ".pyenv/versions",
+    ".pyenv/shims",
+    ".pyenv/bin",
+    ".pyenv/libexec",
+    ".pyenv/plugins",
+    ".pyenv/completions",
+    ".pyenv/pyenv.d",
+    ".pyenv/version",
+    ".local/share/uv/python",
+    ".local/share/uv/tools",
+    ".local/share/pipx/venvs",
+    ".local/pipx/venvs",
+    ".local/bin",
+    ".local/lib",
+    ".local/share/mise/installs",
+    ".local/share/mise/shims",
+    ".local/share/rtx/installs",
+    ".local/share/hatch/env",
+    ".local/share/pypoetry/venv",
+    ".local/share/pdm/venvs",
+    ".virtualenvs",
+    ".conda/envs",
+    "miniconda3",
+    "anaconda3",
+    "miniforge3",
+    "mambaforge",
+    "micromamba/envs",
+    ".rye/py",
+    ".rye/shims",
+    ".rye/self",
+    ".pixi/bin",
+    ".pixi/envs",
     # Rust, Go, Zig, Haskell, OCaml, Nim
-    ".rustup/toolchains", ".rustup/settings.toml", ".cargo/bin", ".cargo/env", "go/bin", ".local/go",
-    ".ghcup/bin", ".ghcup/ghc", ".cabal/bin", ".opam/default", ".nimble/bin", ".zvm", ".elan/toolchains", ".elan/bin",
+    ".rustup/toolchains",
+    ".rustup/settings.toml",
+    ".cargo/bin",
+    ".cargo/env",
+    "go/bin",
+    ".local/go",
+    ".ghcup/bin",
+    ".ghcup/ghc",
+    ".cabal/bin",
+    ".opam/default",
+    ".nimble/bin",
+    ".zvm",
+    ".elan/toolchains",
+    ".elan/bin",
     # JavaScript
-    ".nvm/versions", ".nvm/alias", ".nvm/nvm.sh", ".nvm/nvm-exec", ".volta/bin", ".volta/tools",
-    ".local/share/fnm/node-versions", ".fnm/node-versions", ".nodenv/versions", ".nodenv/shims", ".nodenv/bin",
-    ".nodenv/libexec", ".bun/bin", ".bun/install/global/node_modules", ".deno/bin", ".local/share/pnpm",
-    ".npm-global/bin", ".npm-global/lib", ".npm-packages/bin", ".npm-packages/lib", ".yarn/bin", "n/versions",
+    ".nvm/versions",
+    ".nvm/alias",
+    ".nvm/nvm.sh",
+    ".nvm/nvm-exec",
+    ".volta/bin",
+    ".volta/tools",
+    ".local/share/fnm/node-versions",
+    ".fnm/node-versions",
+    ".nodenv/versions",
+    ".nodenv/shims",
+    ".nodenv/bin",
+    ".nodenv/libexec",
+    ".bun/bin",
+    ".bun/install/global/node_modules",
+    ".deno/bin",
+    ".local/share/pnpm",
+    ".npm-global/bin",
+    ".npm-global/lib",
+    ".npm-packages/bin",
+    ".npm-packages/lib",
+    ".yarn/bin",
+    "n/versions",
     # Ruby, PHP, Perl, Elixir
-    ".rbenv/versions", ".rbenv/shims", ".rbenv/bin", ".rbenv/libexec", ".rbenv/plugins", ".rbenv/version",
-    ".rvm/rubies", ".rvm/gems", ".rvm/bin", ".rvm/scripts", ".local/share/gem", ".composer/vendor", ".phpenv/versions",
-    ".plenv/versions", ".plenv/shims", ".perl5", "perl5", ".kiex",
+    ".rbenv/versions",
+    ".rbenv/shims",
+    ".rbenv/bin",
+    ".rbenv/libexec",
+    ".rbenv/plugins",
+    ".rbenv/version",
+    ".rvm/rubies",
+    ".rvm/gems",
+    ".rvm/bin",
+    ".rvm/scripts",
+    ".local/share/gem",
+    ".composer/vendor",
+    ".phpenv/versions",
+    ".plenv/versions",
+    ".plenv/shims",
+    ".perl5",
+    "perl5",
+    ".kiex",
     # JVM
-    ".sdkman/candidates", ".sdkman/bin", ".jenv/versions", ".jenv/shims", ".jenv/bin", ".jenv/libexec", ".jbang/bin",
-    ".local/share/coursier/bin", ".local/share/coursier/jvm",
+    ".sdkman/candidates",
+    ".sdkman/bin",
+    ".jenv/versions",
+    ".jenv/shims",
+    ".jenv/bin",
+    ".jenv/libexec",
+    ".jbang/bin",
+    ".local/share/coursier/bin",
+    ".local/share/coursier/jvm",
     # Several
-    ".asdf/installs", ".asdf/shims", ".asdf/bin", ".asdf/lib", ".asdf/plugins", ".asdf/asdf.sh", ".proto/bin",
-    ".proto/shims", ".proto/tools", ".nix-profile", ".local/state/nix/profiles", ".dotnet", ".swiftly/bin",
-    ".local/share/swiftly/toolchains", ".linuxbrew", ".local/share/flatpak/exports/bin", "bin",
-)  # fmt: skip
+    ".asdf/installs",
+    ".asdf/shims",
+    ".asdf/bin",
+    ".asdf/lib",
+    ".asdf/plugins",
+    ".asdf/asdf.sh",
+    ".proto/bin",
+    ".proto/shims",
+    ".proto/tools",
+    ".nix-profile",
+    ".local/state/nix/profiles",
+    ".dotnet",
+    ".swiftly/bin",
+    ".local/share/swiftly/toolchains",
+    ".linuxbrew",
+    ".local/share/flatpak/exports/bin",
+    "bin",
+)
 """Files and folders below a home. None of them is where its manager keeps credentials."""
 
 SYSTEM = ("/usr/", "/opt/", "/nix/")
@@ -54,22 +148,28 @@ SYSTEM = ("/usr/", "/opt/", "/nix/")
 HIDDEN = frozenset(
     {".condarc", "pip.conf", "credentials", "credentials.toml", "credentials.json", "auth.json"}
 )
-"""Names directly in these folders that are no programs and may be secret, besides those of `permissions.protected_names`."""
+"""Names directly in these folders that are no programs and may be secret, besides those of
+`permissions.protected_names`.
+"""
 
 
 @frozen
 class Bind:
-    """A file or folder that commands see at its own path, read-only. `hidden` are paths in it that they do not."""
+    """A file or folder that commands see at its own path, read-only. `hidden` are paths in it that
+    they do not.
+    """
 
     path: str
     hidden: tuple[str, ...] = ()
 
 
 def toolchains(home: Path, path: str = "", prefixes: Iterable[str] = ()) -> tuple[Bind, ...]:
-    """What there is of the table below `home`, and where links in it lead if that is in the table too.
+    """What there is of the table below `home`, and where links in it lead if that is in the table
+    too.
 
-    `path` is a PATH and `prefixes` are where interpreters lie: what of them lies below the table in whatever home
-    (the interpreter that runs Ferrule may be another user's) is added, itself only. Looks, and changes nothing.
+    `path` is a PATH and `prefixes` are where interpreters lie: what of them lies below the table in
+    whatever home (the interpreter that runs Ferrule may be another user's) is added, itself only.
+    Looks, and changes nothing.
     """
     found: dict[str, Bind] = {}
     for one in {home, Path(os.path.realpath(home))}:
@@ -97,7 +197,9 @@ def _add(found: dict[str, Bind], place: Path) -> None:
 
 
 def _in_table(path: str) -> bool:
-    """Whether a path is, or lies below, a place of the table in some home. Names without a dot are too common for that."""
+    """Whether a path is, or lies below, a place of the table in some home. Names without a dot are
+    too common for that.
+    """
     text = path.rstrip("/") + "/"
     return any(f"/{name}/" in text for name in TOOLCHAINS if name[0] == ".")
 

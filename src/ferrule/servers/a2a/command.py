@@ -23,7 +23,9 @@ PORT = 8321
 
 @click.command("a2a")
 @common
-@click.option("--name", default="Ferrule", show_default=True, help="What the agent is called on its card.")
+@click.option(
+    "--name", default="Ferrule", show_default=True, help="What the agent is called on its card."
+)
 @click.option(
     "--description", default="An agent that works in a folder with tools.", show_default=True,
     help="What the agent is good for, for whoever reads its card.",
@@ -33,7 +35,9 @@ PORT = 8321
     help="A skill for the card, as in 'find: Finds books.' Repeatable.",
 )  # fmt: skip
 @click.option(
-    "--list-skills", is_flag=True, help="Put the skills and agents that this folder and you have on the card."
+    "--list-skills",
+    is_flag=True,
+    help="Put the skills and agents that this folder and you have on the card.",
 )
 @served(PORT)
 @click.option(
@@ -41,10 +45,11 @@ PORT = 8321
     help="Ed25519 key (`ferrule audit key` makes one) to sign the card with.",
 )  # fmt: skip
 def a2a(**options: Any) -> int:
-    """Serve an agent by A2A 1.0 and 0.3: JSON-RPC at `/a2a`, the card at `/.well-known/agent-card.json`.
+    """Serve an agent by A2A 1.0 and 0.3: JSON-RPC at `/a2a`, the card at
+    `/.well-known/agent-card.json`.
 
-    A message is a run with this folder's tools. A call that has to be allowed makes the task wait: whoever sent it is asked, and answers
-    with a message that begins with `yes`, or does not.
+    A message is a run with this folder's tools. A call that has to be allowed makes the task wait:
+    whoever sent it is asked, and answers with a message that begins with `yes`, or does not.
     """
     return asyncio.run(_serve(options))
 
@@ -96,7 +101,9 @@ async def _serve(options: dict[str, Any]) -> int:
 
 
 def skills_of(words: Iterable[str], found: Iterable[Skill]) -> list[Skill]:
-    """The skills of the card: those that were written as `ID: WORDS`, then those that were found under other ids. Raises ConfigError."""
+    """The skills of the card: those that were written as `ID: WORDS`, then those that were found
+    under other ids. Raises ConfigError.
+    """
     from .server import Skill
 
     skills: dict[str, Skill] = {}
@@ -104,7 +111,9 @@ def skills_of(words: Iterable[str], found: Iterable[Skill]) -> list[Skill]:
         id_, colon, description = (part.strip() for part in one.partition(":"))
         if not colon or not id_ or not description or id_ in skills:
             why = "its id is taken" if id_ in skills else "it is not `ID: WORDS`"
-            raise ConfigError(f"--skill `{one}`: {why}", hint="write, for example, 'find: Finds books.'")
+            raise ConfigError(
+                f"--skill `{one}`: {why}", hint="write, for example, 'find: Finds books.'"
+            )
         skills[id_] = Skill(id_, id_.replace("-", " ").replace("_", " ").capitalize(), description)
     for one in found:
         skills.setdefault(one.id, one)

@@ -1,11 +1,15 @@
-"""The desk of a served agent: conversations, tasks in them, and questions that wait for whoever asked.
+"""The desk of a served agent: conversations, tasks in them, and questions that wait for whoever
+asked.
 
-A conversation is a session of the agent; a task is one message worked to its end. What happens to a task is a line of `Item`s that
-whoever serves it takes one after another: words on the way, a question, and one end. A question (may this call run?) stops the run until the
-next message for that task: one that begins with `yes` is a yes, once; everything else is a no with those words as its reason. Who holds
-the server's token answers them, so critical risk, and doing again what may have been done, are no without a question.
+A conversation is a session of the agent; a task is one message worked to its end. What happens to a
+task is a line of `Item`s that whoever serves it takes one after another: words on the way, a
+question, and one end. A question (may this call run?) stops the run until the next message for that
+task: one that begins with `yes` is a yes, once; everything else is a no with those words as its
+reason. Who holds the server's token answers them, so critical risk, and doing again what may have
+been done, are no without a question.
 
-Bounds: `CONVERSATIONS` at a time (the one that was quiet longest goes; its journal stays), `TASKS` at work, `ANSWER_SECONDS` for a question.
+Bounds: `CONVERSATIONS` at a time (the one that was quiet longest goes; its journal stays), `TASKS`
+    at work, `ANSWER_SECONDS` for a question.
 """
 
 from __future__ import annotations
@@ -33,7 +37,9 @@ Kind = Literal["words", "question", "done", "failed", "canceled"]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something that happened to a task. `done`, `failed` and `canceled` end it; `text` is the answer, or why."""
+    """Something that happened to a task. `done`, `failed` and `canceled` end it; `text` is the
+    answer, or why.
+    """
 
     kind: Kind
     text: str
@@ -51,7 +57,9 @@ class _Conversation:
 
 
 class Task:
-    """One task. `items` is what happens to it, in order. As an approver it asks whoever sent the task."""
+    """One task. `items` is what happens to it, in order. As an approver it asks whoever sent the
+    task.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -69,14 +77,26 @@ class Task:
         if self._question is None or self._question.done():
             self._session.tell(text)
             return
-        yes = text.strip().lower().split(maxsplit=1)[:1] in (["yes"], ["yes,"], ["yes."], ["yes!"], ["y"])
-        said = Answer("once", by="a2a") if yes else Answer("deny", by="a2a", note=text.strip()[:_SHOWN])
+        yes = text.strip().lower().split(maxsplit=1)[:1] in (
+            ["yes"],
+            ["yes,"],
+            ["yes."],
+            ["yes!"],
+            ["y"],
+        )
+        said = (
+            Answer("once", by="a2a")
+            if yes
+            else Answer("deny", by="a2a", note=text.strip()[:_SHOWN])
+        )
         self._question.set_result(said)
 
     async def ask(self, request: ApprovalRequest) -> Answer:
         """`Approver.ask`."""
         if request.risk == "critical" or request.died:
-            return Answer("deny", by="a2a", note="this wants a person where the agent runs, not a message")
+            return Answer(
+                "deny", by="a2a", note="this wants a person where the agent runs, not a message"
+            )
         asked = self._question = asyncio.get_running_loop().create_future()
         self.items.put_nowait(Item("question", _told(request)))
         try:
@@ -91,7 +111,10 @@ class Task:
 def _told(request: ApprovalRequest) -> str:
     shown = request.preview or request.call.arguments
     cut = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}… ({len(shown)} characters)"
-    return f"May `{request.tool.full_name}` run? {request.reason}.\n{cut}\nAnswer `yes`, or say why not."
+    return (
+        f"May `{request.tool.full_name}` run? {request.reason}.\n{cut}\nAnswer `yes`, or say why "
+        "not."
+    )
 
 
 class Desk:
@@ -116,7 +139,9 @@ class Desk:
         conversation = await self._conversation(context_id)
         task = self._tasks[task_id] = Task(conversation.session)
         conversation.tasks += 1
-        task.work = asyncio.create_task(self._work(task, conversation, text), name=f"a2a task {task_id}")
+        task.work = asyncio.create_task(
+            self._work(task, conversation, text), name=f"a2a task {task_id}"
+        )
 
         def over(_: asyncio.Task[None]) -> None:
             conversation.tasks -= 1

@@ -1,12 +1,15 @@
-"""An agent of ours, served by A2A: other agents send it messages, follow its tasks, and answer what it asks.
+"""An agent of ours, served by A2A: other agents send it messages, follow its tasks, and answer what
+it asks.
 
-    server = A2aServer(agent, name="Librarian", description="Knows the library.", token=token, port=8321)
-    await server.run()
+    server = A2aServer(agent, name="Librarian", description="Knows the library.", token=token,
+    port=8321) await server.run()
 
-Served are JSON-RPC at `/a2a` (`SendMessage`, `SendStreamingMessage`, `GetTask`, `CancelTask` …, and the methods of 0.3) and the card at its
-well-known path, which anybody who reaches the server may read. Everything else wants the bearer token, on this machine too (`http_security.py`). A context is
-a session of the agent, a message in it a run; a call that has to be allowed makes the task wait for input (`conversations.py`). Runs are judged by
-the agent's own gate and written into its journal: a client has no more rights than the agent.
+Served are JSON-RPC at `/a2a` (`SendMessage`, `SendStreamingMessage`, `GetTask`, `CancelTask` …, and
+the methods of 0.3) and the card at its well-known path, which anybody who reaches the server may
+read. Everything else wants the bearer token, on this machine too (`http_security.py`). A context is
+a session of the agent, a message in it a run; a call that has to be allowed makes the task wait for
+input (`conversations.py`). Runs are judged by the agent's own gate and written into its journal: a
+client has no more rights than the agent.
 
 Tasks are kept in memory, the last `KEPT` of them, and are gone with the process.
 """
@@ -35,7 +38,9 @@ KEPT = 256
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """What the card says that the agent can do. Words for others: all messages go to the same agent."""
+    """What the card says that the agent can do. Words for others: all messages go to the same
+    agent.
+    """
 
     id: str
     name: str
@@ -45,11 +50,12 @@ class Skill:
 
 
 class A2aServer:
-    """One agent behind one address. `url` is how clients reach it, where that is not `http://host:port` (a proxy with TLS before it).
+    """One agent behind one address. `url` is how clients reach it, where that is not
+    `http://host:port` (a proxy with TLS before it).
 
-    `sign_key` signs the card (`signed_card`); `leave` closes a session, where more is to be done than closing it.
-    `host` other than this machine needs such an https `url`: a token in the clear is no secret. `app` is the ASGI application, for servers of one's
-    own. Raises ConfigError.
+    `sign_key` signs the card (`signed_card`); `leave` closes a session, where more is to be done
+    than closing it. `host` other than this machine needs such an https `url`: a token in the clear
+    is no secret. `app` is the ASGI application, for servers of one's own. Raises ConfigError.
     """
 
     def __init__(
@@ -81,7 +87,9 @@ class A2aServer:
         )
 
     async def run(self, listening: socket | None = None) -> int:
-        """Serve until the process is told to end; then every task is ended and written down. The exit code. `listening`: see `runtime.http.server`."""
+        """Serve until the process is told to end; then every task is ended and written down. The
+        exit code. `listening`: see `runtime.http.server`.
+        """
         try:
             return await serve(self.app, self._host, self._port, listening=listening)
         finally:
@@ -92,14 +100,22 @@ class A2aServer:
         await self.desk.close()
 
 
-def card_of(name: str, description: str, skills: Sequence[Skill], url: str, version: str) -> dict[str, Any]:
+def card_of(
+    name: str, description: str, skills: Sequence[Skill], url: str, version: str
+) -> dict[str, Any]:
     """The card, in the protocol's JSON."""
     listed = [
-        {"id": one.id, "name": one.name, "description": one.description, "tags": list(one.tags) or [one.id]}
+        {
+            "id": one.id,
+            "name": one.name,
+            "description": one.description,
+            "tags": list(one.tags) or [one.id],
+        }
         for one in skills
     ]
     interfaces = [
-        {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": version} for version in ("1.0", "0.3")
+        {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": version}
+        for version in ("1.0", "0.3")
     ]
     return {
         "name": name,

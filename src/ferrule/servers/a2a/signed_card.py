@@ -1,7 +1,9 @@
-"""A card signed with the person's Ed25519 key (`storage.audit.signing`), so that peers can hold it against a key that they have from elsewhere.
+"""A card signed with the person's Ed25519 key (`storage.audit.signing`), so that peers can hold it
+against a key that they have from elsewhere.
 
-Source: A2A 1.0, "Agent card signing" (JWS, RFC 7515, over the canonical JSON of RFC 8785; EdDSA, RFC 8037), by the protocol library.
-`connectors.a2a.signatures` checks such signatures. No address of keys (`jku`) is named: a key that comes the way of the card proves nothing.
+Source: A2A 1.0, "Agent card signing" (JWS, RFC 7515, over the canonical JSON of RFC 8785; EdDSA,
+RFC 8037), by the protocol library. `connectors.a2a.signatures` checks such signatures. No address
+of keys (`jku`) is named: a key that comes the way of the card proves nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ _RAW = 32
 
 
 def sign_card(card: Any, key: Path) -> None:
-    """Add a signature to a card (the protocol library's value). Raises ConfigError for the key, FerruleError without the library."""
+    """Add a signature to a card (the protocol library's value). Raises ConfigError for the key,
+    FerruleError without the library.
+    """
     try:
         from a2a.utils.signing import create_agent_card_signer
     except ImportError as error:
@@ -32,12 +36,20 @@ def sign_card(card: Any, key: Path) -> None:
 
 
 def public_keys(key: Path) -> dict[str, Any]:
-    """The JWK set that peers need (`keys` of their `a2a_peers`), from the public half beside a private key. Raises ConfigError."""
+    """The JWK set that peers need (`keys` of their `a2a_peers`), from the public half beside a
+    private key. Raises ConfigError.
+    """
     name, beside = Signer.load(key).name, public_path(key)
     try:
         lines = beside.read_text(encoding="ascii").splitlines()
         raw = b64decode("".join(line for line in lines if not line.startswith("-")))[-_RAW:]
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read the public key `{beside}`: {error}", code="signing_key") from error
+        raise ConfigError(
+            f"cannot read the public key `{beside}`: {error}", code="signing_key"
+        ) from error
     x = urlsafe_b64encode(raw).rstrip(b"=").decode()
-    return {"keys": [{"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": name, "x": x}]}
+    return {
+        "keys": [
+            {"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": name, "x": x}
+        ]
+    }

@@ -1,11 +1,13 @@
 """The agent's methods: what an editor may ask of us, and the sessions it has open.
 
-Parameters are read strictly, from the JSON as it arrived: a folder or a server that silently went missing is not what the person asked
-for. What the protocol reserves for others (`_meta`) and what we do not know is passed over.
+Parameters are read strictly, from the JSON as it arrived: a folder or a server that silently went
+missing is not what the person asked for. What the protocol reserves for others (`_meta`) and what
+we do not know is passed over.
 
-Files and terminals of the editor (`fs/*`, `terminal/*`) are not used, also where it offers them. They would be a second way to files
-and programs, past the workspace, its lists of secret names, the sandbox and the copies that a rewind needs. The price: text that
-was typed in the editor and not saved is not seen; embed it in the prompt, or save.
+Files and terminals of the editor (`fs/*`, `terminal/*`) are not used, also where it offers them.
+They would be a second way to files and programs, past the workspace, its lists of secret names, the
+sandbox and the copies that a rewind needs. The price: text that was typed in the editor and not
+saved is not seen; embed it in the prompt, or save.
 """
 
 from __future__ import annotations
@@ -75,7 +77,9 @@ class Agent:
     # ---- the connection
 
     async def initialize(self, params: Mapping[str, Any]) -> Any:
-        """The version that we speak, whatever was asked for: an editor that does not speak it hangs up."""
+        """The version that we speak, whatever was asked for: an editor that does not speak it hangs
+        up.
+        """
         asked = params.get("protocolVersion")
         if type(asked) is not int or not 0 <= asked <= 65535:
             raise ConfigError("`protocolVersion` must be a number")
@@ -139,10 +143,14 @@ class Agent:
         self._open.pop(conversation.session.id, None)
         await conversation.close()
 
-    async def _begin(self, params: Mapping[str, Any], session_id: str | None = None) -> Conversation:
+    async def _begin(
+        self, params: Mapping[str, Any], session_id: str | None = None
+    ) -> Conversation:
         folder, servers = folder_of(params), entries_of(params.get("mcpServers"))
         if params.get("additionalDirectories"):
-            raise ConfigError("this agent works in one folder: `additionalDirectories` is not supported")
+            raise ConfigError(
+                "this agent works in one folder: `additionalDirectories` is not supported"
+            )
         if len(self._open) >= SESSIONS:
             raise ConfigError(f"{SESSIONS} sessions are open; close one")
         conversation = await begin(
@@ -152,7 +160,9 @@ class Agent:
         return conversation
 
     async def _again(self, params: Mapping[str, Any]) -> Conversation:
-        """The session of an earlier time. One that is open here is begun anew, so that what is told is what the journal holds."""
+        """The session of an earlier time. One that is open here is begun anew, so that what is told
+        is what the journal holds.
+        """
         session, folder = _text(params, "sessionId"), folder_of(params)
         async with self._opening:
             if (known := self._open.get(session)) is not None:
@@ -182,7 +192,9 @@ class Agent:
         return await conversation.prompt(message_of(params.get("prompt")))
 
     async def cancel(self, params: Mapping[str, Any]) -> Any:
-        """`session/cancel`: a notification, so that a session that is not there is nobody's error."""
+        """`session/cancel`: a notification, so that a session that is not there is nobody's
+        error.
+        """
         if (known := self._open.get(str(params.get("sessionId")))) is not None:
             known.cancel()
 
@@ -195,7 +207,11 @@ class Agent:
 
     async def set_option(self, params: Mapping[str, Any]) -> Any:
         """`session/set_config_option`: `mode` or `model`."""
-        conversation, option, value = self._found(params), _text(params, "configId"), _text(params, "value")
+        conversation, option, value = (
+            self._found(params),
+            _text(params, "configId"),
+            _text(params, "value"),
+        )
         if option == "mode":
             conversation.set_mode(value)
         elif option == "model":
@@ -223,7 +239,9 @@ _METHODS: dict[str, Method] = {
 
 
 def folder_of(params: Mapping[str, Any]) -> str:
-    """`cwd` without links in its path. Raises ConfigError unless it is the absolute path of a folder."""
+    """`cwd` without links in its path. Raises ConfigError unless it is the absolute path of a
+    folder.
+    """
     given = _text(params, "cwd")
     if "\0" in given or not Path(given).is_absolute():
         raise ConfigError("`cwd` must be an absolute path")

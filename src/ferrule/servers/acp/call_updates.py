@@ -1,7 +1,8 @@
 """A call as an editor shows it: its kind, a title, the files it is about, its arguments.
 
-Everything here is read from the tool's definition and the call's arguments; nothing is looked up on the disk. Titles and
-fenced texts hold words of strangers: they are shown as data, on one line or between marks that they cannot close.
+Everything here is read from the tool's definition and the call's arguments; nothing is looked up on
+the disk. Titles and fenced texts hold words of strangers: they are shown as data, on one line or
+between marks that they cannot close.
 """
 
 from __future__ import annotations
@@ -91,12 +92,19 @@ def _subjects(tool: Tool | None, values: Mapping[str, Any]) -> list[str | tuple[
     return [one.value for one in sorted(found, key=lambda one: one.kind != "command") if one.value]
 
 
-def locations_of(call: Call, tool: Tool | None, workspace: Workspace | None) -> list[dict[str, Any]]:
-    """The files that the arguments name, as absolute paths, with the line where one is named. What lies outside is left out."""
+def locations_of(
+    call: Call, tool: Tool | None, workspace: Workspace | None
+) -> list[dict[str, Any]]:
+    """The files that the arguments name, as absolute paths, with the line where one is named. What
+    lies outside is left out.
+    """
     values = arguments_of(call) or {}
     if tool is None or workspace is None:
         return []
-    line = next((values[name] for name in _LINES if type(values.get(name)) is int and values[name] > 0), None)
+    line = next(
+        (values[name] for name in _LINES if type(values.get(name)) is int and values[name] > 0),
+        None,
+    )
     found: list[dict[str, Any]] = []
     for subject in tool.subjects(values):
         if subject.kind not in ("read", "write") or not isinstance(subject.value, str):
@@ -136,7 +144,9 @@ def result_text(result: Result) -> str:
 
 
 def raw_output(result: Result) -> dict[str, Any]:
-    """For `rawOutput`: the result object, without the data where that is text, which is shown as content."""
+    """For `rawOutput`: the result object, without the data where that is text, which is shown as
+    content.
+    """
     shape = result.envelope()
     if isinstance(shape["data"], str):
         del shape["data"]

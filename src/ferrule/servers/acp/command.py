@@ -1,4 +1,6 @@
-"""`ferrule serve acp`: the agent that an editor starts and speaks with over its standard streams."""
+"""`ferrule serve acp`: the agent that an editor starts and speaks with over its standard
+streams.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,12 @@ from ferrule.runtime.options import common, yes_to
 @common
 @yes_to
 def acp(**options: Any) -> int:
-    """Serve an agent to the editor that starts this command (Agent Client Protocol, over standard streams).
+    """Serve an agent to the editor that starts this command (Agent Client Protocol, over standard
+    streams).
 
-    Each session works in the folder that the editor names, with your own settings; a repository's take effect only
-    if you trusted it. What needs a yes is asked in the editor. Standard output belongs to the protocol.
+    Each session works in the folder that the editor names, with your own settings; a repository's
+    take effect only if you trusted it. What needs a yes is asked in the editor. Standard output
+    belongs to the protocol.
     """
     import asyncio
 
@@ -26,7 +30,9 @@ def acp(**options: Any) -> int:
     if sys.stdin is None or sys.stdout is None:
         raise click.UsageError("standard input and output are closed: start this from an editor")
     if sys.stdin.isatty():
-        click.echo("this speaks a protocol for editors; docs/serve-acp.md says how to set one up", err=True)
+        click.echo(
+            "this speaks a protocol for editors; docs/serve-acp.md says how to set one up", err=True
+        )
     from .server import serve
 
     return asyncio.run(serve(options))

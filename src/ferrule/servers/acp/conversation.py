@@ -1,8 +1,10 @@
-"""A session of the editor's: an assembly of its own for its folder, one prompt at a time, and whoever is asked.
+"""A session of the editor's: an assembly of its own for its folder, one prompt at a time, and
+whoever is asked.
 
-A prompt is a run. It ends with a stop reason, or with an error where the model could not be had. Cancelling ends the run: programs with
-all that they started, questions that nobody answered, every open call with a result in the journal. A limit is told in words as well,
-because the protocol's reasons name only some.
+A prompt is a run. It ends with a stop reason, or with an error where the model could not be had.
+Cancelling ends the run: programs with all that they started, questions that nobody answered, every
+open call with a result in the journal. A limit is told in words as well, because the protocol's
+reasons name only some.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ _CHUNK = 100
 
 
 class Editor(Protocol):
-    """The other side of the connection. Both raise ConnectionError once it is gone, and `request` FerruleError for an error."""
+    """The other side of the connection. Both raise ConnectionError once it is gone, and `request`
+    FerruleError for an error.
+    """
 
     async def update(self, session: str, update: Update) -> None:
         """Tell of a session."""
@@ -53,7 +57,9 @@ class Busy(ConfigError):
 class Conversation:
     """One session. Made by `begin`; `close` gives everything back."""
 
-    def __init__(self, assembly: Assembly, session: Session, editor: Editor, notices: list[str]) -> None:
+    def __init__(
+        self, assembly: Assembly, session: Session, editor: Editor, notices: list[str]
+    ) -> None:
         self.assembly = assembly
         self.session = session
         self.outbox = Outbox(lambda update: editor.update(session.id, dict(update)))
@@ -87,7 +93,9 @@ class Conversation:
             "modes": mode_state(settings, self.mode),
             "configOptions": self.options(),
         }
-        return {**shape, "_meta": {"ferrule/notices": list(self._notices)}} if self._notices else shape
+        return (
+            {**shape, "_meta": {"ferrule/notices": list(self._notices)}} if self._notices else shape
+        )
 
     def options(self) -> list[dict[str, Any]]:
         """The configuration options with their values."""
@@ -96,11 +104,15 @@ class Conversation:
     # ---- a prompt
 
     async def prompt(self, text: str) -> dict[str, Any]:
-        """Work a message to its end; the protocol's answer. Raises Busy, and ConfigError and ProviderError of the run."""
+        """Work a message to its end; the protocol's answer. Raises Busy, and ConfigError and
+        ProviderError of the run.
+        """
         if self._turn is not None:
             raise Busy("this session works on a prompt; wait for it, or cancel it")
         self._stopped = False
-        turn = self._turn = asyncio.create_task(self._work(text), name=f"acp prompt {self.session.id}")
+        turn = self._turn = asyncio.create_task(
+            self._work(text), name=f"acp prompt {self.session.id}"
+        )
         try:
             return await turn
         except asyncio.CancelledError:
@@ -112,7 +124,9 @@ class Conversation:
             await self.outbox.drained()
 
     def cancel(self) -> None:
-        """End the prompt that is worked on, if one is. Once: a second stop would reach into the settling of the first."""
+        """End the prompt that is worked on, if one is. Once: a second stop would reach into the
+        settling of the first.
+        """
         if self._turn is not None and not self._stopped:
             self._stopped = True
             self._turn.cancel()
@@ -140,7 +154,9 @@ class Conversation:
 
     def _reason(self, result: RunResult) -> str:
         if result.missing:
-            names = ", ".join(" or ".join(f"`{name}`" for name in entry) for entry in result.missing)
+            names = ", ".join(
+                " or ".join(f"`{name}`" for name in entry) for entry in result.missing
+            )
             self._say(f"Not done: {names} never succeeded.")
         if result.stop == "limit":
             return "max_turn_requests"
@@ -148,7 +164,9 @@ class Conversation:
         return "max_tokens" if stop == "length" else "end_turn"
 
     async def _window(self) -> int | None:
-        """The model's window, for usage: asked once. The run itself asks again and says what is wrong with the model."""
+        """The model's window, for usage: asked once. The run itself asks again and says what is
+        wrong with the model.
+        """
         settings = self.assembly.settings
         known = settings.for_model(self.session.model).num_ctx
         try:
@@ -178,7 +196,9 @@ class Conversation:
             self._say("\n".join(f"- {one}" for one in said))
 
     def _say(self, text: str) -> None:
-        """Words of Ferrule's own, in a message of their own: they are not the model's, and no journal has them."""
+        """Words of Ferrule's own, in a message of their own: they are not the model's, and no
+        journal has them.
+        """
         self._said += 1
         self.outbox.put({
             "sessionUpdate": "agent_message_chunk",
@@ -203,7 +223,8 @@ class Conversation:
             raise Busy("the model cannot change while it works on a prompt")
         if model not in models_of(self.assembly.settings, self.session.model):
             raise ConfigError(
-                f"`{model[:80]}` is not among this session's models", hint="name it in your settings"
+                f"`{model[:80]}` is not among this session's models",
+                hint="name it in your settings",
             )
         await self.assembly.change_model(model, self.session)
         self.session.driver.log.notice("model", f"changed to {model}")
@@ -212,7 +233,9 @@ class Conversation:
     # ---- the whole of it
 
     def catch_up(self) -> None:
-        """Know what the journal holds of this session, so that what comes is counted on from there."""
+        """Know what the journal holds of this session, so that what comes is counted on from
+        there.
+        """
         for record in self.assembly.agent.journal.records(self.session.id):
             self._telling.recorded(record.event)
 
@@ -247,9 +270,13 @@ async def begin(
     servers: Mapping[str, Any],
     session_id: str | None = None,
 ) -> Conversation:
-    """A new conversation in a folder, or the one of that id. Raises ConfigError, SessionNotFound, JournalError."""
+    """A new conversation in a folder, or the one of that id. Raises ConfigError, SessionNotFound,
+    JournalError.
+    """
     notices: list[str] = []
-    assembly = assemble({**options, "workspace": folder}, notice=notices.append, mcp_servers=servers)
+    assembly = assemble(
+        {**options, "workspace": folder}, notice=notices.append, mcp_servers=servers
+    )
     try:
         session = assembly.open(session_id)
     except BaseException:  # what was assembled is nobody's then
@@ -270,7 +297,9 @@ async def begin(
 
 
 async def _asked(conversation: Conversation, editor: Editor, params: Mapping[str, Any]) -> Any:
-    """The editor's answer. An editor that is gone answers nothing: its sessions are being ended, and so is this question."""
+    """The editor's answer. An editor that is gone answers nothing: its sessions are being ended,
+    and so is this question.
+    """
     await conversation.outbox.drained()
     try:
         return await editor.request("session/request_permission", params)

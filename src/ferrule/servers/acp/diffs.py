@@ -1,9 +1,11 @@
-"""Diffs of the editing tools: the text before a call and the text after it, by the very function that the tool applies.
+"""Diffs of the editing tools: the text before a call and the text after it, by the very function
+that the tool applies.
 
-Before a call runs, the text before is the file. Afterwards it is the copy that was kept for rewinding (`engine.rewind.file_copies`), named in the
-journal by its hash: so a diff is the same while it happens and when a session is loaded. Where no copy was kept, or it is older
-than the person keeps artifacts, there is no diff and the call's words stand alone. Other tools that write have none either:
-what they would make of a file is not known beforehand.
+Before a call runs, the text before is the file. Afterwards it is the copy that was kept for
+rewinding (`engine.rewind.file_copies`), named in the journal by its hash: so a diff is the same
+while it happens and when a session is loaded. Where no copy was kept, or it is older than the
+person keeps artifacts, there is no diff and the call's words stand alone. Other tools that write
+have none either: what they would make of a file is not known beforehand.
 """
 
 from __future__ import annotations
@@ -31,8 +33,12 @@ _CHANGES: dict[Callable[..., Any], Callable[[Mapping[str, Any]], edits.Change]] 
 """By handler: a file's tool that took one of these names is another tool."""
 
 
-def ahead(tool: Tool, values: Mapping[str, Any], workspace: Workspace | None) -> dict[str, Any] | None:
-    """The diff of a call that has not run yet, as content of a call; None where there is none. Reads the file through the workspace."""
+def ahead(
+    tool: Tool, values: Mapping[str, Any], workspace: Workspace | None
+) -> dict[str, Any] | None:
+    """The diff of a call that has not run yet, as content of a call; None where there is none.
+    Reads the file through the workspace.
+    """
     if workspace is None or tool.handler not in _CHANGES:
         return None
     path = str(values.get("path", ""))
@@ -51,7 +57,9 @@ class Kept:
         self._scope = scope
         self._workspace = workspace
 
-    def diff(self, tool: Tool, values: Mapping[str, Any], seen: FilesSeen | None) -> dict[str, Any] | None:
+    def diff(
+        self, tool: Tool, values: Mapping[str, Any], seen: FilesSeen | None
+    ) -> dict[str, Any] | None:
         """The diff of a call as it was found before it ran; None where nothing was kept."""
         if self._workspace is None or seen is None or tool.handler not in _CHANGES:
             return None
@@ -91,4 +99,6 @@ def first_line(diff: Mapping[str, Any]) -> int:
     """The first line, from 1, in which before and after differ."""
     before, after = str(diff.get("oldText") or "").split("\n"), str(diff["newText"]).split("\n")
     pairs = enumerate(zip(before, after, strict=False), 1)
-    return next((number for number, (old, new) in pairs if old != new), min(len(before), len(after)))
+    return next(
+        (number for number, (old, new) in pairs if old != new), min(len(before), len(after))
+    )

@@ -1,8 +1,9 @@
 """Sessions of the journal as editors list them, and what deleting one means here.
 
-Deleting moves a session out of the journal into an archive file beside it (`storage.export.archive`), and the journal keeps a record of that: a
-journal that could be made to forget would prove nothing. So the session is gone from every list, and its file is the
-person's to remove. What sub-agents did in its runs, and artifacts, stay until they are archived or expire.
+Deleting moves a session out of the journal into an archive file beside it
+(`storage.export.archive`), and the journal keeps a record of that: a journal that could be made to
+forget would prove nothing. So the session is gone from every list, and its file is the person's to
+remove. What sub-agents did in its runs, and artifacts, stay until they are archived or expire.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def _shown(info: SessionInfo) -> dict[str, Any]:
 
 
 def find(store: Journal, session: str) -> SessionInfo:
-    """The session of exactly this id. Raises SessionNotFound: the beginning of an id, which people may type, names none here."""
+    """The session of exactly this id. Raises SessionNotFound: the beginning of an id, which people
+    may type, names none here.
+    """
     info = store.find(session, tenant=TENANT, user=person())
     if info.session != session:
         raise SessionNotFound(f"no session `{session[:80]}`")
@@ -67,7 +70,9 @@ def find(store: Journal, session: str) -> SessionInfo:
 
 
 def put_away(session: str) -> Path:
-    """Move a closed session into an archive file; where that is. Raises SessionNotFound, ConfigError, JournalError."""
+    """Move a closed session into an archive file; where that is. Raises SessionNotFound,
+    ConfigError, JournalError.
+    """
     with journal_file() as store:
         find(store, session)
         folder = (store.path or Path.cwd() / "journal.db").parent / "archives"

@@ -1,7 +1,9 @@
-"""Servers that the editor hands over with a session (`mcpServers`), as entries in the shape of `.mcp.json`.
+"""Servers that the editor hands over with a session (`mcpServers`), as entries in the shape of
+`.mcp.json`.
 
-The editor is the person's own program, but what it hands over may come from a project's settings, and starting a command is the
-person's decision: so these servers go through the same book of approvals as all others (`runtime.mcp_servers`). Nothing is started here.
+The editor is the person's own program, but what it hands over may come from a project's settings,
+and starting a command is the person's decision: so these servers go through the same book of
+approvals as all others (`runtime.mcp_servers`). Nothing is started here.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def _entry(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pairs(given: object) -> dict[str, str]:
-    """`[{"name": …, "value": …}]` as a mapping. A `$` in a value of the editor's is a dollar, no variable of ours."""
+    """`[{"name": …, "value": …}]` as a mapping. A `$` in a value of the editor's is a dollar, no
+    variable of ours.
+    """
     if given is None:
         return {}
     if not isinstance(given, list):
@@ -56,6 +60,8 @@ def _pairs(given: object) -> dict[str, str]:
         if not isinstance(name, str) or not isinstance(value, str):
             raise ConfigError("`env` and `headers` must be lists of names and values")
         if "${" in value:
-            raise ConfigError(f"the value of `{name[:60]}` holds `${{`, which would be read as a variable")
+            raise ConfigError(
+                f"the value of `{name[:60]}` holds `${{`, which would be read as a variable"
+            )
         found[name] = value
     return found

@@ -1,7 +1,8 @@
 """What the editor is told of a session, on its way: in order, never in the way of the run.
 
-A run appends and goes on. Pieces of one message that wait are joined, so a slow reader gets fewer and longer ones; what
-waits is never more than what the run said. Before a question and before an answer everything earlier has been written (`drained`).
+A run appends and goes on. Pieces of one message that wait are joined, so a slow reader gets fewer
+and longer ones; what waits is never more than what the run said. Before a question and before an
+answer everything earlier has been written (`drained`).
 """
 
 from __future__ import annotations

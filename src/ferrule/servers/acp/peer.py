@@ -1,11 +1,13 @@
 """JSON-RPC 2.0 between two who may both ask: requests and answers matched by id, over `streams`.
 
-Not the protocol library's connection: importing that package costs more than everything else that starts here, its reading of lines ends
-at the first that is no object, and its models pass over what they cannot read. It is the oracle of the tests instead: whatever is
-written here is read by its client and its types.
+Not the protocol library's connection: importing that package costs more than everything else that
+starts here, its reading of lines ends at the first that is no object, and its models pass over what
+they cannot read. It is the oracle of the tests instead: whatever is written here is read by its
+client and its types.
 
-Messages are begun in the order in which they came, each in a task of its own, so that a notification finds begun what was asked before
-it; answers go out as they get done. Whatever breaks in a request is an error for that request.
+Messages are begun in the order in which they came, each in a task of its own, so that a
+notification finds begun what was asked before it; answers go out as they get done. Whatever breaks
+in a request is an error for that request.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class OtherRefused(FerruleError):
 
 
 class Peer:
-    """One connection. `handle(method, params)` gives the result of a request; it may raise Refused."""
+    """One connection. `handle(method, params)` gives the result of a request; it may raise
+    Refused.
+    """
 
     def __init__(self, streams: Streams, handle: Callable[[str, Any], Awaitable[Any]]) -> None:
         self._streams = streams
@@ -60,7 +64,9 @@ class Peer:
         self._over = False
 
     async def listen(self) -> None:
-        """Take messages until the other side is gone; from then on asking and telling raise ConnectionError."""
+        """Take messages until the other side is gone; from then on asking and telling raise
+        ConnectionError.
+        """
         try:
             while (message := await self._streams.receive()) is not None:
                 await self._take(message)
@@ -86,7 +92,9 @@ class Peer:
         await self._send({"method": method, "params": params})
 
     async def close(self) -> None:
-        """Let the answers out that are ready, give up the rest, and the streams. Whoever has work under way ends it before."""
+        """Let the answers out that are ready, give up the rest, and the streams. Whoever has work
+        under way ends it before.
+        """
         if self._working and not self._over:
             await asyncio.wait(self._working, timeout=PARTING)
         self._over = True

@@ -1,8 +1,10 @@
-"""The question to the person in the editor: which answers are offered, and what each of them grants.
+"""The question to the person in the editor: which answers are offered, and what each of them
+grants.
 
-Only what the gate offered can be granted, and what is granted is what the option's name says: of several grants the narrowest, for
-this session and for good. Critical risk, and doing again what may have been done, can be allowed once only. `reject_always` refuses
-this very call (the same arguments) for the rest of the session without asking again; it refuses nothing else.
+Only what the gate offered can be granted, and what is granted is what the option's name says: of
+several grants the narrowest, for this session and for good. Critical risk, and doing again what may
+have been done, can be allowed once only. `reject_always` refuses this very call (the same
+arguments) for the rest of the session without asking again; it refuses nothing else.
 
 A question is shown as it is, never redacted: what is approved must be what was seen.
 """
@@ -28,7 +30,9 @@ _NAME = 300
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An answer that is offered: its id, the protocol's kind, the words of the button, and what it means."""
+    """An answer that is offered: its id, the protocol's kind, the words of the button, and what it
+    means.
+    """
 
     id: str
     kind: str
@@ -47,32 +51,42 @@ def options_of(request: ApprovalRequest) -> list[Option]:
     if request.risk != "critical" and not request.died:
         if rule := _narrowest(request, "session"):
             found.append(
-                Option("session", "allow_always", f"Until this session ends: {rule}", "session", rule)
+                Option(
+                    "session", "allow_always", f"Until this session ends: {rule}", "session", rule
+                )
             )
         if rule := _narrowest(request, "remember"):
             found.append(Option("remember", "allow_always", f"Always: {rule}", "remember", rule))
     found.append(Option("reject", "reject_once", "Reject", "deny"))
-    found.append(Option(ALWAYS_NO, ALWAYS_NO, "Reject this same call for the rest of the session", "deny"))
+    found.append(
+        Option(ALWAYS_NO, ALWAYS_NO, "Reject this same call for the rest of the session", "deny")
+    )
     return found
 
 
 def _once(request: ApprovalRequest) -> Option:
-    """Yes to this. Some questions are not about a call (`approval.question_tool`): their only yes says what it is for."""
+    """Yes to this. Some questions are not about a call (`approval.question_tool`): their only yes
+    says what it is for.
+    """
     if request.offers and all(offer.choice != "once" for offer in request.offers):
         first = request.offers[0]
-        return Option("once", "allow_once", _words(f"Allow: {first.rule}"), first.choice, first.rule)
+        return Option(
+            "once", "allow_once", _words(f"Allow: {first.rule}"), first.choice, first.rule
+        )
     name = "Allow once"
     if request.died:
         name = "Run it again"
     elif request.risk == "low":
-        # The gate's own rule (`Gate.settle`): a yes to low risk holds for the session, so the button must not say "once".
+        # The gate's own rule (`Gate.settle`): a yes to low risk holds for the session, so the
+        # button must not say "once".
         name = _words(f"Allow; {request.tool.full_name} is not asked about again in this session")
     return Option("once", "allow_once", name, "once")
 
 
 def _narrowest(request: ApprovalRequest, choice: Choice) -> str:
-    """The gate offers the narrowest first, but for low risk the whole tool before its paths. A rule that a button cannot show in
-    full is not offered."""
+    """The gate offers the narrowest first, but for low risk the whole tool before its paths. A rule
+    that a button cannot show in full is not offered.
+    """
     rules = [offer.rule for offer in request.offers if offer.choice == choice and offer.rule]
     rules.sort(key=lambda rule: "(" not in rule)
     return next((rule for rule in rules if _words(rule) == rule), "")
@@ -83,7 +97,9 @@ def _words(text: str) -> str:
 
 
 class EditorApprover:
-    """`permissions.approvals.Approver` for the person at the editor. `ask_editor` puts `session/request_permission` and gives its result."""
+    """`permissions.approvals.Approver` for the person at the editor. `ask_editor` puts
+    `session/request_permission` and gives its result.
+    """
 
     asks_about_unknown = True
 
@@ -145,7 +161,9 @@ class EditorApprover:
         }
 
     def _id(self, request: ApprovalRequest) -> str:
-        """The call's. A sub-agent's calls, which the editor has not been told of, carry its session."""
+        """The call's. A sub-agent's calls, which the editor has not been told of, carry its
+        session.
+        """
         if request.identity.session != self._session:
             return f"{request.identity.session}:{request.call.id}"
         return request.call.id

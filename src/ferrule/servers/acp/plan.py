@@ -21,7 +21,9 @@ class Plan:
     def __init__(self) -> None:
         self._tasks: dict[str, tuple[str, str]] = {}
 
-    def learn(self, tool: Tool | None, values: Mapping[str, Any], result: Result) -> dict[str, Any] | None:
+    def learn(
+        self, tool: Tool | None, values: Mapping[str, Any], result: Result
+    ) -> dict[str, Any] | None:
         """The plan as an update, if this call changed it."""
         if tool is None or not result.success:
             return None

@@ -1,8 +1,10 @@
-"""From a prompt's blocks to the message of a run: text as it is, context between marks, links by name.
+"""From a prompt's blocks to the message of a run: text as it is, context between marks, links by
+name.
 
-A resource that the editor embeds is read by the model as context, framed as data: the person chose to send it, not what it
-says. A link is named and not opened: the model may read it with a tool, if the rules let it. Pictures and sound are refused, because no
-wire of ours carries them yet; the capabilities said so.
+A resource that the editor embeds is read by the model as context, framed as data: the person chose
+to send it, not what it says. A link is named and not opened: the model may read it with a tool, if
+the rules let it. Pictures and sound are refused, because no wire of ours carries them yet; the
+capabilities said so.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ def _part(block: object) -> str:
 def _embedded(resource: Mapping[str, Any]) -> str:
     uri = _text(resource, "uri")
     if "text" not in resource:
-        raise ConfigError(f"the resource `{visible(uri)[:200]}` holds no text, and only text can be read")
+        raise ConfigError(
+            f"the resource `{visible(uri)[:200]}` holds no text, and only text can be read"
+        )
     text = _text(resource, "text").replace("</editor-context", "<\\/editor-context")
     return f'\n<editor-context source="{_named(uri)}">\n{text}\n</editor-context>\n'
 
@@ -60,14 +64,18 @@ def _link(uri: str, name: str) -> str:
 
 
 def _named(uri: str) -> str:
-    """A file by its path, everything else by its address; on one line, without the quotes that would end it."""
+    """A file by its path, everything else by its address; on one line, without the quotes that
+    would end it.
+    """
     try:
         parts = urlsplit(uri)
     except ValueError:
         return _quoted(uri)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return _quoted(uri)
-    return _quoted(f"{unquote(parts.path)}#{parts.fragment}" if parts.fragment else unquote(parts.path))
+    return _quoted(
+        f"{unquote(parts.path)}#{parts.fragment}" if parts.fragment else unquote(parts.path)
+    )
 
 
 def _quoted(text: str) -> str:

@@ -1,7 +1,8 @@
-"""One editor, from its first byte to its last: the connection, and the end of everything when it goes.
+"""One editor, from its first byte to its last: the connection, and the end of everything when it
+goes.
 
-When the editor closes the streams, dies, or tells this process to end, every run is cancelled and settled: programs end with all
-that they started, and the journal can be resumed.
+When the editor closes the streams, dies, or tells this process to end, every run is cancelled and
+settled: programs end with all that they started, and the journal can be resumed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from .streams import claimed, connected
 
 
 async def serve(options: Mapping[str, Any]) -> int:
-    """Speak with the editor at our standard streams until it is gone; the exit code. Raises ConfigError."""
+    """Speak with the editor at our standard streams until it is gone; the exit code. Raises
+    ConfigError.
+    """
     with claimed() as (reading, writing):
         editor = _Editor()
         agent = Agent(options, editor)
@@ -30,7 +33,8 @@ async def serve(options: Mapping[str, Any]) -> int:
                 await asyncio.wait([listening, told], return_when=asyncio.FIRST_COMPLETED)
             return 128 + told.result() if told.done() else 0
         finally:
-            # Before the connection ends: an editor that is still there learns how its prompts ended.
+            # Before the connection ends: an editor that is still there learns how its prompts
+            # ended.
             await agent.close()
             await peer.close()
             listening.cancel()

@@ -1,8 +1,9 @@
 """What a person may change of a session from the editor: its mode, and its model.
 
-The modes are the gate's. `bypassPermissions` is among them only where the person's own settings (or the command line that the editor
-was given) chose it: no repository can, and no editor's menu should. Models are those that the person's settings name.
-Both are also told as configuration options, which newer editors show in place of modes.
+The modes are the gate's. `bypassPermissions` is among them only where the person's own settings (or
+the command line that the editor was given) chose it: no repository can, and no editor's menu
+should. Models are those that the person's settings name. Both are also told as configuration
+options, which newer editors show in place of modes.
 """
 
 from __future__ import annotations
@@ -16,11 +17,17 @@ from ferrule.storage.settings.settings import Settings
 
 _MODES: dict[Mode, tuple[str, str]] = {
     "default": ("Ask", "Asks before anything that is not safe."),
-    "acceptEdits": ("Accept edits", "Edits files of the folder without asking; asks about the rest."),
+    "acceptEdits": (
+        "Accept edits",
+        "Edits files of the folder without asking; asks about the rest.",
+    ),
     "plan": ("Plan", "Only reads; nothing is changed or run."),
     "dontAsk": ("Don't ask", "What would be asked about is refused."),
     "auto": ("Auto", "As accept edits."),
-    "bypassPermissions": ("Bypass permissions", "Nothing is asked about but critical risk; deny rules hold."),
+    "bypassPermissions": (
+        "Bypass permissions",
+        "Nothing is asked about but critical risk; deny rules hold.",
+    ),
 }
 _MODEL = re.compile(r"models\.([^.:]+:.+)\.[a-z_]+")
 
@@ -34,7 +41,9 @@ def modes_of(settings: Settings, current: str) -> list[str]:
 def chosen_mode(settings: Settings, current: str, mode: str) -> Mode:
     """The mode that was chosen. Raises ConfigError for one that this session does not have."""
     if mode not in modes_of(settings, current):
-        raise ConfigError(f"this session has no mode `{mode[:40]}`", hint="choose one that it listed")
+        raise ConfigError(
+            f"this session has no mode `{mode[:40]}`", hint="choose one that it listed"
+        )
     return select_mode(mode, "flags")
 
 

@@ -1,16 +1,19 @@
-"""What happens in a session as `session/update`s: live events and records of the journal take the same way.
+"""What happens in a session as `session/update`s: live events and records of the journal take the
+same way.
 
-So a session that is loaded is told as it was streamed, but for what no journal has: pieces (their text comes as a whole) and
-lines of progress. A live message of the person is not told: the editor has it.
+So a session that is loaded is told as it was streamed, but for what no journal has: pieces (their
+text comes as a whole) and lines of progress. A live message of the person is not told: the editor
+has it.
 
-Ids are those of the journal, so that patching by id (version 2 of the protocol) is another name for what is sent here: a
-call has its call id, a message `user-N`, `thought-N` or `answer-N`, counted from the session's first event.
+Ids are those of the journal, so that patching by id (version 2 of the protocol) is another name for
+what is sent here: a call has its call id, a message `user-N`, `thought-N` or `answer-N`, counted
+from the session's first event.
 
-What the machine answers by itself (a person's no, a bound, an end that came before the call) has no event: it is found by feeding the
-same events to a machine of our own, as the audit does.
+What the machine answers by itself (a person's no, a bound, an end that came before the call) has no
+event: it is found by feeding the same events to a machine of our own, as the audit does.
 
-What tools were given and
-said goes through `permissions.redaction`, since editors keep conversations where they like; the model's words and diffs are as they are.
+What tools were given and said goes through `permissions.redaction`, since editors keep
+conversations where they like; the model's words and diffs are as they are.
 """
 
 from __future__ import annotations
@@ -72,7 +75,9 @@ class _Shown:
 
 
 class Telling:
-    """One session's. `find` gives a tool by its full name; `window` is the model's in tokens, None where nobody knows it."""
+    """One session's. `find` gives a tool by its full name; `window` is the model's in tokens, None
+    where nobody knows it.
+    """
 
     def __init__(
         self,
@@ -120,7 +125,9 @@ class Telling:
         return [*told, *self._settled()] if self._calls else told
 
     def recorded(self, item: Live) -> list[Update]:
-        """What an editor is told of an event of the journal: as when it happened, and the person's words."""
+        """What an editor is told of an event of the journal: as when it happened, and the person's
+        words.
+        """
         if isinstance(item, RunStarted | ContextAdded):
             told = self.live(item)
             return [*told, _chunk("user_message_chunk", item.text, f"user-{self._asked}")]
@@ -164,7 +171,8 @@ class Telling:
             yield {"sessionUpdate": "usage_update", "used": used, "size": self.window}
 
     def _failed(self, item: ModelFailed) -> Iterator[Update]:
-        # What was streamed of an answer that never came stands as it is; the next one is told from its beginning.
+        # What was streamed of an answer that never came stands as it is; the next one is told from
+        # its beginning.
         self._streamed.clear()
         yield from ()
 
@@ -259,7 +267,11 @@ def _checked(shown: _Shown) -> Mapping[str, Any]:
 
 
 def _chunk(kind: str, text: str, message_id: str) -> Update:
-    return {"sessionUpdate": kind, "content": {"type": "text", "text": text}, "messageId": message_id}
+    return {
+        "sessionUpdate": kind,
+        "content": {"type": "text", "text": text},
+        "messageId": message_id,
+    }
 
 
 def _call_update(call_id: str, **changed: Any) -> Update:

@@ -1,9 +1,12 @@
-"""Messages over standard streams: one JSON object a line, bounded; and the streams themselves, kept for nothing else.
+"""Messages over standard streams: one JSON object a line, bounded; and the streams themselves, kept
+for nothing else.
 
-What cannot be a message is answered with the error that JSON-RPC has for it, and the next line is read.
+What cannot be a message is answered with the error that JSON-RPC has for it, and the next line is
+read.
 
-Standard output belongs to the protocol. From `claimed` on, what anything else in this process prints goes to standard error, and
-what it starts neither reads the editor's messages nor writes between ours.
+Standard output belongs to the protocol. From `claimed` on, what anything else in this process
+prints goes to standard error, and what it starts neither reads the editor's messages nor writes
+between ours.
 """
 
 from __future__ import annotations
@@ -75,7 +78,9 @@ class Streams:
 
 
 def encoded(message: Mapping[str, Any]) -> bytes:
-    """A message as its line. Numbers that JSON does not have (what a model or a tool made of them) become texts."""
+    """A message as its line. Numbers that JSON does not have (what a model or a tool made of them)
+    become texts.
+    """
     try:
         text = json.dumps(message, separators=(",", ":"), allow_nan=False)
     except ValueError:
@@ -85,7 +90,9 @@ def encoded(message: Mapping[str, Any]) -> bytes:
 
 
 def parse(line: bytes) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """The message in a line, or the answer to what is none; neither for a blank line. `b""` is a line that was too long."""
+    """The message in a line, or the answer to what is none; neither for a blank line. `b""` is a
+    line that was too long.
+    """
     if not line:
         return None, refusal(INVALID_REQUEST, f"a message may have {LONGEST} bytes at the most")
     if not line.strip():
@@ -111,7 +118,9 @@ def refusal(code: int, why: str) -> dict[str, Any]:
 
 @contextmanager
 def claimed() -> Generator[tuple[int, int]]:
-    """Descriptors of the editor's ends. Until the end, this process's own standard input is empty and its output is its errors'."""
+    """Descriptors of the editor's ends. Until the end, this process's own standard input is empty
+    and its output is its errors'.
+    """
     sys.stdout.flush()
     reading, writing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -129,12 +138,15 @@ def claimed() -> Generator[tuple[int, int]]:
 
 
 async def connected(reading: int, writing: int) -> Streams:
-    """Messages over these descriptors. Raises ConfigError where they are neither pipes nor sockets."""
+    """Messages over these descriptors. Raises ConfigError where they are neither pipes nor
+    sockets.
+    """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LONGEST)
     try:
         await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(reading), "rb", buffering=0)
+            lambda: asyncio.StreamReaderProtocol(reader),
+            os.fdopen(os.dup(reading), "rb", buffering=0),
         )
         transport, protocol = await loop.connect_write_pipe(
             asyncio.streams.FlowControlMixin, os.fdopen(os.dup(writing), "wb", buffering=0)

@@ -1,4 +1,5 @@
-"""Tools for clients of the Model Context Protocol, in both versions of it, over standard streams and HTTP.
+"""Tools for clients of the Model Context Protocol, in both versions of it, over standard streams
+and HTTP.
 
 Modules: `approvals`, `artifacts`, `blocks`, `client`, `command`, `handlers`, `http`, `offers`,
 `peer`, `requests`, `results`, `server`, `sessions`, `stdio`, `tool_list`.

@@ -1,16 +1,19 @@
 """Calls that need a person's yes: the person at the client is asked, with a form of one field.
 
-A yes counts once, for exactly these arguments (their digest), and for the request that was asked about: the state with which the client comes back is
-sealed and bound to both. It is never a rule: not for the session, not for later. Never asked of a client: critical risk, and doing
-again what may have been done; those want a person where the server runs. A client that cannot ask its person gets a no that names the rule
-which would allow the call.
+A yes counts once, for exactly these arguments (their digest), and for the request that was asked
+about: the state with which the client comes back is sealed and bound to both. It is never a rule:
+not for the session, not for later. Never asked of a client: critical risk, and doing again what may
+have been done; those want a person where the server runs. A client that cannot ask its person gets
+a no that names the rule which would allow the call.
 
-How the question travels depends on the version of the protocol. With a handshake it is asked while the call waits. Without one, the call is settled as
-not run (the journal says that the client is asked) and the request is answered with the question; the answer makes another call with the same
-arguments, which finds it. So a client that never comes back holds nothing up. Calls within a call wait in both versions: what was done
-before them must not be done again.
+How the question travels depends on the version of the protocol. With a handshake it is asked while
+the call waits. Without one, the call is settled as not run (the journal says that the client is
+asked) and the request is answered with the question; the answer makes another call with the same
+arguments, which finds it. So a client that never comes back holds nothing up. Calls within a call
+wait in both versions: what was done before them must not be done again.
 
-What a client shows its person, and whether it asks them at all, is the client's: who connects one, trusts it with these answers.
+What a client shows its person, and whether it asks them at all, is the client's: who connects one,
+trusts it with these answers.
 """
 
 from __future__ import annotations
@@ -58,7 +61,11 @@ class ClientApprover:
 
 def question(request: ApprovalRequest) -> Question:
     """What the person is asked."""
-    field = {"type": "boolean", "title": "Run it", "description": "Once, with exactly these arguments."}
+    field = {
+        "type": "boolean",
+        "title": "Run it",
+        "description": "Once, with exactly these arguments.",
+    }
     return elicitation(_told(request), {"run": field})
 
 
@@ -80,8 +87,13 @@ def _no(note: str) -> Answer:
 
 
 def _step(request: ApprovalRequest) -> str:
-    rule = next((offer.rule for offer in request.offers if offer.rule), "") or request.tool.full_name
-    return f"whoever runs the server can allow it with the rule `{rule}` in `permissions.allow`, or `--allow`"
+    rule = (
+        next((offer.rule for offer in request.offers if offer.rule), "") or request.tool.full_name
+    )
+    return (
+        f"whoever runs the server can allow it with the rule `{rule}` in `permissions.allow`, or "
+        "`--allow`"
+    )
 
 
 def _told(request: ApprovalRequest) -> str:

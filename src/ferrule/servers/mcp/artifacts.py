@@ -2,8 +2,9 @@
 
     ferrule-artifact:///art-<hash>?offset=BYTE&size=BYTES
 
-Reading one is a call of `artifact_fetch`, through the same gate and into the same journal, in the client's own session: what the rules refuse there
-is refused here, and the artifacts of another session are as unknown as those that never were. A part says in `_meta` how large the whole is and
+Reading one is a call of `artifact_fetch`, through the same gate and into the same journal, in the
+client's own session: what the rules refuse there is refused here, and the artifacts of another
+session are as unknown as those that never were. A part says in `_meta` how large the whole is and
 the address of the next part (`ferrule/next`).
 """
 
@@ -27,7 +28,10 @@ SIZE = 16_384
 TEMPLATE = {
     "uriTemplate": f"{SCHEME}:///{{reference}}{{?offset,size}}",
     "name": "artifact",
-    "description": "A large result of this session, by the reference that stands in its place. Read it in parts.",
+    "description": (
+        "A large result of this session, by the reference that stands in its place. Read it in "
+        "parts."
+    ),
 }
 
 
@@ -55,14 +59,17 @@ async def linked(visit: Visit, reference: str) -> list[Block]:
 
 
 async def listed(visit: Visit) -> list[dict[str, Any]]:
-    """As in `resources/list`: the newest artifacts of the client, if nobody else can come as this client."""
+    """As in `resources/list`: the newest artifacts of the client, if nobody else can come as this
+    client.
+    """
     keeper = visit.session.driver.dispatcher.keeper
     if not visit.who.alone or keeper is None or not readable(visit):
         return []
     store, scope = keeper.artifacts.store, Scope.of(visit.session.driver.log.identity)
     found: list[Artifact] = await run_blocking(lambda: store.list(scope))
     return [
-        {key: one for key, one in _link(artifact).items() if key != "type"} for artifact in found[:LISTED]
+        {key: one for key, one in _link(artifact).items() if key != "type"}
+        for artifact in found[:LISTED]
     ]
 
 
@@ -78,13 +85,20 @@ async def read(visit: Visit, uri: str) -> dict[str, Any]:
         about["ferrule/next"] = f"{SCHEME}:///{reference}?offset={part['next_offset']}&size={size}"
     shape = {"uri": uri, "mimeType": part["mime"], "_meta": about}
     if part.get("encoding") == "base64":
-        return {**shape, "blob": base64.b64encode(base64.b64decode(part["content"])).decode("ascii")}
+        return {
+            **shape,
+            "blob": base64.b64encode(base64.b64decode(part["content"])).decode("ascii"),
+        }
     return {**shape, "text": part["content"]}
 
 
 def _link(artifact: Artifact) -> Block:
-    said = f"The whole result of `{artifact.tool}`. Read it in parts: add `?offset=BYTE&size=BYTES`."
-    return link(f"{SCHEME}:///{artifact.reference}", artifact.reference, artifact.mime, artifact.size, said)
+    said = (
+        f"The whole result of `{artifact.tool}`. Read it in parts: add `?offset=BYTE&size=BYTES`."
+    )
+    return link(
+        f"{SCHEME}:///{artifact.reference}", artifact.reference, artifact.mime, artifact.size, said
+    )
 
 
 def _parsed(uri: str) -> tuple[str, int, int]:

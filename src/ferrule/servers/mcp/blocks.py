@@ -1,4 +1,6 @@
-"""Content of results and prompts in the protocol's JSON: texts, pictures, sound, resources in place and by address."""
+"""Content of results and prompts in the protocol's JSON: texts, pictures, sound, resources in place
+and by address.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def embedded(uri: str, content: str | bytes, media_type: str = "text/plain") -> 
     return {"type": "resource", "resource": contents(uri, content, media_type)}
 
 
-def link(uri: str, name: str, media_type: str = "", size: int | None = None, description: str = "") -> Block:
+def link(
+    uri: str, name: str, media_type: str = "", size: int | None = None, description: str = ""
+) -> Block:
     """The address of a resource, to be read with `resources/read`."""
     about = {"mimeType": media_type, "size": size, "description": description}
     return {"type": "resource_link", "uri": uri, "name": name} | {
@@ -40,14 +44,20 @@ def link(uri: str, name: str, media_type: str = "", size: int | None = None, des
 def contents(uri: str, content: str | bytes, media_type: str) -> dict[str, Any]:
     """What a resource holds: text as it is, bytes in base64."""
     about = {"uri": uri, "mimeType": media_type}
-    return {**about, "text": content} if isinstance(content, str) else {**about, "blob": _base64(content)}
+    return (
+        {**about, "text": content}
+        if isinstance(content, str)
+        else {**about, "blob": _base64(content)}
+    )
 
 
 def described(block: Block) -> str:
     """A block in a few words, for the journal: what it is and how large."""
     kind = str(block.get("type"))
     inner: Mapping[str, Any] = block.get("resource") or block
-    size = len(inner.get("data") or inner.get("blob") or "") * 3 // 4 or len(inner.get("text") or "")
+    size = len(inner.get("data") or inner.get("blob") or "") * 3 // 4 or len(
+        inner.get("text") or ""
+    )
     return f"{kind} {inner.get('mimeType', '')} {inner.get('uri', '')}".rstrip() + f", {size} bytes"
 
 

@@ -4,7 +4,8 @@
         client = client_of(context)
         name = (await client.elicit("Who are you?", {"name": {"type": "string"}}))["name"]
 
-A tool that is called by somebody else (a model of ours, a person) has no client: `client_of` raises. Answers are a stranger's words.
+A tool that is called by somebody else (a model of ours, a person) has no client: `client_of`
+raises. Answers are a stranger's words.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from ferrule.tools.context import Context
 from .blocks import Block, described
 from .requests import Answers, Question, Request
 
-UNDER_WAY: ContextVar[Mapping[str, Request] | None] = ContextVar("ferrule_mcp_requests", default=None)
+UNDER_WAY: ContextVar[Mapping[str, Request] | None] = ContextVar(
+    "ferrule_mcp_requests", default=None
+)
 """The requests of the client for which the current task works, by the ids of their calls."""
 
 
@@ -35,7 +38,8 @@ def client_of(context: Context) -> Client:
 def elicitation(
     message: str, fields: Mapping[str, Mapping[str, Any]], required: Sequence[str] | None = None
 ) -> Question:
-    """A question to the person at the client: a form with these fields (JSON Schemas of plain values), all required by default.
+    """A question to the person at the client: a form with these fields (JSON Schemas of plain
+    values), all required by default.
 
     The protocol forbids asking for secrets this way.
     """
@@ -54,11 +58,16 @@ def elicitation(
 def sampling(prompt: str, max_tokens: int = 1000) -> Question:
     """A question to the client's model. Few clients answer it, and the protocol gives it up."""
     message = {"role": "user", "content": {"type": "text", "text": prompt}}
-    return {"method": "sampling/createMessage", "params": {"messages": [message], "maxTokens": max_tokens}}
+    return {
+        "method": "sampling/createMessage",
+        "params": {"messages": [message], "maxTokens": max_tokens},
+    }
 
 
 def roots() -> Question:
-    """A question for the folders that the client works in. Told, not granted: a tool's reach is the agent's workspace."""
+    """A question for the folders that the client works in. Told, not granted: a tool's reach is the
+    agent's workspace.
+    """
     return {"method": "roots/list", "params": {}}
 
 
@@ -83,7 +92,9 @@ class Client:
     async def elicit(
         self, message: str, fields: Mapping[str, Mapping[str, Any]], *, name: str = "answer"
     ) -> Mapping[str, Any]:
-        """Ask the person at the client to fill in a form. Raises ToolFailed, also if they do not."""
+        """Ask the person at the client to fill in a form. Raises ToolFailed, also if they do
+        not.
+        """
         answer = (await self._request.ask({name: elicitation(message, fields)}))[name]
         if answer.get("action") != "accept":
             raise ToolFailed(ErrorType.CANCELLED, "the person at the client did not answer")
@@ -91,17 +102,22 @@ class Client:
         return found
 
     def log(self, level: str, said: str) -> None:
-        """A line for the client's log (`debug`, `info`, `notice`, `warning`, `error`, ...), if it wants lines of this level."""
+        """A line for the client's log (`debug`, `info`, `notice`, `warning`, `error`, ...), if it
+        wants lines of this level.
+        """
         self._request.peer.log(level, said, self._request.level)
 
     def show(self, block: Block) -> None:
-        """Send a picture, sound or a resource (`blocks`) beside the result. The journal keeps what it was, not its bytes."""
+        """Send a picture, sound or a resource (`blocks`) beside the result. The journal keeps what
+        it was, not its bytes.
+        """
         self._request.show(block)
         if self._context is not None:
             self._context.note("mcp", f"sent to the client beside the result: {described(block)}")
 
     async def release(self) -> bool:
-        """Let the client's connection go while this works on; it comes back for the result. False where that is not possible.
+        """Let the client's connection go while this works on; it comes back for the result. False
+        where that is not possible.
 
         Only over HTTP in the version with a handshake.
         """

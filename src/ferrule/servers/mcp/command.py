@@ -19,20 +19,34 @@ PORT = 8330
 
 
 @click.command()
-@click.option("--http", "over_http", is_flag=True, help="Serve over HTTP, not over standard streams.")
+@click.option(
+    "--http", "over_http", is_flag=True, help="Serve over HTTP, not over standard streams."
+)
 @served(PORT)
 @click.option(
-    "--name", default="ferrule", show_default=True, help="What clients are told the server is called."
+    "--name",
+    default="ferrule",
+    show_default=True,
+    help="What clients are told the server is called.",
 )
 @yes_to
 @common
 def mcp(
-    over_http: bool, host: str, port: int, url: str, token_file: Path | None, name: str, yes_to: tuple[str, ...], **options: Any
-) -> int:  # fmt: skip
+    over_http: bool,
+    host: str,
+    port: int,
+    url: str,
+    token_file: Path | None,
+    name: str,
+    yes_to: tuple[str, ...],
+    **options: Any,
+) -> int:
     """Serve this folder's tools to an MCP client.
 
-    Without `--http` the client starts this command and talks with it over its standard streams. Calls are judged by this folder's rules and
-    written into the journal; what has to be allowed is asked of the person at the client, if it can ask one. `--allow-tool` and `--deny-tool` choose tools.
+    Without `--http` the client starts this command and talks with it over its standard streams.
+    Calls are judged by this folder's rules and written into the journal; what has to be allowed is
+    asked of the person at the client, if it can ask one. `--allow-tool` and `--deny-tool` choose
+    tools.
     """
     import asyncio
 
@@ -46,12 +60,18 @@ def mcp(
         click.echo(visible(sentence), err=True)
 
     assembly = assemble(options, notice=say)
-    serving = {"host": host, "port": port, "url": url, "token_file": token_file} if over_http else None
+    serving = (
+        {"host": host, "port": port, "url": url, "token_file": token_file} if over_http else None
+    )
     return asyncio.run(_serve(assembly, name, yes_to, serving, _unsaid if quiet else say))
 
 
 async def _serve(
-    assembly: Assembly, name: str, patterns: tuple[str, ...], serving: dict[str, Any] | None, say: Any
+    assembly: Assembly,
+    name: str,
+    patterns: tuple[str, ...],
+    serving: dict[str, Any] | None,
+    say: Any,
 ) -> int:
     from .server import McpServer
 
@@ -60,7 +80,9 @@ async def _serve(
 
     try:
         agent = assembly.agent
-        server = McpServer(agent, name=name, instructions=_instructions(assembly), yes_to=patterns, end=end)
+        server = McpServer(
+            agent, name=name, instructions=_instructions(assembly), yes_to=patterns, end=end
+        )
         try:
             if serving is None:
                 await server.stdio()
@@ -81,7 +103,11 @@ async def _over_http(
     if made:
         click.echo(f"token: {token}", err=True)
     return await server.http(
-        token=token, host=host, port=port, url=url, ready=lambda address: say(f"serving on {address}")
+        token=token,
+        host=host,
+        port=port,
+        url=url,
+        ready=lambda address: say(f"serving on {address}"),
     )
 
 
@@ -89,10 +115,13 @@ def _instructions(assembly: Assembly) -> str:
     """What clients are told of these tools."""
     folder = assembly.agent.workspace
     where = (
-        f"the folder `{folder.root.name}`; paths are relative to it" if folder is not None else "one folder"
+        f"the folder `{folder.root.name}`; paths are relative to it"
+        if folder is not None
+        else "one folder"
     )
     return (
-        f"Tools that work in {where}. A call may be refused by rules, or wait for a person's yes; the reason says what would help. "
+        f"Tools that work in {where}. A call may be refused by rules, or wait for a person's "
+        "yes; the reason says what would help. "
         "Large results are kept: their stub names a resource that can be read in parts."
     )
 

@@ -1,8 +1,10 @@
-"""The protocol's methods, on the official library's server: what comes in, whose it is, and what goes back.
+"""The protocol's methods, on the official library's server: what comes in, whose it is, and what
+goes back.
 
-The library speaks both versions of the protocol; here stands what each method means. A client's tool calls go through its session's dispatcher and nowhere else.
-State that travels through a client (`requestState`) is sealed: encrypted, good for a limited time, and only for the client, the method, the name and
-the arguments that it was made for.
+The library speaks both versions of the protocol; here stands what each method means. A client's
+tool calls go through its session's dispatcher and nowhere else. State that travels through a client
+(`requestState`) is sealed: encrypted, good for a limited time, and only for the client, the method,
+the name and the arguments that it was made for.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ KEPT_TTL = 3_600_000
 
 @dataclass(slots=True)
 class Service:
-    """What is served, to whom. `name`, `version`, `title`, `instructions` are what clients are told of the server."""
+    """What is served, to whom. `name`, `version`, `title`, `instructions` are what clients are told
+    of the server.
+    """
 
     visits: Visits
     offers: Offers
@@ -53,7 +57,9 @@ class Service:
         """The visit of whoever sent a request. Raises MCPError."""
         who = self.who(peer, context)
         try:
-            visit = self.visits.of(who, f"client `{peer.name}`, protocol {peer.version}, {who.key[0]}")
+            visit = self.visits.of(
+                who, f"client `{peer.name}`, protocol {peer.version}, {who.key[0]}"
+            )
         except FerruleError as error:
             raise failed(error.detail) from error
         if not peer.modern:
@@ -65,7 +71,9 @@ class Service:
         found = self.connection(context)
         if found is None:
             return Who(("named", peer.name), f"mcp:{peer.name}", alone=False)
-        return Who((*found.key, peer.name), found.user or f"mcp:{peer.name}", found.tenant, found.alone)
+        return Who(
+            (*found.key, peer.name), found.user or f"mcp:{peer.name}", found.tenant, found.alone
+        )
 
     # ---- tools
 
@@ -108,7 +116,11 @@ class Service:
     # ---- requests that may take several exchanges
 
     async def _worked(
-        self, peer: Peer, visit: Visit, params: Any, work: Callable[[Request], Awaitable[dict[str, Any]]]
+        self,
+        peer: Peer,
+        visit: Visit,
+        params: Any,
+        work: Callable[[Request], Awaitable[dict[str, Any]]],
     ) -> dict[str, Any]:
         answers = _answers(params)
         if params.request_state is None:
@@ -116,7 +128,9 @@ class Service:
         else:
             found = visit.suspended.take(params.request_state)
             if found is None or found.over:
-                raise invalid("Invalid or expired requestState", {"reason": "invalid_request_state"})
+                raise invalid(
+                    "Invalid or expired requestState", {"reason": "invalid_request_state"}
+                )
             request = found
             request.go_on(peer, answers)
         questions = await request.turn()
@@ -125,7 +139,11 @@ class Service:
             if state is None:
                 await request.stop()
                 raise failed("too many requests wait for this client")
-            return {"resultType": "input_required", "inputRequests": dict(questions), "requestState": state}
+            return {
+                "resultType": "input_required",
+                "inputRequests": dict(questions),
+                "requestState": state,
+            }
         return self._outcome(request)
 
     def _begun(self, peer: Peer, visit: Visit, answers: Answers, work: Any) -> Request:
@@ -176,7 +194,9 @@ class Service:
         return {"resources": page, **more}
 
     async def list_templates(self, context: Any, params: Any) -> dict[str, Any]:
-        kept = [artifacts.TEMPLATE] if artifacts.readable(self.visit(Peer(context), context)) else []
+        kept = (
+            [artifacts.TEMPLATE] if artifacts.readable(self.visit(Peer(context), context)) else []
+        )
         page, more = _page([*(one.listed() for one in self.offers.templates), *kept], params)
         return {"resourceTemplates": page, **more}
 
@@ -211,7 +231,9 @@ class Service:
         return MCPError(code, why[:1].upper() + why[1:], {"uri": uri[:2_000]})
 
     async def complete(self, context: Any, params: Any) -> dict[str, Any]:
-        reference: dict[str, Any] = params.ref.model_dump(by_alias=True, mode="json", exclude_none=True)
+        reference: dict[str, Any] = params.ref.model_dump(
+            by_alias=True, mode="json", exclude_none=True
+        )
         return await self.offers.completed(reference, params.argument.name, params.argument.value)
 
     # ---- news
@@ -244,7 +266,10 @@ class Service:
         notes = {
             "tools": (types.ToolListChangedNotification, subscriptions.ToolsListChanged),
             "prompts": (types.PromptListChangedNotification, subscriptions.PromptsListChanged),
-            "resources": (types.ResourceListChangedNotification, subscriptions.ResourcesListChanged),
+            "resources": (
+                types.ResourceListChangedNotification,
+                subscriptions.ResourcesListChanged,
+            ),
         }
         note, event = notes[what]
         for one in self.visits if visit is None else (visit,):
@@ -257,7 +282,9 @@ class Service:
 
         params = types.ResourceUpdatedNotificationParams(uri=uri)
         for one in self.visits:
-            note = types.ResourceUpdatedNotification(params=params) if uri in one.subscribed else None
+            note = (
+                types.ResourceUpdatedNotification(params=params) if uri in one.subscribed else None
+            )
             await self._tell(one, note, ResourceUpdated(uri=uri))
 
     async def _tell(self, visit: Visit, note: Any, event: Any) -> None:
@@ -298,7 +325,9 @@ def build(service: Service) -> Server[Any]:
         def create_initialization_options(
             self, notification_options: NotificationOptions | None = None, *args: Any, **more: Any
         ) -> Any:
-            changing = notification_options or NotificationOptions(bool(service.offers.prompts), True, True)
+            changing = notification_options or NotificationOptions(
+                bool(service.offers.prompts), True, True
+            )
             return super().create_initialization_options(changing, *args, **more)
 
     lists = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
@@ -323,7 +352,9 @@ def build(service: Service) -> Server[Any]:
 
 
 def _whole(handler: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
-    """The newer version wants answers to say that they are whole; the older one knows no such word."""
+    """The newer version wants answers to say that they are whole; the older one knows no such
+    word.
+    """
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
     async def answered(context: Any, params: Any) -> Any:
@@ -337,7 +368,9 @@ def _whole(handler: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any]
 
 
 def _methods(service: Service) -> list[tuple[str, Any, Any]]:
-    """Each method with the type of its parameters and what answers it: only what there is, because clients are told by this."""
+    """Each method with the type of its parameters and what answers it: only what there is, because
+    clients are told by this.
+    """
     import mcp_types as types
 
     paged, offers = types.PaginatedRequestParams, service.offers
@@ -379,18 +412,23 @@ def lacking(capability: str) -> Exception:
     """The protocol's error for a client that cannot do what is needed."""
     from mcp.shared.exceptions import MCPError
 
-    return MCPError(-32021, f"this needs `{capability}`", {"requiredCapabilities": {capability: {}}})
+    return MCPError(
+        -32021, f"this needs `{capability}`", {"requiredCapabilities": {capability: {}}}
+    )
 
 
 def _answers(params: Any) -> Answers:
     given: Mapping[str, Any] = params.input_responses or {}
     return {
-        name: one.model_dump(by_alias=True, mode="json", exclude_none=True) for name, one in given.items()
+        name: one.model_dump(by_alias=True, mode="json", exclude_none=True)
+        for name, one in given.items()
     }
 
 
 def _page(items: Sequence[Any], params: Any) -> tuple[Sequence[Any], dict[str, Any]]:
-    """A page of a list, and where the next one begins. Raises MCPError for a cursor that we did not give."""
+    """A page of a list, and where the next one begins. Raises MCPError for a cursor that we did not
+    give.
+    """
     cursor = getattr(params, "cursor", None)
     if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
         raise invalid("there is no such cursor")

@@ -1,9 +1,11 @@
-"""The protocol over HTTP: one path, both versions, behind the door that all servers of ours have (`runtime.http.http_security`).
+"""The protocol over HTTP: one path, both versions, behind the door that all servers of ours have
+(`runtime.http.http_security`).
 
-A client with a handshake has a session of the transport (`Mcp-Session-Id`), which is its connection here: it ends with a DELETE, or when it was quiet
-for long. Its connection may break while a call runs: the call goes on, and what it was sent meanwhile is kept for a while (`Streams`), for when it comes back
-with `Last-Event-ID`. A client without a handshake has no connection: it is who it says it is, among those who have the same token, and its call ends
-when it closes the stream.
+A client with a handshake has a session of the transport (`Mcp-Session-Id`), which is its connection
+here: it ends with a DELETE, or when it was quiet for long. Its connection may break while a call
+runs: the call goes on, and what it was sent meanwhile is kept for a while (`Streams`), for when it
+comes back with `Last-Event-ID`. A client without a handshake has no connection: it is who it says
+it is, among those who have the same token, and its call ends when it closes the stream.
 """
 
 from __future__ import annotations
@@ -37,10 +39,11 @@ _stream_owner: ContextVar[str] = ContextVar("ferrule_mcp_stream_owner", default=
 
 
 class Streams:
-    """The library's `EventStore`, bounded, in memory: what clients with a handshake were sent, in case that they lost it.
+    """The library's `EventStore`, bounded, in memory: what clients with a handshake were sent, in
+    case that they lost it.
 
-    The library keys streams by the number of a request, which two sessions share: here a stream also has an owner, so that nobody is
-    sent what another session was.
+    The library keys streams by the number of a request, which two sessions share: here a stream
+    also has an owner, so that nobody is sent what another session was.
     """
 
     def __init__(self) -> None:
@@ -53,7 +56,9 @@ class Streams:
         size = 0 if message is None else len(message.model_dump_json())
         self._events[name] = (_stream_owner.get(), stream_id, message, size)
         self._bytes += size
-        while len(self._events) > KEPT_EVENTS or (self._bytes > KEPT_BYTES and len(self._events) > 1):
+        while len(self._events) > KEPT_EVENTS or (
+            self._bytes > KEPT_BYTES and len(self._events) > 1
+        ):
             _, (_, _, _, gone) = self._events.popitem(last=False)
             self._bytes -= gone
         return name
@@ -61,7 +66,9 @@ class Streams:
     async def replay_events_after(
         self, last_event_id: str, send_callback: Callable[[Any], Awaitable[None]]
     ) -> str | None:
-        """Send what came after an event in its stream; the stream, or None where the event is not known to this session."""
+        """Send what came after an event in its stream; the stream, or None where the event is not
+        known to this session.
+        """
         from mcp.server.streamable_http import EventMessage
 
         last = self._events.get(last_event_id)
@@ -76,7 +83,9 @@ class Streams:
 
 
 class Endpoint:
-    """The ASGI application of a server, without the door. `left` is told which session of the transport has ended."""
+    """The ASGI application of a server, without the door. `left` is told which session of the
+    transport has ended.
+    """
 
     def __init__(self, server: Any, left: Callable[[tuple[str, ...]], None]) -> None:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -108,7 +117,9 @@ class Endpoint:
         owner = self._owners.get(given, "") if given is not None else uuid.uuid4().hex
         token = _stream_owner.set(owner)
         try:
-            await self._sessions.handle_request(scope, receive, self._watched(scope, given, owner, send))
+            await self._sessions.handle_request(
+                scope, receive, self._watched(scope, given, owner, send)
+            )
         finally:
             _stream_owner.reset(token)
 
@@ -117,7 +128,9 @@ class Endpoint:
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
-                named = next((value for name, value in message["headers"] if name.lower() == _SESSION), None)
+                named = next(
+                    (value for name, value in message["headers"] if name.lower() == _SESSION), None
+                )
                 if given is None and named is not None and message["status"] < 400:
                     self._owners[named] = owner
                     while len(self._owners) > 2 * VISITS:

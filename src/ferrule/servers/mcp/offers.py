@@ -1,8 +1,9 @@
 """What a program serves beside its tools: prompts, resources, templates of resources, completion.
 
-Tools are the agent's and go through its gate and into its journal. What is here is text that the program itself hands out: nothing is asked and
-nothing is journaled, so it should do nothing but tell. Names of places in templates are single words, `{id}`, each standing for what lies
-between two slashes.
+Tools are the agent's and go through its gate and into its journal. What is here is text that the
+program itself hands out: nothing is asked and nothing is journaled, so it should do nothing but
+tell. Names of places in templates are single words, `{id}`, each standing for what lies between two
+slashes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from .blocks import Block, contents, text
 Content = str | bytes
 Messages = str | Sequence[Mapping[str, Any]]
 Complete = Callable[[Mapping[str, Any], str, str], "Sequence[str] | Awaitable[Sequence[str]]"]
-"""`(reference, name of the argument, what was typed)` to values; the reference is the protocol's (`ref/prompt` or `ref/resource`)."""
+"""`(reference, name of the argument, what was typed)` to values; the reference is the protocol's
+(`ref/prompt` or `ref/resource`).
+"""
 
 COMPLETIONS = 100
 """Values of a completion at the most, as the protocol has it."""
@@ -36,8 +39,11 @@ class PromptArgument:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt. `get` takes the client (`client.Client`) and the arguments by keyword, and returns text (one message of the user) or
-    messages: `{"role": "user" | "assistant", "content": block}`. It may be async, and may ask the client."""
+    """A prompt. `get` takes the client (`client.Client`) and the arguments by keyword, and returns
+    text (one message of the user) or
+    messages: `{"role": "user" | "assistant", "content": block}`. It may be async, and may ask the
+        client.
+    """
 
     name: str
     description: str
@@ -56,7 +62,9 @@ class Prompt:
         """Required arguments that were not given, and given ones that it does not have."""
         known = {one.name for one in self.arguments}
         lacking = [
-            f"`{one.name}` is missing" for one in self.arguments if one.required and one.name not in given
+            f"`{one.name}` is missing"
+            for one in self.arguments
+            if one.required and one.name not in given
         ]
         return lacking + [f"there is no `{name}`" for name in given if name not in known]
 
@@ -87,7 +95,9 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Resources whose addresses follow a pattern. `read` takes what stands at its places by keyword."""
+    """Resources whose addresses follow a pattern. `read` takes what stands at its places by
+    keyword.
+    """
 
     uri_template: str
     name: str
@@ -103,9 +113,15 @@ class Template:
     def match(self, uri: str) -> dict[str, str] | None:
         """What stands at the places, or None for another address."""
         parts = re.split(r"\{(\w+)\}", self.uri_template)
-        pattern = "".join(f"(?P<{one}>[^/]+)" if at % 2 else re.escape(one) for at, one in enumerate(parts))
+        pattern = "".join(
+            f"(?P<{one}>[^/]+)" if at % 2 else re.escape(one) for at, one in enumerate(parts)
+        )
         found = re.fullmatch(pattern, uri)
-        return None if found is None else {name: unquote(value) for name, value in found.groupdict().items()}
+        return (
+            None
+            if found is None
+            else {name: unquote(value) for name, value in found.groupdict().items()}
+        )
 
     async def contents(self, uri: str, places: Mapping[str, str]) -> dict[str, Any]:
         """As in `resources/read`."""
@@ -114,8 +130,9 @@ class Template:
 
 @dataclass(slots=True)
 class Offers:
-    """Everything beside tools. The lists may change while the server runs; `McpServer.changed` tells clients. `logging` says that tools
-    log to clients (`client.Client.log`)."""
+    """Everything beside tools. The lists may change while the server runs; `McpServer.changed`
+    tells clients. `logging` says that tools log to clients (`client.Client.log`).
+    """
 
     prompts: list[Prompt] = field(default_factory=list[Prompt])
     resources: list[Resource] = field(default_factory=list[Resource])
@@ -137,13 +154,19 @@ class Offers:
                 return await template.contents(uri, places)
         return None
 
-    async def completed(self, reference: Mapping[str, Any], name: str, typed: str) -> dict[str, Any]:
+    async def completed(
+        self, reference: Mapping[str, Any], name: str, typed: str
+    ) -> dict[str, Any]:
         """As in `completion/complete`."""
         values = (
-            list(await settled(self.complete(reference, name, typed))) if self.complete is not None else []
+            list(await settled(self.complete(reference, name, typed)))
+            if self.complete is not None
+            else []
         )
         more = len(values) > COMPLETIONS
-        return {"completion": {"values": values[:COMPLETIONS], "total": len(values), "hasMore": more}}
+        return {
+            "completion": {"values": values[:COMPLETIONS], "total": len(values), "hasMore": more}
+        }
 
 
 def messages(said: Messages) -> list[dict[str, Any]]:
@@ -159,6 +182,15 @@ async def settled(value: Any) -> Any:
 
 
 __all__ = [
-    "Block", "Complete", "Content", "Messages", "Offers", "Prompt", "PromptArgument", "Resource", "Template",
-    "messages", "settled",
-]  # fmt: skip
+    "Block",
+    "Complete",
+    "Content",
+    "Messages",
+    "Offers",
+    "Prompt",
+    "PromptArgument",
+    "Resource",
+    "Template",
+    "messages",
+    "settled",
+]

@@ -1,7 +1,8 @@
 """The client behind one request: what it can do, and the way back to it.
 
-Two versions of the protocol differ here and nowhere else. With a handshake (up to 2025-11-25) a server may send requests of its own while it
-works; without one (2026-07-28) it may not: what it wants to know it answers with, and the client comes again (`requests`).
+Two versions of the protocol differ here and nowhere else. With a handshake (up to 2025-11-25) a
+server may send requests of its own while it works; without one (2026-07-28) it may not: what it
+wants to know it answers with, and the client comes again (`requests`).
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class Peer:
 
     @property
     def name(self) -> str:
-        """What the client calls itself, without what a person would not see: a claim, nothing that was checked."""
+        """What the client calls itself, without what a person would not see: a claim, nothing that
+        was checked.
+        """
         return named(self._session.client_params)
 
     @property
@@ -65,7 +68,9 @@ class Peer:
         return self._session
 
     def can(self, capability: str) -> bool:
-        """Whether the client said that it can do this: `elicitation` (with a form), `sampling`, `roots`."""
+        """Whether the client said that it can do this: `elicitation` (with a form), `sampling`,
+        `roots`.
+        """
         found = getattr(self._session.client_capabilities, capability, None)
         if capability == "elicitation" and found is not None:
             return found.form is not None or found.url is None
@@ -88,7 +93,11 @@ class Peer:
         types = import_module("mcp_types")
         params = types.LoggingMessageNotificationParams(level=level, data=said, logger="ferrule")
         note = types.LoggingMessageNotification(params=params)
-        self._post(lambda: self._session.send_notification(note, related_request_id=self._context.request_id))
+        self._post(
+            lambda: self._session.send_notification(
+                note, related_request_id=self._context.request_id
+            )
+        )
 
     async def drained(self) -> None:
         """Wait until everything said so far is on its way: nothing may come after the answer."""
@@ -145,7 +154,9 @@ class Peer:
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
     async def release(self) -> bool:
-        """Close the stream of this request; the client comes back for the answer. False where it could not."""
+        """Close the stream of this request; the client comes back for the answer. False where it
+        could not.
+        """
         if self._context.close_sse_stream is None:
             return False
         await self.drained()

@@ -1,12 +1,15 @@
 """A request at work: it goes on where its client left it, also over several exchanges.
 
-A handler that asks its client waits for the answer. Where the protocol has no way to ask, the request is answered with the questions and a
-state; the client asks its person and sends the same request again with the answers and that state, which lets go on what waits. So there is
-one call, however often the client comes, and nothing of it runs twice. A state is used once, and it is bound to the client, the method, the name and the
-arguments (`handlers` seals it). Whoever takes the request back before it is answered (cancels it, closes its stream, goes away) ends the work, with
+A handler that asks its client waits for the answer. Where the protocol has no way to ask, the
+request is answered with the questions and a state; the client asks its person and sends the same
+request again with the answers and that state, which lets go on what waits. So there is one call,
+however often the client comes, and nothing of it runs twice. A state is used once, and it is bound
+to the client, the method, the name and the arguments (`handlers` seals it). Whoever takes the
+request back before it is answered (cancels it, closes its stream, goes away) ends the work, with
 all the programs that it started.
 
-Not kept: work that waits is gone with the process; then its call is settled as one that was not run, or as unknown.
+Not kept: work that waits is gone with the process; then its call is settled as one that was not
+run, or as unknown.
 """
 
 from __future__ import annotations
@@ -34,8 +37,9 @@ class Lacking(ToolFailed):
 
 
 class Request:
-    """One request of a client. `given` are answers that came with it, to questions that a tool is going to ask; `level` is from which
-    level on the client wants lines for its log."""
+    """One request of a client. `given` are answers that came with it, to questions that a tool is
+    going to ask; `level` is from which level on the client wants lines for its log.
+    """
 
     def __init__(self, peer: Peer, given: Answers, level: str = "info") -> None:
         self.peer = peer
@@ -75,7 +79,8 @@ class Request:
     # ---- for the client's side
 
     async def turn(self) -> Mapping[str, Question] | None:
-        """Wait until there is something to answer with: the questions that are open, or None when the work is over (`outcome`).
+        """Wait until there is something to answer with: the questions that are open, or None when
+        the work is over (`outcome`).
 
         Cancelled, it ends the work first.
         """
@@ -100,7 +105,9 @@ class Request:
         return self._work.result()
 
     def go_on(self, peer: Peer, answers: Answers) -> None:
-        """The client came again. Answers to what was not asked are left aside; what was not answered stays open."""
+        """The client came again. Answers to what was not asked are left aside; what was not
+        answered stays open.
+        """
         self.peer = peer
         for name in [one for one in self._open if one in answers]:
             _, answered = self._open.pop(name)
@@ -120,7 +127,8 @@ class Request:
     # ---- for the handler's side
 
     async def ask(self, questions: Mapping[str, Question], *, ahead: bool = True) -> Answers:
-        """Put questions to the client, by name. With `ahead`, an answer that came with the request counts.
+        """Put questions to the client, by name. With `ahead`, an answer that came with the request
+        counts.
 
         Raises Lacking where the client cannot be asked this, NoAnswer, TimeoutError.
         """
@@ -131,8 +139,12 @@ class Request:
                 raise Lacking(ErrorType.PERMISSION_DENIED, said)
         if not self.peer.modern:
             return {name: await self.peer.ask(question) for name, question in questions.items()}
-        answers = {name: self._given.pop(name) for name in questions if ahead and name in self._given}
-        waiting = {name: self._asked(name, one) for name, one in questions.items() if name not in answers}
+        answers = {
+            name: self._given.pop(name) for name in questions if ahead and name in self._given
+        }
+        waiting = {
+            name: self._asked(name, one) for name, one in questions.items() if name not in answers
+        }
         self._wake()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -164,7 +176,9 @@ class Request:
 
 
 class Suspended:
-    """Requests that wait for their client to come again, by a name that only it was told. Each name is good once."""
+    """Requests that wait for their client to come again, by a name that only it was told. Each name
+    is good once.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most

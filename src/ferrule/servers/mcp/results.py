@@ -4,8 +4,8 @@
     failure    `isError`, and the result object as text
     large      the stub, and a link to the whole, which its owner may read in parts (`artifacts`)
 
-A value that was cut, kept aside or changed by a hook does not fit the tool's schema any more: then the structured content says so, with
-`"truncated": true` (`listing.CUT`).
+A value that was cut, kept aside or changed by a hook does not fit the tool's schema any more: then
+the structured content says so, with `"truncated": true` (`listing.CUT`).
 """
 
 from __future__ import annotations
@@ -36,13 +36,19 @@ def told(
         return {"content": [text(result.text())], "isError": True}
     blocks = [*shown] if result.data is None and shown else [text(result.text()), *shown]
     answer: dict[str, Any] = {"content": [*blocks, *links], "isError": False}
-    if tool is not None and tool.output is not None and output_schema(tool, modern=modern) is not None:
+    if (
+        tool is not None
+        and tool.output is not None
+        and output_schema(tool, modern=modern) is not None
+    ):
         answer["structuredContent"] = _structured(result, tool)
     return answer
 
 
 def reference_of(result: Result) -> str:
-    """The artifact that holds the whole of a result, or nothing. Where the data looks like a stub and is none, this leads nowhere."""
+    """The artifact that holds the whole of a result, or nothing. Where the data looks like a stub
+    and is none, this leads nowhere.
+    """
     if not result.partial:
         return ""
     data: Any = result.data

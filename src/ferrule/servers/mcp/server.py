@@ -1,10 +1,12 @@
-"""`McpServer`: the tools of an agent for MCP clients, over standard streams and HTTP, in both versions of the protocol.
+"""`McpServer`: the tools of an agent for MCP clients, over standard streams and HTTP, in both
+versions of the protocol.
 
     agent = Agent("scripted:none", tools=[get_weather], deny=["delete_*"])
     await McpServer(agent, name="weather").stdio()
 
-What a client calls goes through the agent's gate and into its journal, as if a person had called it: rules, sandbox, limits and
-hooks hold. A model is not asked for anything. What the rules leave open is asked of the person at the client, if it can ask one (`approving`).
+What a client calls goes through the agent's gate and into its journal, as if a person had called
+it: rules, sandbox, limits and hooks hold. A model is not asked for anything. What the rules leave
+open is asked of the person at the client, if it can ask one (`approving`).
 """
 
 from __future__ import annotations
@@ -35,10 +37,12 @@ _connection: ContextVar[str] = ContextVar("ferrule_mcp_connection", default="")
 
 
 class McpServer:
-    """Serves one agent. `offers` are what there is beside its tools; `yes_to` names tools that need nobody's yes (patterns, as `--yes-to`); `end` is
-    called in place of `Session.close` when a client has gone.
+    """Serves one agent. `offers` are what there is beside its tools; `yes_to` names tools that need
+    nobody's yes (patterns, as `--yes-to`); `end` is called in place of `Session.close` when a
+    client has gone.
 
-    The agent stays its owner's: close the server first. Raises ConfigError where the extra `mcp` is not installed.
+    The agent stays its owner's: close the server first. Raises ConfigError where the extra `mcp` is
+    not installed.
     """
 
     def __init__(
@@ -56,13 +60,20 @@ class McpServer:
         library()
         AllowThese(yes_to)  # what cannot be meant is said now, not to the first client
         self._service = Service(
-            Visits(agent, tuple(yes_to), end), offers or Offers(), name, version, title, instructions, _whose
+            Visits(agent, tuple(yes_to), end),
+            offers or Offers(),
+            name,
+            version,
+            title,
+            instructions,
+            _whose,
         )
         self._server = build(self._service)
         self._endpoint: http.Endpoint | None = None
 
     async def stdio(self) -> None:
-        """Serve the client at this process's standard streams until it closes them, or the process is told to end.
+        """Serve the client at this process's standard streams until it closes them, or the process
+        is told to end.
 
         While it serves, whatever else writes to standard output writes to standard error.
         """
@@ -89,8 +100,9 @@ class McpServer:
     ) -> int:
         """Serve over HTTP until the process is told to end; the exit code for that.
 
-        `token` is the one there is, or whom each stands for; a `host` other than this machine needs an https `url` (a proxy with TLS before it).
-        `ready` is called with the address once there is one. Raises ConfigError.
+        `token` is the one there is, or whom each stands for; a `host` other than this machine needs
+        an https `url` (a proxy with TLS before it). `ready` is called with the address once there
+        is one. Raises ConfigError.
         """
         given = listening or listen(host, port)
         try:
@@ -113,9 +125,13 @@ class McpServer:
         hosts: frozenset[str],
         origins: frozenset[str] = frozenset(),
     ) -> Application:
-        """The ASGI application, for servers of one's own: it serves while `running` is entered. See `runtime.http.http_security.Door` for the arguments."""
+        """The ASGI application, for servers of one's own: it serves while `running` is entered. See
+        `runtime.http.http_security.Door` for the arguments.
+        """
         if self._endpoint is not None:
-            raise ConfigError("this server has an application already", hint="make another McpServer")
+            raise ConfigError(
+                "this server has an application already", hint="make another McpServer"
+            )
         self._endpoint = http.Endpoint(self._server, self._service.visits.leave)
         return Door(self._endpoint, token=token, hosts=hosts, origins=origins)
 

@@ -1,11 +1,13 @@
-"""Clients and their sessions: each connection, or each client that says who it is with every request, has a session of its own.
+"""Clients and their sessions: each connection, or each client that says who it is with every
+request, has a session of its own.
 
-A session belongs to `mcp:NAME`, or, over HTTP with tokens that stand for people, to that person; it stands in the agent's journal like any
-other, with its calls, what was asked and answered, and the results. Two clients do not see each other's artifacts, answers or grants. Names are claims: clients
+A session belongs to `mcp:NAME`, or, over HTTP with tokens that stand for people, to that person; it
+stands in the agent's journal like any other, with its calls, what was asked and answered, and the
+results. Two clients do not see each other's artifacts, answers or grants. Names are claims: clients
 that share a token and call themselves the same are one.
 
-Bounds: `VISITS` at a time (the one that was quiet longest goes; its journal stays), `IDLE_SECONDS` without a request, `CALLS` at work in
-each, and as many that wait for their client.
+Bounds: `VISITS` at a time (the one that was quiet longest goes; its journal stays), `IDLE_SECONDS`
+without a request, `CALLS` at work in each, and as many that wait for their client.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ VISITS = 64
 IDLE_SECONDS = 1800.0
 CALLS = 32
 QUESTIONS = 4
-"""Times that one request asks a person about its call: each hook that changes the arguments makes it another question."""
+"""Times that one request asks a person about its call: each hook that changes the arguments makes
+it another question.
+"""
 BY = "mcp"
 """Who made a client's call, in the journal."""
 _SUBSCRIBED = 256
@@ -49,7 +53,9 @@ class Full(FerruleError):
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Which client. `key` tells it from others, `user` is whom its session belongs to (under `tenant`, or the agent's); `alone`: nobody else can come under this key."""
+    """Which client. `key` tells it from others, `user` is whom its session belongs to (under
+    `tenant`, or the agent's); `alone`: nobody else can come under this key.
+    """
 
     key: tuple[str, ...]
     user: str
@@ -103,7 +109,9 @@ class Visit:
         return request
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Result:
-        """One call of a tool, for the request that the current task works for; made again where a person was asked in between."""
+        """One call of a tool, for the request that the current task works for; made again where a
+        person was asked in between.
+        """
         request, result = CURRENT.get(), await self._call(tool, arguments)
         for _ in range(QUESTIONS):
             if request is None or request.wanted is None:
@@ -133,14 +141,18 @@ class Visit:
         self.session.driver.log.observer = None
         await self._end(self.session)
 
-    async def _within(self, request: Request, work: Callable[[Request], Coroutine[Any, Any, Any]]) -> Any:
+    async def _within(
+        self, request: Request, work: Callable[[Request], Coroutine[Any, Any, Any]]
+    ) -> Any:
         UNDER_WAY.set(self.calls)
         CURRENT.set(request)
         return await work(request)
 
     async def _turn_to_ask(self, tool: str, arguments: Mapping[str, Any]) -> Callable[[], None]:
-        """Calls that will ask take turns until they have their answer: the engine puts one question at a time, and carries out what
-        waits for it within another call, which would have to wait for it in turn."""
+        """Calls that will ask take turns until they have their answer: the engine puts one question
+        at a time, and carries out what waits for it within another call, which would have to wait
+        for it in turn.
+        """
         dispatcher = self.session.driver.dispatcher
         if dispatcher.evaluate(Call("", tool, compact(arguments))).evaluation.verdict != "ask":
             return _nothing
@@ -156,14 +168,18 @@ class Visit:
         return give_back
 
     def _lighten(self, call_id: str) -> None:
-        """A connection may last for days, and a session keeps what it was called with and what came of it: the journal has that."""
+        """A connection may last for days, and a session keeps what it was called with and what came
+        of it: the journal has that.
+        """
         slot = self.session.driver.machine.slot(call_id)
         if slot is not None and slot.result is not None:
             slot.call = Call(slot.call.id, slot.call.tool)
             slot.result = replace(slot.result, data=None, notes=())
 
     def _observe(self, item: Live) -> None:
-        """What happens in the session, for whoever made the call; progress also from other threads."""
+        """What happens in the session, for whoever made the call; progress also from other
+        threads.
+        """
         if isinstance(item, Progress):
             if (request := self.calls.get(item.call_id)) is not None:
                 request.peer.progress(item.text)
@@ -179,7 +195,9 @@ class Visit:
 
 @dataclass(slots=True)
 class Visits:
-    """All clients of a server. `agent` is asked for a session for each, which `end` ends; it stays its owner's."""
+    """All clients of a server. `agent` is asked for a session for each, which `end` ends; it stays
+    its owner's.
+    """
 
     agent: Agent
     yes_to: tuple[str, ...] = ()
@@ -191,7 +209,9 @@ class Visits:
         return iter(list(self._visits.values()))
 
     def of(self, who: Who, about: str) -> Visit:
-        """The visit of this client; begun if it is new, with a line in its journal that says `about` it. Raises Full, JournalError."""
+        """The visit of this client; begun if it is new, with a line in its journal that says
+        `about` it. Raises Full, JournalError.
+        """
         self._sweep()
         visit = self._visits.pop(who.key, None)
         if visit is None:

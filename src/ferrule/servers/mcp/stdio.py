@@ -1,8 +1,10 @@
 """Standard streams as a connection: the client started this process and talks with it here.
 
-The library takes standard output for itself and lets everything else that writes there write to standard error. Standard input it would read in a
-thread that nothing can wake: a process that is told to end would wait for its client. So where it is a pipe or a socket, it is read
-by the event loop, a line of at most `LINE` bytes at a time; a longer one ends the connection. Programs that tools start find nothing on it.
+The library takes standard output for itself and lets everything else that writes there write to
+standard error. Standard input it would read in a thread that nothing can wake: a process that is
+told to end would wait for its client. So where it is a pipe or a socket, it is read by the event
+loop, a line of at most `LINE` bytes at a time; a longer one ends the connection. Programs that
+tools start find nothing on it.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class Lines:
 
 @asynccontextmanager
 async def streams() -> AsyncGenerator[tuple[Any, Any]]:
-    """The client's messages and ours. SIGTERM ends the current task in an orderly way, as Ctrl-C does, and then the process (SystemExit)."""
+    """The client's messages and ours. SIGTERM ends the current task in an orderly way, as Ctrl-C
+    does, and then the process (SystemExit).
+    """
     from mcp.server.stdio import stdio_server
 
     async with _until_told(), _input() as lines:
@@ -72,7 +76,9 @@ async def _input() -> AsyncGenerator[Lines | None]:
 
 
 def _ours() -> bool:
-    """Whether standard input is a pipe or a socket of its own: what waits must not make others' writing wait as well."""
+    """Whether standard input is a pipe or a socket of its own: what waits must not make others'
+    writing wait as well.
+    """
     if sys.platform == "win32":
         return False
     try:

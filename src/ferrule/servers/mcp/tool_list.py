@@ -1,8 +1,10 @@
 """Tools in the protocol's JSON: `tools/list`.
 
-Listed is what the client's session may use: no tools for other tools, none that rules deny outright, none that need a scope. Deferred ones are listed
-too, marked in `_meta`: clients with many tools search on their side, and the tools that search here are not listed. The order is that of
-the catalog, the names are those that providers accept, and what a tool does to the world becomes the protocol's annotations.
+Listed is what the client's session may use: no tools for other tools, none that rules deny
+outright, none that need a scope. Deferred ones are listed too, marked in `_meta`: clients with many
+tools search on their side, and the tools that search here are not listed. The order is that of the
+catalog, the names are those that providers accept, and what a tool does to the world becomes the
+protocol's annotations.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ CUT = {"type": "object", "properties": {"truncated": {"const": True}}, "required
 def served(catalog: Catalog, usable: Callable[[Tool], bool]) -> dict[str, Tool]:
     """What a client may call, by the name that it knows."""
     names = catalog.wire_table()
-    return {names[tool.full_name]: tool for tool in catalog if tool.source != FINDERS and usable(tool)}
+    return {
+        names[tool.full_name]: tool for tool in catalog if tool.source != FINDERS and usable(tool)
+    }
 
 
 def find(dispatcher: Dispatcher, name: str) -> Tool | None:
@@ -63,7 +67,9 @@ def hints(tool: Tool) -> dict[str, bool]:
 
 
 def output_schema(tool: Tool, *, modern: bool) -> dict[str, Any] | None:
-    """What structured results of a tool fit: its own schema, or `CUT`. None where the protocol's version cannot say it."""
+    """What structured results of a tool fit: its own schema, or `CUT`. None where the protocol's
+    version cannot say it.
+    """
     if tool.output is None:
         return None
     schema = tool.output.schema

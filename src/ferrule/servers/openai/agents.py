@@ -1,9 +1,12 @@
-"""The models `ferrule` and `ferrule/provider:model`: an agent works the message with its own tools, through its gate, into its journal.
+"""The models `ferrule` and `ferrule/provider:model`: an agent works the message with its own tools,
+through its gate, into its journal.
 
-A request is a run. Nobody is there to be asked: what the rules leave open is a no, which the model reads as the call's result and which the
-answer says below the model's words. The client's system text joins the agent's instructions; it has no more rights for it.
+A request is a run. Nobody is there to be asked: what the rules leave open is a no, which the model
+reads as the call's result and which the answer says below the model's words. The client's system
+text joins the agent's instructions; it has no more rights for it.
 
-The answer's text is all that the model says in the run, a blank line between its rounds; calls and their results are news beside it.
+The answer's text is all that the model says in the run, a blank line between its rounds; calls and
+their results are news beside it.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ SHOWN = 200
 
 
 class Unattended:
-    """Answers for a person at an endpoint where there is none. `refused` are the tools it said no to."""
+    """Answers for a person at an endpoint where there is none. `refused` are the tools it said no
+    to.
+    """
 
     def __init__(self) -> None:
         self.refused: list[str] = []
@@ -51,13 +56,19 @@ class Unattended:
         """`Approver.ask`."""
         self.refused.append(request.tool.full_name)
         wider = next((offer.rule for offer in request.offers if offer.rule), "")
-        step = f"whoever runs the server can allow it with the rule `{wider}`" if wider else "do without it"
+        step = (
+            f"whoever runs the server can allow it with the rule `{wider}`"
+            if wider
+            else "do without it"
+        )
         note = f"this needs a person's yes ({request.reason}) and nobody can be asked here; {step}"
         return Answer("deny", by="openai-endpoint", note=note)
 
 
 class Agents:
-    """Agents at work for clients, and the conversations that they may go on with (`Conversations`)."""
+    """Agents at work for clients, and the conversations that they may go on with
+    (`Conversations`).
+    """
 
     def __init__(self, leave: Leave, store: ArtifactStore, yes_to: tuple[str, ...] = ()) -> None:
         self._leave = leave
@@ -86,12 +97,18 @@ class Agents:
             finally:
                 conversation.runs += run.over
             said = cut(run.said, asked.sampling.stop)
-            before, point = told.history, point_of(who, asked.model, told.system, told.history, said)
+            before, point = (
+                told.history,
+                point_of(who, asked.model, told.system, told.history, said),
+            )
             return ended
         finally:
-            # Also after a failure: whoever sends this again goes on where the run ended, and what it did is not forgotten.
+            # Also after a failure: whoever sends this again goes on where the run ended, and what
+            # it did is not forgotten.
             await (
-                self._conversations.put(point, conversation) if before else conversation.close(self._leave)
+                self._conversations.put(point, conversation)
+                if before
+                else conversation.close(self._leave)
             )
 
     async def close(self) -> None:
@@ -117,12 +134,16 @@ def check_for_agent(asked: Asked) -> None:
     """That a request is one for an agent. Raises Refused."""
     if asked.tools:
         raise Refused(
-            f"`{asked.model}` works with its own tools; ask one of the other models for calls of yours",
+            (
+                f"`{asked.model}` works with its own tools; ask one of the other models for "
+                "calls of yours"
+            ),
             param="tools",
         )
     if asked.schema is not None:
         raise Refused(
-            f"`{asked.model}` answers in words; ask one of the other models", param="response_format"
+            f"`{asked.model}` answers in words; ask one of the other models",
+            param="response_format",
         )
     history = asked.told.history
     if not history or not isinstance(history[-1], UserMessage):
@@ -131,7 +152,9 @@ def check_for_agent(asked: Asked) -> None:
         raise Refused(f"`{asked.model}` has made no calls of a client's tools", param="messages")
 
 
-def _begun(agent: Agent, options: ModelOptions, told: Told, before: tuple[Message, ...]) -> Conversation:
+def _begun(
+    agent: Agent, options: ModelOptions, told: Told, before: tuple[Message, ...]
+) -> Conversation:
     mine = copy(agent)
     mine.change_model(agent.wire, options=options)
     if told.system:
@@ -241,4 +264,9 @@ class _Run:
 def _outcome(result: Result) -> dict[str, Any]:
     """A call and what became of it, without what it returned."""
     failed = str(result.error_type)
-    return {"id": result.call_id, "tool": result.tool, "success": result.success, "error_type": failed}
+    return {
+        "id": result.call_id,
+        "tool": result.tool,
+        "success": result.success,
+        "error_type": failed,
+    }

@@ -1,7 +1,7 @@
 """What an answer is made of, whoever makes it: words, thoughts, news, calls, and an end.
 
-Both ways of answering (`agents`, `model_relay`) say their answer in these, one after another; a stream and a whole answer are two forms of the same
-sequence (`responses`).
+Both ways of answering (`agents`, `model_relay`) say their answer in these, one after another; a
+stream and a whole answer are two forms of the same sequence (`responses`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class Thoughts:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Something on the way that is no part of the answer: a call of the agent and what became of it. JSON."""
+    """Something on the way that is no part of the answer: a call of the agent and what became of
+    it. JSON.
+    """
 
     value: Mapping[str, Any]
 
@@ -54,11 +56,14 @@ class Ended:
 Piece = Words | Thoughts | News | Calls
 Emit = Callable[[Piece], None]
 Work = Callable[[Emit], Awaitable[Ended]]
-"""Makes an answer, telling its pieces as they come. Raises Refused or FerruleError; cancelling it ends what it does."""
+"""Makes an answer, telling its pieces as they come. Raises Refused or FerruleError; cancelling it
+ends what it does.
+"""
 
 
 class Stopper:
-    """Lets words pass until one of the stop texts comes, which does not pass, nor anything after it. With none, all passes.
+    """Lets words pass until one of the stop texts comes, which does not pass, nor anything after
+    it. With none, all passes.
 
     Words that could be the beginning of one wait until it is known.
     """
@@ -102,7 +107,9 @@ def cut(text: str, stops: Sequence[str]) -> str:
 
 
 def _first(text: str, stops: Sequence[str]) -> int | None:
-    """Where the stop text begins that is the first to be complete: so it does not matter in which pieces a text comes."""
+    """Where the stop text begins that is the first to be complete: so it does not matter in which
+    pieces a text comes.
+    """
     found = [(at + len(stop), at) for stop in stops if (at := text.find(stop)) >= 0]
     return min(found)[1] if found else None
 

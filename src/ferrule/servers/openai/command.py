@@ -21,13 +21,18 @@ PORT = 8330
 )  # fmt: skip
 @served(PORT)
 @click.option(
-    "--at-once", type=click.IntRange(1, 256), default=8, show_default=True, help="Requests worked at a time."
+    "--at-once",
+    type=click.IntRange(1, 256),
+    default=8,
+    show_default=True,
+    help="Requests worked at a time.",
 )
 def openai(**options: Any) -> int:
     """Serve chat completions: `POST /v1/chat/completions`, `GET /v1/models`.
 
-    The model `ferrule` is an agent that works in this folder with its own tools, as `ferrule run` does; nobody is asked, so what the rules
-    leave open is refused. A model by its own name (`local:smollm2`) answers by itself and calls the tools that the client brings.
+    The model `ferrule` is an agent that works in this folder with its own tools, as `ferrule run`
+    does; nobody is asked, so what the rules leave open is refused. A model by its own name
+    (`local:smollm2`) answers by itself and calls the tools that the client brings.
     """
     return asyncio.run(_serve(options))
 
@@ -58,7 +63,8 @@ async def _serve(options: dict[str, Any]) -> int:
                 url=options["url"],
                 at_once=options["at_once"],
             )
-            # Now and not with the first request: a model that leads nowhere is an error of whoever starts this.
+            # Now and not with the first request: a model that leads nowhere is an error of whoever
+            # starts this.
             for name in server.models.ids:
                 server.models.wire(server.models.choose(name).model)
             if not options["quiet"]:

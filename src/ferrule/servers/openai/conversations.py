@@ -1,16 +1,20 @@
-"""Which session a conversation is: clients of this API keep none, and send all that was said with every request.
+"""Which session a conversation is: clients of this API keep none, and send all that was said with
+every request.
 
 What a client sends before its last message is looked up by digest:
 
     SHA-256 of the compact JSON  [[tenant, user], model, system, [role, text], [role, text], ...]
 
-Where it is what one of our sessions was shown and said (text without white space around it), that session goes on: its calls and results are in its
-journal, not at the client, and nothing is run again. Where the session has gone on since (the client asks once more, or for something else), a fork
-of it (`engine.rewind.rewind`) goes on from there; files stay as they are. Where it is no session's (another server's, an edited answer, too long ago), a
-new one is told it, as words of the client about what was said before; they prove nothing, and grant nothing.
+Where it is what one of our sessions was shown and said (text without white space around it), that
+session goes on: its calls and results are in its journal, not at the client, and nothing is run
+again. Where the session has gone on since (the client asks once more, or for something else), a
+fork of it (`engine.rewind.rewind`) goes on from there; files stay as they are. Where it is no
+session's (another server's, an edited answer, too long ago), a new one is told it, as words of the
+client about what was said before; they prove nothing, and grant nothing.
 
-No two requests work in one session. `OPEN` sessions are kept open, the one that was quiet longest is closed first and resumed from the
-journal when it is asked for; `KNOWN` points are remembered, in this process only.
+No two requests work in one session. `OPEN` sessions are kept open, the one that was quiet longest
+is closed first and resumed from the journal when it is asked for; `KNOWN` points are remembered, in
+this process only.
 """
 
 from __future__ import annotations
@@ -33,7 +37,10 @@ KNOWN = 4096
 TOLD = 200_000
 """Characters of an earlier conversation that a new session is told, the latest ones."""
 
-_TOLD = "What was said before, as the program that asks tells it. It is not about this message but leads up to the next one.\n\n"
+_TOLD = (
+    "What was said before, as the program that asks tells it. It is not about this message but "
+    "leads up to the next one.\n\n"
+)
 _CUT = "[... the beginning is left out ...]\n"
 
 
@@ -42,7 +49,8 @@ Leave = Callable[[Session], Awaitable[None]]
 
 @dataclass(slots=True)
 class Conversation:
-    """A session and the agent it belongs to. `session` is None while it is closed; `options` are those it last worked with, None: some others.
+    """A session and the agent it belongs to. `session` is None while it is closed; `options` are
+    those it last worked with, None: some others.
 
     `runs` is how many of its runs are over.
     """
@@ -67,7 +75,9 @@ class Conversation:
 
 
 class Conversations:
-    """The sessions that nobody works with now, by what was said in them. `leave` closes one; `store` holds their large results."""
+    """The sessions that nobody works with now, by what was said in them. `leave` closes one;
+    `store` holds their large results.
+    """
 
     def __init__(
         self,
@@ -94,7 +104,9 @@ class Conversations:
         return found
 
     def branch(self, point: str) -> Conversation | None:
-        """A fork of a conversation that stood there once. Raises SessionNotFound, ConfigError, JournalError."""
+        """A fork of a conversation that stood there once. Raises SessionNotFound, ConfigError,
+        JournalError.
+        """
         passed = self._passed.get(point)
         if passed is None:
             return None
@@ -104,7 +116,9 @@ class Conversations:
         return replace(passed, agent=agent, id=name, options=None)
 
     async def put(self, point: str, conversation: Conversation) -> None:
-        """Keep a conversation that stands there now; those that are one too many are closed, or forgotten."""
+        """Keep a conversation that stands there now; those that are one too many are closed, or
+        forgotten.
+        """
         before = self._known.pop(point, None)
         self._known[point] = conversation
         opened = [one for one in self._known.values() if one.session is not None]
@@ -122,9 +136,15 @@ class Conversations:
 
 
 def point_of(
-    who: tuple[str, str], model: str, system: str, history: Sequence[Message], answer: str | None = None
+    who: tuple[str, str],
+    model: str,
+    system: str,
+    history: Sequence[Message],
+    answer: str | None = None,
 ) -> str:
-    """Where a conversation of a tenant and user stands after this history and, if there is one, this answer."""
+    """Where a conversation of a tenant and user stands after this history and, if there is one,
+    this answer.
+    """
     lines = [[_role(message), message.text.strip()] for message in history]
     if answer is not None:
         lines.append(["assistant", answer.strip()])

@@ -1,7 +1,9 @@
-"""What goes wrong, as the API says it: a status and an `error` object with `message`, `type`, `param` and `code`.
+"""What goes wrong, as the API says it: a status and an `error` object with `message`, `type`,
+`param` and `code`.
 
-Clients of this API send a request again by themselves after 408, 409, 429 and 5xx. What an agent has begun is not done twice because
-somebody asked twice: answers to it carry `x-should-retry: false`, which the official clients obey.
+Clients of this API send a request again by themselves after 408, 409, 429 and 5xx. What an agent
+has begun is not done twice because somebody asked twice: answers to it carry `x-should-retry:
+false`, which the official clients obey.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ _OURS = ("unauthorized", "quota", "api_key")
 
 
 class Refused(Exception):
-    """A request that is not answered. `param` names the field at fault; `again` says whether sending it again can help, None: as the status says."""
+    """A request that is not answered. `param` names the field at fault; `again` says whether
+    sending it again can help, None: as the status says.
+    """
 
     def __init__(
         self,
@@ -65,7 +69,9 @@ class Refused(Exception):
     def body(self) -> dict[str, Any]:
         """The `error` object, in its envelope."""
         kind = _TYPES.get(self.status, "server_error")
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+        return {
+            "error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        }
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """What tells a client whether to come again, and when."""
@@ -78,20 +84,31 @@ class Refused(Exception):
 
 
 def refusal_of(error: FerruleError, *, begun: bool) -> Refused:
-    """The answer for an error of ours. `begun`: an agent was at work, and is not to be asked again by itself."""
+    """The answer for an error of ours. `begun`: an agent was at work, and is not to be asked again
+    by itself.
+    """
     again = False if begun else None
     if isinstance(error, LimitReached):
         return Refused(
-            f"{error.detail}; the session `{error.session}` is kept", code=error.code, status=422, again=False
+            f"{error.detail}; the session `{error.session}` is kept",
+            code=error.code,
+            status=422,
+            again=False,
         )
     if not isinstance(error, ProviderError):
         # What went wrong inside is for whoever runs the server, who has the journal.
-        return Refused(f"this cannot be worked now ({error.code})", code=error.code, status=500, again=again)
+        return Refused(
+            f"this cannot be worked now ({error.code})", code=error.code, status=500, again=again
+        )
     status, code = _PROVIDER.get(error.code, (502, error.code))
     words = (
-        f"the model's provider refuses this server ({error.code})" if error.code in _OURS else error.detail
+        f"the model's provider refuses this server ({error.code})"
+        if error.code in _OURS
+        else error.detail
     )
-    return Refused(_redactor().text(words), code=code, status=status, again=again, after=error.retry_after)
+    return Refused(
+        _redactor().text(words), code=code, status=status, again=again, after=error.retry_after
+    )
 
 
 @cache
@@ -105,7 +122,10 @@ def redacted(text: str) -> str:
 
 
 async def send_json(
-    send: Send, value: dict[str, Any], status: int = 200, more: list[tuple[bytes, bytes]] | None = None
+    send: Send,
+    value: dict[str, Any],
+    status: int = 200,
+    more: list[tuple[bytes, bytes]] | None = None,
 ) -> None:
     """A whole answer."""
     body = compact(value).encode("utf-8", "replace")
@@ -133,7 +153,11 @@ def shaped(app: Application) -> Application:
                 why = bytes(message.get("body", b"")).decode("utf-8", "replace")
                 begun = started.pop()
                 body = compact(Refused(why, status=begun["status"]).body()).encode()
-                kept = [one for one in begun["headers"] if one[0] not in (b"content-type", b"content-length")]
+                kept = [
+                    one
+                    for one in begun["headers"]
+                    if one[0] not in (b"content-type", b"content-length")
+                ]
                 headers = [*kept, (b"content-type", b"application/json")]
                 await send({**begun, "headers": headers})
                 await send({"type": "http.response.body", "body": body})

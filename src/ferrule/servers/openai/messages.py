@@ -1,9 +1,11 @@
 """A client's `messages` as system text and a history that every wire accepts.
 
-Read strictly: what is not understood is refused by its place (`messages[3].content[1]`), because a part that is left out in silence would
-be answered as if it had been read. Only text is taken; `name` of a message is not used.
+Read strictly: what is not understood is refused by its place (`messages[3].content[1]`), because a
+part that is left out in silence would be answered as if it had been read. Only text is taken;
+`name` of a message is not used.
 
-System and developer messages, wherever they stand, become the system text, in their order: a history has none in its middle here.
+System and developer messages, wherever they stand, become the system text, in their order: a
+history has none in its middle here.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def parse_messages(value: object) -> Told:
 
 
 class _Reading:
-    """The history so far. Results stand behind the calls that they answer, in the order of the calls."""
+    """The history so far. Results stand behind the calls that they answer, in the order of the
+    calls.
+    """
 
     def __init__(self) -> None:
         self._history: list[Message] = []
@@ -70,7 +74,9 @@ class _Reading:
         elif role == "assistant":
             self._assistant(fields, where)
         else:
-            raise Refused(f"{where} has the role {role!r}, which is not known here", param=f"{where}.role")
+            raise Refused(
+                f"{where} has the role {role!r}, which is not known here", param=f"{where}.role"
+            )
 
     def whole(self) -> tuple[Message, ...]:
         self._close()
@@ -92,7 +98,9 @@ class _Reading:
         if not text and not calls:
             raise Refused(f"{where} has neither `content` nor `tool_calls`", param=where)
         thought = fields.get("reasoning_content")
-        self._history.append(AssistantMessage(text, calls, thought if isinstance(thought, str) else ""))
+        self._history.append(
+            AssistantMessage(text, calls, thought if isinstance(thought, str) else "")
+        )
         self._asked = {call.id: call for call in calls}
         if len(self._asked) != len(calls):
             raise Refused(f"two calls of {where} have one id", param=f"{where}.tool_calls")
@@ -102,7 +110,10 @@ class _Reading:
         call = self._asked.get(mend(name)) if isinstance(name, str) else None
         if call is None or call.id in self._answers:
             raise Refused(
-                f"{where} answers the call {name!r}, which the message before it did not make, or which was answered",
+                (
+                    f"{where} answers the call {name!r}, which the message before it did not "
+                    "make, or which was answered"
+                ),
                 param=f"{where}.tool_call_id",
             )
         text = _text(fields.get("content"), f"{where}.content")
@@ -123,11 +134,17 @@ def _call(value: object, where: str) -> Call:
     fields = mapping(value, where)
     if fields.get("type", "function") != "function":
         raise Refused(
-            f"{where} is of the type {fields['type']!r}; there are only functions", param=f"{where}.type"
+            f"{where} is of the type {fields['type']!r}; there are only functions",
+            param=f"{where}.type",
         )
     function = mapping(fields.get("function"), f"{where}.function")
     name, arguments, id_ = function.get("name"), function.get("arguments", "{}"), fields.get("id")
-    if not isinstance(name, str) or not isinstance(arguments, str) or not isinstance(id_, str) or not id_:
+    if (
+        not isinstance(name, str)
+        or not isinstance(arguments, str)
+        or not isinstance(id_, str)
+        or not id_
+    ):
         raise Refused(
             f"{where} needs `id`, and a `function` with `name` and `arguments` as text", param=where
         )
@@ -135,7 +152,9 @@ def _call(value: object, where: str) -> Call:
 
 
 def _text(content: object, where: str) -> str:
-    """Text, or a list of parts that are text. Half a surrogate pair, which no journal can hold, becomes U+FFFD."""
+    """Text, or a list of parts that are text. Half a surrogate pair, which no journal can hold,
+    becomes U+FFFD.
+    """
     if isinstance(content, str):
         return mend(content)
     texts: list[str] = []
@@ -145,7 +164,8 @@ def _text(content: object, where: str) -> str:
         text = fields.get(_TEXTS[kind]) if isinstance(kind, str) and kind in _TEXTS else None
         if not isinstance(text, str):
             raise Refused(
-                f"{where}[{place}] is of the type {kind!r}; only text is read here", param=f"{where}[{place}]"
+                f"{where}[{place}] is of the type {kind!r}; only text is read here",
+                param=f"{where}[{place}]",
             )
         texts.append(text)
     return mend("\n".join(texts))
@@ -156,7 +176,8 @@ def _listed(value: object, where: str, *, required: bool = False) -> Sequence[An
         return ()
     if not isinstance(value, list):
         raise Refused(
-            f"{where} must be text or a list" if required else f"{where} must be a list", param=where
+            f"{where} must be text or a list" if required else f"{where} must be a list",
+            param=where,
         )
     return cast("list[Any]", value)
 

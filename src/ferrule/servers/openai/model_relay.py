@@ -1,13 +1,15 @@
 """The models `provider:model`: one answer of a model to a client that runs its tools itself.
 
-No agent is at work and no tool of this machine is near: the client's messages and tools go to the model through `models.tool_modes.selection`,
-in the way that the model manages: its provider's tools field, a forced reply, text. So a model that was never taught to call tools calls
-those of the client. What comes back is a call for the client to make; nothing runs here, so there is nothing for the gate to judge or the
-journal to keep.
+No agent is at work and no tool of this machine is near: the client's messages and tools go to the
+model through `models.tool_modes.selection`, in the way that the model manages: its provider's tools
+field, a forced reply, text. So a model that was never taught to call tools calls those of the
+client. What comes back is a call for the client to make; nothing runs here, so there is nothing for
+the gate to judge or the journal to keep.
 
-A call that must be made (`tool_choice`) is asked for like any other; where none comes, the model is asked again in the constrained way, with a
-schema that allows calls alone. A reply of a given form that may also be a call takes two questions where no call comes: first with
-the tools, then with the form.
+A call that must be made (`tool_choice`) is asked for like any other; where none comes, the model is
+asked again in the constrained way, with a schema that allows calls alone. A reply of a given form
+that may also be a call takes two questions where no call comes: first with the tools, then with the
+form.
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ from ferrule.core.calls import Call, compact
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.models.client import Exchange, ModelOptions, Sink, Wire
-from ferrule.models.tool_modes.constrained import ConstrainedExchange, constrained_prompt, reply_schema
+from ferrule.models.tool_modes.constrained import (
+    ConstrainedExchange,
+    constrained_prompt,
+    reply_schema,
+)
 from ferrule.models.tool_modes.selection import open_exchange
 
 from .answer_parts import Calls, Emit, Ended, Thoughts, Words
@@ -34,7 +40,9 @@ _FINISH = {"end": "stop", "calls": "tool_calls", "length": "length", "filter": "
 
 @dataclass(slots=True)
 class Loan:
-    """One question of a client to a model. `way` is how calls are made, as the server's owner set it for this model."""
+    """One question of a client to a model. `way` is how calls are made, as the server's owner set
+    it for this model.
+    """
 
     wire: Wire
     way: str
@@ -93,10 +101,14 @@ class Loan:
         system = "\n\n".join(filter(None, (asked.told.system, constrained_prompt(asked.tools))))
         plain, _ = await open_exchange(self.wire, "native", system, (), self.options, self._notice)
         exchange = ConstrainedExchange(plain, asked.tools)
-        answer = await self._ask(exchange, tools=False, schema=_calls_only(reply_schema(asked.tools)))
+        answer = await self._ask(
+            exchange, tools=False, schema=_calls_only(reply_schema(asked.tools))
+        )
         calls = _read(answer.text, {spec.wire_name for spec in asked.tools})
         if not calls and answer.stop != "length":
-            raise ProviderError(f"{self.wire.model} made no call where one is required", code="no_call")
+            raise ProviderError(
+                f"{self.wire.model} made no call where one is required", code="no_call"
+            )
         return replace(answer, text="", calls=calls, raw=None)
 
     def _say(self, answer: ModelAnswered) -> None:
@@ -128,7 +140,9 @@ class _Speaking:
 def _named(call: Call, before: tuple[Call, ...]) -> Call:
     """A call with an id: clients know their calls by it."""
     known = {one.id for one in before}
-    return call if call.id and call.id not in known else replace(call, id=f"call_{uuid4().hex[:24]}")
+    return (
+        call if call.id and call.id not in known else replace(call, id=f"call_{uuid4().hex[:24]}")
+    )
 
 
 def _calls_only(schema: dict[str, Any]) -> dict[str, Any]:
@@ -142,6 +156,8 @@ def _read(text: str, names: set[str]) -> tuple[Call, ...]:
     """The calls of such a reply. What is cut or of another form has none."""
     try:
         made = json.loads(text)["reply"]["calls"]
-        return tuple(Call("", one["tool"], compact(one["arguments"])) for one in made if one["tool"] in names)
+        return tuple(
+            Call("", one["tool"], compact(one["arguments"])) for one in made if one["tool"] in names
+        )
     except (ValueError, KeyError, TypeError, RecursionError):
         return ()

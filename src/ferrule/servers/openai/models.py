@@ -1,10 +1,12 @@
-"""Which models there are for clients: the agent under `ferrule`, and the models that it may work with or that are lent as they are.
+"""Which models there are for clients: the agent under `ferrule`, and the models that it may work
+with or that are lent as they are.
 
     ferrule                      the agent, with the model of its settings
     ferrule/ollama:llama3.2      the agent, with another model
     ollama:llama3.2              the model itself, for clients with tools of their own
 
-A client chooses among these and names no address: where a provider is and which key is used stands in the settings of whoever serves.
+A client chooses among these and names no address: where a provider is and which key is used stands
+in the settings of whoever serves.
 """
 
 from __future__ import annotations
@@ -96,7 +98,9 @@ class Models:
         return self._agents[*user, model]
 
     async def close(self) -> None:
-        """Give the connections back; the assembly's own stay its owner's. An error of one is told and holds up no other."""
+        """Give the connections back; the assembly's own stay its owner's. An error of one is told
+        and holds up no other.
+        """
         wires, self._wires = list(self._wires.values()), {}
         for wire in wires:
             try:

@@ -4,9 +4,11 @@
     ignored    store, metadata, user, service_tier, safety_identifier, prompt_cache_key, prompt_cache_retention, prediction
     refused    everything else, by its name
 
-Which of those that are taken a provider can be told is in `_TOLD`; one that it cannot be told is refused for its models. `stop` is
-carried out here, on what the model says, because a grammar that holds a reply must not be cut by a provider. What is ignored changes no
-answer: bookkeeping of the API's owner, and hints for its caches. `user` names nobody here: who asks is known by the token.
+Which of those that are taken a provider can be told is in `_TOLD`; one that it cannot be told is
+refused for its models. `stop` is carried out here, on what the model says, because a grammar that
+holds a reply must not be cut by a provider. What is ignored changes no
+answer: bookkeeping of the API's owner, and hints for its caches. `user` names nobody here: who asks
+    is known by the token.
 """
 
 from __future__ import annotations
@@ -31,14 +33,34 @@ _TOLD: dict[str, frozenset[str]] = {
     "any": _CHAT | {"reasoning_effort"},
     "scripted": _CHAT,
 }
-_IGNORED = frozenset((
-    "store", "metadata", "user", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-    "prediction",
-))  # fmt: skip
-_ELSEWHERE = frozenset((
-    "model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls", "response_format",
-    "max_completion_tokens", "stop", "n", "reasoning_effort",
-))  # fmt: skip
+_IGNORED = frozenset(
+    (
+        "store",
+        "metadata",
+        "user",
+        "service_tier",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "prediction",
+    )
+)
+_ELSEWHERE = frozenset(
+    (
+        "model",
+        "messages",
+        "stream",
+        "stream_options",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "response_format",
+        "max_completion_tokens",
+        "stop",
+        "n",
+        "reasoning_effort",
+    )
+)
 _RANGES: dict[str, tuple[float, float]] = {
     "temperature": (0, 2),
     "top_p": (0, 1),
@@ -47,25 +69,35 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 _EFFORTS: dict[str, bool | str] = {"none": False, "low": "low", "medium": "medium", "high": "high"}
 _HARMLESS: dict[str, tuple[Any, ...]] = {
-    "logprobs": (False,), "top_logprobs": (0,), "logit_bias": ({},), "modalities": (["text"],), "functions": ([],),
-}  # fmt: skip
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+    "modalities": (["text"],),
+    "functions": ([],),
+}
 """Values of fields that are not taken which ask for nothing: clients send them as defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What a client set of the model's settings, by the names of the API; `stop` ends the text before any of these."""
+    """What a client set of the model's settings, by the names of the API; `stop` ends the text
+    before any of these.
+    """
 
     given: Mapping[str, Any] = field(default_factory=dict[str, Any])
     stop: tuple[str, ...] = ()
 
     def over(self, options: ModelOptions, model: str) -> ModelOptions:
-        """These over what the server's owner set, whose bound on the length of answers stays. Raises Refused for what cannot be told."""
+        """These over what the server's owner set, whose bound on the length of answers stays.
+        Raises Refused for what cannot be told.
+        """
         provider = model.partition(":")[0]
         for name in self.given:
             if name not in _TOLD.get(provider, EVERYWHERE):
                 raise Refused(
-                    f"`{name}` cannot be set for `{model}`", param=name, code="unsupported_parameter"
+                    f"`{name}` cannot be set for `{model}`",
+                    param=name,
+                    code="unsupported_parameter",
                 )
         left = dict(self.given)
         most = left.pop("max_tokens", None)
@@ -97,15 +129,23 @@ def parse_sampling(fields: Mapping[str, Any]) -> Sampling:
         elif name == "max_tokens":
             given[name] = _integer(name, value, least=1)
         elif value not in _HARMLESS.get(name, ()):
-            raise Refused(f"`{name}` is not supported here", param=name, code="unsupported_parameter")
+            raise Refused(
+                f"`{name}` is not supported here", param=name, code="unsupported_parameter"
+            )
     if fields.get("max_completion_tokens") is not None:
-        given["max_tokens"] = _integer("max_completion_tokens", fields["max_completion_tokens"], least=1)
+        given["max_tokens"] = _integer(
+            "max_completion_tokens", fields["max_completion_tokens"], least=1
+        )
     if fields.get("n") not in (None, 1) or fields.get("n") is True:
-        raise Refused("`n` can only be 1: one answer a request", param="n", code="unsupported_value")
+        raise Refused(
+            "`n` can only be 1: one answer a request", param="n", code="unsupported_value"
+        )
     effort = fields.get("reasoning_effort")
     if effort is not None:
         if not isinstance(effort, str) or effort not in _EFFORTS:
-            raise Refused(f"`reasoning_effort` is one of {', '.join(_EFFORTS)}", param="reasoning_effort")
+            raise Refused(
+                f"`reasoning_effort` is one of {', '.join(_EFFORTS)}", param="reasoning_effort"
+            )
         given["reasoning_effort"] = effort
     return Sampling(given, _stops(fields.get("stop")))
 
@@ -115,7 +155,9 @@ def _stops(value: object) -> tuple[str, ...]:
         return ()
     listed: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
     if len(listed) > MOST_STOPS or not all(isinstance(one, str) and one for one in listed):
-        raise Refused(f"`stop` is a text, or a list of at most {MOST_STOPS} that are not empty", param="stop")
+        raise Refused(
+            f"`stop` is a text, or a list of at most {MOST_STOPS} that are not empty", param="stop"
+        )
     return tuple(listed)
 
 
@@ -127,6 +169,12 @@ def _within(name: str, value: object) -> float:
 
 
 def _integer(name: str, value: object, *, least: int | None) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
-        raise Refused(f"`{name}` is a whole number" + (f" from {least} on" if least else ""), param=name)
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or (least is not None and value < least)
+    ):
+        raise Refused(
+            f"`{name}` is a whole number" + (f" from {least} on" if least else ""), param=name
+        )
     return value

@@ -1,7 +1,9 @@
-"""One request for a chat completion, read and checked as a whole before anything is asked of a model.
+"""One request for a chat completion, read and checked as a whole before anything is asked of a
+model.
 
-A client's tools are strangers' schemas: bounded as those of servers are (`connectors.schemas`). `strict` of a function is taken and not promised:
-whether arguments fit is up to the model and its way of calling; what comes back is the client's to check.
+A client's tools are strangers' schemas: bounded as those of servers are (`connectors.schemas`).
+`strict` of a function is taken and not promised: whether arguments fit is up to the model and its
+way of calling; what comes back is the client's to check.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ _EMPTY: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a client asks for. `tools` are those it may be told to call; `must` says that one of them has to be called.
+    """What a client asks for. `tools` are those it may be told to call; `must` says that one of
+    them has to be called.
 
     `may` False keeps the model from calling any. `schema` is the form that the reply must have.
     """
@@ -103,7 +106,8 @@ def _tool(value: object, where: str) -> ToolSpec:
     fields = mapping(value, where)
     if fields.get("type") != "function":
         raise Refused(
-            f"{where} is of the type {fields.get('type')!r}; there are only functions", param=f"{where}.type"
+            f"{where} is of the type {fields.get('type')!r}; there are only functions",
+            param=f"{where}.type",
         )
     function = mapping(fields.get("function"), f"{where}.function")
     name, description = function.get("name"), function.get("description") or ""
@@ -128,14 +132,17 @@ def _choice(value: object, tools: tuple[ToolSpec, ...]) -> tuple[bool, bool, tup
         return False, False, tools
     if value == "required":
         if not tools:
-            raise Refused("`tool_choice` requires a call, and there are no `tools`", param="tool_choice")
+            raise Refused(
+                "`tool_choice` requires a call, and there are no `tools`", param="tool_choice"
+            )
         return True, True, tools
     fields = mapping(value, "tool_choice")
     name = mapping(fields.get("function") or {}, "tool_choice.function").get("name")
     chosen = tuple(spec for spec in tools if spec.name == name)
     if fields.get("type") != "function" or not chosen:
         raise Refused(
-            "`tool_choice` is auto, none, required, or a function that stands in `tools`", param="tool_choice"
+            "`tool_choice` is auto, none, required, or a function that stands in `tools`",
+            param="tool_choice",
         )
     return True, True, chosen
 
@@ -149,12 +156,16 @@ def _schema(value: object) -> Mapping[str, Any] | None:
     if fields.get("type") == "json_object":
         return {"type": "object"}
     if fields.get("type") != "json_schema":
-        raise Refused("`response_format` is text, json_object or json_schema", param="response_format.type")
+        raise Refused(
+            "`response_format` is text, json_object or json_schema", param="response_format.type"
+        )
     where = "response_format.json_schema.schema"
     wanted = mapping(fields.get("json_schema"), "response_format.json_schema")
     schema = mapping(wanted.get("schema"), where)
     try:
         arguments_of("the reply", {**schema, "type": "object"})
     except ToolDefinitionError as error:
-        raise Refused(f"the schema of the reply cannot be used: {error.detail}", param=where) from error
+        raise Refused(
+            f"the schema of the reply cannot be used: {error.detail}", param=where
+        ) from error
     return schema

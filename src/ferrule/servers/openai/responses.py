@@ -1,12 +1,15 @@
 """An answer on its way to the client: in one piece, or as server-sent events while it is made.
 
-Source: the API reference of OpenAI (chat completions; chunks of a stream), and what its official Python client reads.
+Source: the API reference of OpenAI (chat completions; chunks of a stream), and what its official
+    Python client reads.
 
-The work is done in a task of its own and ends with the client: one that leaves cancels it, and it settles before this returns. A stream
-begins with its first piece, so that what goes wrong before has a status of its own; afterwards an error is an event. What is silent
-for `BEAT` seconds sends a comment, which clients skip, so that nobody on the way takes the connection for dead.
+The work is done in a task of its own and ends with the client: one that leaves cancels it, and it
+settles before this returns. A stream begins with its first piece, so that what goes wrong before
+has a status of its own; afterwards an error is an event. What is silent for `BEAT` seconds sends a
+comment, which clients skip, so that nobody on the way takes the connection for dead.
 
-What only Ferrule has (`news`, the end's `more`) stands in a member `ferrule` beside the API's own, of chunks whose delta is empty.
+What only Ferrule has (`news`, the end's `more`) stands in a member `ferrule` beside the API's own,
+of chunks whose delta is empty.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-bu
 
 
 class Reply:
-    """One answer. `begun` says that asking again would do again what was done; `notice` hears of defects."""
+    """One answer. `begun` says that asking again would do again what was done; `notice` hears of
+    defects.
+    """
 
     def __init__(
         self,
@@ -97,7 +102,12 @@ class Reply:
         if isinstance(ended, Refused):
             await send_refusal(send, ended)
             return
-        choice = {"index": 0, "message": message_of(pieces), "logprobs": None, "finish_reason": ended.finish}
+        choice = {
+            "index": 0,
+            "message": message_of(pieces),
+            "logprobs": None,
+            "finish_reason": ended.finish,
+        }
         value = {**self._about, "choices": [choice], "usage": usage_of(ended.usage)}
         await send_json(send, {**value, "ferrule": dict(ended.more)} if ended.more else value)
 
@@ -179,7 +189,9 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 def _deltas(piece: Piece) -> list[tuple[dict[str, Any], Mapping[str, Any] | None]]:
-    """The deltas of a piece: of a call its head, then its arguments, as clients put them together."""
+    """The deltas of a piece: of a call its head, then its arguments, as clients put them
+    together.
+    """
     match piece:
         case Words(text):
             return [({"content": text}, None)]
@@ -200,7 +212,11 @@ def _deltas(piece: Piece) -> list[tuple[dict[str, Any], Mapping[str, Any] | None
 
 def _calls(piece: Calls) -> list[dict[str, Any]]:
     return [
-        {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": call.arguments}}
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.tool, "arguments": call.arguments},
+        }
         for call in piece.calls
     ]
 
@@ -208,7 +224,9 @@ def _calls(piece: Calls) -> list[dict[str, Any]]:
 def _outcome(task: asyncio.Task[Ended | Refused]) -> Ended | Refused:
     """What the work came to. It is over."""
     if task.cancelled():
-        return Refused("this was stopped before it was done", status=503, code="stopped", again=False)
+        return Refused(
+            "this was stopped before it was done", status=503, code="stopped", again=False
+        )
     return task.result()
 
 
@@ -228,4 +246,6 @@ async def _left(receive: Receive) -> None:
 
 
 async def _body(send: Send, text: str) -> None:
-    await send({"type": "http.response.body", "body": text.encode("utf-8", "replace"), "more_body": True})
+    await send(
+        {"type": "http.response.body", "body": text.encode("utf-8", "replace"), "more_body": True}
+    )

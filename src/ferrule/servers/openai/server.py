@@ -1,10 +1,11 @@
-"""The endpoint: `POST /v1/chat/completions`, `GET /v1/models`, `GET /v1/models/{id}`, behind a door with a token.
+"""The endpoint: `POST /v1/chat/completions`, `GET /v1/models`, `GET /v1/models/{id}`, behind a door
+with a token.
 
     server = OpenAiServer(assembly, token=token, port=8330)
     await server.run()
 
-At most `at_once` requests are worked at a time; one more is answered with 429 before anything of it is done. Bodies are bounded, and so is
-everything that is kept between requests (`conversations`).
+At most `at_once` requests are worked at a time; one more is answered with 429 before anything of it
+is done. Bodies are bounded, and so is everything that is kept between requests (`conversations`).
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ LIST = "/v1/models"
 
 
 class OpenAiServer:
-    """One assembly behind one address. `offers` are models besides its own that clients may ask, with an agent or without.
+    """One assembly behind one address. `offers` are models besides its own that clients may ask,
+    with an agent or without.
 
-    `token` is the one there is, or whom each stands for: then every user has sessions of their own in the journal. `url` is how clients reach
-    it, where that is not `http://host:port`. `app` is the ASGI application, for servers of one's own. Raises ConfigError.
+    `token` is the one there is, or whom each stands for: then every user has sessions of their own
+    in the journal. `url` is how clients reach it, where that is not `http://host:port`. `app` is
+    the ASGI application, for servers of one's own. Raises ConfigError.
     """
 
     def __init__(
@@ -60,7 +63,9 @@ class OpenAiServer:
         self._host, self._port = host, port
         self.url = address_of(host, port, url)
         self.models = Models(assembly, offers, named=not isinstance(token, str))
-        where, most, days = (assembly.settings[f"artifacts.{key}"] for key in ("store", "max_bytes", "days"))
+        where, most, days = (
+            assembly.settings[f"artifacts.{key}"] for key in ("store", "max_bytes", "days")
+        )
         self._agents = Agents(self._leave, artifacts_at(where, max_bytes=most, days=days), yes_to)
         self._at_once = at_once
         self._at_work: set[asyncio.Task[Any]] = set()
@@ -68,7 +73,9 @@ class OpenAiServer:
         self.app: Application = shaped(door)
 
     async def run(self, listening: socket | None = None) -> int:
-        """Serve until the process is told to end; then every run is ended and written down. The exit code. `listening`: see `runtime.http.server`."""
+        """Serve until the process is told to end; then every run is ended and written down. The
+        exit code. `listening`: see `runtime.http.server`.
+        """
         try:
             return await serve(self.app, self._host, self._port, listening=listening)
         finally:
@@ -105,7 +112,8 @@ class OpenAiServer:
             await self._chat(scope["state"]["visitor"], receive, send)
         elif path == LIST:
             await send_json(
-                send, {"object": "list", "data": [self.models.entry(id_) for id_ in self.models.ids]}
+                send,
+                {"object": "list", "data": [self.models.entry(id_) for id_ in self.models.ids]},
             )
         else:
             await send_json(send, self.models.entry(path.removeprefix(f"{LIST}/")))
@@ -149,7 +157,8 @@ class OpenAiServer:
                 agent = self.models.agent(chosen.model, visitor)
                 return await self._agents.work(agent, options, visitor, asked, emit)
             wire = self.models.wire(chosen.model)
-            # Tools that the provider runs itself were meant for the agent, whose gate is asked about them.
+            # Tools that the provider runs itself were meant for the agent, whose gate is asked
+            # about them.
             lent = replace(options, provider_tools=())
             return await Loan(wire, self.models.way(chosen.model), lent, asked, emit).work()
 

@@ -4,12 +4,14 @@
     <state>/artifacts/<scope>/<sha256>         the bytes, mode 0600
     <state>/artifacts/<scope>/<sha256>.json    what is known of them; written last, so what it describes is whole
 
-Files are written under a draft's name, synced and renamed. A process that dies leaves a draft, or bytes without a
-description: nobody can read either, and `sweep` removes them after a day. Folders and files are opened by
-descriptor and without following links; a file that is a link, has a second name or another owner does not exist.
+Files are written under a draft's name, synced and renamed. A process that dies leaves a draft, or
+bytes without a
+description: nobody can read either, and `sweep` removes them after a day. Folders and files are
+opened by descriptor and without following links; a file that is a link, has a second name or
+another owner does not exist.
 
-Not protected: against programs of the same user, who may read and change the files as they may read the journal. The
-hash is checked when bytes are kept, not with every read.
+Not protected: against programs of the same user, who may read and change the files as they may read
+the journal. The hash is checked when bytes are kept, not with every read.
 """
 
 from __future__ import annotations
@@ -42,10 +44,11 @@ _LOOKS = 100
 
 
 class FileArtifacts:
-    """Fulfils `ArtifactStore`. `root` is by default `artifacts` in the person's state folder, made with the first `put`.
+    """Fulfils `ArtifactStore`. `root` is by default `artifacts` in the person's state folder, made
+    with the first `put`.
 
-    `max_bytes` bounds what all scopes hold together, `days` the age; either may be None. What was just kept is never swept. `now`
-    is the wall clock, in seconds.
+    `max_bytes` bounds what all scopes hold together, `days` the age; either may be None. What was
+    just kept is never swept. `now` is the wall clock, in seconds.
     """
 
     def __init__(
@@ -112,7 +115,10 @@ class FileArtifacts:
                 size += len(part)
                 if self._max_bytes is not None and size > self._max_bytes:
                     raise ArtifactTooLarge(
-                        f"an output of more than {self._max_bytes} bytes is more than all artifacts together may be",
+                        (
+                            f"an output of more than {self._max_bytes} bytes is more than all "
+                            "artifacts together may be"
+                        ),
                         hint="raise `artifacts.max_bytes`",
                     )
                 digest.update(part)
@@ -191,7 +197,9 @@ class FileArtifacts:
                 found = [_described(folder, name.removesuffix(".json")) for name in names]
         except ArtifactMissing:
             return []
-        return sorted((one for one in found if one), key=lambda one: (one.made, one.sha256), reverse=True)
+        return sorted(
+            (one for one in found if one), key=lambda one: (one.made, one.sha256), reverse=True
+        )
 
     def close(self) -> None:
         """Nothing stays open between calls."""
@@ -211,7 +219,9 @@ class FileArtifacts:
 
     @contextlib.contextmanager
     def _opened(self, scope: Scope, reference: str = "", *, make: bool = False) -> Generator[int]:
-        """The folder of a scope as a descriptor. Raises ArtifactMissing if there is none, or it is a link."""
+        """The folder of a scope as a descriptor. Raises ArtifactMissing if there is none, or it is
+        a link.
+        """
         if make:
             paths.private_folder(self.root)
         try:
@@ -316,8 +326,11 @@ def _scope_folder(root: int, name: str, make: bool) -> int | None:
 
 
 def _file(folder: int, name: str) -> int | None:
-    """A file of ours, open for reading; None for what is no plain file, has a second name or another owner."""
-    # Without any name, it was replaced or deleted between our two looks at it: what has the name now is opened.
+    """A file of ours, open for reading; None for what is no plain file, has a second name or
+    another owner.
+    """
+    # Without any name, it was replaced or deleted between our two looks at it: what has the name
+    # now is opened.
     for _ in range(_LOOKS):
         try:
             file = os.open(name, _OLD, dir_fd=folder)
@@ -333,7 +346,9 @@ def _file(folder: int, name: str) -> int | None:
 
 
 def _described(folder: int, digest: str) -> Artifact | None:
-    """What the description says, if there is one, it can be read, and the bytes are as many as it says."""
+    """What the description says, if there is one, it can be read, and the bytes are as many as it
+    says.
+    """
     description, content = _file(folder, f"{digest}.json"), _file(folder, digest)
     try:
         if description is None or content is None:
@@ -345,7 +360,9 @@ def _described(folder: int, digest: str) -> Artifact | None:
         size, lines, made = (int(known[key]) for key in ("size", "lines", "made"))
         if os.fstat(content).st_size != size:
             return None
-        return Artifact(digest, size, str(known.get("mime", "")), lines, made, str(known.get("tool", "")))
+        return Artifact(
+            digest, size, str(known.get("mime", "")), lines, made, str(known.get("tool", ""))
+        )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     finally:

@@ -1,4 +1,6 @@
-"""What stores of artifacts share: when a sweep is due; and those that are not files: taking bytes in, and their error."""
+"""What stores of artifacts share: when a sweep is due; and those that are not files: taking bytes
+in, and their error.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _WORDS = 200
 
 
 class ArtifactsUnavailable(FerruleError):
-    """The place where artifacts are kept cannot be reached, or refused. Unlike ArtifactMissing it says nothing about one."""
+    """The place where artifacts are kept cannot be reached, or refused. Unlike ArtifactMissing it
+    says nothing about one.
+    """
 
     code = "artifacts_unavailable"
 
@@ -29,7 +33,9 @@ class Intake:
         self.size = self.lines = 0
 
     def blocks(self, parts: Iterable[bytes], size: int) -> Iterator[bytes]:
-        """The same bytes in blocks of `size`, the last one shorter. Raises ArtifactTooLarge as soon as it is too much."""
+        """The same bytes in blocks of `size`, the last one shorter. Raises ArtifactTooLarge as soon
+        as it is too much.
+        """
         block = bytearray()
         for part in parts:
             self._take(part)
@@ -48,7 +54,10 @@ class Intake:
         self.size += len(part)
         if self._most is not None and self.size > self._most:
             raise ArtifactTooLarge(
-                f"an output of more than {self._most} bytes is more than all artifacts together may be",
+                (
+                    f"an output of more than {self._most} bytes is more than all artifacts "
+                    "together may be"
+                ),
                 hint="raise `artifacts.max_bytes`",
             )
         self._hash.update(part)
@@ -57,11 +66,15 @@ class Intake:
     def artifact(self, mime: str, tool: str, now: float) -> Artifact:
         """What is known of it once all blocks were taken."""
         made = int(now * 1000)
-        return Artifact(self._hash.hexdigest(), self.size, _text(mime), self.lines, made, _text(tool))
+        return Artifact(
+            self._hash.hexdigest(), self.size, _text(mime), self.lines, made, _text(tool)
+        )
 
 
 class Unswept:
-    """Says when a sweep is due: with the first artifact of a process, and whenever a sixteenth of the bound was added."""
+    """Says when a sweep is due: with the first artifact of a process, and whenever a sixteenth of
+    the bound was added.
+    """
 
     def __init__(self, most: int | None) -> None:
         self._bound = most or 1 << 30

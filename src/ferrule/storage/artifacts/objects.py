@@ -1,18 +1,21 @@
-"""Artifacts in an object store: S3, Google Cloud Storage, Azure, by URL; a folder or memory in tests.
+"""Artifacts in an object store: S3, Google Cloud Storage, Azure, by URL; a folder or memory in
+tests.
 
     <prefix>/<scope>/<sha256>          the bytes
     <prefix>/<scope>/<sha256>.json     what is known of them; written last, so what it describes is whole
     <prefix>/drafts/<id>               what is being kept and has no hash yet
 
-The layout and the rules are those of `files`. What fits into one part is put in one request; more is uploaded part by part
-to a draft and copied within the store. An object appears whole or not at all. A process that dies leaves a draft, bytes without a
-description, or an unfinished upload: nobody can read them. `sweep` removes the first two after a day; unfinished uploads take a
-lifecycle rule of the bucket (AbortIncompleteMultipartUpload).
+The layout and the rules are those of `files`. What fits into one part is put in one request; more
+is uploaded part by part to a draft and copied within the store. An object appears whole or not at
+all. A process that dies leaves a draft, bytes without a description, or an unfinished upload:
+nobody can read them. `sweep` removes the first two after a day; unfinished uploads take a lifecycle
+rule of the bucket (AbortIncompleteMultipartUpload).
 
-Credentials come from the environment, as the provider's own programs take them (AWS_…, GOOGLE_…, AZURE_…), never from a URL.
+Credentials come from the environment, as the provider's own programs take them (AWS_…, GOOGLE_…,
+AZURE_…), never from a URL.
 
-Not protected: against who may read the bucket; and where the same bytes of the same session are removed and kept again in the
-same moment, they may be gone afterwards.
+Not protected: against who may read the bucket; and where the same bytes of the same session are
+removed and kept again in the same moment, they may be gone afterwards.
 """
 
 from __future__ import annotations
@@ -53,8 +56,9 @@ _TIMEOUT = "30s"
 class ObjectArtifacts:
     """Fulfils `ArtifactStore`. `where` is a URL (`s3://bucket/prefix`), or a store of obstore's.
 
-    `max_bytes` bounds what all scopes hold together, `days` the age; either may be None, and for a bucket of many machines a
-    lifecycle rule does the same without listing it. `now` is the wall clock, in seconds. Raises ConfigError for a URL that cannot be used.
+    `max_bytes` bounds what all scopes hold together, `days` the age; either may be None, and for a
+    bucket of many machines a lifecycle rule does the same without listing it. `now` is the wall
+    clock, in seconds. Raises ConfigError for a URL that cannot be used.
     """
 
     def __init__(
@@ -82,17 +86,23 @@ class ObjectArtifacts:
         if second is None:
             artifact = intake.artifact(mime, tool, self._now())
             with _in_words("keeping a result"):
-                _obstore().put(self._store, f"{scope.key}/{artifact.sha256}", first, use_multipart=False)
+                _obstore().put(
+                    self._store, f"{scope.key}/{artifact.sha256}", first, use_multipart=False
+                )
         else:
             rest = chain((first, second), blocks)
             del first, second
-            artifact = self._put_large(scope, rest, lambda: intake.artifact(mime, tool, self._now()))
+            artifact = self._put_large(
+                scope, rest, lambda: intake.artifact(mime, tool, self._now())
+            )
         self._describe(scope, artifact)
         if self._unswept.due(artifact.size):
             self._sweep(keep=artifact.sha256)
         return artifact
 
-    def _put_large(self, scope: Scope, blocks: Iterator[bytes], known: Callable[[], Artifact]) -> Artifact:
+    def _put_large(
+        self, scope: Scope, blocks: Iterator[bytes], known: Callable[[], Artifact]
+    ) -> Artifact:
         obstore, draft = _obstore(), f"drafts/{token_hex(16)}"
         with _in_words("keeping a result"):
             writer = obstore.open_writer(self._store, draft, buffer_size=PART, max_concurrency=2)
@@ -102,7 +112,8 @@ class ObjectArtifacts:
                     with _in_words("keeping a result"):
                         writer.write(block)
             except BaseException:
-                # The store forgets no unfinished upload by itself: it is finished, and removed as a whole.
+                # The store forgets no unfinished upload by itself: it is finished, and removed as a
+                # whole.
                 with suppress(*_failures()):
                     writer.close()
                 raise
@@ -215,7 +226,9 @@ class ObjectArtifacts:
             return None
 
     def _listed(self, prefix: str | None = None) -> Iterator[tuple[str, int, float]]:
-        """Path, size and age of what lies below a prefix; the age in seconds since 1970, by the store's clock."""
+        """Path, size and age of what lies below a prefix; the age in seconds since 1970, by the
+        store's clock.
+        """
         with _in_words("listing results"):
             for some in _obstore().list(self._store, prefix):
                 for one in some:
@@ -224,7 +237,9 @@ class ObjectArtifacts:
     # ---- retention
 
     def sweep(self) -> int:
-        """See `ArtifactStore.sweep`. Also what crashed processes left behind. Lists everything there is."""
+        """See `ArtifactStore.sweep`. Also what crashed processes left behind. Lists everything
+        there is.
+        """
         return self._sweep()
 
     def _sweep(self, keep: str = "") -> int:
@@ -239,7 +254,11 @@ class ObjectArtifacts:
                 if now - at > DAY:
                     self._remove(path)
             elif described is not None:
-                old = self._days is not None and now - described[1] > self._days * DAY and name != keep
+                old = (
+                    self._days is not None
+                    and now - described[1] > self._days * DAY
+                    and name != keep
+                )
                 if old and self._forget(path, now - (self._days or 0) * DAY):
                     gone += 1
                 else:
@@ -251,14 +270,17 @@ class ObjectArtifacts:
         for at, path, size in kept:
             if self._max_bytes is None or total <= self._max_bytes:
                 break
-            # What was kept again since we listed it is young: a second of grace for stores that know no fractions.
+            # What was kept again since we listed it is young: a second of grace for stores that
+            # know no fractions.
             if not path.endswith(f"/{keep}") and self._forget(path, at + 1, by_store=True):
                 gone += 1
                 total -= size
         return gone
 
     def _forget(self, path: str, latest: float, *, by_store: bool = False) -> bool:
-        """Remove one, unless it was kept again after `latest`: by what it says of itself, or by the store's clock."""
+        """Remove one, unless it was kept again after `latest`: by what it says of itself, or by the
+        store's clock.
+        """
         scope, _, digest = path.rpartition("/")
         if by_store:
             with suppress(FileNotFoundError), _in_words("looking for a result", may_lack=True):
@@ -278,10 +300,13 @@ def _opened(url: str) -> ObjectStore:
     scheme = url.partition("://")[0].lower()
     if "://" not in url or scheme not in SCHEMES:
         listed = ", ".join(f"`{one}://`" for one in ("s3", "gs", "az", "file"))
-        raise ConfigError(f"artifacts cannot be kept in `{_shown(url)}`", hint=f"use {listed}, or a folder")
+        raise ConfigError(
+            f"artifacts cannot be kept in `{_shown(url)}`", hint=f"use {listed}, or a folder"
+        )
     if "@" in url.partition("://")[2].partition("/")[0] and scheme not in ("abfs", "abfss"):
         raise ConfigError(
-            f"`{_shown(url)}` holds a key", hint="keys come from the environment, as in AWS_ACCESS_KEY_ID"
+            f"`{_shown(url)}` holds a key",
+            hint="keys come from the environment, as in AWS_ACCESS_KEY_ID",
         )
     if scheme == "file":
         paths.private_folder(Path(url.partition("://")[2]))
@@ -295,7 +320,9 @@ def _opened(url: str) -> ObjectStore:
             return from_url(url)
         return from_url(url, client_options=client, retry_config=retry)
     except _failures() as error:
-        raise ConfigError(f"artifacts cannot be kept in `{_shown(url)}`: {_first_line(error)}") from error
+        raise ConfigError(
+            f"artifacts cannot be kept in `{_shown(url)}`: {_first_line(error)}"
+        ) from error
 
 
 def _shown(url: str) -> str:
@@ -306,7 +333,9 @@ def _shown(url: str) -> str:
 
 @contextmanager
 def _in_words(doing: str, *, may_lack: bool = False) -> Generator[None]:
-    """What obstore raises as ours. With `may_lack`, that something is not there stays FileNotFoundError."""
+    """What obstore raises as ours. With `may_lack`, that something is not there stays
+    FileNotFoundError.
+    """
     try:
         yield
     except _failures() as error:

@@ -1,7 +1,9 @@
-"""Parts of an artifact: lines, the end, matching lines, a place in JSON, rows of CSV. For any store, in bounded memory and time.
+"""Parts of an artifact: lines, the end, matching lines, a place in JSON, rows of CSV. For any
+store, in bounded memory and time.
 
-What is read line by line passes through memory a piece at a time; of a line longer than `LONGEST_LINE` the rest is dropped and
-said. JSON has to be read whole and therefore has a largest size. Text that is not UTF-8 is read with `\\ufffd` in it.
+What is read line by line passes through memory a piece at a time; of a line longer than
+`LONGEST_LINE` the rest is dropped and said. JSON has to be read whole and therefore has a largest
+size. Text that is not UTF-8 is read with `\\ufffd` in it.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class Unreadable(ValueError):
 
 @dataclass(slots=True)
 class Lines:
-    """Lines with their numbers, from 1. `next` is the first one that was not looked at, 0 at the end."""
+    """Lines with their numbers, from 1. `next` is the first one that was not looked at, 0 at the
+    end.
+    """
 
     found: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     next: int = 0
@@ -66,7 +70,9 @@ def split(pieces: Iterable[bytes], skip: int = 0) -> Iterator[tuple[bytes, int]]
 
 
 def lines(pieces: Iterable[bytes], first: int, fits: Callable[[str], bool]) -> Lines:
-    """Lines from number `first` (1 is the first) on, for as long as `fits` says that there is room for another."""
+    """Lines from number `first` (1 is the first) on, for as long as `fits` says that there is room
+    for another.
+    """
     read = Lines()
     for number, (line, dropped) in enumerate(split(pieces, first - 1), first):
         text = _text(line, dropped)
@@ -78,7 +84,8 @@ def lines(pieces: Iterable[bytes], first: int, fits: Callable[[str], bool]) -> L
 
 
 def last_lines(data: bytes, whole: bool, most: int) -> tuple[list[str], bool]:
-    """The last `most` lines of `data`, the end of an artifact, and whether the first of them is cut.
+    """The last `most` lines of `data`, the end of an artifact, and whether the first of them is
+    cut.
 
     `whole`: the data is all there is.
     """
@@ -96,9 +103,11 @@ def matching(
     seconds: float = SECONDS,
     now: Callable[[], float] = time.monotonic,
 ) -> Lines:
-    """Lines from number `first` on in which the expression is found, in the first `MATCHED` characters. Raises Unreadable.
+    """Lines from number `first` on in which the expression is found, in the first `MATCHED`
+    characters. Raises Unreadable.
 
-    The time of one match is linear in the line (`tools.safe_patterns`); that of all is bounded by `seconds`.
+    The time of one match is linear in the line (`tools.safe_patterns`); that of all is bounded by
+    `seconds`.
     """
     try:
         found = compile_regex(pattern)
@@ -125,10 +134,13 @@ def _text(line: bytes, dropped: int) -> str:
 
 
 def at_pointer(pieces: Iterable[bytes], size: int, pointer: str) -> Any:
-    """The value at a JSON pointer (RFC 6901; "" is the whole). Raises Unreadable, naming what stands on the way."""
+    """The value at a JSON pointer (RFC 6901; "" is the whole). Raises Unreadable, naming what
+    stands on the way.
+    """
     if size > LARGEST_JSON:
         raise Unreadable(
-            f"{size} bytes of JSON are more than the {LARGEST_JSON} that are read whole; use lines or grep"
+            f"{size} bytes of JSON are more than the {LARGEST_JSON} that are read whole; use "
+            "lines or grep"
         )
     try:
         value: Any = json.loads(b"".join(pieces))
@@ -165,7 +177,9 @@ def _step(value: Any, key: str, where: str) -> Any:
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of a table; `next` is the first that was not looked at (from 1, the header not counted), 0 at the end."""
+    """Rows of a table; `next` is the first that was not looked at (from 1, the header not counted),
+    0 at the end.
+    """
 
     columns: list[str]
     rows: list[list[str]] = field(default_factory=list[list[str]])
@@ -181,7 +195,9 @@ def rows(
     seconds: float = SECONDS,
     now: Callable[[], float] = time.monotonic,
 ) -> Rows:
-    """The header and rows from number `first` on. The delimiter is the one the header has most of. Raises Unreadable."""
+    """The header and rows from number `first` on. The delimiter is the one the header has most of.
+    Raises Unreadable.
+    """
     texts = _csv_lines(pieces)
     head = next(texts, "")
     reader = csv.reader(_joined(head, texts), delimiter=delimiter_of(head))
@@ -191,8 +207,11 @@ def rows(
         for number, row in enumerate(reader, 1):
             if number % _OFTEN == 0 and now() > until:
                 if number < first:
-                    # Rows are counted from the start each time: going on later would lead no further.
-                    raise Unreadable(f"row {first} is too far in to be counted in {seconds:g} s; use lines")
+                    # Rows are counted from the start each time: going on later would lead no
+                    # further.
+                    raise Unreadable(
+                        f"row {first} is too far in to be counted in {seconds:g} s; use lines"
+                    )
                 read.next, read.out_of_time = number, True
                 break
             if number < first:
@@ -214,7 +233,9 @@ def delimiter_of(head: str) -> str:
 def _csv_lines(pieces: Iterable[bytes]) -> Iterator[str]:
     for number, (line, dropped) in enumerate(split(pieces)):
         if dropped:
-            raise Unreadable(f"row {number} is longer than {LONGEST_LINE} bytes; use artifact_fetch")
+            raise Unreadable(
+                f"row {number} is longer than {LONGEST_LINE} bytes; use artifact_fetch"
+            )
         text = line.decode("utf-8", "replace") + "\n"
         yield text.removeprefix("\ufeff") if number == 0 else text
 

@@ -1,12 +1,14 @@
-"""Artifacts in PostgreSQL, in chunks: for where the journal is there already and results are some megabytes, not gigabytes.
+"""Artifacts in PostgreSQL, in chunks: for where the journal is there already and results are some
+megabytes, not gigabytes.
 
-A row of `artifacts` says what is known of one, rows of `chunks` hold its bytes, `PIECE` each. What fits into one batch is
-kept by one statement. More is written batch by batch under a row without a hash, which nobody can find, and gets its hash
-with the last statement; no transaction stays open while a slow source is read. A process that dies leaves such a row, and
-`sweep` removes it after a day. Reading takes one chunk at a time.
+A row of `artifacts` says what is known of one, rows of `chunks` hold its bytes, `PIECE` each. What
+fits into one batch is kept by one statement. More is written batch by batch under a row without a
+hash, which nobody can find, and gets its hash with the last statement; no transaction stays open
+while a slow source is read. A process that dies leaves such a row, and `sweep` removes it after a
+day. Reading takes one chunk at a time.
 
-Not protected: against roles that may read the tables. Workers need no right to change or remove chunks (`grants` in
-`postgres_schema`); they go with their artifact.
+Not protected: against roles that may read the tables. Workers need no right to change or remove
+chunks (`grants` in `postgres_schema`); they go with their artifact.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from .intake import ArtifactsUnavailable, Intake, Unswept
 from .store import PIECE, Artifact, ArtifactMissing, Scope, hash_of
 
 BATCH = 4
-"""Chunks that go to the server at once: with their copies on the way, what a `put` holds in memory."""
+"""Chunks that go to the server at once: with their copies on the way, what a `put` holds in memory.
+"""
 DAY = 86_400_000
 _FEW = 20
 """Artifacts that are removed at once: a statement must end in time."""
@@ -48,11 +51,15 @@ UPDATE {s}.artifacts SET sha256 = %s, size = %s, mime = %s, lines = %s, made = %
 WHERE no = %s AND (sha256 IS NULL OR sha256 = %s) RETURNING no
 """
 _TOUCH = (
-    "UPDATE {s}.artifacts SET made = %s, mime = %s, tool = %s WHERE scope = %s AND sha256 = %s RETURNING no"
+    "UPDATE {s}.artifacts SET made = %s, mime = %s, tool = %s WHERE scope = %s AND sha256 = %s "
+    "RETURNING no"
 )
 _DISCARD = "DELETE FROM {s}.artifacts WHERE no = %s AND sha256 IS NULL"
 _DELETE = "DELETE FROM {s}.artifacts WHERE scope = %s AND sha256 = %s RETURNING no"
-_FIND = "SELECT sha256, size, mime, lines, made, tool, no FROM {s}.artifacts WHERE scope = %s AND sha256 = %s"
+_FIND = (
+    "SELECT sha256, size, mime, lines, made, tool, no FROM {s}.artifacts WHERE scope = %s AND "
+    "sha256 = %s"
+)
 _LIST = """
 SELECT sha256, size, mime, lines, made, tool FROM {s}.artifacts WHERE scope = %s AND sha256 IS NOT NULL
 ORDER BY made DESC, sha256 DESC
@@ -74,13 +81,29 @@ DELETE FROM {s}.artifacts WHERE no IN (
     ) newest WHERE upto > %s AND sha256 <> %s ORDER BY made, no LIMIT %s
 ) RETURNING no
 """
-_ALL = (_KEEP, _BEGIN, _CHUNKS, _FINISH, _TOUCH, _DISCARD, _DELETE, _FIND, _LIST, _PART, _LEFT, _OLD, _MORE)
+_ALL = (
+    _KEEP,
+    _BEGIN,
+    _CHUNKS,
+    _FINISH,
+    _TOUCH,
+    _DISCARD,
+    _DELETE,
+    _FIND,
+    _LIST,
+    _PART,
+    _LEFT,
+    _OLD,
+    _MORE,
+)
 
 
 class PostgresArtifacts:
-    """Fulfils `ArtifactStore`. Connects, and makes its tables, with the first use; see `PostgresJournal` for `dsn` and `seconds`.
+    """Fulfils `ArtifactStore`. Connects, and makes its tables, with the first use; see
+    `PostgresJournal` for `dsn` and `seconds`.
 
-    `max_bytes` bounds what all scopes hold together, `days` the age; either may be None. `now` is the clock in seconds since 1970.
+    `max_bytes` bounds what all scopes hold together, `days` the age; either may be None. `now` is
+    the clock in seconds since 1970.
     """
 
     def __init__(
@@ -119,13 +142,19 @@ class PostgresArtifacts:
             known = (artifact.size, artifact.mime, artifact.lines, artifact.made, artifact.tool)
             self._ask(_KEEP, scope.key, artifact.sha256, *known, list(range(len(first))), first)
         else:
-            artifact = self._put_large(scope, first, blocks, lambda: intake.artifact(mime, tool, self._now()))
+            artifact = self._put_large(
+                scope, first, blocks, lambda: intake.artifact(mime, tool, self._now())
+            )
         if self._unswept.due(artifact.size):
             self._sweep(keep=artifact.sha256)
         return artifact
 
     def _put_large(
-        self, scope: Scope, batch: list[bytes], blocks: Iterator[bytes], known: Callable[[], Artifact]
+        self,
+        scope: Scope,
+        batch: list[bytes],
+        blocks: Iterator[bytes],
+        known: Callable[[], Artifact],
     ) -> Artifact:
         no = self._ask(_BEGIN, scope.key, int(self._now() * 1000))[0][0]
         try:
@@ -142,7 +171,9 @@ class PostgresArtifacts:
         return artifact
 
     def _finish(self, scope: Scope, no: int, artifact: Artifact) -> None:
-        """Give what was written its hash; where the scope has these bytes already, they become young and ours go."""
+        """Give what was written its hash; where the scope has these bytes already, they become
+        young and ours go.
+        """
         digest, size, mime, lines = artifact.sha256, artifact.size, artifact.mime, artifact.lines
         made, tool = artifact.made, artifact.tool
         for _ in range(10):
@@ -158,13 +189,16 @@ class PostgresArtifacts:
             if self._ask(_TOUCH, made, mime, tool, scope.key, digest):
                 self._discard(no)
                 return
-        raise ArtifactsUnavailable("others keep and remove the same bytes all the time", retryable=True)
+        raise ArtifactsUnavailable(
+            "others keep and remove the same bytes all the time", retryable=True
+        )
 
     def _discard(self, no: int) -> None:
         try:
             self._ask(_DISCARD, no)
         except FerruleError:
-            # Nobody can find it, and `sweep` removes it after a day. What made us discard it is the better error.
+            # Nobody can find it, and `sweep` removes it after a day. What made us discard it is the
+            # better error.
             self._db.drop()
 
     def delete(self, scope: Scope, reference: str) -> bool:
@@ -212,7 +246,9 @@ class PostgresArtifacts:
         return Artifact(*known), no
 
     def _part(self, reference: str, no: int, start: int, end: int) -> bytes:
-        """From `start` to `end`, or to the end of the chunk. Raises ArtifactMissing if it was removed meanwhile."""
+        """From `start` to `end`, or to the end of the chunk. Raises ArtifactMissing if it was
+        removed meanwhile.
+        """
         part, within = divmod(start, PIECE)
         rows = self._ask(_PART, within + 1, min(end - start, PIECE - within), no, part)
         if not rows or not rows[0][0]:
@@ -242,5 +278,6 @@ class PostgresArtifacts:
         return gone
 
     def _ask(self, sql: str, *values: Any) -> Rows:
-        # Each statement gives the same when it is done twice, so it is repeated where a connection gets lost.
+        # Each statement gives the same when it is done twice, so it is repeated where a connection
+        # gets lost.
         return self._db.ask(self._sql[sql], values, doing="keeping results")

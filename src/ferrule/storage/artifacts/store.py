@@ -1,7 +1,8 @@
-"""Artifacts: large outputs kept aside, addressed by their hash, readable in parts by those who own them.
+"""Artifacts: large outputs kept aside, addressed by their hash, readable in parts by those who own
+them.
 
-Here is what a store promises and the words it is spoken of with; `files` keeps them as files, `parts`
-takes parts out of what any store holds.
+Here is what a store promises and the words it is spoken of with; `files` keeps them as files,
+`parts` takes parts out of what any store holds.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _REFERENCE = expression(r"art-([0-9a-f]{64})")
 
 
 class ArtifactMissing(FerruleError):
-    """No artifact has this reference, or this identity may not see it, or it is too old: the three are not told apart."""
+    """No artifact has this reference, or this identity may not see it, or it is too old: the three
+    are not told apart.
+    """
 
     code = "artifact_missing"
 
@@ -52,7 +55,8 @@ class Scope:
     def __post_init__(self) -> None:
         if not (self.tenant.strip() and self.user.strip() and self.session.strip()):
             raise ConfigError(
-                "the owner of an artifact needs a tenant, a user and a session", code="identity_blank"
+                "the owner of an artifact needs a tenant, a user and a session",
+                code="identity_blank",
             )
 
     @staticmethod
@@ -69,7 +73,9 @@ class Scope:
 
 @frozen
 class Artifact:
-    """What is known of one: `sha256` of its bytes (hex), their number, the line ends in them, `made` in ms since 1970."""
+    """What is known of one: `sha256` of its bytes (hex), their number, the line ends in them,
+    `made` in ms since 1970.
+    """
 
     sha256: str
     size: int
@@ -95,16 +101,19 @@ def hash_of(reference: str) -> str:
 class ArtifactStore(Protocol):
     """Keeps artifacts. Checked by `ferrule.testing.artifact_conformance`.
 
-    Contract: `put` reads `parts` once, holds a bounded piece of them in memory, and is durable before it returns; if it
-    raises, or the process dies, nothing of it can be seen. Equal bytes of one scope are one artifact. An artifact is seen in its own
-    scope only: any other, an unknown or a malformed reference is ArtifactMissing, never empty bytes. Methods
-    block and may be called from any thread, several at a time.
+    Contract: `put` reads `parts` once, holds a bounded piece of them in memory, and is durable
+    before it returns; if it raises, or the process dies, nothing of it can be seen. Equal bytes of
+    one scope are one artifact. An artifact is seen in its own scope only: any other, an unknown or
+    a malformed reference is ArtifactMissing, never empty bytes. Methods block and may be called
+    from any thread, several at a time.
     """
 
     def put(
         self, scope: Scope, parts: Iterable[bytes], *, mime: str = "text/plain", tool: str = ""
     ) -> Artifact:
-        """Keep what `parts` joined are. Raises ArtifactTooLarge, OSError, and whatever `parts` raise."""
+        """Keep what `parts` joined are. Raises ArtifactTooLarge, OSError, and whatever `parts`
+        raise.
+        """
         ...
 
     def find(self, scope: Scope, reference: str) -> Artifact:
@@ -116,7 +125,9 @@ class ArtifactStore(Protocol):
         ...
 
     def pieces(self, scope: Scope, reference: str, offset: int = 0) -> Iterator[bytes]:
-        """All bytes from `offset` on, at most `PIECE` at a time. Raises ArtifactMissing, at once or with the first."""
+        """All bytes from `offset` on, at most `PIECE` at a time. Raises ArtifactMissing, at once or
+        with the first.
+        """
         ...
 
     def list(self, scope: Scope) -> list[Artifact]:
@@ -128,7 +139,9 @@ class ArtifactStore(Protocol):
         ...
 
     def sweep(self) -> int:
-        """Remove what is too old, then the oldest until the rest is within the bound. Returns how many went."""
+        """Remove what is too old, then the oldest until the rest is within the bound. Returns how
+        many went.
+        """
         ...
 
     def close(self) -> None:
@@ -140,8 +153,9 @@ class ArtifactStore(Protocol):
 class Artifacts:
     """A run's store and its bounds, for the engine and as the resource that reading tools ask for.
 
-    A result of `threshold` bytes or more is kept, and the model gets a stub; with `threshold` None only what exceeds the output
-    limit is kept, beside the cut result. `room` bounds what a reading tool answers, in bytes.
+    A result of `threshold` bytes or more is kept, and the model gets a stub; with `threshold` None
+    only what exceeds the output limit is kept, beside the cut result. `room` bounds what a reading
+    tool answers, in bytes.
     """
 
     store: ArtifactStore
@@ -151,5 +165,6 @@ class Artifacts:
     def __post_init__(self) -> None:
         if self.threshold is not None and not LEAST_THRESHOLD <= self.threshold <= OUTPUT_CAP:
             raise ConfigError(
-                f"artifacts.threshold = {self.threshold}: must lie between {LEAST_THRESHOLD} and {OUTPUT_CAP}"
+                f"artifacts.threshold = {self.threshold}: must lie between {LEAST_THRESHOLD} "
+                f"and {OUTPUT_CAP}"
             )

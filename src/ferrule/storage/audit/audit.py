@@ -1,16 +1,20 @@
-"""The audit: of each call, who wanted what, who let it pass, what held it, and what came of it; read from the journal.
+"""The audit: of each call, who wanted what, who let it pass, what held it, and what came of it;
+read from the journal.
 
-Nothing here is stored: it is a projection of the events, like the transcript. What a call was answered with by the machine
-itself (a person's no, a bound, an end that came before it) is found by feeding the same events to the same machine.
+Nothing here is stored: it is a projection of the events, like the transcript. What a call was
+answered with by the machine itself (a person's no, a bound, an end that came before it) is found by
+feeding the same events to the same machine.
 
     for call in calls(journal.records(session)):
         call.outcome, call.decisions[-1].rule, call.arguments_sha256
 
-Digests are SHA-256 in hex. `arguments_sha256` is of the arguments as they arrived, `result_sha256` of the value as the
-journal holds it (text as UTF-8, else compact JSON; "" where there is none). A decision's `digest` is the one that approvals are
-bound to (`permissions.approval_digest`): of the checked values, so that it differs from the first.
+Digests are SHA-256 in hex. `arguments_sha256` is of the arguments as they arrived, `result_sha256`
+of the value as the journal holds it (text as UTF-8, else compact JSON; "" where there is none). A
+decision's `digest` is the one that approvals are bound to (`permissions.approval_digest`): of the
+checked values, so that it differs from the first.
 
-What it does not show: what a program did once it ran, and what a tool did that its author did not declare.
+What it does not show: what a program did once it ran, and what a tool did that its author did not
+declare.
 """
 
 from __future__ import annotations
@@ -42,12 +46,15 @@ from ferrule.core.frozen import frozen
 from ferrule.core.machine import Machine
 
 SCHEMA = "ferrule.audit.v1"
-"""Of `AuditedCall.as_record`. Fields may be added; none changes its meaning without another number."""
+"""Of `AuditedCall.as_record`. Fields may be added; none changes its meaning without another number.
+"""
 
 
 @frozen
 class Decided:
-    """What the gate said: `verdict` is `allow`, `ask` or `refuse`. `layer` and `mode` are "" in older journals."""
+    """What the gate said: `verdict` is `allow`, `ask` or `refuse`. `layer` and `mode` are "" in
+    older journals.
+    """
 
     event: int
     time: int
@@ -65,8 +72,9 @@ class Decided:
 
 @frozen
 class Answered:
-    """What a person said, or whatever stood in for one. `scope` is how far the yes reaches: this call (`once`), the `session`,
-    all to come (`remember`), or `deny`; `grant` the rule that came of it. `bound`: it was about these very arguments.
+    """What a person said, or whatever stood in for one. `scope` is how far the yes reaches: this
+    call (`once`), the `session`, all to come (`remember`), or `deny`; `grant` the rule that came of
+    it. `bound`: it was about these very arguments.
 
     `question` is "" for the gate's own question, else what the tool asked while it worked.
     """
@@ -107,10 +115,12 @@ class Confined:
 
 @frozen
 class AuditedCall:
-    """One call. Times are ms since 1970, None for what did not happen; `event` numbers are those of the session.
+    """One call. Times are ms since 1970, None for what did not happen; `event` numbers are those of
+    the session.
 
-    `by` is who asked for it: `model`, `person`, `call …` (a tool, on behalf of that call), or what a program called itself.
-    `outcome` is `success`, the error type of its result, `unknown` (it had started, and nothing says how it ended) or `open`.
+    `by` is who asked for it: `model`, `person`, `call …` (a tool, on behalf of that call), or what
+    a program called itself. `outcome` is `success`, the error type of its result, `unknown` (it had
+    started, and nothing says how it ended) or `open`.
     """
 
     session: str
@@ -150,7 +160,9 @@ class AuditedCall:
 
     @property
     def settled_by(self) -> str:
-        """What let it pass or stopped it: `rule`, `person`, `gate`, `hook`, `tool`, `run` (a bound, an end); `nothing` yet."""
+        """What let it pass or stopped it: `rule`, `person`, `gate`, `hook`, `tool`, `run` (a bound,
+        an end); `nothing` yet.
+        """
         stopped = any(word.verdict == "block" for word in self.hooks)
         if not self.decisions:
             return "nothing" if self.outcome == "open" else "run"
@@ -191,9 +203,11 @@ def digest_of(text: str) -> str:
 
 
 def calls(records: Iterable[Record]) -> Iterator[AuditedCall]:
-    """The calls of a session in the order in which they were settled, then those that are open. Takes one session at a time.
+    """The calls of a session in the order in which they were settled, then those that are open.
+    Takes one session at a time.
 
-    Of older journals what they do not hold is empty. Uses the memory that the session's machine would.
+    Of older journals what they do not hold is empty. Uses the memory that the session's machine
+    would.
     """
     reader = Reader()
     for record in records:
@@ -202,7 +216,9 @@ def calls(records: Iterable[Record]) -> Iterator[AuditedCall]:
 
 
 class Reader:
-    """Turns the records of one session into audited calls. A call comes out with the event that settles it."""
+    """Turns the records of one session into audited calls. A call comes out with the event that
+    settles it.
+    """
 
     def __init__(self) -> None:
         self._machine = Machine()
@@ -224,7 +240,8 @@ class Reader:
         for draft in done:
             del self._open[draft.call.id]
         if isinstance(event, RunFinished):
-            # What a run left without a word will not be answered any more, unless somebody asked for it directly.
+            # What a run left without a word will not be answered any more, unless somebody asked
+            # for it directly.
             left = [draft for draft in self._open.values() if draft.by == "model"]
             for draft in left:
                 del self._open[draft.call.id]
@@ -258,7 +275,8 @@ class Reader:
             case PersonAnswered() as event if draft := self._open.get(event.call_id):
                 draft.answers.append(_answered(record, event, draft))
             case ConsentAnswered() as event:
-                # The question of a session's sandbox belongs to no call: it was asked for those that run.
+                # The question of a session's sandbox belongs to no call: it was asked for those
+                # that run.
                 named_one = self._open.get(event.call_id)
                 running = [draft for draft in self._open.values() if draft.started is not None]
                 for draft in [named_one] if named_one is not None else running:
@@ -285,15 +303,32 @@ def _result(draft: _Draft) -> Result | None:
 
 def _decided(record: Record, event: CallEvaluated) -> Decided:
     return Decided(
-        record.seq, record.time, event.verdict, event.reason, event.rule, event.layer, event.mode, event.effect,
-        event.risk, event.digest, event.access.reads, event.access.writes,
-    )  # fmt: skip
+        record.seq,
+        record.time,
+        event.verdict,
+        event.reason,
+        event.rule,
+        event.layer,
+        event.mode,
+        event.effect,
+        event.risk,
+        event.digest,
+        event.access.reads,
+        event.access.writes,
+    )
 
 
 def _answered(record: Record, event: PersonAnswered, draft: _Draft) -> Answered:
     bound = bool(draft.decisions) and event.digest == draft.decisions[-1].digest != ""
     return Answered(
-        record.seq, record.time, event.choice, event.by, event.note, event.grant, event.digest, bound
+        record.seq,
+        record.time,
+        event.choice,
+        event.by,
+        event.note,
+        event.grant,
+        event.digest,
+        bound,
     )
 
 
@@ -305,19 +340,37 @@ def _consent(record: Record, event: ConsentAnswered, draft: _Draft) -> Answered:
 def _audited(draft: _Draft, last: Record) -> AuditedCall:
     result, asked = _result(draft), draft.record
     outcome = "unknown" if draft.started is not None else "open"
-    # A started call that only the machine settled (its process died, its run was stopped) was answered by nobody who knows.
+    # A started call that only the machine settled (its process died, its run was stopped) was
+    # answered by nobody who knows.
     if result is not None and (draft.result is not None or draft.started is None):
         outcome = "success" if result.success else str(result.error_type)
     value = "" if result is None or result.data is None else result.data
     text = value if isinstance(value, str) else compact(value)
     return AuditedCall(
-        asked.session, asked.run, asked.tenant, asked.user, draft.call.id, draft.call.tool, draft.by, draft.model,
-        draft.workspace, asked.seq, asked.time, draft.call.arguments, digest_of(draft.call.arguments),
-        decisions=tuple(draft.decisions), answers=tuple(draft.answers), hooks=tuple(draft.hooks),
-        confined=tuple(draft.confined), agents=tuple(draft.agents), started=draft.started,
-        finished=None if result is None else last.time, outcome=outcome,
+        asked.session,
+        asked.run,
+        asked.tenant,
+        asked.user,
+        draft.call.id,
+        draft.call.tool,
+        draft.by,
+        draft.model,
+        draft.workspace,
+        asked.seq,
+        asked.time,
+        draft.call.arguments,
+        digest_of(draft.call.arguments),
+        decisions=tuple(draft.decisions),
+        answers=tuple(draft.answers),
+        hooks=tuple(draft.hooks),
+        confined=tuple(draft.confined),
+        agents=tuple(draft.agents),
+        started=draft.started,
+        finished=None if result is None else last.time,
+        outcome=outcome,
         message="" if result is None else result.error_message or "",
         result_sha256=digest_of(text) if result is not None and result.data is not None else "",
-        size=0 if result is None else result.size, duration_ms=0 if result is None else result.duration_ms,
+        size=0 if result is None else result.size,
+        duration_ms=0 if result is None else result.duration_ms,
         last_event=last.seq,
-    )  # fmt: skip
+    )

@@ -1,16 +1,19 @@
-"""The audit as JSON lines, for somebody else: without what results said, redacted if asked for, and whole or not by its own chain.
+"""The audit as JSON lines, for somebody else: without what results said, redacted if asked for, and
+whole or not by its own chain.
 
     {"ferrule":"audit","format":1,"redacted":…,"chain":…}
     {"type":"session","session":…,"tenant":…,"user":…,"events":…,"head":…,"chain":…}
     {"type":"call", … the fields of `audit.AuditedCall.as_record`, "chain":…}
     {"type":"end","lines":…,"sessions":…,"calls":…,"chain":…}
 
-`chain` stands last in each line. It is the SHA-256, in hex, over the 32 bytes of the line's before (zeros for the first) and the
-line's JSON without it, in UTF-8. The end line of a signed export also holds `key` and `signature`: Ed25519 over
-`ferrule.audit-export.v1 \\n` and the `chain` of the line before. `head` is the hash of the session's last event: with the
-journal at hand it ties the export to what was recorded.
+`chain` stands last in each line. It is the SHA-256, in hex, over the 32 bytes of the line's before
+(zeros for the first) and the line's JSON without it, in UTF-8. The end line of a signed export also
+holds `key` and `signature`: Ed25519 over `ferrule.audit-export.v1 \\n` and the `chain` of the line
+before. `head` is the hash of the session's last event: with the journal at hand it ties the export
+to what was recorded.
 
-Redaction replaces texts, never digests: `arguments_sha256`, `result_sha256`, `digest` are those of what was recorded.
+Redaction replaces texts, never digests: `arguments_sha256`, `result_sha256`, `digest` are those of
+what was recorded.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from .signing import Signer, Verifier
 
 FORMAT = 1
 Redact = Callable[[str], str]
-"""A text without what must not leave. What it raises ends the export: nothing goes out unredacted."""
+"""A text without what must not leave. What it raises ends the export: nothing goes out unredacted.
+"""
 
 TEXTS = frozenset(
     {"arguments", "message", "reason", "note", "question", "rule", "grant", "program", "workspace"}
@@ -40,9 +44,14 @@ _CHAIN = ',"chain":"'
 
 
 def export_audit(
-    journal: Journal, sessions: Iterable[str], *, redact: Redact | None = None, signer: Signer | None = None
+    journal: Journal,
+    sessions: Iterable[str],
+    *,
+    redact: Redact | None = None,
+    signer: Signer | None = None,
 ) -> Iterator[str]:
-    """The lines of an export of these sessions, each with its newline. Each session's chain is checked before it is read.
+    """The lines of an export of these sessions, each with its newline. Each session's chain is
+    checked before it is read.
 
     Raises SessionNotFound, JournalError.
     """
@@ -54,15 +63,27 @@ def export_audit(
         events, head = journal.head(session)
         first = next(iter(journal.records(session)))
         owner = {"tenant": first.tenant, "user": first.user}
-        yield chained.line({"type": "session", "session": session, **owner, "events": events, "head": head})
+        yield chained.line(
+            {"type": "session", "session": session, **owner, "events": events, "head": head}
+        )
         count += 1
         for call in calls(journal.records(session)):
             record = call.as_record()
-            yield chained.line({"type": "call", **(record if redact is None else redacted(record, redact))})
+            yield chained.line(
+                {"type": "call", **(record if redact is None else redacted(record, redact))}
+            )
             told += 1
-    end: dict[str, Any] = {"type": "end", "lines": chained.lines + 1, "sessions": count, "calls": told}
+    end: dict[str, Any] = {
+        "type": "end",
+        "lines": chained.lines + 1,
+        "sessions": count,
+        "calls": told,
+    }
     if signer is not None:
-        end |= {"key": signer.name, "signature": signer.sign(_PREFIX + chained.hash.hex().encode()).hex()}
+        end |= {
+            "key": signer.name,
+            "signature": signer.sign(_PREFIX + chained.hash.hex().encode()).hex(),
+        }
     yield chained.line(end)
 
 
@@ -100,10 +121,11 @@ class _Chain:
 
 
 def read_export(lines: Iterable[str], verifier: Verifier | None = None) -> Iterator[dict[str, Any]]:
-    """The records of an export without their `chain`, first and last line too, each checked against the one before.
+    """The records of an export without their `chain`, first and last line too, each checked against
+    the one before.
 
-    Raises JournalError naming the line that was changed, removed, inserted or moved, or that the end is missing; with a
-    `verifier`, also if its key did not sign the whole.
+    Raises JournalError naming the line that was changed, removed, inserted or moved, or that the
+    end is missing; with a `verifier`, also if its key did not sign the whole.
     """
     chained = _Chain()
     record: dict[str, Any] = {}
@@ -137,10 +159,14 @@ def _check_first(record: dict[str, Any]) -> None:
     if record.get("ferrule") != "audit":
         raise _refused(1, "is not that of an audit export", "journal_foreign")
     if record.get("format") != FORMAT:
-        raise _refused(1, f"says format {record.get('format')}, this version reads {FORMAT}", "journal_newer")
+        raise _refused(
+            1, f"says format {record.get('format')}, this version reads {FORMAT}", "journal_newer"
+        )
 
 
-def _check_end(record: dict[str, Any], chained: _Chain, before: bytes, verifier: Verifier | None) -> None:
+def _check_end(
+    record: dict[str, Any], chained: _Chain, before: bytes, verifier: Verifier | None
+) -> None:
     if record.get("lines") != chained.lines:
         raise _refused(chained.lines, f"says that there are {record.get('lines')} lines")
     if verifier is None:
@@ -149,7 +175,9 @@ def _check_end(record: dict[str, Any], chained: _Chain, before: bytes, verifier:
         signature = bytes.fromhex(str(record.get("signature", "")))
     except ValueError:
         signature = b""
-    if record.get("key") != verifier.name or not verifier.holds(_PREFIX + before.hex().encode(), signature):
+    if record.get("key") != verifier.name or not verifier.holds(
+        _PREFIX + before.hex().encode(), signature
+    ):
         raise _refused(chained.lines, "carries no signature of this key")
 
 

@@ -1,19 +1,24 @@
-"""Receipts: of each run, what the model was asked, which calls it made, who approved them, what they changed, what it cost.
+"""Receipts: of each run, what the model was asked, which calls it made, who approved them, what
+they changed, what it cost.
 
-A receipt holds digests, never the data: it can be handed to somebody who may not read the session, and compared by somebody
-who may. It is read from the journal, so the same journal gives the same receipts.
+A receipt holds digests, never the data: it can be handed to somebody who may not read the session,
+and compared by somebody who may. It is read from the journal, so the same journal gives the same
+receipts.
 
-    {schema: "ferrule.receipt.v1", receipt_id, session, run, tenant, user, model, started, finished, stop, code,
+    {schema: "ferrule.receipt.v1", receipt_id, session, run, tenant, user, model, started, finished,
+    stop, code,
      question_sha256, answer_sha256,
      model_calls: [{event, time, model, way, stop, text_sha256, calls, usage, provider_calls}],
      tool_calls: [...], approvals: [...], side_effects: [...],
-     cost: {model_calls, tool_calls, input_tokens, output_tokens, cached_tokens, written_tokens, reasoning_tokens, seconds},
+     cost: {model_calls, tool_calls, input_tokens, output_tokens, cached_tokens, written_tokens,
+         reasoning_tokens, seconds},
      journal: {first_event, last_event, head}}
 
-`tool_calls` are `call_receipt`s; `approvals` their answers of persons; `side_effects` the calls that announced an effect before
-they started. `head` is the hash of the run's last event: with it the receipt is bound to what was recorded. `receipt_id` is
-made of session, run and that hash. Calls that a person made directly, beside any run, stand in the receipt of the run that
-was under way or came last before them; in a session without one, in a receipt whose `run` is "".
+`tool_calls` are `call_receipt`s; `approvals` their answers of persons; `side_effects` the calls
+that announced an effect before they started. `head` is the hash of the run's last event: with it
+the receipt is bound to what was recorded. `receipt_id` is made of session, run and that hash. Calls
+that a person made directly, beside any run, stand in the receipt of the run that was under way or
+came last before them; in a session without one, in a receipt whose `run` is "".
 """
 
 from __future__ import annotations
@@ -39,7 +44,9 @@ CALL_SCHEMA = "ferrule.call_receipt.v1"
 
 
 def call_receipt(call: AuditedCall) -> dict[str, Any]:
-    """The receipt of one call: digests of what went in and came out, what let it pass, what held it, how it ended."""
+    """The receipt of one call: digests of what went in and came out, what let it pass, what held
+    it, how it ended.
+    """
     gate = call.decisions[-1] if call.decisions else None
     identified = f"{call.session}\n{call.event}\n{call.call_id}"
     return {
@@ -77,9 +84,16 @@ def _policy(call: AuditedCall) -> dict[str, Any]:
 def _approval(call: AuditedCall, number: int) -> dict[str, Any]:
     answer = call.answers[number]
     return {
-        "call_id": call.call_id, "event": answer.event, "time": answer.time, "scope": answer.scope, "by": answer.by,
-        "grant": answer.grant, "digest": answer.digest, "bound": answer.bound, "of": "tool" if answer.question else "gate",
-    }  # fmt: skip
+        "call_id": call.call_id,
+        "event": answer.event,
+        "time": answer.time,
+        "scope": answer.scope,
+        "by": answer.by,
+        "grant": answer.grant,
+        "digest": answer.digest,
+        "bound": answer.bound,
+        "of": "tool" if answer.question else "gate",
+    }
 
 
 def _without(record: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -101,7 +115,9 @@ class _Run:
 
 
 def receipts(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
-    """The receipts of a session's runs in their order, each as soon as the next one begins. Takes one session at a time."""
+    """The receipts of a session's runs in their order, each as soon as the next one begins. Takes
+    one session at a time.
+    """
     reader = Reader()
     run: _Run | None = None
     opened = ""
@@ -132,11 +148,17 @@ def _take(run: _Run, record: Record) -> None:
             run.usage += event.usage
             run.answers.append(
                 {
-                    "event": record.seq, "time": record.time, "model": run.model, "way": event.way, "stop": event.stop,
-                    "text_sha256": digest_of(event.text), "calls": [call.id for call in event.calls],
-                    "usage": asdict(event.usage), "provider_calls": [_hosted(made) for made in event.provider_calls],
+                    "event": record.seq,
+                    "time": record.time,
+                    "model": run.model,
+                    "way": event.way,
+                    "stop": event.stop,
+                    "text_sha256": digest_of(event.text),
+                    "calls": [call.id for call in event.calls],
+                    "usage": asdict(event.usage),
+                    "provider_calls": [_hosted(made) for made in event.provider_calls],
                 }
-            )  # fmt: skip
+            )
         case ModelFailed() as event:
             run.answers.append(
                 {"event": record.seq, "time": record.time, "model": run.model, "failed": event.code}

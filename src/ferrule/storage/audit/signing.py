@@ -1,10 +1,12 @@
-"""Ed25519 (RFC 8032) signatures with keys that lie in files: a private one that only its owner can read, a public one to hand on.
+"""Ed25519 (RFC 8032) signatures with keys that lie in files: a private one that only its owner can
+read, a public one to hand on.
 
-Needs the extra `sign` (`cryptography`). The private key is PEM (PKCS 8, not encrypted), the public one PEM (SubjectPublicKeyInfo)
-beside it, with `.pub`. A key is named by the first 16 hex digits of the SHA-256 of its 32 public bytes.
+Needs the extra `sign` (`cryptography`). The private key is PEM (PKCS 8, not encrypted), the public
+one PEM (SubjectPublicKeyInfo) beside it, with `.pub`. A key is named by the first 16 hex digits of
+the SHA-256 of its 32 public bytes.
 
-Not protected: whoever can read the private key signs what they like. Keep it where the agent's own user cannot read it
-(another user, another machine) if that user is whom you distrust.
+Not protected: whoever can read the private key signs what they like. Keep it where the agent's own
+user cannot read it (another user, another machine) if that user is whom you distrust.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.storage import paths
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
 
 
 def key_path() -> Path:
@@ -42,7 +47,9 @@ class Verifier:
 
     @staticmethod
     def load(path: Path) -> Verifier:
-        """The public key in a file, also if the file holds the private one. Raises ConfigError naming it."""
+        """The public key in a file, also if the file holds the private one. Raises ConfigError
+        naming it.
+        """
         needed()
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -79,7 +86,9 @@ class Signer:
 
     @staticmethod
     def load(path: Path) -> Signer:
-        """The private key in a file that only its owner can read. Raises ConfigError naming it and what is wrong."""
+        """The private key in a file that only its owner can read. Raises ConfigError naming it and
+        what is wrong.
+        """
         needed()
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -94,14 +103,20 @@ class Signer:
 
     @staticmethod
     def make(path: Path) -> Signer:
-        """A new key in a file of mode 0600, its public half beside it. Raises ConfigError if the file is there."""
+        """A new key in a file of mode 0600, its public half beside it. Raises ConfigError if the
+        file is there.
+        """
         needed()
         from cryptography.hazmat.primitives import serialization as form
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         key = Ed25519PrivateKey.generate()
-        private = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
-        public = key.public_key().public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
+        private = key.private_bytes(
+            form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()
+        )
+        public = key.public_key().public_bytes(
+            form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo
+        )
         _write_new(path, private)
         paths.write_private(public_path(path), public.decode("ascii"))
         return Signer(key)
@@ -131,7 +146,9 @@ def _write_new(path: Path, data: bytes) -> None:
     try:
         descriptor = os.open(path, flags, 0o600)
     except FileExistsError as error:
-        raise ConfigError(f"there is a key in `{path}` already", hint="name another file") from error
+        raise ConfigError(
+            f"there is a key in `{path}` already", hint="name another file"
+        ) from error
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.flush()

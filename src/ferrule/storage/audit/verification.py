@@ -1,7 +1,9 @@
-"""Whether a journal, an export or an archive is what was recorded: the one check that interfaces call.
+"""Whether a journal, an export or an archive is what was recorded: the one check that interfaces
+call.
 
-A chain is checked event by event (`hash_chain`), then what stands beside the chains (`storage.journal.sqlite_integrity`), what was signed (`checkpoints`) and
-what became of archived sessions. Every finding names the first event that does not hold.
+A chain is checked event by event (`hash_chain`), then what stands beside the chains
+(`storage.journal.sqlite_integrity`), what was signed (`checkpoints`) and what became of archived
+sessions. Every finding names the first event that does not hold.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from .signing import Verifier
 
 @frozen
 class Finding:
-    """What does not hold. `session` is "" for what concerns the file, `event` 0 for what is about no single event."""
+    """What does not hold. `session` is "" for what concerns the file, `event` 0 for what is about
+    no single event.
+    """
 
     text: str
     session: str = ""
@@ -37,7 +41,9 @@ class Finding:
 
 @dataclass(slots=True)
 class Checked:
-    """A session that was looked at. `head` is the hash of its last event; `signed` the last event that a checkpoint covers."""
+    """A session that was looked at. `head` is the hash of its last event; `signed` the last event
+    that a checkpoint covers.
+    """
 
     session: str
     events: int = 0
@@ -74,8 +80,8 @@ def verify_sessions(
 ) -> Verified:
     """Check these sessions; all of them, and the file itself, if none are named.
 
-    With a `verifier` only checkpoints of its key count. Never raises for what does not hold; SessionNotFound for a name.
-    What others write or archive meanwhile is no finding.
+    With a `verifier` only checkpoints of its key count. Never raises for what does not hold;
+    SessionNotFound for a name. What others write or archive meanwhile is no finding.
     """
     done = Verified()
     if verifier is not None:
@@ -87,18 +93,21 @@ def verify_sessions(
         except SessionNotFound:
             if sessions is not None:
                 raise
-            # It was archived since they were listed. If it vanished otherwise, the journal as a whole shows it.
+            # It was archived since they were listed. If it vanished otherwise, the journal as a
+            # whole shows it.
     if sessions is None:
         if isinstance(journal, Checkable):
             done.findings += [Finding(text) for text in _beside(journal)]
         _archived(journal, points, done)
         if not any(point.signed for point in done.sessions):
             done.notes.append(
-                "no checkpoint covers this journal: who computed it anew, or put an older copy in its place, is not seen"
+                "no checkpoint covers this journal: who computed it anew, or put an older "
+                "copy in its place, is not seen"
             )
     unsigned = [one for one in done.sessions if points and one.signed < one.events]
     done.notes += [
-        f"session `{one.session}`: events {one.signed + 1} to {one.events} are not signed" for one in unsigned
+        f"session `{one.session}`: events {one.signed + 1} to {one.events} are not signed"
+        for one in unsigned
     ]
     return done
 
@@ -112,11 +121,17 @@ def _every(journal: Journal, done: Verified) -> list[str]:
 
 
 def _session(
-    journal: Journal, session: str, points: list[Checkpoint], verifier: Verifier | None, found: list[Finding]
+    journal: Journal,
+    session: str,
+    points: list[Checkpoint],
+    verifier: Verifier | None,
+    found: list[Finding],
 ) -> Checked:
     checked = Checked(session)
     try:
-        wrong = [Finding(text, session) for text in contradictions(journal, session, points, verifier)]
+        wrong = [
+            Finding(text, session) for text in contradictions(journal, session, points, verifier)
+        ]
         checked.events, checked.head = journal.head(session)
         checked.signed = 0 if wrong else max((point.seq for point in points), default=0)
         found += wrong
@@ -140,7 +155,8 @@ def _archived(journal: Journal, points: Sequence[Checkpoint], done: Verified) ->
     try:
         gone = {one.session: one for one in archived_sessions(journal)}
     except JournalError:
-        # What is wrong with them is among the findings already; without them nothing can be said here.
+        # What is wrong with them is among the findings already; without them nothing can be said
+        # here.
         return
     for session, told in gone.items():
         if session not in here:
@@ -150,16 +166,24 @@ def _archived(journal: Journal, points: Sequence[Checkpoint], done: Verified) ->
     for session in dict.fromkeys(point.session for point in points):
         if session in here:
             continue
-        last = max((point for point in points if point.session == session), key=lambda point: point.seq)
+        last = max(
+            (point for point in points if point.session == session), key=lambda point: point.seq
+        )
         told = gone.get(session)
         if told is None:
-            text = f"session `{session}` is gone: checkpoint {last.line} signed its event {last.seq}, and nothing says that it was archived"
+            text = (
+                f"session `{session}` is gone: checkpoint {last.line} signed its event "
+                f"{last.seq}, and nothing says that it was archived"
+            )
             done.findings.append(Finding(text, session))
         elif (last.seq, last.hash) == (told.events, told.head):
             checked = next(one for one in done.sessions if one.session == session)
             checked.signed = last.seq
         elif last.seq >= told.events:
-            text = f"session `{session}` was archived with {told.events} events and another head than checkpoint {last.line} signed"
+            text = (
+                f"session `{session}` was archived with {told.events} events and another head "
+                f"than checkpoint {last.line} signed"
+            )
             done.findings.append(Finding(text, session))
 
 
@@ -194,7 +218,9 @@ ARCHIVED = "archived-"
 
 @contextmanager
 def opened(path: Path) -> Generator[Iterator[str]]:
-    """The lines of an export, compressed or not, each with its newline. Raises JournalError for what is no text."""
+    """The lines of an export, compressed or not, each with its newline. Raises JournalError for
+    what is no text.
+    """
     with path.open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
     with gzip.open(path, "rb") if packed else path.open("rb") as file:
@@ -221,9 +247,11 @@ def _lines(file: Iterable[bytes], path: str) -> Iterator[str]:
 def verify_file(
     path: Path, *, points: Sequence[Checkpoint] = (), verifier: Verifier | None = None
 ) -> Verified:
-    """Check an export of a journal, an archive, or an export of the audit; which of them it is, its first line says.
+    """Check an export of a journal, an archive, or an export of the audit; which of them it is, its
+    first line says.
 
-    Never raises for what does not hold. JournalError (`journal_foreign`) for a file of another kind, OSError.
+    Never raises for what does not hold. JournalError (`journal_foreign`) for a file of another
+    kind, OSError.
     """
     with opened(path) as lines:
         first = next(lines, "")
@@ -274,7 +302,9 @@ def _verify_records(
         if error.code in ("journal_foreign", "journal_newer"):
             raise
         # Bytes that are no text are met before anybody knows which event they are.
-        done.findings.append(Finding(error.detail, error.session or session, error.event or event + 1))
+        done.findings.append(
+            Finding(error.detail, error.session or session, error.event or event + 1)
+        )
     else:
         done.findings += [Finding(text) for text in _unlisted(first, seen)]
         done.findings += watch.findings(seen)
@@ -317,7 +347,9 @@ class _Watch:
             for point in (point for points in signed.values() for point in points):
                 if self._verifier is not None and not signature_holds(point, self._verifier):
                     yield Finding(
-                        f"checkpoint {point.line}: the signature is not of this key", session, point.seq
+                        f"checkpoint {point.line}: the signature is not of this key",
+                        session,
+                        point.seq,
                     )
             events = {**self._events.get(session, {}), one.events: one.head}
             wrong = list(compared(session, signed, sorted(events.items())))

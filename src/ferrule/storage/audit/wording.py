@@ -1,4 +1,6 @@
-"""An audited call in words: why it was allowed or refused, by what or whom, what held it, and what came of it."""
+"""An audited call in words: why it was allowed or refused, by what or whom, what held it, and what
+came of it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ _HOOK = {
 
 
 def explained(call: AuditedCall, *, cap: int = 400) -> list[str]:
-    """Lines for a person, not yet safe for a terminal (`export.visible`). Texts longer than `cap` characters are cut, and that is said."""
+    """Lines for a person, not yet safe for a terminal (`export.visible`). Texts longer than `cap`
+    characters are cut, and that is said.
+    """
     return list(_lines(call, cap))
 
 
@@ -41,7 +45,10 @@ def _lines(call: AuditedCall, cap: int) -> Iterator[str]:
     yield f"{call.call_id}: {call.tool}, {_verdict(call)}"
     asked = f"the model `{call.model}`" if call.by == "model" else call.by
     owner = f"for {call.tenant}/{call.user}"
-    yield f"  asked for  {moment(call.requested)} by {asked}, {owner}, session {call.session}, event {call.event}"
+    yield (
+        f"  asked for  {moment(call.requested)} by {asked}, {owner}, session {call.session}, "
+        f"event {call.event}"
+    )
     yield f"  arguments  {_cut(call.arguments, cap)}"
     yield f"             sha256 {call.arguments_sha256}"
     for gate in call.decisions:
@@ -66,7 +73,9 @@ def _verdict(call: AuditedCall) -> str:
         return f"refused by the hook `{name}`"
     if gate is None:
         return (
-            "never judged: the run ended or a bound was reached before" if by == "run" else "not judged yet"
+            "never judged: the run ended or a bound was reached before"
+            if by == "run"
+            else "not judged yet"
         )
     if gate.verdict == "refuse":
         return f"refused by {f'the rule `{gate.rule}`' if gate.rule else 'the gate'}"
@@ -79,8 +88,15 @@ def _verdict(call: AuditedCall) -> str:
 
 
 def _decision(gate: Decided, cap: int) -> Iterator[str]:
-    yield f"  decision   {gate.verdict}: {_cut(gate.reason, cap) or 'no reason is recorded'} (event {gate.event})"
-    unknown = "not recorded (an older journal)" if not gate.mode else "nowhere: it never came to the rules"
+    yield (
+        f"  decision   {gate.verdict}: {_cut(gate.reason, cap) or 'no reason is recorded'} "
+        f"(event {gate.event})"
+    )
+    unknown = (
+        "not recorded (an older journal)"
+        if not gate.mode
+        else "nowhere: it never came to the rules"
+    )
     where = WHERE.get(gate.layer, gate.layer or unknown)
     yield f"             rule {f'`{gate.rule}`' if gate.rule else 'none'}; from {where}"
     touched = "; ".join(
@@ -105,12 +121,18 @@ def _answer(answer: Answered, cap: int) -> Iterator[str]:
     if answer.grant:
         yield f"             granted the rule `{answer.grant}`"
     if answer.digest and not answer.question:
-        yield f"             {'for these very arguments' if answer.bound else 'for OTHER arguments: it did not count'}"
+        yield (
+            "             "
+            f"{'for these very arguments' if answer.bound else 'for OTHER arguments: it did not count'}"
+        )
 
 
 def _hook(word: Hooked, cap: int) -> Iterator[str]:
     shown = f" {_cut(word.arguments, cap)}" if word.arguments else ""
-    yield f"  hook       `{word.hook}` {_HOOK.get(word.verdict, word.verdict)}{shown} (event {word.event})"
+    yield (
+        f"  hook       `{word.hook}` {_HOOK.get(word.verdict, word.verdict)}{shown} (event "
+        f"{word.event})"
+    )
     if word.reason:
         yield f"             {_cut(word.reason, cap)}"
 
@@ -133,7 +155,10 @@ def _outcome(call: AuditedCall, cap: int) -> Iterator[str]:
         yield "  outcome    unknown: it started, and nothing says how it ended"
         return
     said = f": {_cut(call.message, cap)}" if call.message else ""
-    yield f"  outcome    {call.outcome} after {call.duration_ms} ms, {call.size} bytes{said} (event {call.last_event})"
+    yield (
+        f"  outcome    {call.outcome} after {call.duration_ms} ms, {call.size} bytes{said} "
+        f"(event {call.last_event})"
+    )
     if call.result_sha256:
         yield f"             result sha256 {call.result_sha256}"
 

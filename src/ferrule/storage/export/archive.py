@@ -1,16 +1,19 @@
-"""Closed sessions in a file of their own: exported, compressed, read back and checked, and only then removed from the journal.
+"""Closed sessions in a file of their own: exported, compressed, read back and checked, and only
+then removed from the journal.
 
 An archive is an export (`jsonl`), packed by gzip, whose first line also holds
 
     "archive":{"previous":…,"sessions":[{"session":…,"events":…,"head":…}, …]}
 
-`previous` is the SHA-256 of the archive before it (64 zeros for the first), so that archives are a chain of their own. What a
-journal had and has no more stands in it as an event (`session.archived`) with the head's hash and the file's, in a session named
-`archived-…` of the same owner: the removal is recorded where everything is, and can be signed like everything.
+`previous` is the SHA-256 of the archive before it (64 zeros for the first), so that archives are a
+chain of their own. What a journal had and has no more stands in it as an event (`session.archived`)
+with the head's hash and the file's, in a session named `archived-…` of the same owner: the removal
+is recorded where everything is, and can be signed like everything.
 
-Nothing is lost, wherever this process is killed: the file has its name only when it is whole, on the disk and checked; a session
-is removed, and its removal recorded, in one transaction after that. At worst a session is in both, or an unfinished file
-(`….part`) is left, which the next archive of that name replaces.
+Nothing is lost, wherever this process is killed: the file has its name only when it is whole, on
+the disk and checked; a session is removed, and its removal recorded, in one transaction after that.
+At worst a session is in both, or an unfinished file (`….part`) is left, which the next archive of
+that name replaces.
 
 Memory is bounded by the largest event: sessions are streamed.
 """
@@ -40,7 +43,9 @@ _BATCH = 128
 
 @dataclass(slots=True)
 class Archive:
-    """What was moved into `file` (`sha256` is its bytes'). `kept` says per session why it stayed in the journal."""
+    """What was moved into `file` (`sha256` is its bytes'). `kept` says per session why it stayed in
+    the journal.
+    """
 
     file: Path
     sha256: str = ""
@@ -50,19 +55,25 @@ class Archive:
 
 
 def closed_before(journal: Journal, time: int) -> list[SessionInfo]:
-    """Sessions last used before `time` (ms since 1970) whose last run has ended, the oldest first."""
+    """Sessions last used before `time` (ms since 1970) whose last run has ended, the oldest
+    first.
+    """
     found = [
-        info for info in journal.sessions()
-        if info.last < time and not info.session.startswith(ARCHIVED) and (info.state != "open" or not info.runs)
-    ]  # fmt: skip
+        info
+        for info in journal.sessions()
+        if info.last < time
+        and not info.session.startswith(ARCHIVED)
+        and (info.state != "open" or not info.runs)
+    ]
     return sorted(found, key=lambda info: (info.last, info.session))
 
 
 def archive(journal: SqliteJournal, sessions: Sequence[str], file: Path) -> Archive:
-    """Move these sessions into a new file. One that is in use, or does not verify, stays where it is and is named in `kept`.
+    """Move these sessions into a new file. One that is in use, or does not verify, stays where it
+    is and is named in `kept`.
 
-    Raises ConfigError if the file is there already, JournalError if what was written does not read back as it should: then
-    nothing was removed.
+    Raises ConfigError if the file is there already, JournalError if what was written does not read
+    back as it should: then nothing was removed.
     """
     file = file.absolute()
     if file.exists():
@@ -96,7 +107,9 @@ def _held(journal: SqliteJournal, sessions: Sequence[str], done: Archive) -> lis
             done.kept[session] = error.detail
             continue
         heads.append(
-            SessionArchived(session, events, head, str(done.file), tenant=info.tenant, user=info.user)
+            SessionArchived(
+                session, events, head, str(done.file), tenant=info.tenant, user=info.user
+            )
         )
     return heads
 
@@ -107,7 +120,9 @@ def _write(journal: SqliteJournal, heads: list[SessionArchived], file: Path) -> 
     part.unlink(missing_ok=True)
     listed = [{"session": told.session, "events": told.events, "head": told.head} for told in heads]
     about = {"previous": _previous(journal), "sessions": listed}
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(
+        part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
     with os.fdopen(descriptor, "wb") as raw:
         with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:
             for line in jsonl(_records(journal, heads), archive=about):
@@ -136,14 +151,19 @@ def _check(part: Path, heads: list[SessionArchived]) -> None:
         for record in read_jsonl(lines):
             found[record.session] = (record.seq, record.hash)
     if found != {told.session: (told.events, told.head) for told in heads}:
-        raise JournalError(f"the archive `{part}` does not hold what was to be archived; nothing was removed")
+        raise JournalError(
+            f"the archive `{part}` does not hold what was to be archived; nothing was removed"
+        )
 
 
 def _retire(journal: SqliteJournal, told: SessionArchived, done: Archive) -> None:
     told = SessionArchived(
         told.session, told.events, told.head, told.file, done.sha256, 0, told.tenant, told.user
     )
-    name = ARCHIVED + sha256(f"{told.tenant}\n{told.user}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    name = (
+        ARCHIVED
+        + sha256(f"{told.tenant}\n{told.user}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    )
     try:
         journal.retire(told, name, identity=Identity(told.tenant, told.user, name, name))
     except (JournalError, SessionNotFound) as error:
@@ -175,10 +195,12 @@ def _digest(file: Path) -> str:
 
 
 def import_file(journal: Journal, file: Path) -> list[str]:
-    """Bring the sessions of an archive or an export back, with their owners, times and hashes; their names.
+    """Bring the sessions of an archive or an export back, with their owners, times and hashes;
+    their names.
 
-    All of it is checked before anything is written. An import that was interrupted is taken up where it ended. Raises
-    JournalError if the file does not hold, or a session is there that is not the beginning of the file's.
+    All of it is checked before anything is written. An import that was interrupted is taken up
+    where it ended. Raises JournalError if the file does not hold, or a session is there that is not
+    the beginning of the file's.
     """
     heads = _heads(file)
     for session in heads:
@@ -187,7 +209,8 @@ def import_file(journal: Journal, file: Path) -> list[str]:
         batch: list[Record] = []
         for record in read_jsonl(lines):
             if batch and (
-                len(batch) >= _BATCH or (record.session, record.run) != (batch[0].session, batch[0].run)
+                len(batch) >= _BATCH
+                or (record.session, record.run) != (batch[0].session, batch[0].run)
             ):
                 _append(journal, batch)
                 batch = []
@@ -196,7 +219,9 @@ def import_file(journal: Journal, file: Path) -> list[str]:
     for session, head in heads.items():
         journal.release(session)
         if journal.head(session) != head:
-            raise JournalError(f"session `{session}` did not come back as it was", code="journal_corrupt")
+            raise JournalError(
+                f"session `{session}` did not come back as it was", code="journal_corrupt"
+            )
     return list(heads)
 
 
@@ -236,4 +261,6 @@ def _append(journal: Journal, batch: list[Record]) -> None:
     batch = [record for record in batch if record.seq > there]
     owner = Identity(first.tenant, first.user, first.session, first.run)
     times = [record.time for record in batch]
-    journal.append(first.session, first.run, [record.event for record in batch], identity=owner, at=times)
+    journal.append(
+        first.session, first.run, [record.event for record in batch], identity=owner, at=times
+    )

@@ -1,4 +1,5 @@
-"""Bundles: recorded sessions in one file, with the artifacts that they refer to, for another machine or a test.
+"""Bundles: recorded sessions in one file, with the artifacts that they refer to, for another
+machine or a test.
 
 A bundle is a zip file (`*.ferrule`) that holds
 
@@ -7,8 +8,9 @@ A bundle is a zip file (`*.ferrule`) that holds
     journal.jsonl       the sessions, as `jsonl` writes them: chain and hashes included
     artifacts/<sha256>  the bytes of each artifact
 
-Everything is checked when it is read: the chain of each session against itself and against the manifest's hash, each artifact
-against its name. What a bundle cannot show is that its sessions ever happened: whoever makes one can compute all of it.
+Everything is checked when it is read: the chain of each session against itself and against the
+manifest's hash, each artifact against its name. What a bundle cannot show is that its sessions ever
+happened: whoever makes one can compute all of it.
 """
 
 from __future__ import annotations
@@ -41,9 +43,18 @@ SUFFIX = ".ferrule"
 _MOST_MANIFEST = 16 << 20
 _MOST_JOURNAL = 4 << 30
 _UNREADABLE = (
-    KeyError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, UnicodeDecodeError, OSError
-)  # fmt: skip
-"""What reading from a zip file raises: nothing there, broken, cut off, packed in another way, encrypted, no text."""
+    KeyError,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    UnicodeDecodeError,
+    OSError,
+)
+"""What reading from a zip file raises: nothing there, broken, cut off, packed in another way,
+encrypted, no text.
+"""
 
 
 @frozen
@@ -85,7 +96,9 @@ def write_bundle(
                         bundled.append(_journaled(journal, info.session, lines, header=number == 0))
                 if artifacts is not None:
                     for info in found:
-                        kept += _kept(bundle, artifacts, Scope(info.tenant, info.user, info.session), kept)
+                        kept += _kept(
+                            bundle, artifacts, Scope(info.tenant, info.user, info.session), kept
+                        )
                 manifest = {
                     "ferrule": "bundle",
                     "format": FORMAT,
@@ -119,11 +132,15 @@ def _kept(
             with bundle.open(f"artifacts/{artifact.sha256}", "w", force_zip64=True) as file:
                 for piece in artifacts.pieces(scope, artifact.reference):
                     file.write(piece)
-        yield BundledArtifact(scope.session, artifact.sha256, artifact.size, artifact.mime, artifact.tool)
+        yield BundledArtifact(
+            scope.session, artifact.sha256, artifact.size, artifact.mime, artifact.tool
+        )
 
 
 class Bundle:
-    """A bundle that is being read; made by `open_bundle`. `sessions` and `artifacts` are what its manifest says."""
+    """A bundle that is being read; made by `open_bundle`. `sessions` and `artifacts` are what its
+    manifest says.
+    """
 
     def __init__(self, file: zipfile.ZipFile, name: str) -> None:
         self._file = file
@@ -136,13 +153,19 @@ class Bundle:
             raise self._wrong(f"the manifest is not one ({error})") from error
         if not (_typed(self.sessions) and _typed(self.artifacts)):
             raise self._wrong("the manifest is not one (a value has another type)")
-        if stray := {one.session for one in self.artifacts} - {one.session for one in self.sessions}:
+        if stray := {one.session for one in self.artifacts} - {
+            one.session for one in self.sessions
+        }:
             raise self._wrong(f"it has an artifact of `{min(stray)}`, and no such session")
 
     def records(self) -> Iterator[Iterator[Record]]:
-        """The sessions, each as its records, in order. Raises JournalError where a chain breaks or is not the manifest's."""
+        """The sessions, each as its records, in order. Raises JournalError where a chain breaks or
+        is not the manifest's.
+        """
         expected = {one.session: one for one in self.sessions}
-        for session, records in groupby(read_jsonl(self.lines()), key=lambda record: record.session):
+        for session, records in groupby(
+            read_jsonl(self.lines()), key=lambda record: record.session
+        ):
             if (bundled := expected.pop(session, None)) is None:
                 raise self._wrong(f"session `{session}` is not in the manifest")
             yield self._checked(records, bundled)
@@ -150,7 +173,9 @@ class Bundle:
             raise self._wrong(f"session `{next(iter(expected))}` is missing")
 
     def content(self, artifact: BundledArtifact) -> Iterator[bytes]:
-        """The bytes of an artifact, in pieces. Raises JournalError after the last if they are not those of its name."""
+        """The bytes of an artifact, in pieces. Raises JournalError after the last if they are not
+        those of its name.
+        """
         digest, size = hashlib.sha256(), 0
         try:
             with self._file.open(f"artifacts/{artifact.sha256}") as file:
@@ -161,7 +186,9 @@ class Bundle:
                     digest.update(piece)
                     yield piece
         except _UNREADABLE as error:
-            raise self._wrong(f"artifact {artifact.sha256[:12]}… cannot be read ({error})") from error
+            raise self._wrong(
+                f"artifact {artifact.sha256[:12]}… cannot be read ({error})"
+            ) from error
         if size != artifact.size or digest.hexdigest() != artifact.sha256:
             raise self._wrong(f"artifact {artifact.sha256[:12]}… was changed")
 
@@ -170,7 +197,9 @@ class Bundle:
         try:
             info = self._file.getinfo("journal.jsonl")
             if info.file_size > _MOST_JOURNAL:
-                raise self._wrong(f"its journal has {info.file_size} bytes, at most {_MOST_JOURNAL} are read")
+                raise self._wrong(
+                    f"its journal has {info.file_size} bytes, at most {_MOST_JOURNAL} are read"
+                )
             with self._file.open(info) as file:
                 yield from io.TextIOWrapper(file, encoding="utf-8", newline="\n")
         except _UNREADABLE as error:
@@ -181,15 +210,22 @@ class Bundle:
         for record in records:
             yield record
         if record is None or (record.seq, record.hash) != (bundled.events, bundled.hash):
-            raise self._wrong(f"session `{bundled.session}` does not end where the manifest says: it was cut")
+            raise self._wrong(
+                f"session `{bundled.session}` does not end where the manifest says: it was cut"
+            )
 
     def _manifest(self) -> dict[str, Any]:
         try:
             info = self._file.getinfo("manifest.json")
-            manifest = json.loads(self._file.read(info)) if info.file_size <= _MOST_MANIFEST else None
+            manifest = (
+                json.loads(self._file.read(info)) if info.file_size <= _MOST_MANIFEST else None
+            )
         except (*_UNREADABLE, ValueError) as error:
             raise self._wrong("it has no manifest that can be read") from error
-        if not isinstance(manifest, dict) or cast("dict[str, Any]", manifest).get("ferrule") != "bundle":
+        if (
+            not isinstance(manifest, dict)
+            or cast("dict[str, Any]", manifest).get("ferrule") != "bundle"
+        ):
             raise self._wrong("it is no bundle of Ferrule")
         manifest = cast("dict[str, Any]", manifest)
         if manifest.get("format") != FORMAT:
@@ -201,7 +237,9 @@ class Bundle:
 
 
 def _typed(rows: Iterable[Bundled | BundledArtifact]) -> bool:
-    """Whether the values of a manifest are what they should be: it is read from a file that anybody may have made."""
+    """Whether the values of a manifest are what they should be: it is read from a file that anybody
+    may have made.
+    """
     return all(
         type(value) is (int if name in ("events", "size") else str)
         for row in rows
@@ -211,18 +249,23 @@ def _typed(rows: Iterable[Bundled | BundledArtifact]) -> bool:
 
 @contextmanager
 def open_bundle(path: Path) -> Generator[Bundle]:
-    """Open a bundle for reading. Raises JournalError (`bundle_corrupt`) for what is none, OSError."""
+    """Open a bundle for reading. Raises JournalError (`bundle_corrupt`) for what is none,
+    OSError.
+    """
     try:
         file = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError) as error:
-        raise JournalError(f"`{path.name}`: it is no bundle of Ferrule", code="bundle_corrupt") from error
+        raise JournalError(
+            f"`{path.name}`: it is no bundle of Ferrule", code="bundle_corrupt"
+        ) from error
     with file:
         yield Bundle(file, path.name)
 
 
 def recorded(path: Path) -> Iterator[list[Record]]:
-    """The sessions of a bundle, an export (`*.jsonl`) or an archive (`*.jsonl.gz`), each as its records. Raises JournalError,
-    OSError."""
+    """The sessions of a bundle, an export (`*.jsonl`) or an archive (`*.jsonl.gz`), each as its
+    records. Raises JournalError, OSError.
+    """
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         with opened(path) as lines:
             for _, records in groupby(read_jsonl(lines), key=lambda record: record.session):
@@ -234,12 +277,17 @@ def recorded(path: Path) -> Iterator[list[Record]]:
 
 
 def import_bundle(
-    path: Path, journal: Journal, artifacts: ArtifactStore | None = None, *, identity: Identity | None = None
+    path: Path,
+    journal: Journal,
+    artifacts: ArtifactStore | None = None,
+    *,
+    identity: Identity | None = None,
 ) -> list[str]:
-    """Add the sessions of a bundle to a journal, and what they keep to a store; the names of the sessions.
+    """Add the sessions of a bundle to a journal, and what they keep to a store; the names of the
+    sessions.
 
-    Everything is checked before anything is written. With an `identity` they become its tenant's and user's, as `import_jsonl`
-    does. Raises JournalError.
+    Everything is checked before anything is written. With an `identity` they become its tenant's
+    and user's, as `import_jsonl` does. Raises JournalError.
     """
     with open_bundle(path) as bundle:
         owners: dict[str, tuple[str, str]] = {}
@@ -253,7 +301,9 @@ def import_bundle(
         for artifact in bundle.artifacts:
             if artifacts is None:
                 break
-            tenant, user = (identity.tenant, identity.user) if identity else owners[artifact.session]
+            tenant, user = (
+                (identity.tenant, identity.user) if identity else owners[artifact.session]
+            )
             scope = Scope(tenant, user, artifact.session)
             artifacts.put(scope, bundle.content(artifact), mime=artifact.mime, tool=artifact.tool)
     return sessions

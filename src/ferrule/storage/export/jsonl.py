@@ -1,15 +1,17 @@
-"""Journals as JSON lines: the format for taking sessions elsewhere and back, with the proof that they are whole.
+"""Journals as JSON lines: the format for taking sessions elsewhere and back, with the proof that
+they are whole.
 
 The first line is `{"ferrule":"journal","format":1,"ends":true}`. Every other line is an event:
 
     {"session":…,"seq":…,"time":…,"run":…,"tenant":…,"user":…,"kind":…,"hash":…,"body":{…}}
 
-with the values that `hash_chain` hashes; `body` is compact JSON and stands last. Several sessions may follow
-each other. Files of every earlier format load forever (tests/corpus).
+with the values that `hash_chain` hashes; `body` is compact JSON and stands last. Several sessions
+may follow each other. Files of every earlier format load forever (tests/corpus).
 
-`ends` says that the last event of each session carries `"end":true` before `body`, so that a tail that was cut off is
-noticed, and that every line is spelled as it was written, so that no byte of it can differ. Older files have neither;
-of them a cut at the end of a line is not seen. That a whole session is gone is seen where the first line lists them (archives).
+`ends` says that the last event of each session carries `"end":true` before `body`, so that a tail
+that was cut off is noticed, and that every line is spelled as it was written, so that no byte of it
+can differ. Older files have neither; of them a cut at the end of a line is not seen. That a whole
+session is gone is seen where the first line lists them (archives).
 """
 
 from __future__ import annotations
@@ -52,8 +54,9 @@ class _Last:
 
 
 def jsonl(records: Iterable[Record], **about: Any) -> Iterator[str]:
-    """The lines of an export, each with its newline. Bodies are passed on as they are stored, the events of a session
-    must follow each other. `about` are further JSON values for the first line."""
+    """The lines of an export, each with its newline. Bodies are passed on as they are stored, the
+    events of a session must follow each other. `about` are further JSON values for the first line.
+    """
     yield compact({"ferrule": "journal", "format": FORMAT, "ends": True, **about}) + "\n"
     waiting: Record | None = None
     for record in records:
@@ -71,8 +74,15 @@ def _line(record: Record, *, last: bool) -> str:
 
 def _spelled(record: Record, kind: str, text: str, last: bool) -> str:
     values = (
-        record.session, record.seq, record.time, record.run, record.tenant, record.user, kind, record.hash
-    )  # fmt: skip
+        record.session,
+        record.seq,
+        record.time,
+        record.run,
+        record.tenant,
+        record.user,
+        kind,
+        record.hash,
+    )
     head = json.dumps(dict(zip(_KEYS, values, strict=True)), separators=(",", ":"))
     return f"{head[:-1]}{_END if last else ''}{_BODY}{text}}}\n"
 
@@ -80,8 +90,8 @@ def _spelled(record: Record, kind: str, text: str, last: bool) -> str:
 def read_jsonl(lines: Iterable[str]) -> Iterator[Record]:
     """The records of an export, each checked against the one before.
 
-    Raises JournalError naming the line (and session and event) if it is no export, is newer, is broken, does not fit the
-    chain, or if a session has no end.
+    Raises JournalError naming the line (and session and event) if it is no export, is newer, is
+    broken, does not fit the chain, or if a session has no end.
     """
     last: dict[str, _Last] = {}
     number, ends = 0, False
@@ -102,12 +112,14 @@ def read_jsonl(lines: Iterable[str]) -> Iterator[Record]:
             raise _refused(number + 1, missing, session=session, event=at.seq + 1)
 
 
-def import_jsonl(journal: Journal, lines: Iterable[str], *, identity: Identity | None = None) -> list[str]:
+def import_jsonl(
+    journal: Journal, lines: Iterable[str], *, identity: Identity | None = None
+) -> list[str]:
     """Add the sessions of an export to a journal; their names.
 
-    Everything is checked before anything is written. With an `identity` they become sessions of its tenant and user
-    (and get hashes of their own); without one they keep their owner and, byte for byte, their hashes.
-    Raises JournalError if a session is already there or a line does not hold.
+    Everything is checked before anything is written. With an `identity` they become sessions of its
+    tenant and user (and get hashes of their own); without one they keep their owner and, byte for
+    byte, their hashes. Raises JournalError if a session is already there or a line does not hold.
     """
     records = list(read_jsonl(lines))
     sessions = list(dict.fromkeys(record.session for record in records))
@@ -119,7 +131,9 @@ def import_jsonl(journal: Journal, lines: Iterable[str], *, identity: Identity |
             part = list(group)
             owner = identity or Identity(part[0].tenant, part[0].user, session, run)
             times = [record.time for record in part]
-            journal.append(session, run, [record.event for record in part], identity=owner, at=times)
+            journal.append(
+                session, run, [record.event for record in part], identity=owner, at=times
+            )
         journal.release(session)
     return sessions
 
@@ -137,7 +151,9 @@ def _refuse_present(journal: Journal, session: str) -> None:
 
 
 def check_header(line: str) -> dict[str, Any]:
-    """What the first line of an export says. Raises JournalError if it is none that this version reads."""
+    """What the first line of an export says. Raises JournalError if it is none that this version
+    reads.
+    """
     try:
         header = json.loads(line)
     except ValueError:
@@ -153,7 +169,9 @@ def check_header(line: str) -> dict[str, Any]:
     return header
 
 
-def _next(line: str, number: int, last: dict[str, _Last], ends: bool, before: Record | None) -> Record:
+def _next(
+    line: str, number: int, last: dict[str, _Last], ends: bool, before: Record | None
+) -> Record:
     try:
         record = _record(line, number, last, ends)
         if (
@@ -166,11 +184,14 @@ def _next(line: str, number: int, last: dict[str, _Last], ends: bool, before: Re
         return record
     except JournalError as error:
         if ends and before is not None and error.session != before.session:
-            # Sessions follow each other whole: as long as one has no end, what is wrong is wrong with it.
+            # Sessions follow each other whole: as long as one has no end, what is wrong is wrong
+            # with it.
             error.event = 0 if not last[before.session].ended else error.event
         if not error.event:
             # The line does not even say which event it is: it stands where the next one should.
-            error.session, error.event = ("", 1) if before is None else (before.session, before.seq + 1)
+            error.session, error.event = (
+                ("", 1) if before is None else (before.session, before.seq + 1)
+            )
         raise
 
 

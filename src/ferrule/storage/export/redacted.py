@@ -1,7 +1,8 @@
 """Records for the eyes of others: as they are in the journal, without the secrets in them.
 
-Their hashes stay those of the journal. So an export of them cannot be verified or imported (its events were changed, and say so), but whoever
-has the journal can show that each is the event with that hash.
+Their hashes stay those of the journal. So an export of them cannot be verified or imported (its
+events were changed, and say so), but whoever has the journal can show that each is the event with
+that hash.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from ferrule.core.events import Record, Unknown, decode, encode
 from ferrule.permissions.redaction import Redactor
 
 FAILED = "audit.redaction_failed"
-"""The kind of what stands in the place of an event that could not be redacted; `of` is its own kind."""
+"""The kind of what stands in the place of an event that could not be redacted; `of` is its own
+kind.
+"""
 
 
 def redacted(records: Iterable[Record], redactor: Redactor) -> Iterator[Record]:
-    """The records with redacted events. Where that fails, an event without the payload stands in its place."""
+    """The records with redacted events. Where that fails, an event without the payload stands in
+    its place.
+    """
     for record in records:
         kind, body = encode(record.event)
         try:

@@ -1,7 +1,7 @@
 """A session told in steps: what a person did, what the model said, what each call came to.
 
-The one reading of a journal that all readable exports share. It is fed record by record, so it can follow
-a run; it keeps nothing but the calls that are still open.
+The one reading of a journal that all readable exports share. It is fed record by record, so it can
+follow a run; it keeps nothing but the calls that are still open.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Said:
 
 @frozen
 class Used:
-    """A call and what came of it. Without a result, `started` says whether it may have had an effect: calls that
-    only read are never announced as started.
+    """A call and what came of it. Without a result, `started` says whether it may have had an
+    effect: calls that only read are never announced as started.
 
     `decision` says who let it pass or refused it.
     """
@@ -103,7 +103,9 @@ class Told:
 
 def _hosted(made: ProviderToolCall) -> str:
     status = f": {made.status}" if made.status else ""
-    return f"the provider ran {made.name or made.provider_tool_type} ({made.tool_kind}) itself{status}"
+    return (
+        f"the provider ran {made.name or made.provider_tool_type} ({made.tool_kind}) itself{status}"
+    )
 
 
 @frozen
@@ -144,11 +146,17 @@ class Story:
         match record.event:
             case SessionOpened() as event:
                 self._model, self._workspace = event.model, event.workspace
-                return [Opened(record.session, record.user, event.model, event.workspace, record.time)]
+                return [
+                    Opened(record.session, record.user, event.model, event.workspace, record.time)
+                ]
             case RunStarted() as event:
                 return [*self.rest(), self._begin(record, event)]
             case ModelAnswered() as event:
-                told = [self._close(name, left.denied) for name, left in [*self._open.items()] if left.denied]
+                told = [
+                    self._close(name, left.denied)
+                    for name, left in [*self._open.items()]
+                    if left.denied
+                ]
                 self._answers += 1
                 # The names that the machine gave to calls without one, or with one that was taken.
                 calls = named(event, self._ids, self._answers).calls
@@ -159,7 +167,10 @@ class Story:
                 seconds = (record.time - self._began) / 1000
                 left = self.rest()
                 counts = (self._answers, self._calls)
-                return [*left, Ended(event.stop, event.code, event.detail, event.usage, *counts, seconds)]
+                return [
+                    *left,
+                    Ended(event.stop, event.code, event.detail, event.usage, *counts, seconds),
+                ]
             case _:
                 return self._on_call(record.event)
 
@@ -236,7 +247,10 @@ def _aside(event: Event) -> list[Step]:
             return [Told("compacted", _compacted(event))]
         case ContextRestored():
             return [
-                Told("restored", f"the whole conversation is sent again{f', by {event.by}' * bool(event.by)}")
+                Told(
+                    "restored",
+                    f"the whole conversation is sent again{f', by {event.by}' * bool(event.by)}",
+                )
             ]
         case NoticeGiven():
             said = event.source == PERSON
@@ -250,7 +264,12 @@ def _aside(event: Event) -> list[Step]:
         case ConsentAnswered():
             return [Told(ANSWERED, _consent(event))]
         case SessionArchived():
-            return [Told("archived", f"session {event.session} ({event.events} events) is in {event.file}")]
+            return [
+                Told(
+                    "archived",
+                    f"session {event.session} ({event.events} events) is in {event.file}",
+                )
+            ]
         case Unknown():
             return [Told("unknown event", event.name)]
         case _:

@@ -1,12 +1,14 @@
 """What people and programs take out of a journal: plain text, Markdown, a screenplay.
 
 All of them are read from records as they come, so each works for a session that is still running.
-Text in them is somebody else's: what a person would not see (terminal escapes, direction overrides) is
-spelled out (`core.invisible_characters`), never passed on. Results are cut to `cap` characters, and the cut is said.
+Text in them is somebody else's: what a person would not see (terminal escapes, direction overrides)
+is spelled out (`core.invisible_characters`), never passed on. Results are cut to `cap` characters,
+and the cut is said.
 
-The screenplay is Fountain (https://fountain.io/syntax): a title page, a scene per run (INT. where the model
-computes on this machine, EXT. where it does not), dialogue, and a `[[note]]` per tool call with its name,
-arguments, outcome and the first line of what came back. Bodies of results are not in it.
+The screenplay is Fountain (https://fountain.io/syntax): a title page, a scene per run (INT. where
+the model computes on this machine, EXT. where it does not), dialogue, and a `[[note]]` per tool
+call with its name, arguments, outcome and the first line of what came back. Bodies of results are
+not in it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def transcript(records: Iterable[Record], *, cap: int = CAP) -> Iterator[str]:
 
 
 def markdown(records: Iterable[Record], *, cap: int = CAP) -> Iterator[str]:
-    """Markdown, in pieces separated by blank lines. A model's words stand as they are, results in fences."""
+    """Markdown, in pieces separated by blank lines. A model's words stand as they are, results in
+    fences.
+    """
     for step in _steps(records):
         yield _seen(_block(step, cap)) + "\n\n"
 
@@ -55,7 +59,8 @@ def screenplay(records: Iterable[Record]) -> Iterator[str]:
 
 
 class Screenplay:
-    """Writes a screenplay as it goes: append what `feed` returns to the file, and `close` at the end.
+    """Writes a screenplay as it goes: append what `feed` returns to the file, and `close` at the
+    end.
 
     To go on with a file, feed the records it already holds and drop what comes back.
     """
@@ -133,9 +138,12 @@ def _indented(text: str, width: int) -> str:
 
 
 def _statistics(step: Ended) -> str:
-    why = ", ".join(part for part in (step.code if step.code != step.stop else "", step.detail) if part)
+    why = ", ".join(
+        part for part in (step.code if step.code != step.stop else "", step.detail) if part
+    )
     return (
-        f"run {step.stop}{f' ({why})' if why else ''}: {_count(step.answers, 'answer')}, {_count(step.calls, 'call')},"
+        f"run {step.stop}{f' ({why})' if why else ''}: {_count(step.answers, 'answer')}, "
+        f"{_count(step.calls, 'call')},"
         f" {step.usage.input}+{step.usage.output} tokens, {step.seconds:.1f} s"
     )
 
@@ -169,7 +177,11 @@ def _block(step: Step, cap: int) -> str:
             return step.text
         case Used():
             head = f"Tool {_code(_outcome(step))}"
-            return f"{head}\n\n{_fenced(_body(step, cap))}" if step.result and step.result.success else head
+            return (
+                f"{head}\n\n{_fenced(_body(step, cap))}"
+                if step.result and step.result.success
+                else head
+            )
         case Told():
             return f"Note, {step.topic}: {_code(step.text)}"
         case Ended():
@@ -233,7 +245,8 @@ def _title_page(step: Opened) -> str:
 
 
 def _dialogue(name: str, text: str) -> str:
-    # A blank line would end the dialogue and let its next line become a scene or a speaker: two spaces keep it.
+    # A blank line would end the dialogue and let its next line become a scene or a speaker: two
+    # spaces keep it.
     lines = [_inert(line) if line.strip() else "  " for line in _seen(text).split("\n")]
     return f"{_spoken_line(name)}\n" + "\n".join(lines or ["  "]) + "\n\n"
 

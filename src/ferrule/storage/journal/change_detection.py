@@ -1,8 +1,10 @@
-"""Whether anybody wrote to a journal since the last look: cheap enough to ask several times a second.
+"""Whether anybody wrote to a journal since the last look: cheap enough to ask several times a
+second.
 
-SQLite keeps a number (`PRAGMA data_version`) that changes, for a connection, with every commit of another one, in whatever
-process (https://sqlite.org/pragma.html). So the look has a connection of its own, that only reads and holds no
-transaction open: it neither waits for a writer nor makes one wait. Other journals cannot say; there the answer is always yes.
+SQLite keeps a number (`PRAGMA data_version`) that changes, for a connection, with every commit of
+another one, in whatever process (https://sqlite.org/pragma.html). So the look has a connection of
+its own, that only reads and holds no transaction open: it neither waits for a writer nor makes one
+wait. Other journals cannot say; there the answer is always yes.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ class Changes(Protocol):
     """Asked by one reader at a time, from any thread."""
 
     def changed(self) -> bool:
-        """Whether something may have been written since the last time; the first time: yes. Raises JournalError."""
+        """Whether something may have been written since the last time; the first time: yes. Raises
+        JournalError.
+        """
         ...
 
     def close(self) -> None: ...
@@ -54,7 +58,9 @@ class FileChanges:
             try:
                 if self._db is None:
                     where = f"file:{quote(str(self._path))}?mode=ro"
-                    self._db = sqlite3.connect(where, uri=True, isolation_level=None, check_same_thread=False)
+                    self._db = sqlite3.connect(
+                        where, uri=True, isolation_level=None, check_same_thread=False
+                    )
                 (version,) = self._db.execute("PRAGMA data_version").fetchone()
             except sqlite3.Error as error:
                 raise in_words(error, str(self._path), "looking for changes") from error

@@ -1,4 +1,5 @@
-"""The hash chain of a session: the bytes that are hashed, how a chain is checked, what a row may hold.
+"""The hash chain of a session: the bytes that are hashed, how a chain is checked, what a row may
+hold.
 
 The hash of an event is
 
@@ -7,18 +8,19 @@ The hash of an event is
     row = session \\n run \\n tenant \\n user \\n kind \\n seq \\n time \\n body        in UTF-8
 
 `seq` and `time` (ms since 1970) are decimal, `body` is the event's compact JSON exactly as stored.
-The names before `body` hold no newline, so a row reads in one way only. The hash before the first event is
-32 zero bytes. Lone surrogates cannot be stored as UTF-8: a body that has any is written with `\\u` escapes.
+The names before `body` hold no newline, so a row reads in one way only. The hash before the first
+event is 32 zero bytes. Lone surrogates cannot be stored as UTF-8: a body that has any is written
+with `\\u` escapes.
 
 The last event of a session, and no other, has a seal, which moves on with each append:
 
     seal = BLAKE2s( hash of the event ), 16 bytes
 
-What the chain shows: an event that was changed, removed, inserted or moved, and a tail that was cut off, because
-the event that is now the last one has no seal any more. What it cannot show: a forger who computes hashes,
-for there is no key in them (one seal is enough to hide that a tail was cut off), or an older copy of the
-journal put in place of this one. Against both, keep the hash of `Journal.head` somewhere else and compare, or sign it
-(`checkpoints`).
+What the chain shows: an event that was changed, removed, inserted or moved, and a tail that was cut
+off, because the event that is now the last one has no seal any more. What it cannot show: a forger
+who computes hashes, for there is no key in them (one seal is enough to hide that a tail was cut
+off), or an older copy of the journal put in place of this one. Against both, keep the hash of
+`Journal.head` somewhere else and compare, or sign it (`checkpoints`).
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ from ferrule.core.events import CallEvaluated, Event, ToolAnswered
 FIRST = bytes(32)
 """The hash before the first event."""
 UNSEALED = bytes(16)
-"""Where the seal would be in an event that is not the last one: as long, so that a row keeps its size."""
+"""Where the seal would be in an event that is not the last one: as long, so that a row keeps its
+size.
+"""
 
 
 def link(previous: bytes, row: bytes) -> bytes:
@@ -51,7 +55,9 @@ def seal(digest: bytes) -> bytes:
 
 
 def address(session: str, run: str, tenant: str, user: str) -> str:
-    """The part of a row that all events of a run share. Raises JournalError for a name with a newline."""
+    """The part of a row that all events of a run share. Raises JournalError for a name with a
+    newline.
+    """
     names = (session, run, tenant, user)
     if not session or any("\n" in name or "\0" in name for name in names):
         raise JournalError(
@@ -72,9 +78,11 @@ def escaped(body: str) -> str:
 
 
 def bound(event: Event, cap: int) -> Event:
-    """The event with its result cut to `cap` bytes of text: a last guard, the dispatcher bounds before.
+    """The event with its result cut to `cap` bytes of text: a last guard, the dispatcher bounds
+    before.
 
-    The cut is on a character boundary, sets `partial`, says so in `notes` and keeps the whole `size`.
+    The cut is on a character boundary, sets `partial`, says so in `notes` and keeps the whole
+    `size`.
     """
     if not isinstance(event, ToolAnswered | CallEvaluated) or event.result is None:
         return event
@@ -115,8 +123,8 @@ def _head(text: str, cap: int) -> str:
 def check(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, bytes]]:
     """Walk a session's rows and yield `(seq, hash)` of each one that holds.
 
-    A row is `(seq, seal, run, tenant, user, kind, time, body, hash)`, all but `seq` as stored bytes.
-    Raises JournalError (`journal_corrupt`) at the first event that does not hold, naming it.
+    A row is `(seq, seal, run, tenant, user, kind, time, body, hash)`, all but `seq` as stored
+    bytes. Raises JournalError (`journal_corrupt`) at the first event that does not hold, naming it.
     """
     name = session.encode()
     previous = FIRST
@@ -124,12 +132,18 @@ def check(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, 
     ended = False
     for seq, mark, run, tenant, user, kind, time, body, digest in rows:
         if seq != expected:
-            what = "is missing" if not ended else "is missing, and events follow the end of the session"
+            what = (
+                "is missing"
+                if not ended
+                else "is missing, and events follow the end of the session"
+            )
             broken(session, expected, what)
         if ended:
             broken(session, seq, "follows the end of the session")
         parts = (name, run, tenant, user, kind, b"%d" % seq, time, body)
-        if any(not isinstance(part, bytes) for part in parts) or any(b"\n" in part for part in parts[:7]):
+        if any(not isinstance(part, bytes) for part in parts) or any(
+            b"\n" in part for part in parts[:7]
+        ):
             broken(session, seq, "was changed")
         if link(previous, b"\n".join(parts)) != digest:
             broken(session, seq, "was changed, moved or inserted")
@@ -138,7 +152,11 @@ def check(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, 
         expected += 1
         ended = mark == seal(digest)
         if not ended and mark != UNSEALED:
-            broken(session, seq, "carries a wrong seal: it was changed, or what followed it was cut off")
+            broken(
+                session,
+                seq,
+                "carries a wrong seal: it was changed, or what followed it was cut off",
+            )
     if not ended:
         broken(session, expected, "and what may follow it are missing")
 
@@ -149,7 +167,9 @@ def broken(session: str, seq: int, what: str) -> NoReturn:
     error = JournalError(
         f"session `{session}`: event {seq} {what}; {readable}",
         code="journal_corrupt",
-        hint="`ferrule sessions salvage` keeps what is intact in a new journal and the old one aside",
+        hint=(
+            "`ferrule sessions salvage` keeps what is intact in a new journal and the old one aside"
+        ),
     )
     error.session, error.event = session, seq
     raise error

@@ -1,10 +1,10 @@
 """One writer per session, across processes: a lock of the kernel on one byte of a lock file.
 
-The kernel gives the lock back when the descriptor is closed, also by `kill -9`, so a dead owner never
-has to be guessed from its process id (which lies across containers and reboots). The locks belong to the
-open file (`F_OFD_SETLK`), so two journals in one process exclude each other as well; where the
-platform has only per-process locks they do not. A forked child shares its parent's leases and must not
-use its journal.
+The kernel gives the lock back when the descriptor is closed, also by `kill -9`, so a dead owner
+never has to be guessed from its process id (which lies across containers and reboots). The locks
+belong to the open file (`F_OFD_SETLK`), so two journals in one process exclude each other as well;
+where the platform has only per-process locks they do not. A forked child shares its parent's leases
+and must not use its journal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Leases:
         self._held: set[str] = set()
 
     def take(self, session: str) -> None:
-        """Hold the session; taking it twice is taking it once. Raises JournalError if another has it."""
+        """Hold the session; taking it twice is taking it once. Raises JournalError if another has
+        it.
+        """
         if session in self._held:
             return
         if self._descriptor >= 0 and not self._lock(_offset(session)):
@@ -53,7 +55,9 @@ class Leases:
         self._held.discard(session)
 
     def present(self) -> None:
-        """Say that this journal is in use; any number may. Raises JournalError while it is being salvaged."""
+        """Say that this journal is in use; any number may. Raises JournalError while it is being
+        salvaged.
+        """
         if self._descriptor >= 0 and not self._lock(_PRESENT, fcntl.F_RDLCK):
             raise JournalError("the journal is being salvaged", code="journal_busy", retryable=True)
 
@@ -88,7 +92,9 @@ class Leases:
         operation = _SETLKW if wait else _SETLK
         if operation is not None:
             # struct flock of Linux: type, whence, start, length, pid (must be 0 for these locks).
-            fcntl.fcntl(self._descriptor, operation, struct.pack("hhqqi0q", kind, os.SEEK_SET, offset, 1, 0))
+            fcntl.fcntl(
+                self._descriptor, operation, struct.pack("hhqqi0q", kind, os.SEEK_SET, offset, 1, 0)
+            )
             return
         how = {fcntl.F_UNLCK: fcntl.LOCK_UN, fcntl.F_RDLCK: fcntl.LOCK_SH}.get(kind, fcntl.LOCK_EX)
         how |= 0 if wait else fcntl.LOCK_NB

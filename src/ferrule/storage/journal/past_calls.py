@@ -1,4 +1,6 @@
-"""Calls that were made, over many sessions: for whoever asks what other rules would have said of them."""
+"""Calls that were made, over many sessions: for whoever asks what other rules would have said of
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,10 @@ from .sqlite import Journal
 
 @frozen
 class PastCall:
-    """A call and what was decided. `values` are the arguments as they would run, unchecked: as the last hook left them, else as
-    they arrived; None if they were no JSON object. `verdict` is the gate's (`allow`, `ask`, `refuse`; "" if it was never
-    asked), `choice` what a person answered, or "".
+    """A call and what was decided. `values` are the arguments as they would run, unchecked: as the
+    last hook left them, else as they arrived; None if they were no JSON object. `verdict` is the
+    gate's (`allow`, `ask`, `refuse`; "" if it was never asked), `choice` what a person answered, or
+    "".
 
     `audit` holds all that is known of it.
     """
@@ -37,10 +40,11 @@ def past_calls(
     since: int = 0,
     tools: frozenset[str] | None = None,
 ) -> Iterator[PastCall]:
-    """The calls of these sessions (of all, the one used last first), in each in the order in which they were settled.
+    """The calls of these sessions (of all, the one used last first), in each in the order in which
+    they were settled.
 
-    Only those asked for at `since` or later (ms since 1970), and of these `tools` where they are named. Holds one session's
-    history at a time. Raises SessionNotFound, JournalError.
+    Only those asked for at `since` or later (ms since 1970), and of these `tools` where they are
+    named. Holds one session's history at a time. Raises SessionNotFound, JournalError.
     """
     if sessions is None:
         found = journal.sessions(tenant=tenant, user=user)
@@ -61,7 +65,9 @@ def _past(call: AuditedCall) -> PastCall:
 
 
 def _values(text: str) -> dict[str, Any] | None:
-    """As the dispatcher reads them: nothing is no arguments, and an object may have been encoded as text."""
+    """As the dispatcher reads them: nothing is no arguments, and an object may have been encoded as
+    text.
+    """
     if not text.strip():
         return {}
     try:

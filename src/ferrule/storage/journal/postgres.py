@@ -1,17 +1,21 @@
-"""The journal in PostgreSQL, for many machines: the same chain, the same promises, one writer per session wherever it runs.
+"""The journal in PostgreSQL, for many machines: the same chain, the same promises, one writer per
+session wherever it runs.
 
     journal = PostgresJournal("postgresql://ferrule@db.example.com/ferrule")
 
-An append is one statement: it moves the end of the session (its row in `sessions`) from where this writer left it, under the
-token it was given (`postgres_lease`), and adds the rows of the events. If anybody else moved the end or took the session,
-nothing is written. It is durable when it returns, as far as the server is (`synchronous_commit` is left as it is set).
+An append is one statement: it moves the end of the session (its row in `sessions`) from where this
+writer left it, under the token it was given (`postgres_lease`), and adds the rows of the events. If
+anybody else moved the end or took the session, nothing is written. It is durable when it returns,
+as far as the server is (`synchronous_commit` is left as it is set).
 
-A connection that breaks during an append leaves open whether it was recorded. We connect again and take the session with
-a new token, so that whatever is still on its way can do nothing any more; then the end of the session says what is the
-case, and the append is finished or made once. If that takes longer than `seconds`, JournalError (`journal_unsure`) says
-so, and the next append finds out first: given the same events again, it does not record them twice.
+A connection that breaks during an append leaves open whether it was recorded. We connect again and
+take the session with a new token, so that whatever is still on its way can do nothing any more;
+then the end of the session says what is the case, and the append is finished or made once. If that
+takes longer than `seconds`, JournalError (`journal_unsure`) says so, and the next append finds out
+first: given the same events again, it does not record them twice.
 
-Not here: `salvage`, which is for files. What a database holds is repaired from its backups; `verify` says what is wrong.
+Not here: `salvage`, which is for files. What a database holds is repaired from its backups;
+`verify` says what is wrong.
 """
 
 from __future__ import annotations
@@ -50,7 +54,8 @@ FROM head, unnest(%s::integer[], %s::bigint[], %s::text[], %s::text[], %s::bytea
 RETURNING 1
 """
 _KNOWN = (
-    'SELECT no, seq, hash, token, seal, time, tenant, "user" FROM {s}.sessions WHERE session = %s AND seq > 0'
+    'SELECT no, seq, hash, token, seal, time, tenant, "user" FROM {s}.sessions WHERE session = '
+    "%s AND seq > 0"
 )
 _LAST = (
     "SELECT r.seq, r.hash, s.seal FROM {s}.records r JOIN {s}.sessions s USING (no)"
@@ -87,7 +92,9 @@ class _Known(NamedTuple):
 
 @dataclass(slots=True)
 class _Pending:
-    """An append that may have been recorded: where the session stood `before`, and what it would be."""
+    """An append that may have been recorded: where the session stood `before`, and what it would
+    be.
+    """
 
     before: tuple[int, bytes]
     after: tuple[int, bytes]
@@ -98,7 +105,9 @@ class _Pending:
 
 @dataclass(slots=True)
 class _Held(Writing):
-    """A session that is ours: its row in the table, our token, and what we are not sure of. `Writing.no` stays 0: `row` is used."""
+    """A session that is ours: its row in the table, our token, and what we are not sure of.
+    `Writing.no` stays 0: `row` is used.
+    """
 
     row: int = 0
     token: int = 0
@@ -106,11 +115,13 @@ class _Held(Writing):
 
 
 class PostgresJournal:
-    """A `Journal` in a PostgreSQL database (13 or newer). Connects, and makes its tables, with the first use.
+    """A `Journal` in a PostgreSQL database (13 or newer). Connects, and makes its tables, with the
+    first use.
 
-    `dsn` is whatever libpq takes (a URL, `host=… dbname=…`, `service=…`); a password can stay out of it (`~/.pgpass`,
-    PGPASSWORD). `seconds` bounds each call, reconnecting included; `lease_seconds` is how long a session stays with a process that is
-    not heard of any more. `now` is the clock in seconds since 1970. Raises ConfigError for a DSN that cannot be read.
+    `dsn` is whatever libpq takes (a URL, `host=… dbname=…`, `service=…`); a password can stay out
+    of it (`~/.pgpass`, PGPASSWORD). `seconds` bounds each call, reconnecting included;
+    `lease_seconds` is how long a session stays with a process that is not heard of any more. `now`
+    is the clock in seconds since 1970. Raises ConfigError for a DSN that cannot be read.
     """
 
     def __init__(
@@ -172,15 +183,24 @@ class PostgresJournal:
                 return done
             before = held.seq, held.hash
             try:
-                records, rows = chained(session, held, events, at, int(self._now() * 1000), self._cap)
+                records, rows = chained(
+                    session, held, events, at, int(self._now() * 1000), self._cap
+                )
             except (TypeError, ValueError, KeyError) as error:
-                raise JournalError(f"an event is not JSON: {error}", code="journal_event") from error
+                raise JournalError(
+                    f"an event is not JSON: {error}", code="journal_event"
+                ) from error
             pending = _Pending(before, (held.seq, held.hash), run, list(events), records)
             self._write(session, held, rows, pending, until)
             return done + records
 
     def _write(
-        self, session: str, held: _Held, rows: list[tuple[Any, ...]], pending: _Pending, until: float
+        self,
+        session: str,
+        held: _Held,
+        rows: list[tuple[Any, ...]],
+        pending: _Pending,
+        until: float,
     ) -> None:
         """Record rows, once, however often the connection breaks. Raises JournalError."""
         doing = f"recording in `{session}`"
@@ -208,18 +228,39 @@ class PostgresJournal:
             held.seq, held.hash = pending.after
             return
 
-    def _values(self, held: _Held, rows: list[tuple[Any, ...]], pending: _Pending) -> tuple[Any, ...]:
+    def _values(
+        self, held: _Held, rows: list[tuple[Any, ...]], pending: _Pending
+    ) -> tuple[Any, ...]:
         seqs, seals, times, _, kinds, _, _, bodies, hashes, _ = (
             list(column) for column in zip(*rows, strict=True)
         )
         tenant, user = held.owner
         return (
-            *pending.after, seals[-1], times[-1], tenant, user, self._leases.seconds, held.row, held.token, *pending.before,
-            held.run, tenant, user, seqs, times, kinds, bodies, hashes,
-        )  # fmt: skip
+            *pending.after,
+            seals[-1],
+            times[-1],
+            tenant,
+            user,
+            self._leases.seconds,
+            held.row,
+            held.token,
+            *pending.before,
+            held.run,
+            tenant,
+            user,
+            seqs,
+            times,
+            kinds,
+            bodies,
+            hashes,
+        )
 
-    def _settled(self, session: str, held: _Held, events: Sequence[Event], until: float) -> list[Record]:
-        """Find out about an append that nobody was sure of: its records, if it is there and `events` begin with its."""
+    def _settled(
+        self, session: str, held: _Held, events: Sequence[Event], until: float
+    ) -> list[Record]:
+        """Find out about an append that nobody was sure of: its records, if it is there and
+        `events` begin with its.
+        """
         pending = held.pending
         assert pending is not None
         if not self._was_recorded(session, held, until):
@@ -227,13 +268,18 @@ class PostgresJournal:
         if held.run == pending.run and list(events[: len(pending.events)]) == pending.events:
             return pending.records
         raise JournalError(
-            f"session `{session}`: events that an earlier append was not sure of were recorded after all",
+            (
+                f"session `{session}`: events that an earlier append was not sure of were "
+                "recorded after all"
+            ),
             code="journal_conflict",
             hint="resume the session: its journal has more than this process believes",
         )
 
     def _was_recorded(self, session: str, held: _Held, until: float) -> bool:
-        """Whether the pending append is in the journal; it cannot get there any more if not. Raises JournalError."""
+        """Whether the pending append is in the journal; it cannot get there any more if not. Raises
+        JournalError.
+        """
         pending = held.pending
         assert pending is not None
         try:
@@ -249,7 +295,8 @@ class PostgresJournal:
             held.row, held.token, held.pending = taken.no, taken.token, None
             held.seq, held.hash = taken.seq, taken.hash
             return ends == pending.after
-        # Another took over and may have gone on. What we sent can only stand where it would have stood.
+        # Another took over and may have gone on. What we sent can only stand where it would have
+        # stood.
         rows = self._ask(_RECORDED, (held.row, pending.after[0]), f"reading `{session}`", until)
         if taken is not None:
             self._leases.release([taken.no], until)
@@ -263,16 +310,25 @@ class PostgresJournal:
         self._drop(session)
         if held.seq and rows and rows[0][3] == held.token:
             raise JournalError(
-                f"session `{session}`: its journal was changed by somebody else at event {rows[0][1]}",
+                (
+                    f"session `{session}`: its journal was changed by somebody else at event "
+                    f"{rows[0][1]}"
+                ),
                 code="journal_conflict",
-                hint="`ferrule sessions verify` says whether it is whole; was the database restored from a backup?",
+                hint=(
+                    "`ferrule sessions verify` says whether it is whole; was the database "
+                    "restored from a backup?"
+                ),
             )
         raise _taken_over(session)
 
     def _unsure(self, session: str, pending: _Pending, error: BaseException) -> JournalError:
         first, last = pending.before[0] + 1, pending.after[0]
         return JournalError(
-            f"session `{session}`: it is not known whether events {first} to {last} were recorded ({error})",
+            (
+                f"session `{session}`: it is not known whether events {first} to {last} were "
+                f"recorded ({error})"
+            ),
             code="journal_unsure",
             hint="the next attempt to record them finds out, and does not record them twice",
             retryable=True,
@@ -299,7 +355,9 @@ class PostgresJournal:
         taken = self._leases.take(session, owner, until)
         if taken.seq:
             self._check_end(session, taken, until)
-        held = _Held(0, taken.seq, taken.hash, (taken.tenant, taken.user), row=taken.no, token=taken.token)
+        held = _Held(
+            0, taken.seq, taken.hash, (taken.tenant, taken.user), row=taken.no, token=taken.token
+        )
         self._held[session] = held
         if not self._renewing:
             self._renewing = True
@@ -326,7 +384,9 @@ class PostgresJournal:
                 self._drop(session)
 
     def _drop(self, session: str) -> None:
-        """No longer ours: what this process believes of it is out of date, until it takes it anew and reads."""
+        """No longer ours: what this process believes of it is out of date, until it takes it anew
+        and reads.
+        """
         self._held.pop(session, None)
         self._lost.add(session)
 
@@ -376,7 +436,9 @@ class PostgresJournal:
             _broken(session, known.seq, "was changed")
 
     def _raw(self, session: str, known: _Known) -> Iterator[tuple[Any, ...]]:
-        """The rows for `hash_chain.check`, up to the end that the session had, and one more if its row says less than there is."""
+        """The rows for `hash_chain.check`, up to the end that the session had, and one more if its
+        row says less than there is.
+        """
         start = 1
         while page := self._ask(_PAGE, (known.no, start, PAGE), "checking"):
             for seq, at, run, kind, body, digest, tenant, user in page:
@@ -393,7 +455,9 @@ class PostgresJournal:
             start = page[-1][0] + 1
 
     def findings(self) -> list[str]:
-        """What does not hold beyond the chains of the sessions, a sentence each; that a session is gone is not seen."""
+        """What does not hold beyond the chains of the sessions, a sentence each; that a session is
+        gone is not seen.
+        """
         unbegun = self._ask(_UNBEGUN, (), "checking")
         stray = self._ask(_STRAY, (), "checking")
         return [
@@ -401,7 +465,10 @@ class PostgresJournal:
                 f"session `{session}` has events, and the table of sessions says none"
                 for (session,) in unbegun
             ),
-            *(f"session number {no} has events and is missing from the table of sessions" for (no,) in stray),
+            *(
+                f"session number {no} has events and is missing from the table of sessions"
+                for (no,) in stray
+            ),
         ]
 
     def sessions(
@@ -409,12 +476,16 @@ class PostgresJournal:
     ) -> list[SessionInfo]:
         return postgres_sessions.listed(self._db, tenant, user, limit)
 
-    def find(self, prefix: str, *, tenant: str | None = None, user: str | None = None) -> SessionInfo:
+    def find(
+        self, prefix: str, *, tenant: str | None = None, user: str | None = None
+    ) -> SessionInfo:
         return postgres_sessions.find(self._db, prefix, tenant, user)
 
     def _known(self, session: str) -> _Known:
         self._check_open()
-        rows = self._ask(_KNOWN, (session,), f"looking for `{session}`") if storable(session) else []
+        rows = (
+            self._ask(_KNOWN, (session,), f"looking for `{session}`") if storable(session) else []
+        )
         if not rows:
             raise unknown(session)
         return _Known(*rows[0])

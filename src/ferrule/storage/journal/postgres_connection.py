@@ -1,12 +1,14 @@
-"""A connection to PostgreSQL: opened when it is first needed, bounded in time, opened again when it was lost; errors in words.
+"""A connection to PostgreSQL: opened when it is first needed, bounded in time, opened again when it
+was lost; errors in words.
 
-Every statement commits by itself (autocommit), so nothing is ever half done and no transaction stays open between two
-calls. A statement has until its deadline: then the connection is closed, because nobody can say what state it is in.
-Whether such a statement took effect is unknown (`Lost`). `ask` repeats it, which is right for what only reads or
-gives the same when done twice; who needs to know more uses `attempt`.
+Every statement commits by itself (autocommit), so nothing is ever half done and no transaction
+stays open between two calls. A statement has until its deadline: then the connection is closed,
+because nobody can say what state it is in. Whether such a statement took effect is unknown
+(`Lost`). `ask` repeats it, which is right for what only reads or gives the same when done twice;
+who needs to know more uses `attempt`.
 
-The bound covers the network and a server that stands still. It does not cover looking up a host's name, which the
-system library does in its own time. A password is never part of a message.
+The bound covers the network and a server that stands still. It does not cover looking up a host's
+name, which the system library does in its own time. A password is never part of a message.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 
 
 SECONDS = 10.0
-"""What one call may take by default, reconnecting included: as long as SQLite waits for another process."""
+"""What one call may take by default, reconnecting included: as long as SQLite waits for another
+process.
+"""
 _PAUSES = (0.0, 0.05, 0.2, 0.5)
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
@@ -45,9 +49,11 @@ class Lost(Exception):
 
 
 class Postgres:
-    """One connection to one schema. `lock` is held by whoever uses it. `part` is the set of tables that is needed.
+    """One connection to one schema. `lock` is held by whoever uses it. `part` is the set of tables
+    that is needed.
 
-    `kind` is the error that is raised, with codes that begin with `prefix`. Raises ConfigError for a DSN that is none.
+    `kind` is the error that is raised, with codes that begin with `prefix`. Raises ConfigError for
+    a DSN that is none.
     """
 
     def __init__(
@@ -62,7 +68,8 @@ class Postgres:
     ) -> None:
         if not _SCHEMA.fullmatch(schema):
             raise ConfigError(
-                f"schema = `{schema[:80]}`: lower case letters, digits and `_`, not beginning with a digit"
+                f"schema = `{schema[:80]}`: lower case letters, digits and `_`, not "
+                "beginning with a digit"
             )
         if not 0 < seconds < math.inf:
             raise ConfigError(f"seconds = {seconds}: must be more than 0 and finite")
@@ -79,7 +86,11 @@ class Postgres:
         """The database, without who connects and how."""
         given = self._given
         place = "/".join(str(given[name]) for name in ("host", "dbname") if given.get(name))
-        return f"postgresql://{place}" if place else f"postgresql:service={given.get('service', 'default')}"
+        return (
+            f"postgresql://{place}"
+            if place
+            else f"postgresql:service={given.get('service', 'default')}"
+        )
 
     def until(self, seconds: float | None = None) -> float:
         """A deadline from now on, on the clock that `attempt` and `ask` want."""
@@ -100,7 +111,9 @@ class Postgres:
                     raise self.unreachable(doing, lost) from lost
 
     def attempt(self, sql: str, values: Values = (), *, doing: str, until: float) -> Rows:
-        """Its rows, tried once. Raises Lost, and `kind` for what the server refused: then nothing happened."""
+        """Its rows, tried once. Raises Lost, and `kind` for what the server refused: then nothing
+        happened.
+        """
         psycopg = _psycopg()
         with self.lock:
             connection = self._open(doing, until)
@@ -114,7 +127,8 @@ class Postgres:
                     raise Lost(_first_line(error)) from error
                 raise self.in_words(error, doing) from error
             except BaseException:
-                # Interrupted: what is still on its way must not be read as the answer to the next statement.
+                # Interrupted: what is still on its way must not be read as the answer to the next
+                #     statement.
                 self.drop()
                 raise
 
@@ -182,7 +196,8 @@ class Postgres:
         return connection
 
     def _parameters(self, seconds: float) -> dict[str, Any]:
-        # libpq takes 2 seconds for the least; what it and the kernel are told here is only the outer bound.
+        # libpq takes 2 seconds for the least; what it and the kernel are told here is only the
+        # outer bound.
         whole = max(2, math.ceil(min(seconds, self.seconds)))
         own = {
             "application_name": "ferrule",
@@ -195,16 +210,21 @@ class Postgres:
         return {**own, **self._given, **fixed}
 
     def _prepare(self, connection: Bounded, doing: str) -> None:
-        """What must hold on every connection. The server gives up before we do: nothing goes on behind our back for long."""
+        """What must hold on every connection. The server gives up before we do: nothing goes on
+        behind our back for long.
+        """
         limit = f"{math.ceil(self.seconds * 1000)}ms"
         row = connection.execute(
-            b"SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false),"
+            b"SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', "
+            b"%s, false),"
             b" current_setting('server_encoding'), pg_is_in_recovery()",
             (limit, limit),
         ).fetchone()
         assert row is not None
         if row[2] != "UTF8":
-            raise self._error("unusable", doing, f"its encoding is {row[2]}, and must be UTF8", "", None)
+            raise self._error(
+                "unusable", doing, f"its encoding is {row[2]}, and must be UTF8", "", None
+            )
         if row[3]:
             # Where several hosts are named, the next try may meet the one that takes writes.
             connection.close()
@@ -216,9 +236,13 @@ class Postgres:
     # ---- words
 
     def unreachable(self, doing: str, error: BaseException) -> FerruleError:
-        """The error for a server that could not be reached in time. Whether the last try took effect may be unknown."""
+        """The error for a server that could not be reached in time. Whether the last try took
+        effect may be unknown.
+        """
         hint = "check that the server runs and takes connections from here"
-        return self._error("unreachable", doing, f"it cannot be reached ({_first_line(error)})", hint, True)
+        return self._error(
+            "unreachable", doing, f"it cannot be reached ({_first_line(error)})", hint, True
+        )
 
     def in_words(self, error: Error, doing: str) -> FerruleError:
         """What the server refused, as ours."""
@@ -226,11 +250,17 @@ class Postgres:
         for start, (code, reason, hint) in _WORDS.items():
             if state.startswith(start):
                 return self._error(
-                    code, doing, f"{reason} ({_first_line(error)})", hint, True if code == "busy" else None
+                    code,
+                    doing,
+                    f"{reason} ({_first_line(error)})",
+                    hint,
+                    True if code == "busy" else None,
                 )
         return self._error("unusable", doing, _first_line(error), "", None)
 
-    def _error(self, code: str, doing: str, reason: str, hint: str, retryable: bool | None) -> FerruleError:
+    def _error(
+        self, code: str, doing: str, reason: str, hint: str, retryable: bool | None
+    ) -> FerruleError:
         return self._kind(
             f"{self._prefix} `{self.where}`, {doing}: {reason}",
             code=f"{self._prefix}_{code}",
@@ -240,18 +270,28 @@ class Postgres:
 
 
 _WORDS = {
-    "53100": ("full", "its disk is full", "free some space; nothing after the last event was recorded"),
+    "53100": (
+        "full",
+        "its disk is full",
+        "free some space; nothing after the last event was recorded",
+    ),
     "55P03": ("busy", "another process kept it locked", "look for a transaction that hangs"),
     "57014": ("busy", "it took too long", "look for what slows the database down"),
     "40": ("busy", "another transaction was in the way", "try again"),
     "23": ("conflict", "another writer was here", "two programs must not drive one session"),
-    "42501": ("unusable", "this role may not", "see `grants` in ferrule.storage.journal.postgres_schema for what it needs"),
+    "42501": (
+        "unusable",
+        "this role may not",
+        "see `grants` in ferrule.storage.journal.postgres_schema for what it needs",
+    ),
     "42P01": ("unusable", "its tables are gone", "restore them, or name another schema"),
     "3F": ("unusable", "its tables are gone", "restore them, or name another schema"),
-}  # fmt: skip
+}
 
 _GONE = ("08", "57P01", "57P02", "57P03", "53300", "25006")
-"""States of a connection that is of no use any more: broken, the server going down or starting, full, or become a standby."""
+"""States of a connection that is of no use any more: broken, the server going down or starting,
+full, or become a standby.
+"""
 
 
 def _is_lost(connection: Bounded, error: Error) -> bool:
@@ -264,7 +304,9 @@ def _is_lost(connection: Bounded, error: Error) -> bool:
 
 
 def storable(text: str) -> bool:
-    """Whether PostgreSQL can hold it as text: no NUL, no lone surrogates. What it cannot hold names nothing in it."""
+    """Whether PostgreSQL can hold it as text: no NUL, no lone surrogates. What it cannot hold names
+    nothing in it.
+    """
     return "\0" not in text and text == text.encode("utf-8", "ignore").decode()
 
 
@@ -282,7 +324,10 @@ def _parsed(dsn: str) -> dict[str, Any]:
         # The parser quotes what it could not read, and that may be a password.
         raise ConfigError(
             "the address of the PostgreSQL database cannot be read",
-            hint="write `postgresql://user@host/database`; special characters of a password are percent-encoded",
+            hint=(
+                "write `postgresql://user@host/database`; special characters of a password are "
+                "percent-encoded"
+            ),
         ) from None
 
 
@@ -311,7 +356,8 @@ def _bounded() -> type[Bounded]:
             return super().wait(gen, interval, timeout)
 
         def __del__(self, *_: Any) -> None:
-            # An agent closes no journal, and a program that ends is no place for warnings: the server notices.
+            # An agent closes no journal, and a program that ends is no place for warnings: the
+            # server notices.
             self.close()
 
     return Bounded  # pyright: ignore[reportReturnType]  the same class, as the type checker knows it above

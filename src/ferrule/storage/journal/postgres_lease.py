@@ -1,11 +1,15 @@
-"""One writer per session, across machines: a row with an expiry, and a token that tells the last holder from all earlier ones.
+"""One writer per session, across machines: a row with an expiry, and a token that tells the last
+holder from all earlier ones.
 
-A holder is a journal, by a random id. Taking a session raises its token by one, and every append names the token it was
-given: whoever was stopped, cut off or suspended while another took over has an old token and writes nothing any
-more, whatever it believes. The expiry only says from when on others may take over; the clock is the server's alone.
+A holder is a journal, by a random id. Taking a session raises its token by one, and every append
+names the token it was
+given: whoever was stopped, cut off or suspended while another took over has an old token and writes
+nothing any more, whatever it believes. The expiry only says from when on others may take over; the
+clock is the server's alone.
 
-A thread renews what is held; an append renews, too. After `kill -9` a session is therefore free only when the lease has run out
-(`seconds`), and not at once as with a file, whose locks the kernel gives back.
+A thread renews what is held; an append renews, too. After `kill -9` a session is therefore free
+only when the lease has run out (`seconds`), and not at once as with a file, whose locks the kernel
+gives back.
 """
 
 from __future__ import annotations
@@ -36,7 +40,8 @@ WHERE (held.holder IS NULL OR held.holder = excluded.holder OR held.until < cloc
 RETURNING no, token, seq, hash, tenant, "user"
 """
 _OWNER = """SELECT tenant, "user", seq FROM {s}.sessions WHERE session = %s"""
-# What was never written is nobody's session: its row goes, and the rights of a worker suffice for that row only.
+# What was never written is nobody's session: its row goes, and the rights of a worker suffice for
+# that row only.
 _RELEASE = """
 WITH unwritten AS (DELETE FROM {s}.sessions WHERE no = ANY(%(nos)s) AND holder = %(holder)s AND seq = 0)
 UPDATE {s}.sessions SET holder = NULL, until = NULL WHERE no = ANY(%(nos)s) AND holder = %(holder)s AND seq > 0
@@ -49,7 +54,9 @@ WHERE mine.no = held.no AND mine.token = held.token RETURNING mine.no
 
 
 class Taken(NamedTuple):
-    """A session that is held now: its row, the token to write with, and where the session stands."""
+    """A session that is held now: its row, the token to write with, and where the session
+    stands.
+    """
 
     no: int
     token: int
@@ -73,7 +80,8 @@ class PostgresLeases:
     def take(self, session: str, owner: tuple[str, str] | None, until: float) -> Taken:
         """Become the writer of a session, with a new token also if we were it already.
 
-        Raises JournalError (`journal_leased`) if another is, SessionNotFound if it belongs to somebody else than `owner`.
+        Raises JournalError (`journal_leased`) if another is, SessionNotFound if it belongs to
+        somebody else than `owner`.
         """
         tenant, user = owner or (None, None)
         values = {
@@ -94,12 +102,17 @@ class PostgresLeases:
         raise JournalError(
             f"session `{session}` is in use by another process",
             code="journal_leased",
-            hint=f"wait until it ends (if it died, {self.seconds:g} s at the most), or start a new session",
+            hint=(
+                f"wait until it ends (if it died, {self.seconds:g} s at the most), or start a "
+                "new session"
+            ),
             retryable=True,
         )
 
     def release(self, nos: list[int], until: float) -> None:
-        """Let others take these sessions. Where the server cannot be reached, the expiry does it."""
+        """Let others take these sessions. Where the server cannot be reached, the expiry does
+        it.
+        """
         try:
             self._db.attempt(
                 self._release, {"nos": nos, "holder": self.holder}, doing="releasing", until=until
@@ -111,14 +124,18 @@ class PostgresLeases:
                 raise
 
     def renew(self, held: Mapping[int, int], until: float) -> set[int]:
-        """Keep the sessions `{row: token}` for another while; those that were lost to others. Raises Lost, JournalError."""
+        """Keep the sessions `{row: token}` for another while; those that were lost to others.
+        Raises Lost, JournalError.
+        """
         values = {"nos": list(held), "tokens": list(held.values()), "seconds": self.seconds}
         rows = self._db.attempt(self._renew, values, doing="renewing leases", until=until)
         return set(held) - {row[0] for row in rows}
 
 
 def keep_renewing(renew: Callable[[], None], every: float, stopped: threading.Event) -> None:
-    """Call a method of an object every so many seconds in a thread, until `stopped` is set or the object is gone."""
+    """Call a method of an object every so many seconds in a thread, until `stopped` is set or the
+    object is gone.
+    """
     method = weakref.WeakMethod(renew)
 
     def work() -> None:

@@ -1,13 +1,16 @@
-"""The tables in PostgreSQL: their versions, the one way from each to the next, and the rights that roles need.
+"""The tables in PostgreSQL: their versions, the one way from each to the next, and the rights that
+roles need.
 
-`<schema>.versions` says which version each part (`journal`, `artifacts`) has. A part is brought up to date by the first
-process that finds it older, in one transaction and under a lock that the others wait for; it never goes back. A newer
-one is left alone. Where the role of the workers may not make tables, somebody else runs `script` once.
+`<schema>.versions` says which version each part (`journal`, `artifacts`) has. A part is brought up
+to date by the first process that finds it older, in one transaction and under a lock that the
+others wait for; it never goes back. A newer one is left alone. Where the role of the workers may
+not make tables, somebody else runs `script` once.
 
-Events are only ever added: `grants` gives workers no right to change or remove a row of `records`. The end of each
-session, its number of events, the last hash and its seal (`hash_chain`), stands in its row of `sessions` and moves with every
-append, so a tail that is cut off is noticed. No index covers what an append changes of that row, which then stays on its page. `token`
-counts the writers a session has had; see `postgres_lease`.
+Events are only ever added: `grants` gives workers no right to change or remove a row of `records`.
+The end of each session, its number of events, the last hash and its seal (`hash_chain`), stands in
+its row of `sessions` and moves with every append, so a tail that is cut off is noticed. No index
+covers what an append changes of that row, which then stays on its page. `token` counts the writers
+a session has had; see `postgres_lease`.
 """
 
 from __future__ import annotations
@@ -64,8 +67,13 @@ CREATE TABLE "{schema}".chunks (
 ALTER TABLE "{schema}".chunks ALTER COLUMN data SET STORAGE EXTERNAL;
 """
 
-PARTS: dict[str, tuple[str, ...]] = {"journal": (_JOURNAL_1, _JOURNAL_2), "artifacts": (_ARTIFACTS_1,)}
-"""For each part, what leads to version 1, 2, and so on. An entry never changes once it was released."""
+PARTS: dict[str, tuple[str, ...]] = {
+    "journal": (_JOURNAL_1, _JOURNAL_2),
+    "artifacts": (_ARTIFACTS_1,),
+}
+"""For each part, what leads to version 1, 2, and so on. An entry never changes once it was
+released.
+"""
 
 _RIGHTS = {
     "journal": (
@@ -80,16 +88,23 @@ _RIGHTS = {
 
 
 def script(schema: str = "ferrule", *parts: str) -> str:
-    """SQL that makes the tables of these parts (all by default) in an empty schema, for an administrator to read and run."""
+    """SQL that makes the tables of these parts (all by default) in an empty schema, for an
+    administrator to read and run.
+    """
     steps = [_BASE.format(schema=schema)]
     for part in parts or tuple(PARTS):
         for version, step in enumerate(PARTS[part], 1):
-            steps += [step.format(schema=schema), _MARK.format(schema=schema, part=part, version=version)]
+            steps += [
+                step.format(schema=schema),
+                _MARK.format(schema=schema, part=part, version=version),
+            ]
     return "BEGIN;" + "".join(steps) + "COMMIT;\n"
 
 
 def grants(role: str, schema: str = "ferrule", *parts: str) -> str:
-    """SQL that gives a role what a worker needs, and no more: events can be read and added, not changed or removed."""
+    """SQL that gives a role what a worker needs, and no more: events can be read and added, not
+    changed or removed.
+    """
     quoted = '"' + role.replace('"', '""') + '"'
     wanted = [f'USAGE ON SCHEMA "{schema}"', f'SELECT ON "{schema}".versions']
     for part in parts or tuple(PARTS):
@@ -109,7 +124,9 @@ _MARK = """INSERT INTO "{schema}".versions (part, version) VALUES ('{part}', {ve
 def upgrade(
     connection: Connection[Any], schema: str, part: str, kind: type[FerruleError], prefix: str
 ) -> None:
-    """Bring a part up to the version of this program. Raises `kind` if it is newer, and what psycopg raises."""
+    """Bring a part up to the version of this program. Raises `kind` if it is newer, and what
+    psycopg raises.
+    """
     newest = len(PARTS[part])
     version = _version(connection, schema, part)
     if version < newest:
@@ -132,10 +149,11 @@ def upgrade(
 
 
 def _version(connection: Connection[Any], schema: str, part: str) -> int:
-    # Looked up in the catalog's rows: a name that was missing a moment ago is remembered as missing by the session, and
-    # waiting for an advisory lock does not make it forget.
+    # Looked up in the catalog's rows: a name that was missing a moment ago is remembered as missing
+    # by the session, and waiting for an advisory lock does not make it forget.
     there = connection.execute(
-        "SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+        "SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = "
+        "c.relnamespace"
         " WHERE n.nspname = %s AND c.relname = 'versions'",
         (schema,),
     ).fetchone()

@@ -1,4 +1,6 @@
-"""The list of sessions in PostgreSQL, read from their events in one statement. See `sessions` for what is said of each."""
+"""The list of sessions in PostgreSQL, read from their events in one statement. See `sessions` for
+what is said of each.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,27 @@ ORDER BY session LIMIT 5
 
 
 def listed(
-    db: Postgres, tenant: str | None, user: str | None, limit: int | None, session: str | None = None
+    db: Postgres,
+    tenant: str | None,
+    user: str | None,
+    limit: int | None,
+    session: str | None = None,
 ) -> list[SessionInfo]:
-    """Sessions, the one used last first; only those of a tenant and user, or the one, where these are given."""
+    """Sessions, the one used last first; only those of a tenant and user, or the one, where these
+    are given.
+    """
     values = {"tenant": tenant, "user": user, "limit": limit, "session": session}
     rows = db.ask(_LISTED.format(s=f'"{db.schema}"'), values, doing="listing sessions")
     return [
-        summary(row[:3], row[3], row[4], row[5:8] if row[6] else None, row[8], row[9] or "", row[10] or "")
+        summary(
+            row[:3],
+            row[3],
+            row[4],
+            row[5:8] if row[6] else None,
+            row[8],
+            row[9] or "",
+            row[10] or "",
+        )
         for row in rows
     ]
 
@@ -47,7 +63,9 @@ def find(db: Postgres, prefix: str, tenant: str | None, user: str | None) -> Ses
     usable = prefix and storable(prefix)
     values = {"prefix": prefix, "tenant": tenant, "user": user}
     sql = _SIMILAR.format(s=f'"{db.schema}"')
-    names = [name for (name,) in db.ask(sql, values, doing=f"looking for `{prefix}`")] if usable else []
+    names = (
+        [name for (name,) in db.ask(sql, values, doing=f"looking for `{prefix}`")] if usable else []
+    )
     found = prefix if prefix in names else names[0] if len(names) == 1 else ""
     infos = listed(db, tenant, user, 1, found) if found else []
     if not infos:

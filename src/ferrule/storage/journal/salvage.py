@@ -1,4 +1,6 @@
-"""What to do with a damaged journal: keep all that verifies in a new one, and the old one aside, untouched."""
+"""What to do with a damaged journal: keep all that verifies in a new one, and the old one aside,
+untouched.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from .sqlite_database import BITS, check_not_older, make_lock, open_database
 
 @dataclass(slots=True)
 class Salvaged:
-    """`aside` is the old journal, `kept` the number of events per session, `lost` a sentence per cut."""
+    """`aside` is the old journal, `kept` the number of events per session, `lost` a sentence per
+    cut.
+    """
 
     aside: Path
     kept: dict[str, int] = field(default_factory=dict[str, int])
@@ -28,11 +32,12 @@ class Salvaged:
 
 
 def salvage(path: Path) -> Salvaged:
-    """Replace the journal by one that holds what is intact of each session, from its first event on.
+    """Replace the journal by one that holds what is intact of each session, from its first event
+    on.
 
-    A session that was cut gets a `notice` at its end that says so. The old file is only read, then renamed to
-    `<name>.damaged-<n>` (with its `-wal`). Raises JournalError if it is missing, in use, or of an
-    older version.
+    A session that was cut gets a `notice` at its end that says so. The old file is only read, then
+    renamed to `<name>.damaged-<n>` (with its `-wal`). Raises JournalError if it is missing, in use,
+    or of an older version.
     """
     path = path.absolute()
     if not path.exists():
@@ -41,7 +46,9 @@ def salvage(path: Path) -> Salvaged:
     try:
         if not leases.alone():
             raise JournalError(
-                f"`{path}` is in use by another process", code="journal_busy", hint="end it, then try again"
+                f"`{path}` is in use by another process",
+                code="journal_busy",
+                hint="end it, then try again",
             )
         _refuse_older(path)
         draft = path.with_name(path.name + ".salvage")
@@ -61,7 +68,9 @@ def salvage(path: Path) -> Salvaged:
 
 
 def _refuse_older(path: Path) -> None:
-    """Nothing in the tables of an older version would be found intact. What its header says may be damage, too."""
+    """Nothing in the tables of an older version would be found intact. What its header says may be
+    damage, too.
+    """
     old = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
     try:
         check_not_older(old, str(path))
@@ -137,7 +146,9 @@ def _sessions(old: sqlite3.Connection, salvaged: Salvaged) -> Iterator[tuple[int
 def _copy_session(
     old: sqlite3.Connection, new: sqlite3.Connection, no: int, session: str
 ) -> tuple[tuple[Any, ...] | None, str]:
-    """Copy what verifies; `((number of the last row, its run, tenant, user), why it ended early)`."""
+    """Copy what verifies; `((number of the last row, its run, tenant, user), why it ended
+    early)`.
+    """
     seen: list[tuple[Any, ...]] = []
 
     def watched() -> Iterator[tuple[Any, ...]]:

@@ -12,7 +12,9 @@ from ferrule.core.frozen import frozen
 from .sqlite_database import BITS
 from .sqlite_rows import LAST_NUMBER, span
 
-_OF_A_KIND = "FROM records WHERE kind IN ('run.started', 'run.finished') AND kind = ? AND id BETWEEN ? AND ?"
+_OF_A_KIND = (
+    "FROM records WHERE kind IN ('run.started', 'run.finished') AND kind = ? AND id BETWEEN ? AND ?"
+)
 """The first condition is the one of the index of runs."""
 
 _USABLE = (
@@ -24,10 +26,11 @@ _USABLE = (
 
 @frozen
 class SessionInfo:
-    """A session at a glance. `opened` and `last` are ms since 1970; `question` is the first message's start.
+    """A session at a glance. `opened` and `last` are ms since 1970; `question` is the first
+    message's start.
 
-    `state` is how the last run ended (`done`, `failed`, `cancelled`, `limit`), or `open` if it has not
-    (or none began): running, waiting for a person, or left behind by a process that died.
+    `state` is how the last run ended (`done`, `failed`, `cancelled`, `limit`), or `open` if it has
+    not (or none began): running, waiting for a person, or left behind by a process that died.
     """
 
     session: str
@@ -48,9 +51,12 @@ def listed(
 ) -> list[SessionInfo]:
     """Sessions, the one used last first; only those of a tenant and user where these are given."""
     rows = db.execute(
-        f"SELECT s.no, s.session, s.tenant, s.user, r.id, r.time FROM sessions s JOIN records r ON r.id ="
-        f" (SELECT max(id) FROM records WHERE id BETWEEN s.no << {BITS} AND (s.no + 1 << {BITS}) - 1)"
-        f" WHERE {_USABLE} AND (?1 IS NULL OR s.tenant = ?1) AND (?2 IS NULL OR s.user = ?2) ORDER BY r.time DESC, s.no DESC"
+        "SELECT s.no, s.session, s.tenant, s.user, r.id, r.time FROM sessions s JOIN "
+        "records r ON r.id ="
+        f" (SELECT max(id) FROM records WHERE id BETWEEN s.no << {BITS} AND (s.no + 1 << "
+        f"{BITS}) - 1)"
+        f" WHERE {_USABLE} AND (?1 IS NULL OR s.tenant = ?1) AND (?2 IS NULL OR s.user = ?2) "
+        "ORDER BY r.time DESC, s.no DESC"
         " LIMIT ?3",
         (tenant, user, -1 if limit is None else limit),
     ).fetchall()
@@ -60,7 +66,8 @@ def listed(
 def find(db: sqlite3.Connection, prefix: str, tenant: str | None, user: str | None) -> SessionInfo:
     """The session with this id, or the only one whose id starts so. Raises SessionNotFound."""
     rows = db.execute(
-        "SELECT no, session, tenant, user FROM sessions WHERE session >= ?1 AND session < ?1 || char(1114111)"
+        "SELECT no, session, tenant, user FROM sessions WHERE session >= ?1 AND session < ?1 "
+        "|| char(1114111)"
         " AND (?2 IS NULL OR tenant = ?2) AND (?3 IS NULL OR user = ?3) ORDER BY session LIMIT 5",
         (prefix, tenant, user),
     ).fetchall()
@@ -87,8 +94,12 @@ def unknown(prefix: str, similar: list[str] | None = None) -> SessionNotFound:
 def _info(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionInfo:
     no, session, tenant, user, last_id, last = row
     low, high = span(no)
-    runs, asked = db.execute(f"SELECT count(*), min(id) {_OF_A_KIND}", ("run.started", low, high)).fetchone()
-    begun = db.execute(f"SELECT max(id) {_OF_A_KIND}", ("run.started", low, high)).fetchone()[0] or low
+    runs, asked = db.execute(
+        f"SELECT count(*), min(id) {_OF_A_KIND}", ("run.started", low, high)
+    ).fetchone()
+    begun = (
+        db.execute(f"SELECT max(id) {_OF_A_KIND}", ("run.started", low, high)).fetchone()[0] or low
+    )
     ended = db.execute(
         f"SELECT body {_OF_A_KIND} ORDER BY id DESC LIMIT 1", ("run.finished", begun, high)
     ).fetchone() or ("",)
@@ -106,8 +117,9 @@ def summary(
     question: str,
     ended: str,
 ) -> SessionInfo:
-    """What is told of a session by its names (session, tenant, user), its first event (time, kind, body), and the bodies of the
-    first question and of the end of its last run, "" where there is none.
+    """What is told of a session by its names (session, tenant, user), its first event (time, kind,
+    body), and the bodies of the first question and of the end of its last run, "" where there is
+    none.
     """
     session, tenant, user = names
     opened, opening = (

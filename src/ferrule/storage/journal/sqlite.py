@@ -1,4 +1,5 @@
-"""The journal: the one memory of everything that happened. See `hash_chain` for the hashes, `sqlite_database` for the file.
+"""The journal: the one memory of everything that happened. See `hash_chain` for the hashes,
+`sqlite_database` for the file.
 
 Everything else that tells of a session (transcript, audit, replay, exports, lists) is read from it.
 """
@@ -39,18 +40,22 @@ T = TypeVar("T")
 
 
 class Journal(Protocol):
-    """An append-only log of events, one chain of hashes per session (`ferrule.testing.journal_conformance`).
+    """An append-only log of events, one chain of hashes per session
+    (`ferrule.testing.journal_conformance`).
 
     Contract:
 
-    * `append` is all or nothing, and durable against the death of this process before it returns. `seq` counts
-      from 1 without gaps. It raises JournalError and records nothing if the journal cannot be written.
-    * A session has one writer at a time: the first `append` (or `lease`) takes it, until `release`, `close` or the
-      death of the process (where others cannot see it die, some time after that). Another writer gets JournalError (`journal_leased`). Other sessions are not held up.
+    * `append` is all or nothing, and durable against the death of this process before it returns.
+      `seq` counts from 1 without gaps. It raises JournalError and records nothing if the journal
+      cannot be written.
+    * A session has one writer at a time: the first `append` (or `lease`) takes it, until `release`,
+      `close` or the death of the process (where others cannot see it die, some time after that).
+      Another writer gets JournalError (`journal_leased`). Other sessions are not held up.
     * A session belongs to the tenant and user of its first event; for all others it does not exist.
     * No result is kept beyond the cap: it is cut, marked `partial` and says so.
-    * `records` streams in order, in time proportional to what is read, and may run while others append.
-      `verify` raises JournalError (`journal_corrupt`) naming the session and the first event that does not hold.
+    * `records` streams in order, in time proportional to what is read, and may run while others
+      append. `verify` raises JournalError (`journal_corrupt`) naming the session and the first
+      event that does not hold.
     * Safe to use from several threads.
     """
 
@@ -87,7 +92,9 @@ class Journal(Protocol):
         """Sessions, the one used last first; all of them where no tenant or user is given."""
         ...
 
-    def find(self, prefix: str, *, tenant: str | None = None, user: str | None = None) -> SessionInfo:
+    def find(
+        self, prefix: str, *, tenant: str | None = None, user: str | None = None
+    ) -> SessionInfo:
         """The session with this id or the only one whose id starts so. Raises SessionNotFound."""
         ...
 
@@ -109,7 +116,9 @@ class Sharing(Protocol):
     """A journal in which many small writes cost more than one that holds them all."""
 
     def append_all(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
-        """`append` for several sessions, each named once, in one write: all or nothing. Raises what `append` raises."""
+        """`append` for several sessions, each named once, in one write: all or nothing. Raises what
+        `append` raises.
+        """
         ...
 
 
@@ -118,7 +127,9 @@ class Checkable(Protocol):
     """A journal that can say what does not hold of it beyond the chains of its sessions."""
 
     def findings(self) -> list[str]:
-        """A sentence for each thing that does not hold. Raises JournalError where it cannot be looked at."""
+        """A sentence for each thing that does not hold. Raises JournalError where it cannot be
+        looked at.
+        """
         ...
 
 
@@ -140,11 +151,18 @@ _RESULTS = frozenset({ToolAnswered, CallEvaluated})
 
 
 def chained(
-    session: str, writing: Writing, events: Sequence[Event], at: Sequence[int] | None, now: int, cap: int
+    session: str,
+    writing: Writing,
+    events: Sequence[Event],
+    at: Sequence[int] | None,
+    now: int,
+    cap: int,
 ) -> tuple[list[Record], list[tuple[Any, ...]]]:
-    """The events as they will be kept and their rows, each hashed with the one before (see `hash_chain`); `writing` moves along.
+    """The events as they will be kept and their rows, each hashed with the one before (see
+    `hash_chain`); `writing` moves along.
 
-    A row is `(key, seal, time, run, kind, tenant, user, body, hash, session or None)`, as `INSERT` wants it.
+    A row is `(key, seal, time, run, kind, tenant, user, body, hash, session or None)`, as `INSERT`
+    wants it.
     """
     records: list[Record] = []
     made: list[tuple[Any, ...]] = []
@@ -156,7 +174,8 @@ def chained(
         if at is not None:
             now = at[len(made)]
         kind, text = spell(event)
-        # A character is at most 4 bytes, and JSON only makes a text longer: most results are never measured.
+        # A character is at most 4 bytes, and JSON only makes a text longer: most results are never
+        # measured.
         if type(event) in _RESULTS and len(text) * 4 > cap:
             event = hash_chain.bound(event, cap)
             kind, text = spell(event)
@@ -179,7 +198,8 @@ def chained(
 class SqliteJournal:
     """A `Journal` in one SQLite file, or in memory. Opens (and makes) the file with the first use.
 
-    `durability` is `process` or `power` (see `sqlite_database`), `now` the clock in seconds since 1970.
+    `durability` is `process` or `power` (see `sqlite_database`), `now` the clock in seconds since
+    1970.
     """
 
     def __init__(
@@ -229,7 +249,9 @@ class SqliteJournal:
                 if many := len(events) > 1 or not writing.no:
                     db.execute("BEGIN IMMEDIATE")
                     writing.no = writing.no or self._new_session(session, writing)
-                records, made = chained(session, writing, events, at, int(self._now() * 1000), self._cap)
+                records, made = chained(
+                    session, writing, events, at, int(self._now() * 1000), self._cap
+                )
                 if many:
                     db.executemany(INSERT, made)
                     db.execute("COMMIT")
@@ -248,7 +270,11 @@ class SqliteJournal:
             try:
                 for identity, _ in batches:
                     writing = self._writing.get(identity.session)
-                    if writing is None or writing.identity is not identity or writing.run != identity.run:
+                    if (
+                        writing is None
+                        or writing.identity is not identity
+                        or writing.run != identity.run
+                    ):
                         self._address(identity.session, identity.run, identity)
                 if batches:
                     self._write_all(cast(sqlite3.Connection, self._db), batches)
@@ -257,7 +283,9 @@ class SqliteJournal:
                     raise said from error
                 raise
 
-    def _write_all(self, db: sqlite3.Connection, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
+    def _write_all(
+        self, db: sqlite3.Connection, batches: Sequence[tuple[Identity, Sequence[Event]]]
+    ) -> None:
         now = int(self._now() * 1000)
         rows: list[tuple[Any, ...]] = []
         db.execute("BEGIN IMMEDIATE")
@@ -270,7 +298,9 @@ class SqliteJournal:
         db.execute("COMMIT")
 
     def _failed(self, error: BaseException, sessions: Sequence[str]) -> JournalError | None:
-        """Forget where the sessions stood; the error in words, where there are better ones than its own."""
+        """Forget where the sessions stood; the error in words, where there are better ones than its
+        own.
+        """
         for session in sessions:
             self._forget(session)
         if isinstance(error, sqlite3.Error):
@@ -280,7 +310,8 @@ class SqliteJournal:
         return None
 
     def _forget(self, session: str) -> None:
-        # After a failure only the file knows what was written: read it again before the next append.
+        # After a failure only the file knows what was written: read it again before the next
+        # append.
         self._writing.pop(session, None)
         if self._db is not None and self._db.in_transaction:
             self._db.execute("ROLLBACK")
@@ -306,7 +337,9 @@ class SqliteJournal:
             writing = Writing(0, 0, hash_chain.FIRST, owner)
         else:
             no = row[0]
-            seq, digest, sealed = self._read(f"reading `{session}`", lambda db: rows.last(db, session, no))
+            seq, digest, sealed = self._read(
+                f"reading `{session}`", lambda db: rows.last(db, session, no)
+            )
             if not sealed:
                 hash_chain.broken(session, seq + 1, "and what may follow it are missing")
             writing = Writing(no, seq, digest, (row[1], row[2]))
@@ -350,7 +383,9 @@ class SqliteJournal:
     def head(self, session: str) -> tuple[int, str]:
         no = self._known(session)
         try:
-            seq, digest, _ = self._read(f"reading `{session}`", lambda db: rows.last(db, session, no))
+            seq, digest, _ = self._read(
+                f"reading `{session}`", lambda db: rows.last(db, session, no)
+            )
         except JournalError:
             self._check_there(session, no)
             raise
@@ -361,19 +396,24 @@ class SqliteJournal:
         try:
             for _ in hash_chain.check(session, rows.raw(self._open(), session, no, self._lock)):
                 pass
-            self._read(f"checking `{session}`", lambda db: sqlite_integrity.check_marks(db, session, no))
+            self._read(
+                f"checking `{session}`", lambda db: sqlite_integrity.check_marks(db, session, no)
+            )
         except JournalError:
             self._check_there(session, no)
             raise
 
     def findings(self) -> list[str]:
-        """What does not hold of the file as a whole, beyond the chains of its sessions; a sentence each (see `sqlite_integrity`)."""
+        """What does not hold of the file as a whole, beyond the chains of its sessions; a sentence
+        each (see `sqlite_integrity`).
+        """
         return self._read("checking it", sqlite_integrity.findings) if self._exists() else []
 
     def retire(self, gone: SessionArchived, session: str, *, identity: Identity) -> None:
         """Remove a session that was archived, and record that in `session`: both or neither.
 
-        Raises JournalError, and removes nothing, if it is in use or no longer ends as `gone` says; SessionNotFound.
+        Raises JournalError, and removes nothing, if it is in use or no longer ends as `gone` says;
+        SessionNotFound.
         """
         with self._lock:
             no = self._known(gone.session)
@@ -385,7 +425,9 @@ class SqliteJournal:
                 sqlite_integrity.remove(db, no, gone)
                 writing.no = writing.no or self._new_session(session, writing)
                 told = replace(gone, number=no)
-                _, made = chained(session, writing, [told], None, int(self._now() * 1000), self._cap)
+                _, made = chained(
+                    session, writing, [told], None, int(self._now() * 1000), self._cap
+                )
                 db.execute(INSERT, made[0])
                 db.execute("COMMIT")
             except sqlite3.Error as error:
@@ -402,10 +444,14 @@ class SqliteJournal:
             return []
         return self._read("listing sessions", lambda db: sessions.listed(db, tenant, user, limit))
 
-    def find(self, prefix: str, *, tenant: str | None = None, user: str | None = None) -> SessionInfo:
+    def find(
+        self, prefix: str, *, tenant: str | None = None, user: str | None = None
+    ) -> SessionInfo:
         if not self._exists():
             raise unknown(prefix)
-        return self._read(f"looking for `{prefix}`", lambda db: sessions.find(db, prefix, tenant, user))
+        return self._read(
+            f"looking for `{prefix}`", lambda db: sessions.find(db, prefix, tenant, user)
+        )
 
     def _known(self, session: str) -> int:
         row = self._row(session) if self._exists() else None
@@ -414,13 +460,17 @@ class SqliteJournal:
         return row[0]
 
     def _check_there(self, session: str, no: int) -> None:
-        """Raises SessionNotFound if somebody archived the session while it was read: its events are not missing then."""
+        """Raises SessionNotFound if somebody archived the session while it was read: its events are
+        not missing then.
+        """
         if self._known(session) != no:
             raise unknown(session)
 
     def _row(self, session: str) -> tuple[int, str, str] | None:
         sql = "SELECT no, tenant, user FROM sessions WHERE session = ?"
-        return self._read(f"looking for `{session}`", lambda db: db.execute(sql, (session,)).fetchone())
+        return self._read(
+            f"looking for `{session}`", lambda db: db.execute(sql, (session,)).fetchone()
+        )
 
     def _read(self, doing: str, query: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
@@ -434,7 +484,9 @@ class SqliteJournal:
 
     def _exists(self) -> bool:
         # A closed journal "exists", so that `_open` says why it cannot be read.
-        return self._closed or self._db is not None or (self.path is not None and self.path.exists())
+        return (
+            self._closed or self._db is not None or (self.path is not None and self.path.exists())
+        )
 
     def _open(self) -> sqlite3.Connection:
         if self._closed:
@@ -447,7 +499,8 @@ class SqliteJournal:
                 self._db = open_database(self.path, self._durability, self._leases)
                 self._cursor = self._db.cursor()
             except BaseException:
-                # Else this process would seem to use a file that it could not open, and nothing could salvage it.
+                # Else this process would seem to use a file that it could not open, and nothing
+                # could salvage it.
                 self._leases.close()
                 raise
         return self._db

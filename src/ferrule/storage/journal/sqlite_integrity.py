@@ -1,17 +1,20 @@
-"""What must hold of a journal's file beyond the chains of its sessions, and how a session enters it and leaves it.
+"""What must hold of a journal's file beyond the chains of its sessions, and how a session enters it
+and leaves it.
 
-A chain proves the events of one session. It says nothing of what stands beside it: to whom the table of sessions gives it,
-events that belong to no session, a session of which no row is left, the trigger that moves the seal. Here it is said.
+A chain proves the events of one session. It says nothing of what stands beside it: to whom the
+table of sessions gives it, events that belong to no session, a session of which no row is left, the
+trigger that moves the seal. Here it is said.
 
-The one row of `session_set` binds the table of sessions: `numbers` is how many numbers were ever given out (none is given
-twice), `mark` the exclusive or of
+The one row of `session_set` binds the table of sessions: `numbers` is how many numbers were ever
+given out (none is given twice), `mark` the exclusive or of
 
     SHA-256( number \\n session \\n tenant \\n user )        in UTF-8
 
-over all sessions that are in the table. A session that vanished leaves its number and its part of the mark behind.
+over all sessions that are in the table. A session that vanished leaves its number and its part of
+the mark behind.
 
-Not seen: what somebody did who computed these hashes anew, or who put an older copy (an empty one, too) in the place
-of the whole file. Against both there are checkpoints (`checkpoints`).
+Not seen: what somebody did who computed these hashes anew, or who put an older copy (an empty one,
+too) in the place of the whole file. Against both there are checkpoints (`checkpoints`).
 """
 
 from __future__ import annotations
@@ -29,8 +32,10 @@ from .sqlite_database import BITS, TABLES
 _MARKS = (
     "SELECT id - ?1 FROM records WHERE id BETWEEN ?1 AND ?2 AND (tenant IS NOT ?3 OR user IS NOT ?4"
     " OR session IS NOT CASE WHEN id = ?1 + 1 THEN ?5 END"
-    " OR typeof(seal) <> 'blob' OR typeof(time) <> 'integer' OR typeof(run) <> 'text' OR typeof(kind) <> 'text'"
-    " OR typeof(tenant) <> 'text' OR typeof(user) <> 'text' OR typeof(body) <> 'text' OR typeof(hash) <> 'blob')"
+    " OR typeof(seal) <> 'blob' OR typeof(time) <> 'integer' OR typeof(run) <> 'text' OR "
+    "typeof(kind) <> 'text'"
+    " OR typeof(tenant) <> 'text' OR typeof(user) <> 'text' OR typeof(body) <> 'text' OR "
+    "typeof(hash) <> 'blob')"
     " ORDER BY id LIMIT 1"
 )
 _NO_SESSION = bytes(32)
@@ -40,20 +45,28 @@ _NAMED = 100
 
 
 def check_marks(db: sqlite3.Connection, session: str, no: int) -> None:
-    """Check what of a session's rows is not hashed: whose they are by the table of sessions, and how they are stored.
+    """Check what of a session's rows is not hashed: whose they are by the table of sessions, and
+    how they are stored.
 
     Raises JournalError (`journal_corrupt`) naming the first event that does not fit.
     """
-    owner = db.execute("SELECT tenant, user FROM sessions WHERE no = ?", (no,)).fetchone() or (None, None)
+    owner = db.execute("SELECT tenant, user FROM sessions WHERE no = ?", (no,)).fetchone() or (
+        None,
+        None,
+    )
     low, high = sqlite_rows.span(no)
     wrong = db.execute(_MARKS, (low, high, *owner, session)).fetchone()
     if wrong is not None:
-        what = "does not belong to whom the table of sessions says, or is not stored as it was written"
+        what = (
+            "does not belong to whom the table of sessions says, or is not stored as it was written"
+        )
         hash_chain.broken(session, wrong[0], what)
 
 
 def findings(db: sqlite3.Connection) -> list[str]:
-    """A sentence for each thing that does not hold of the file, all of it seen as it was at one moment."""
+    """A sentence for each thing that does not hold of the file, all of it seen as it was at one
+    moment.
+    """
     # Without this, what another process writes between two looks would be called a change.
     db.execute("BEGIN")
     try:
@@ -74,7 +87,11 @@ def _schema(db: sqlite3.Connection) -> Iterator[str]:
     finally:
         fresh.close()
     for kind, name, *_ in sorted(made ^ found, key=str):
-        state = "is not as it was made" if any(row[1] == name for row in made) else "does not belong there"
+        state = (
+            "is not as it was made"
+            if any(row[1] == name for row in made)
+            else "does not belong there"
+        )
         yield f"the {kind} `{name}` of the file {state}"
 
 
@@ -106,31 +123,48 @@ def _strangers(db: sqlite3.Connection) -> Iterator[str]:
 
 
 def _emptied(db: sqlite3.Connection) -> Iterator[str]:
-    """Sessions without an event: the first event and its session are written together, so the events were taken away."""
+    """Sessions without an event: the first event and its session are written together, so the
+    events were taken away.
+    """
     sql = (
         "SELECT session FROM sessions s WHERE NOT EXISTS"
-        f" (SELECT 1 FROM records WHERE id BETWEEN s.no << {BITS} AND (s.no + 1 << {BITS}) - 1) ORDER BY no"
+        f" (SELECT 1 FROM records WHERE id BETWEEN s.no << {BITS} AND (s.no + 1 << {BITS}) - "
+        "1) ORDER BY no"
     )
     for (session,) in db.execute(sql):
         yield f"session `{session}`: all of its events are missing"
 
 
 def _gaps(db: sqlite3.Connection) -> Iterator[str]:
-    """Numbers that were given out and belong to nothing: a session that was taken away. Archived ones are accounted for."""
+    """Numbers that were given out and belong to nothing: a session that was taken away. Archived
+    ones are accounted for.
+    """
     numbers = [no for (no,) in db.execute("SELECT no FROM sessions ORDER BY no")]
-    sql = "SELECT json_extract(body, '$.number') FROM records WHERE kind = 'session.archived' AND json_valid(body)"
+    sql = (
+        "SELECT json_extract(body, '$.number') FROM records WHERE kind = 'session.archived' AND "
+        "json_valid(body)"
+    )
     archived = {number for (number,) in db.execute(sql)}
     given = sum(
         number
-        for (number,) in db.execute("SELECT numbers FROM session_set WHERE typeof(numbers) = 'integer'")
+        for (number,) in db.execute(
+            "SELECT numbers FROM session_set WHERE typeof(numbers) = 'integer'"
+        )
     )
     expected = 1
     for no in (*numbers, given + 1):
-        missing = [number for number in range(expected, min(no, expected + _NAMED)) if number not in archived]
+        missing = [
+            number
+            for number in range(expected, min(no, expected + _NAMED))
+            if number not in archived
+        ]
         for number in missing:
             yield f"session number {number} is missing, and nothing says that it was archived"
         if missing and no > expected + _NAMED:
-            yield f"session numbers {expected + _NAMED} to {no - 1} were not looked at: too many are missing"
+            yield (
+                f"session numbers {expected + _NAMED} to {no - 1} were not looked at: too many "
+                "are missing"
+            )
         expected = no + 1
 
 
@@ -151,13 +185,16 @@ def _set(db: sqlite3.Connection) -> Iterator[str]:
     highest = max((no for no, *_ in found), default=0)
     if mark != made or type(numbers) is not int or numbers < highest:
         yield (
-            "the table of sessions is not as it was written: a session was changed, added or taken away,"
+            "the table of sessions is not as it was written: a session was changed, added or "
+            "taken away,"
             " or the mark in `session_set` was changed"
         )
 
 
 def remove(db: sqlite3.Connection, no: int, gone: SessionArchived) -> None:
-    """Delete a session's rows, inside the caller's transaction. Raises JournalError if it does not end as `gone` says."""
+    """Delete a session's rows, inside the caller's transaction. Raises JournalError if it does not
+    end as `gone` says.
+    """
     seq, digest, sealed = sqlite_rows.last(db, gone.session, no)
     if (seq, digest.hex(), sealed) != (gone.events, gone.head, True):
         raise JournalError(
@@ -173,7 +210,8 @@ def remove(db: sqlite3.Connection, no: int, gone: SessionArchived) -> None:
 
 
 def add(db: sqlite3.Connection, session: str, tenant: str, user: str, *, no: int = 0) -> int:
-    """Enter a session, inside the caller's transaction, with its own number or the next one; the number.
+    """Enter a session, inside the caller's transaction, with its own number or the next one; the
+    number.
 
     Raises JournalError (`journal_corrupt`) if nobody can say any more which numbers were given out.
     """
@@ -196,9 +234,15 @@ def _known_set(db: sqlite3.Connection) -> tuple[int, bytes]:
         or numbers < highest
     ):
         raise JournalError(
-            "the table `session_set` of the journal is not as it was made: no session can be added or taken away",
+            (
+                "the table `session_set` of the journal is not as it was made: no session can be "
+                "added or taken away"
+            ),
             code="journal_corrupt",
-            hint="`ferrule sessions salvage` keeps what is intact in a new journal and the old one aside",
+            hint=(
+                "`ferrule sessions salvage` keeps what is intact in a new journal and the old "
+                "one aside"
+            ),
         )
     return numbers, mark
 

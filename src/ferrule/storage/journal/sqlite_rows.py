@@ -28,12 +28,17 @@ RAW = f"{_RAW}, hash"
 
 
 def span(no: int) -> tuple[int, int]:
-    """First and last possible key of a session's rows. Raises JournalError for a number that no session can have."""
+    """First and last possible key of a session's rows. Raises JournalError for a number that no
+    session can have.
+    """
     if not 0 < no < LAST_NUMBER:
         raise JournalError(
             f"a session has the number {no} in the table of sessions, and no session can have it",
             code="journal_corrupt",
-            hint="`ferrule sessions salvage` keeps what is intact in a new journal and the old one aside",
+            hint=(
+                "`ferrule sessions salvage` keeps what is intact in a new journal and the old "
+                "one aside"
+            ),
         )
     return no << BITS, (no + 1 << BITS) - 1
 
@@ -43,17 +48,21 @@ def page(
 ) -> list[tuple[Any, ...]]:
     """Rows of a session from number `start` on: `(seq, *columns)`."""
     low, high = span(no)
-    sql = f"SELECT id - {low}, {columns} FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT {limit}"
+    sql = (
+        f"SELECT id - {low}, {columns} FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT "
+        f"{limit}"
+    )
     return db.execute(sql, (low + start, high)).fetchall()
 
 
 def raw(
     db: sqlite3.Connection, session: str, no: int, lock: AbstractContextManager[object]
 ) -> Iterator[tuple[Any, ...]]:
-    """All rows of a session for `hash_chain.check`. Raises JournalError naming the first one that cannot be read.
+    """All rows of a session for `hash_chain.check`. Raises JournalError naming the first one that
+    cannot be read.
 
-    The last row of a page is read again with the next page: had another process appended in between, its seal
-    would be out of date.
+    The last row of a page is read again with the next page: had another process appended in
+    between, its seal would be out of date.
     """
     held: tuple[Any, ...] | None = None
     limit = PAGE
@@ -79,7 +88,10 @@ def raw(
 def last(db: sqlite3.Connection, session: str, no: int) -> tuple[int, bytes, bool]:
     """Number and hash of a session's last row, and whether it has its seal."""
     row = db.execute(
-        f"SELECT id - {no << BITS}, hash, seal FROM records WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
+        (
+            f"SELECT id - {no << BITS}, hash, seal FROM records WHERE id BETWEEN ? AND ? ORDER "
+            "BY id DESC LIMIT 1"
+        ),
         span(no),
     ).fetchone()
     if row is None:

@@ -16,7 +16,12 @@ Source = Literal["default", "user", "project", "environment", "flags"]
 ORDER: tuple[Source, ...] = ("default", "user", "project", "environment", "flags")
 """The layers, the weakest first."""
 
-_RULES: dict[Source, Layer] = {"user": "user", "project": "project", "environment": "flags", "flags": "flags"}
+_RULES: dict[Source, Layer] = {
+    "user": "user",
+    "project": "project",
+    "environment": "flags",
+    "flags": "flags",
+}
 # Maps have no value of their own: their entries stand under keys like `models.<name>.<key>`.
 _PLAIN = tuple(setting for setting in SETTINGS if setting.kind not in ("models", "providers"))
 _MODEL = {setting.key: setting for setting in MODEL_SETTINGS}
@@ -25,7 +30,9 @@ _PROVIDER = {setting.key: setting for setting in PROVIDER_SETTINGS}
 
 @frozen
 class Origin:
-    """Where a value comes from: the layer, and the place in it (`file:line:column`, a variable, a flag)."""
+    """Where a value comes from: the layer, and the place in it (`file:line:column`, a variable, a
+    flag).
+    """
 
     layer: Source = "default"
     where: str = ""
@@ -67,7 +74,9 @@ class Merged:
         if setting.project == "never" or key.startswith("providers."):
             raise _refused(entry.where, f"`{key}` cannot be set by a repository")
         if entry.value in setting.refused:
-            raise _refused(entry.where, f"`{key}` = `{entry.value}` cannot be chosen by a repository")
+            raise _refused(
+                entry.where, f"`{key}` = `{entry.value}` cannot be chosen by a repository"
+            )
         kept = self.values.get(key)
         if kept is None and (same := SAME_AS.get(key.rpartition(".")[2])) and key not in BY_KEY:
             kept = self.values[same]
@@ -84,7 +93,9 @@ class Merged:
             try:
                 self.rules.append(parse_rule(text, name, layer=_RULES[layer], root=root))
             except ConfigError as error:
-                raise ConfigError(f"{where}: {error.detail}", code=error.code, hint=error.hint) from error
+                raise ConfigError(
+                    f"{where}: {error.detail}", code=error.code, hint=error.hint
+                ) from error
 
 
 def declared(key: str) -> Setting:
@@ -100,7 +111,10 @@ def _tightened(setting: Setting, kept: Any, wanted: Any) -> tuple[Any, str]:
     match setting.project:
         case "lower" if wanted is None or (kept is not None and wanted > kept):
             bound = "no bound" if wanted is None else f"{wanted:g}"
-            return kept, f"{bound} is not taken, a repository can only lower it" if wanted != kept else ""
+            return (
+                kept,
+                f"{bound} is not taken, a repository can only lower it" if wanted != kept else "",
+            )
         case "off" if wanted and kept is False:
             return kept, "a repository can only turn it off"
         case "on" if not wanted and kept is True:

@@ -2,8 +2,9 @@
 
     default  <  <config>/ferrule.yaml  <  <workspace>/.ferrule/ferrule.yaml  <  FERRULE_…  <  flags
 
-The file in the workspace is used only as it was trusted (`storage.trust`), and only for what the table lets a
-repository do. Lists that extend (rules, names that are off limits) gather the items of all layers.
+The file in the workspace is used only as it was trusted (`storage.trust`), and only for what the
+table lets a repository do. Lists that extend (rules, names that are off limits) gather the items of
+all layers.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class ForModel:
 
 @frozen
 class Provider:
-    """Where a provider is. `api_key_env` names the variable that holds the key. `force_native_tool_search`: see the wires that take it."""
+    """Where a provider is. `api_key_env` names the variable that holds the key.
+    `force_native_tool_search`: see the wires that take it.
+    """
 
     base_url: str = ""
     api_key_env: str = ""
@@ -61,10 +64,11 @@ class Provider:
 
 @frozen
 class Settings:
-    """All settings with their origins. Made by `load_settings`; `values` holds them by the key of the table.
+    """All settings with their origins. Made by `load_settings`; `values` holds them by the key of
+    the table.
 
-    `notices` are sentences for the person: what was not taken, and why. `workspace` and `journal` are absolute;
-    a `journal` that is text is the address of a database (`storage.locations`).
+    `notices` are sentences for the person: what was not taken, and why. `workspace` and `journal`
+    are absolute; a `journal` that is text is the address of a database (`storage.locations`).
     """
 
     values: Mapping[str, Any]
@@ -74,7 +78,9 @@ class Settings:
     workspace: Path = field(default_factory=Path.cwd)
     journal: Path | str = field(default_factory=paths.journal)
     repository: Snapshot = Snapshot("", "absent", "")
-    """The workspace's own configuration as it was read once: what else takes effect of it is taken from here."""
+    """The workspace's own configuration as it was read once: what else takes effect of it is taken
+    from here.
+    """
 
     def __getitem__(self, key: str) -> Any:
         """The value of a key. Raises ConfigError for an unknown one."""
@@ -101,10 +107,11 @@ class Settings:
         return Limits(**{name: self[f"limits.{name}"] for name in _LIMITS})
 
     def for_model(self, name: str) -> ForModel:
-        """What holds for a model, by its full name; an entry without a provider holds for every provider's.
+        """What holds for a model, by its full name; an entry without a provider holds for every
+        provider's.
 
-        Between an entry of the model and the setting for all, the stronger layer wins; the entry within one. What
-        a repository sets for all models can only tighten an entry.
+        Between an entry of the model and the setting for all, the stronger layer wins; the entry
+        within one. What a repository sets for all models can only tighten an entry.
         """
 
         def chosen(key: str) -> Any:
@@ -124,22 +131,33 @@ class Settings:
 
     def provider(self, name: str) -> Provider:
         """Where a provider is, as the person set it."""
-        found = {key: self.values.get(f"providers.{name}.{key}") for key in Provider.__dataclass_fields__}
+        found = {
+            key: self.values.get(f"providers.{name}.{key}") for key in Provider.__dataclass_fields__
+        }
         bundle = found.pop("ca_bundle")
         given = {key: value for key, value in found.items() if value}
         return Provider(**given, ca_bundle=Path(bundle).expanduser() if bundle else None)
 
     def explain(self) -> Iterator[tuple[str, Any, Origin, str]]:
-        """`(key, value, origin, what it is)` of every setting, in the order of the table, then per model and provider."""
+        """`(key, value, origin, what it is)` of every setting, in the order of the table, then per
+        model and provider.
+        """
         own = sorted(key for key in self.values if key not in BY_KEY)
         for key in (*(s.key for s in SETTINGS if s.key in self.values), *own):
             yield key, self.values[key], self.origin(key), declared(key).short
 
 
 _LIMITS = (
-    "max_rounds", "max_calls_per_round", "max_output_bytes", "max_seconds", "max_tokens", "on_limit",
-    "max_cost", "max_calls", "warn_at",
-)  # fmt: skip
+    "max_rounds",
+    "max_calls_per_round",
+    "max_output_bytes",
+    "max_seconds",
+    "max_tokens",
+    "on_limit",
+    "max_cost",
+    "max_calls",
+    "warn_at",
+)
 
 
 def _entries_for(name: str, key: str) -> tuple[str, ...]:
@@ -159,10 +177,11 @@ def load_settings(
     user_file: Path | None = None,
     trust: Trust | None = None,
 ) -> Settings:
-    """Read and merge all layers. `flags` are settings by key, as text or typed; None means not given.
+    """Read and merge all layers. `flags` are settings by key, as text or typed; None means not
+    given.
 
-    The workspace is the one given, else the one that flags, environment or the user's file name, else the
-    current folder. Raises ConfigError naming the place of the first thing that is wrong.
+    The workspace is the one given, else the one that flags, environment or the user's file name,
+    else the current folder. Raises ConfigError naming the place of the first thing that is wrong.
     """
     merged = Merged()
     own_file = user_file or paths.config() / NAME
@@ -208,19 +227,22 @@ def _workspace(given: str | Path | None, *layers: Entries) -> Path:
 
 
 def _check_own(folder: Path, root: Path) -> None:
-    """Raise ConfigError if FERRULE_CONFIG names a repository's folder: what stands there has the repository's rights.
+    """Raise ConfigError if FERRULE_CONFIG names a repository's folder: what stands there has the
+    repository's rights.
 
-    Nothing of it may count as the person's own: not its settings, servers, skills or secrets. Not seen is a folder of
-    another repository that is neither the workspace nor called `.ferrule`.
+    Nothing of it may count as the person's own: not its settings, servers, skills or secrets. Not
+    seen is a folder of another repository that is neither the workspace nor called `.ferrule`.
     """
     if not os.environ.get("FERRULE_CONFIG"):
         return
     real = folder.resolve()
     if real.is_relative_to(root.resolve()) or real.name == str(Path(PROJECT_FILE).parent):
         raise ConfigError(
-            f"FERRULE_CONFIG = `{folder}` is a folder of a repository, and what a repository holds is not yours:"
+            f"FERRULE_CONFIG = `{folder}` is a folder of a repository, and what a repository "
+            "holds is not yours:"
             " none of it was read",
-            hint=f"unset FERRULE_CONFIG, or point it to a folder of your own; `ferrule trust` lets the configuration in"
+            hint="unset FERRULE_CONFIG, or point it to a folder of your own; `ferrule trust` "
+            "lets the configuration in"
             f" `{root}` take effect, as far as a repository's may",
         )
 
@@ -236,12 +258,15 @@ def _read_file(path: Path) -> Entries:
 
 
 def _placed(entries: Entries, folder: Path) -> Entries:
-    """The person's own Python files, whose names begin in their settings folder; a repository's stay relative to its own."""
+    """The person's own Python files, whose names begin in their settings folder; a repository's
+    stay relative to its own.
+    """
     entry = entries.get("tools.python")
     if entry is None:
         return entries
     names = tuple(
-        str(folder / Path(name).expanduser()) if name.endswith(".py") else name for name in entry.value
+        str(folder / Path(name).expanduser()) if name.endswith(".py") else name
+        for name in entry.value
     )
     return {**entries, "tools.python": replace(entry, value=names)}
 
@@ -250,18 +275,27 @@ def check_python_names(entry: Entry | None) -> None:
     """Raise ConfigError for a Python file of a repository's settings that trust does not cover."""
     if entry is None:
         return
-    for name, where in zip(entry.value, entry.parts or (entry.where,) * len(entry.value), strict=True):
+    for name, where in zip(
+        entry.value, entry.parts or (entry.where,) * len(entry.value), strict=True
+    ):
         if not is_python_file(name) and (name.endswith(".py") or "/" in name):
             raise ConfigError(
                 f"{where}: `tools.python`: `{name}` is no file below this folder",
-                hint="write it as in `tools.py` or `lib/tools.py`, without `..`, or name a module that is installed",
+                hint=(
+                    "write it as in `tools.py` or `lib/tools.py`, without `..`, or name a module "
+                    "that is installed"
+                ),
             )
 
 
 def _read_project(root: Path, snapshot: Snapshot, notices: list[str]) -> Entries:
     if snapshot.state in ("untrusted", "changed"):
-        what = "was changed since you trusted it" if snapshot.state == "changed" else "is not trusted"
-        notices.append(f"the configuration in `{root}` {what} and does nothing; `ferrule trust` shows it")
+        what = (
+            "was changed since you trusted it" if snapshot.state == "changed" else "is not trusted"
+        )
+        notices.append(
+            f"the configuration in `{root}` {what} and does nothing; `ferrule trust` shows it"
+        )
     # The very bytes whose hash was trusted, not the file read a second time.
     data = snapshot.files.get(PROJECT_FILE) if snapshot.state == "trusted" else None
     entries = read_tree(parse_yaml(data, str(root / PROJECT_FILE))) if data is not None else {}

@@ -1,9 +1,10 @@
-"""Every setting there is, declared once. The reader, the documentation and the flags are made from this table.
+"""Every setting there is, declared once. The reader, the documentation and the flags are made from
+this table.
 
-`project` says what a trusted repository may do with a setting: `free` set it, `never` touch it, `lower` a
-number, turn it only `off` or only `on`, `narrow` a list to fewer names, `widen` it by more, `extend` a list that
-gathers the names of all layers. What a repository may only tighten can still be set freely by the person in the
-environment or with a flag.
+`project` says what a trusted repository may do with a setting: `free` set it, `never` touch it,
+`lower` a number, turn it only `off` or only `on`, `narrow` a list to fewer names, `widen` it by
+more, `extend` a list that gathers the names of all layers. What a repository may only tighten can
+still be set freely by the person in the environment or with a flag.
 
 Layers, the later ones stronger: default, user file, project file, environment, flags.
 """
@@ -64,212 +65,760 @@ class Setting:
 
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting(key="model", kind="text", default="local:smollm2", flag="--model",
-            short="The model, as `provider:model`.",
-            long="`local:smollm2` is built in and needs no key; `ollama:llama3.2` and `openai:…` name others."),
-    Setting(key="mode", kind="choice", default="default", choices=MODES, refused=("auto", "bypassPermissions"),
-            flag="--mode", short="How much is asked of the person.",
-            long="Deny rules and explicit ask rules hold in every mode. A repository cannot choose `auto` or"
-                 " `bypassPermissions`."),
-    Setting(key="workspace", kind="path", flag="--workspace", project="never",
-            short="The folder that tools work in; by default the current one."),
-    Setting(key="limits.max_rounds", kind="integer", default=10, low=1, project="lower", flag="--max-rounds",
-            short="Model answers per message.",
-            long="Reaching it is an error of its own type; the session can be resumed."),
-    Setting(key="limits.max_calls_per_round", kind="integer", default=15, low=1, project="lower",
-            short="Tool calls in one answer; what exceeds it is refused, not run."),
-    Setting(key="limits.max_output_bytes", kind="integer", default=OUTPUT_CAP, low=256, high=OUTPUT_CAP, project="lower",
-            short="Bytes of one result that the model sees.", long=f"At most {OUTPUT_CAP}; what is cut is said."),
-    Setting(key="limits.max_seconds", kind="seconds", low=0, project="lower", flag="--max-seconds",
-            short="Time of a run; none by default."),
-    Setting(key="limits.max_tokens", kind="integer", low=1, project="lower", flag="--max-tokens",
-            short="Tokens of a run, read and written, as the provider counts; none by default."),
-    Setting(key="limits.max_cost", kind="number", low=0, project="lower", flag="--max-cost",
-            short="US dollars that a run may cost, its agents included; none by default.",
-            long="Prices are those of `prices.yaml` in your settings folder, else of the extra `prices`; a model without one is"
-                 " refused. Cached tokens have their own price."),
-    Setting(key="limits.max_calls", kind="integer", low=1, project="lower", flag="--max-calls",
-            short="Tool calls of a run in all its rounds, its agents' included; none by default."),
-    Setting(key="limits.warn_at", kind="number", default=0.8, low=0.01, high=1, project="lower",
-            short="The share of tokens, cost or calls at which you are told."),
-    Setting(key="limits.on_limit", kind="choice", default="error", choices=("error", "answer"), flag="--on-limit",
-            short="At the round limit: stop with an error, or ask for one last answer without tools."),
-    Setting(key="results", kind="choice", default="value", choices=("value", "envelope"),
-            short="What the model reads of a success: the value, or always the result object."),
-    Setting(key="tool_mode", kind="choice", default="auto", choices=WAYS, flag="--tool-mode",
-            short="How the model calls tools; `auto` asks what it can do."),
-    Setting(key="tools.enabled", kind="flag", default=True, project="off", flag="--tools",
-            short="Whether the model gets tools at all."),
-    Setting(key="tools.fallback", kind="flag", default=True,
-            short="Whether a model that fails at one way of calling tools is moved to the next."),
-    Setting(key="tools.allowed", kind="names", project="narrow", flag="--allow-tool",
-            short="The only tools the model sees; all by default."),
-    Setting(key="tools.denied", kind="names", default=(), project="extend", flag="--deny-tool",
-            short="Tools the model does not see."),
-    Setting(key="tools.register", kind="flag", default=False, project="off",
-            short="Whether scripts of tool files may add tools, hooks and agents to the session they work in.",
-            long="Each is asked for, with the whole definition, and is gone with the session."),
-    Setting(key="tools.tool_search", kind="choice", default="auto", choices=SEARCHES,
-            short="How the model finds deferred tools; `auto` lets it search where there are any, `off` sends it all tools.",
-            long="`bm25` and `regex` say how a query is written, `hybrid` looks at names above all."),
-    Setting(key="tools.search_mode", kind="choice", default="auto", choices=("auto", "native", "client"),
-            short="Who searches: the provider (`native`), Ferrule (`client`), or the provider where it can."),
-    Setting(key="tools.search_budget", kind="integer", low=1,
-            short="Tokens that the schemas of found tools take together, where Ferrule searches; no bound by default.",
-            long="What was found first leaves the model's list first, and can be found again."),
-    Setting(key="tools.always_loaded", kind="names", default=(),
-            short="Tools that the model has from the start, even if something defers them."),
-    Setting(key="tools.entries", kind="loading", default=(), env=False,
-            short="How single tools are loaded: a list of entries with `name` and `loading_mode` (`always`, `deferred`)."),
-    Setting(key="tools.packs", kind="names", default=(), flag="--pack",
-            short="Sets of tools beyond the usual ones: `typed` (arithmetic, dates, units, text), `git` and `git_write` (single"
-                  " operations), `git_toolbox`, `code` (scripts over the reading tools)."),
-    Setting(key="tools.python", kind="names", default=(), project="extend", env=False,
-            short="Python files and installed modules whose `@tool` functions are tools, and whose plain functions are handlers of tool"
-                  " files without a script.",
-            long="A repository names files below its folder, which `ferrule trust` covers; you name files in or below your settings"
-                 " folder, or absolute ones. They run in Ferrule's own process, without a sandbox."),
-    Setting(key="tools.join", kind="text", default="all", flag="--join",
-            short="How many calls of one answer must succeed before the others are not needed: `all`, `first_success`, or a number."),
-    Setting(key="tools.required", kind="names", default=(), project="extend", flag="--require-tool",
-            short="Tools that must have succeeded for a run to count as done; `a|b` asks for one of them."),
-    Setting(key="tools.policy", kind="policy", env=False, project="never",
-            short="How often and how long calls are tried: `max_attempts`, `timeout_ms`, `retry_on`, `backoff_base_ms`,"
-                  " `backoff_mult`, `backoff_max_ms`.",
-            long="For every tool that says nothing itself; what is left out keeps its default."),
-    Setting(key="tools.tool_policies", kind="policies", env=False, project="never",
-            short="The same for single tools, by name; a field that is left out is the tool's own."),
-    Setting(key="tools.http_manifests", kind="names", default=(), project="never",
-            short="Files that describe HTTP tools, besides those in `http/` of your settings folder.",
-            long="A trusted repository brings its own in `.ferrule/http/`."),
-    Setting(key="tools.openapi", kind="servers", default=(), env=False, project="never",
-            short="OpenAPI documents whose operations are tools: a map of namespaces to entries with a `file`."),
-    Setting(key="tools.http_hosts", kind="names", default=(), project="never",
-            short="Hosts off the open internet, or over plain http, that HTTP tools of a repository may reach."),
-    Setting(key="tools.http_secrets", kind="names", default=(), project="never",
-            short="Secrets that HTTP tools of a repository may use: names of variables, or `secret:name`."),
-    Setting(key="permissions.deny", kind="names", default=(), project="extend", flag="--deny",
-            short="Rules for calls that are refused.", long="`Tool` or `Tool(specifier)`; deny, then ask, then allow."),
-    Setting(key="permissions.ask", kind="names", default=(), project="extend", flag="--ask",
-            short="Rules for calls that a person is asked about."),
-    Setting(key="permissions.allow", kind="names", default=(), project="extend", flag="--allow",
-            short="Rules for calls that run without a question."),
-    Setting(key="reserved.extend", kind="names", default=(), project="extend",
-            short="More names that no tool may touch; the built-in list cannot be shortened."),
-    Setting(key="secrets.extend", kind="names", default=(), project="extend",
-            short="More file names that count as secrets; the built-in list cannot be shortened."),
-    Setting(key="commands.safe_mode", kind="flag", default=False, project="on", flag="--safe-mode",
-            short="Run only the programs of `commands.allowed_commands`."),
-    Setting(key="commands.allowed_commands", kind="names", default=DEFAULT_PROGRAMS, project="narrow",
-            short="The programs of safe mode, by exact name."),
-    Setting(key="commands.run_timeout", kind="seconds", default=300.0, low=1, project="lower",
-            short="Time of one command, where the call says none."),
-    Setting(key="commands.shell", kind="flag", default=False, project="off",
-            short="Whether a command may ask to be run by a shell."),
-    Setting(key="commands.permissions", kind="actions", default=(), project="never", env=False, choices=ACTIONS,
-            short="What may be done below a path: `read`, `write`, `exec`, `delete`; the longest prefix decides."),
-    Setting(key="sandbox.mode", kind="choice", default="ask", choices=("required", "ask", "off"), refused=("ask", "off"),
-            short="What happens where this machine cannot hold commands as required.",
-            long="`ask` asks a person once per session and refuses where nobody can be asked, `required` always"
-                 " refuses, `off` runs every command as it is."),
-    Setting(key="sandbox.require", kind="names", default=tuple(str(a) for a in Aspect if a in MUST), project="widen",
-            choices=tuple(str(aspect) for aspect in Aspect), short="What must hold commands for them to run."),
-    Setting(key="sandbox.network", kind="names", default=(), project="narrow",
-            short="Hosts that commands may reach: `host`, `host:port` or `*.domain`; none by default."),
-    Setting(key="sandbox.readable", kind="names", default=(), project="never",
-            short="Folders outside the workspace that commands may read."),
-    Setting(key="sandbox.writable", kind="names", default=(), project="never",
-            short="Folders outside the workspace that commands may read and write."),
-    Setting(key="sandbox.memory", kind="integer", default=8192, low=16, project="lower",
-            short="MiB of memory for all commands of a session together."),
-    Setting(key="sandbox.processes", kind="integer", default=1024, low=4, project="lower",
-            short="Processes that all commands of a session may be at one time."),
-    Setting(key="sandbox.file_size", kind="integer", default=4096, low=1, project="lower",
-            short="MiB that one file may grow to by a command."),
-    Setting(key="network.allowed_domains", kind="names", project="narrow",
-            short="Hosts that scripts of tool files may ask: `example.com` (with all below it), `*.example.com`, `*`.",
-            long="By default any host of the open internet; commands have `sandbox.network` for themselves."),
-    Setting(key="hooks.hosts", kind="names", default=(), project="never",
-            short="Hosts that web hooks may send events to; none by default."),
-    Setting(key="mcp_servers", kind="servers", default=(), env=False, project="never",
-            short="MCP servers: a map of names to entries as in `.mcp.json`, or a list of entries with a `name`."),
-    Setting(key="a2a_peers", kind="servers", default=(), env=False, project="never",
-            short="Agents that speak A2A: a map of names to entries with a `url`, or a list of entries with a `name`."),
-    Setting(key="serve.models", kind="names", default=(), project="never",
-            short="Models besides the run's own that clients of `ferrule serve openai` may ask."),
-    Setting(key="env.allow", kind="names", default=(), project="never",
-            short="Variables of this environment that child processes get besides the usual few."),
-    Setting(key="skills.enabled", kind="flag", default=True, project="off",
-            short="Whether the model learns of skills (`SKILL.md`)."),
-    Setting(key="instructions.enabled", kind="flag", default=True, project="off",
-            short="Whether the model is told what `AGENTS.md` says."),
-    Setting(key="instructions.fallbacks", kind="names", default=(), project="never",
-            short="Files to read in a folder that has no `AGENTS.md`, as in `CLAUDE.md`, `GEMINI.md`; none by default."),
-    Setting(key="instructions.max_bytes", kind="integer", default=32768, low=256, high=OUTPUT_CAP, project="lower",
-            short="Bytes of all instructions together; the nearest file is cut last."),
-    Setting(key="redaction.keys", kind="names", default=(), project="extend",
-            short="More names under which secrets stand, in what is shown to others: events, telemetry, redacted exports."),
-    Setting(key="redaction.patterns", kind="names", default=(), project="extend",
-            short="Regular expressions for more secrets there; what matches is taken out by word, or else by line."),
-    Setting(key="journal.path", kind="path", project="never", flag="--journal",
-            short="The journal's file; by default `journal.db` in the state folder.",
-            long="Or a database of many machines: `postgresql://user:${VARIABLE}@host/name`."),
-    Setting(key="journal.durability", kind="choice", default="process", choices=("process", "power"), project="never",
-            short="What a recorded event survives: the death of the process, or a power cut too (slower)."),
-    Setting(key="audit.sign", kind="flag", default=False, project="never",
-            short="Whether each session is signed with the person's key when it is closed (`ferrule audit key` makes one).",
-            long="Without the key nothing runs. `ferrule audit verify --key` checks what was signed."),
-    Setting(key="context.compact", kind="choice", default="auto", choices=("auto", "elide", "off"),
-            short="What happens when the model's window is nearly full: old results are left out, then the model summarizes the"
-                  " oldest part (`auto`); results alone (`elide`); nothing, and you are told (`off`).",
-            long="The journal keeps everything, and `/uncompact` undoes it."),
-    Setting(key="context.share", kind="number", default=0.8, low=0.2, high=0.95,
-            short="The share of the window at which that begins."),
-    Setting(key="context.keep", kind="integer", default=8, low=1,
-            short="How many of the last messages stay as they are."),
-    Setting(key="artifacts.threshold", kind="integer", default=THRESHOLD, low=LEAST_THRESHOLD, high=OUTPUT_CAP, project="lower",
-            short="Bytes from which on a result is kept aside; the model gets a stub with a preview and reads parts."),
-    Setting(key="artifacts.store", kind="text", project="never",
-            short="Where results are kept: a folder, `s3://bucket/prefix`, `gs://…`, `az://…` or `postgresql://…`.",
-            long="By default in the state folder. Keys come from the environment."),
-    Setting(key="artifacts.max_bytes", kind="integer", default=1 << 30, low=1 << 20, project="never",
-            short="Bytes that all kept results take together; the oldest go first."),
-    Setting(key="artifacts.days", kind="integer", default=30, low=1, project="never",
-            short="Days after which a kept result is removed."),
-    Setting(key="models", kind="models", default=(), env=False,
-            short="Settings for one model: `models: {\"ollama:llama3.2\": {…}}`."),
-    Setting(key="providers", kind="providers", default=(), env=False, project="never",
-            short="Where a provider is and which variable holds its key: `providers: {openai: {…}}`."),
-)  # fmt: skip
+    Setting(
+        key="model",
+        kind="text",
+        default="local:smollm2",
+        flag="--model",
+        short="The model, as `provider:model`.",
+        long=(
+            "`local:smollm2` is built in and needs no key; `ollama:llama3.2` and `openai:…` "
+            "name others."
+        ),
+    ),
+    Setting(
+        key="mode",
+        kind="choice",
+        default="default",
+        choices=MODES,
+        refused=("auto", "bypassPermissions"),
+        flag="--mode",
+        short="How much is asked of the person.",
+        long="Deny rules and explicit ask rules hold in every mode. A repository cannot "
+        "choose `auto` or"
+        " `bypassPermissions`.",
+    ),
+    Setting(
+        key="workspace",
+        kind="path",
+        flag="--workspace",
+        project="never",
+        short="The folder that tools work in; by default the current one.",
+    ),
+    Setting(
+        key="limits.max_rounds",
+        kind="integer",
+        default=10,
+        low=1,
+        project="lower",
+        flag="--max-rounds",
+        short="Model answers per message.",
+        long="Reaching it is an error of its own type; the session can be resumed.",
+    ),
+    Setting(
+        key="limits.max_calls_per_round",
+        kind="integer",
+        default=15,
+        low=1,
+        project="lower",
+        short="Tool calls in one answer; what exceeds it is refused, not run.",
+    ),
+    Setting(
+        key="limits.max_output_bytes",
+        kind="integer",
+        default=OUTPUT_CAP,
+        low=256,
+        high=OUTPUT_CAP,
+        project="lower",
+        short="Bytes of one result that the model sees.",
+        long=f"At most {OUTPUT_CAP}; what is cut is said.",
+    ),
+    Setting(
+        key="limits.max_seconds",
+        kind="seconds",
+        low=0,
+        project="lower",
+        flag="--max-seconds",
+        short="Time of a run; none by default.",
+    ),
+    Setting(
+        key="limits.max_tokens",
+        kind="integer",
+        low=1,
+        project="lower",
+        flag="--max-tokens",
+        short="Tokens of a run, read and written, as the provider counts; none by default.",
+    ),
+    Setting(
+        key="limits.max_cost",
+        kind="number",
+        low=0,
+        project="lower",
+        flag="--max-cost",
+        short="US dollars that a run may cost, its agents included; none by default.",
+        long="Prices are those of `prices.yaml` in your settings folder, else of the extra "
+        "`prices`; a model without one is"
+        " refused. Cached tokens have their own price.",
+    ),
+    Setting(
+        key="limits.max_calls",
+        kind="integer",
+        low=1,
+        project="lower",
+        flag="--max-calls",
+        short="Tool calls of a run in all its rounds, its agents' included; none by default.",
+    ),
+    Setting(
+        key="limits.warn_at",
+        kind="number",
+        default=0.8,
+        low=0.01,
+        high=1,
+        project="lower",
+        short="The share of tokens, cost or calls at which you are told.",
+    ),
+    Setting(
+        key="limits.on_limit",
+        kind="choice",
+        default="error",
+        choices=("error", "answer"),
+        flag="--on-limit",
+        short=("At the round limit: stop with an error, or ask for one last answer without tools."),
+    ),
+    Setting(
+        key="results",
+        kind="choice",
+        default="value",
+        choices=("value", "envelope"),
+        short="What the model reads of a success: the value, or always the result object.",
+    ),
+    Setting(
+        key="tool_mode",
+        kind="choice",
+        default="auto",
+        choices=WAYS,
+        flag="--tool-mode",
+        short="How the model calls tools; `auto` asks what it can do.",
+    ),
+    Setting(
+        key="tools.enabled",
+        kind="flag",
+        default=True,
+        project="off",
+        flag="--tools",
+        short="Whether the model gets tools at all.",
+    ),
+    Setting(
+        key="tools.fallback",
+        kind="flag",
+        default=True,
+        short="Whether a model that fails at one way of calling tools is moved to the next.",
+    ),
+    Setting(
+        key="tools.allowed",
+        kind="names",
+        project="narrow",
+        flag="--allow-tool",
+        short="The only tools the model sees; all by default.",
+    ),
+    Setting(
+        key="tools.denied",
+        kind="names",
+        default=(),
+        project="extend",
+        flag="--deny-tool",
+        short="Tools the model does not see.",
+    ),
+    Setting(
+        key="tools.register",
+        kind="flag",
+        default=False,
+        project="off",
+        short=(
+            "Whether scripts of tool files may add tools, hooks and agents to the session "
+            "they work in."
+        ),
+        long="Each is asked for, with the whole definition, and is gone with the session.",
+    ),
+    Setting(
+        key="tools.tool_search",
+        kind="choice",
+        default="auto",
+        choices=SEARCHES,
+        short=(
+            "How the model finds deferred tools; `auto` lets it search where there are any, "
+            "`off` sends it all tools."
+        ),
+        long=("`bm25` and `regex` say how a query is written, `hybrid` looks at names above all."),
+    ),
+    Setting(
+        key="tools.search_mode",
+        kind="choice",
+        default="auto",
+        choices=("auto", "native", "client"),
+        short=(
+            "Who searches: the provider (`native`), Ferrule (`client`), or the provider "
+            "where it can."
+        ),
+    ),
+    Setting(
+        key="tools.search_budget",
+        kind="integer",
+        low=1,
+        short=(
+            "Tokens that the schemas of found tools take together, where Ferrule searches; "
+            "no bound by default."
+        ),
+        long="What was found first leaves the model's list first, and can be found again.",
+    ),
+    Setting(
+        key="tools.always_loaded",
+        kind="names",
+        default=(),
+        short="Tools that the model has from the start, even if something defers them.",
+    ),
+    Setting(
+        key="tools.entries",
+        kind="loading",
+        default=(),
+        env=False,
+        short=(
+            "How single tools are loaded: a list of entries with `name` and `loading_mode` "
+            "(`always`, `deferred`)."
+        ),
+    ),
+    Setting(
+        key="tools.packs",
+        kind="names",
+        default=(),
+        flag="--pack",
+        short="Sets of tools beyond the usual ones: `typed` (arithmetic, dates, units, text), "
+        "`git` and `git_write` (single"
+        " operations), `git_toolbox`, `code` (scripts over the reading tools).",
+    ),
+    Setting(
+        key="tools.python",
+        kind="names",
+        default=(),
+        project="extend",
+        env=False,
+        short="Python files and installed modules whose `@tool` functions are tools, and whose "
+        "plain functions are handlers of tool"
+        " files without a script.",
+        long="A repository names files below its folder, which `ferrule trust` covers; you "
+        "name files in or below your settings"
+        " folder, or absolute ones. They run in Ferrule's own process, without a "
+        "sandbox.",
+    ),
+    Setting(
+        key="tools.join",
+        kind="text",
+        default="all",
+        flag="--join",
+        short=(
+            "How many calls of one answer must succeed before the others are not needed: "
+            "`all`, `first_success`, or a number."
+        ),
+    ),
+    Setting(
+        key="tools.required",
+        kind="names",
+        default=(),
+        project="extend",
+        flag="--require-tool",
+        short=(
+            "Tools that must have succeeded for a run to count as done; `a|b` asks for one of them."
+        ),
+    ),
+    Setting(
+        key="tools.policy",
+        kind="policy",
+        env=False,
+        project="never",
+        short="How often and how long calls are tried: `max_attempts`, `timeout_ms`, "
+        "`retry_on`, `backoff_base_ms`,"
+        " `backoff_mult`, `backoff_max_ms`.",
+        long="For every tool that says nothing itself; what is left out keeps its default.",
+    ),
+    Setting(
+        key="tools.tool_policies",
+        kind="policies",
+        env=False,
+        project="never",
+        short="The same for single tools, by name; a field that is left out is the tool's own.",
+    ),
+    Setting(
+        key="tools.http_manifests",
+        kind="names",
+        default=(),
+        project="never",
+        short=("Files that describe HTTP tools, besides those in `http/` of your settings folder."),
+        long="A trusted repository brings its own in `.ferrule/http/`.",
+    ),
+    Setting(
+        key="tools.openapi",
+        kind="servers",
+        default=(),
+        env=False,
+        project="never",
+        short=(
+            "OpenAPI documents whose operations are tools: a map of namespaces to entries "
+            "with a `file`."
+        ),
+    ),
+    Setting(
+        key="tools.http_hosts",
+        kind="names",
+        default=(),
+        project="never",
+        short=(
+            "Hosts off the open internet, or over plain http, that HTTP tools of a "
+            "repository may reach."
+        ),
+    ),
+    Setting(
+        key="tools.http_secrets",
+        kind="names",
+        default=(),
+        project="never",
+        short=(
+            "Secrets that HTTP tools of a repository may use: names of variables, or `secret:name`."
+        ),
+    ),
+    Setting(
+        key="permissions.deny",
+        kind="names",
+        default=(),
+        project="extend",
+        flag="--deny",
+        short="Rules for calls that are refused.",
+        long="`Tool` or `Tool(specifier)`; deny, then ask, then allow.",
+    ),
+    Setting(
+        key="permissions.ask",
+        kind="names",
+        default=(),
+        project="extend",
+        flag="--ask",
+        short="Rules for calls that a person is asked about.",
+    ),
+    Setting(
+        key="permissions.allow",
+        kind="names",
+        default=(),
+        project="extend",
+        flag="--allow",
+        short="Rules for calls that run without a question.",
+    ),
+    Setting(
+        key="reserved.extend",
+        kind="names",
+        default=(),
+        project="extend",
+        short="More names that no tool may touch; the built-in list cannot be shortened.",
+    ),
+    Setting(
+        key="secrets.extend",
+        kind="names",
+        default=(),
+        project="extend",
+        short="More file names that count as secrets; the built-in list cannot be shortened.",
+    ),
+    Setting(
+        key="commands.safe_mode",
+        kind="flag",
+        default=False,
+        project="on",
+        flag="--safe-mode",
+        short="Run only the programs of `commands.allowed_commands`.",
+    ),
+    Setting(
+        key="commands.allowed_commands",
+        kind="names",
+        default=DEFAULT_PROGRAMS,
+        project="narrow",
+        short="The programs of safe mode, by exact name.",
+    ),
+    Setting(
+        key="commands.run_timeout",
+        kind="seconds",
+        default=300.0,
+        low=1,
+        project="lower",
+        short="Time of one command, where the call says none.",
+    ),
+    Setting(
+        key="commands.shell",
+        kind="flag",
+        default=False,
+        project="off",
+        short="Whether a command may ask to be run by a shell.",
+    ),
+    Setting(
+        key="commands.permissions",
+        kind="actions",
+        default=(),
+        project="never",
+        env=False,
+        choices=ACTIONS,
+        short=(
+            "What may be done below a path: `read`, `write`, `exec`, `delete`; the longest "
+            "prefix decides."
+        ),
+    ),
+    Setting(
+        key="sandbox.mode",
+        kind="choice",
+        default="ask",
+        choices=("required", "ask", "off"),
+        refused=("ask", "off"),
+        short="What happens where this machine cannot hold commands as required.",
+        long="`ask` asks a person once per session and refuses where nobody can be asked, "
+        "`required` always"
+        " refuses, `off` runs every command as it is.",
+    ),
+    Setting(
+        key="sandbox.require",
+        kind="names",
+        default=tuple(str(a) for a in Aspect if a in MUST),
+        project="widen",
+        choices=tuple(str(aspect) for aspect in Aspect),
+        short="What must hold commands for them to run.",
+    ),
+    Setting(
+        key="sandbox.network",
+        kind="names",
+        default=(),
+        project="narrow",
+        short=(
+            "Hosts that commands may reach: `host`, `host:port` or `*.domain`; none by default."
+        ),
+    ),
+    Setting(
+        key="sandbox.readable",
+        kind="names",
+        default=(),
+        project="never",
+        short="Folders outside the workspace that commands may read.",
+    ),
+    Setting(
+        key="sandbox.writable",
+        kind="names",
+        default=(),
+        project="never",
+        short="Folders outside the workspace that commands may read and write.",
+    ),
+    Setting(
+        key="sandbox.memory",
+        kind="integer",
+        default=8192,
+        low=16,
+        project="lower",
+        short="MiB of memory for all commands of a session together.",
+    ),
+    Setting(
+        key="sandbox.processes",
+        kind="integer",
+        default=1024,
+        low=4,
+        project="lower",
+        short="Processes that all commands of a session may be at one time.",
+    ),
+    Setting(
+        key="sandbox.file_size",
+        kind="integer",
+        default=4096,
+        low=1,
+        project="lower",
+        short="MiB that one file may grow to by a command.",
+    ),
+    Setting(
+        key="network.allowed_domains",
+        kind="names",
+        project="narrow",
+        short=(
+            "Hosts that scripts of tool files may ask: `example.com` (with all below it), "
+            "`*.example.com`, `*`."
+        ),
+        long=(
+            "By default any host of the open internet; commands have `sandbox.network` for "
+            "themselves."
+        ),
+    ),
+    Setting(
+        key="hooks.hosts",
+        kind="names",
+        default=(),
+        project="never",
+        short="Hosts that web hooks may send events to; none by default.",
+    ),
+    Setting(
+        key="mcp_servers",
+        kind="servers",
+        default=(),
+        env=False,
+        project="never",
+        short=(
+            "MCP servers: a map of names to entries as in `.mcp.json`, or a list of entries "
+            "with a `name`."
+        ),
+    ),
+    Setting(
+        key="a2a_peers",
+        kind="servers",
+        default=(),
+        env=False,
+        project="never",
+        short=(
+            "Agents that speak A2A: a map of names to entries with a `url`, or a list of "
+            "entries with a `name`."
+        ),
+    ),
+    Setting(
+        key="serve.models",
+        kind="names",
+        default=(),
+        project="never",
+        short="Models besides the run's own that clients of `ferrule serve openai` may ask.",
+    ),
+    Setting(
+        key="env.allow",
+        kind="names",
+        default=(),
+        project="never",
+        short="Variables of this environment that child processes get besides the usual few.",
+    ),
+    Setting(
+        key="skills.enabled",
+        kind="flag",
+        default=True,
+        project="off",
+        short="Whether the model learns of skills (`SKILL.md`).",
+    ),
+    Setting(
+        key="instructions.enabled",
+        kind="flag",
+        default=True,
+        project="off",
+        short="Whether the model is told what `AGENTS.md` says.",
+    ),
+    Setting(
+        key="instructions.fallbacks",
+        kind="names",
+        default=(),
+        project="never",
+        short=(
+            "Files to read in a folder that has no `AGENTS.md`, as in `CLAUDE.md`, "
+            "`GEMINI.md`; none by default."
+        ),
+    ),
+    Setting(
+        key="instructions.max_bytes",
+        kind="integer",
+        default=32768,
+        low=256,
+        high=OUTPUT_CAP,
+        project="lower",
+        short="Bytes of all instructions together; the nearest file is cut last.",
+    ),
+    Setting(
+        key="redaction.keys",
+        kind="names",
+        default=(),
+        project="extend",
+        short=(
+            "More names under which secrets stand, in what is shown to others: events, "
+            "telemetry, redacted exports."
+        ),
+    ),
+    Setting(
+        key="redaction.patterns",
+        kind="names",
+        default=(),
+        project="extend",
+        short=(
+            "Regular expressions for more secrets there; what matches is taken out by word, "
+            "or else by line."
+        ),
+    ),
+    Setting(
+        key="journal.path",
+        kind="path",
+        project="never",
+        flag="--journal",
+        short="The journal's file; by default `journal.db` in the state folder.",
+        long="Or a database of many machines: `postgresql://user:${VARIABLE}@host/name`.",
+    ),
+    Setting(
+        key="journal.durability",
+        kind="choice",
+        default="process",
+        choices=("process", "power"),
+        project="never",
+        short=(
+            "What a recorded event survives: the death of the process, or a power cut too (slower)."
+        ),
+    ),
+    Setting(
+        key="audit.sign",
+        kind="flag",
+        default=False,
+        project="never",
+        short=(
+            "Whether each session is signed with the person's key when it is closed "
+            "(`ferrule audit key` makes one)."
+        ),
+        long=("Without the key nothing runs. `ferrule audit verify --key` checks what was signed."),
+    ),
+    Setting(
+        key="context.compact",
+        kind="choice",
+        default="auto",
+        choices=("auto", "elide", "off"),
+        short="What happens when the model's window is nearly full: old results are left out, "
+        "then the model summarizes the"
+        " oldest part (`auto`); results alone (`elide`); nothing, and you are told "
+        "(`off`).",
+        long="The journal keeps everything, and `/uncompact` undoes it.",
+    ),
+    Setting(
+        key="context.share",
+        kind="number",
+        default=0.8,
+        low=0.2,
+        high=0.95,
+        short="The share of the window at which that begins.",
+    ),
+    Setting(
+        key="context.keep",
+        kind="integer",
+        default=8,
+        low=1,
+        short="How many of the last messages stay as they are.",
+    ),
+    Setting(
+        key="artifacts.threshold",
+        kind="integer",
+        default=THRESHOLD,
+        low=LEAST_THRESHOLD,
+        high=OUTPUT_CAP,
+        project="lower",
+        short=(
+            "Bytes from which on a result is kept aside; the model gets a stub with a "
+            "preview and reads parts."
+        ),
+    ),
+    Setting(
+        key="artifacts.store",
+        kind="text",
+        project="never",
+        short=(
+            "Where results are kept: a folder, `s3://bucket/prefix`, `gs://…`, `az://…` or "
+            "`postgresql://…`."
+        ),
+        long="By default in the state folder. Keys come from the environment.",
+    ),
+    Setting(
+        key="artifacts.max_bytes",
+        kind="integer",
+        default=1 << 30,
+        low=1 << 20,
+        project="never",
+        short="Bytes that all kept results take together; the oldest go first.",
+    ),
+    Setting(
+        key="artifacts.days",
+        kind="integer",
+        default=30,
+        low=1,
+        project="never",
+        short="Days after which a kept result is removed.",
+    ),
+    Setting(
+        key="models",
+        kind="models",
+        default=(),
+        env=False,
+        short='Settings for one model: `models: {"ollama:llama3.2": {…}}`.',
+    ),
+    Setting(
+        key="providers",
+        kind="providers",
+        default=(),
+        env=False,
+        project="never",
+        short=("Where a provider is and which variable holds its key: `providers: {openai: {…}}`."),
+    ),
+)
 
 MODEL_SETTINGS: tuple[Setting, ...] = (
     Setting(key="tools_enabled", kind="flag", project="off", short="As `tools.enabled`."),
-    Setting(key="max_rounds", kind="integer", low=1, project="lower", short="As `limits.max_rounds`."),
-    Setting(key="max_calls_per_round", kind="integer", low=1, project="lower", short="As `limits.max_calls_per_round`."),
-    Setting(key="max_output_bytes", kind="integer", low=256, high=OUTPUT_CAP, project="lower",
-            short="As `limits.max_output_bytes`."),
+    Setting(
+        key="max_rounds", kind="integer", low=1, project="lower", short="As `limits.max_rounds`."
+    ),
+    Setting(
+        key="max_calls_per_round",
+        kind="integer",
+        low=1,
+        project="lower",
+        short="As `limits.max_calls_per_round`.",
+    ),
+    Setting(
+        key="max_output_bytes",
+        kind="integer",
+        low=256,
+        high=OUTPUT_CAP,
+        project="lower",
+        short="As `limits.max_output_bytes`.",
+    ),
     Setting(key="tool_mode", kind="choice", choices=WAYS, short="As `tool_mode`."),
     Setting(key="results", kind="choice", choices=("value", "envelope"), short="As `results`."),
-    Setting(key="num_ctx", kind="integer", low=256, short="The window to ask for, in tokens (Ollama, llama.cpp)."),
-    Setting(key="temperature", kind="number", low=0, high=2, short="How much chance; the provider's by default."),
+    Setting(
+        key="num_ctx",
+        kind="integer",
+        low=256,
+        short="The window to ask for, in tokens (Ollama, llama.cpp).",
+    ),
+    Setting(
+        key="temperature",
+        kind="number",
+        low=0,
+        high=2,
+        short="How much chance; the provider's by default.",
+    ),
     Setting(key="max_output_tokens", kind="integer", low=1, short="Tokens of one answer."),
-    Setting(key="thinking", kind="thinking", choices=THINKING, short="Whether, or how much, the model thinks first."),
-    Setting(key="seed", kind="integer", short="For answers that can be repeated, where the provider offers it."),
+    Setting(
+        key="thinking",
+        kind="thinking",
+        choices=THINKING,
+        short="Whether, or how much, the model thinks first.",
+    ),
+    Setting(
+        key="seed",
+        kind="integer",
+        short="For answers that can be repeated, where the provider offers it.",
+    ),
     Setting(key="timeout", kind="seconds", low=1, short="Time to wait for one answer."),
-    Setting(key="provider_tools", kind="objects", project="never",
-            short="Tools that the provider runs itself, in its own words: `[{type: web_search}]`. Neither gate nor sandbox sees them."),
-)  # fmt: skip
+    Setting(
+        key="provider_tools",
+        kind="objects",
+        project="never",
+        short=(
+            "Tools that the provider runs itself, in its own words: `[{type: web_search}]`. "
+            "Neither gate nor sandbox sees them."
+        ),
+    ),
+)
 
 PROVIDER_SETTINGS: tuple[Setting, ...] = (
-    Setting(key="base_url", kind="text", short="The address of the API, as in `http://localhost:11434`."),
+    Setting(
+        key="base_url", kind="text", short="The address of the API, as in `http://localhost:11434`."
+    ),
     Setting(key="api_key_env", kind="text", short="The environment variable that holds the key."),
-    Setting(key="provider_tools", kind="objects",
-            short="As a model's `provider_tools`, for models that name none."),
+    Setting(
+        key="provider_tools",
+        kind="objects",
+        short="As a model's `provider_tools`, for models that name none.",
+    ),
     Setting(key="ca_bundle", kind="path", short="Certificates to trust besides the system's."),
-    Setting(key="force_native_tool_search", kind="flag",
-            short="Whether the address passes the provider's own tool search on, whatever the model is called there"
-                  " (`openai-responses`, `anthropic`)."),
-)  # fmt: skip
+    Setting(
+        key="force_native_tool_search",
+        kind="flag",
+        short="Whether the address passes the provider's own tool search on, whatever the "
+        "model is called there"
+        " (`openai-responses`, `anthropic`).",
+    ),
+)
 
 SAME_AS = {
     "tools_enabled": "tools.enabled",
@@ -324,7 +873,9 @@ def _table(rows: tuple[Setting, ...]) -> str:
     lines = ["| key | value | default | in a repository | |", "|---|---|---|---|---|"]
     for row in rows:
         text = " ".join(part for part in (row.short, row.long) if part)
-        lines.append(f"| `{row.key}` | {_value(row)} | {_default(row)} | {_PROJECT[row.project]} | {text} |")
+        lines.append(
+            f"| `{row.key}` | {_value(row)} | {_default(row)} | {_PROJECT[row.project]} | {text} |"
+        )
     return "\n".join(lines) + "\n"
 
 

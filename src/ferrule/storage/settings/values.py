@@ -1,6 +1,8 @@
-"""From what a person wrote to the value of a setting: by type from a file, as text from the environment and flags.
+"""From what a person wrote to the value of a setting: by type from a file, as text from the
+environment and flags.
 
-Errors name the place (`file:line:column`, the variable, the flag), what was found and what is wanted.
+Errors name the place (`file:line:column`, the variable, the flag), what was found and what is
+wanted.
 """
 
 from __future__ import annotations
@@ -16,7 +18,15 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.frozen import frozen
 from ferrule.tools.reliability import policies, read_policy
 
-from .table import ALIASES, BY_KEY, MODEL_ALIASES, MODEL_SETTINGS, PROVIDER_SETTINGS, SETTINGS, Setting
+from .table import (
+    ALIASES,
+    BY_KEY,
+    MODEL_ALIASES,
+    MODEL_SETTINGS,
+    PROVIDER_SETTINGS,
+    SETTINGS,
+    Setting,
+)
 from .yaml_tree import Node
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
@@ -37,7 +47,9 @@ _WANTED = {
 
 @frozen
 class Entry:
-    """A value that a layer sets. `where` names the place; `parts` those of a list's items or a map's entries."""
+    """A value that a layer sets. `where` names the place; `parts` those of a list's items or a
+    map's entries.
+    """
 
     value: Any
     where: str
@@ -45,14 +57,18 @@ class Entry:
 
 
 ARTIFACTS = ("tools", "hooks")
-"""Sections that may also be lists of what a file brings to a run (`extensions.tool_files.sources`): those hold no settings."""
+"""Sections that may also be lists of what a file brings to a run (`extensions.tool_files.sources`):
+those hold no settings.
+"""
 
 Entries = dict[str, Entry]
 """What one layer sets, by key; entries of maps by `models.<name>.<key>`."""
 
 
 def read_tree(root: Node) -> Entries:
-    """The settings of a file. Raises ConfigError for unknown keys, wrong types and values out of range."""
+    """The settings of a file. Raises ConfigError for unknown keys, wrong types and values out of
+    range.
+    """
     entries: Entries = {}
     _read_group(root, "", entries)
     return entries
@@ -60,7 +76,9 @@ def read_tree(root: Node) -> Entries:
 
 def _read_group(group: Node, prefix: str, entries: Entries) -> None:
     if group.pairs is None:
-        raise group.error(f"{f'`{prefix[:-1]}`' if prefix else 'the file'} must hold `key: value` lines")
+        raise group.error(
+            f"{f'`{prefix[:-1]}`' if prefix else 'the file'} must hold `key: value` lines"
+        )
     for name, (key, value) in group.pairs.items():
         path = ALIASES.get(prefix + name, prefix + name)
         setting = BY_KEY.get(path)
@@ -75,7 +93,9 @@ def _read_group(group: Node, prefix: str, entries: Entries) -> None:
         elif setting.kind in ("models", "providers"):
             _read_map(setting, value, entries)
         elif path in entries:
-            raise key.error(f"`{path}` is set twice", hint=f"it is also set at {entries[path].where}")
+            raise key.error(
+                f"`{path}` is set twice", hint=f"it is also set at {entries[path].where}"
+            )
         else:
             entries[path] = _entry(setting, path, value)
 
@@ -117,7 +137,9 @@ def _mapping(node: Node, path: str) -> dict[str, tuple[Node, Node]]:
 
 def _entry(setting: Setting, path: str, node: Node) -> Entry:
     if setting.kind == "names" and node.items is not None:
-        names = tuple(_typed(setting, path, item.value, item.where, item=True) for item in node.items)
+        names = tuple(
+            _typed(setting, path, item.value, item.where, item=True) for item in node.items
+        )
         return Entry(names, node.where, tuple(item.where for item in node.items))
     if setting.kind == "actions":
         return _actions(setting, path, node)
@@ -133,13 +155,17 @@ def _entry(setting: Setting, path: str, node: Node) -> Entry:
 
 
 def _objects(path: str, node: Node) -> Entry:
-    """Maps that each say their `type`; what else they hold is somebody else's (`models.hosted_tools`)."""
+    """Maps that each say their `type`; what else they hold is somebody else's
+    (`models.hosted_tools`).
+    """
     if node.items is None:
         raise node.error(f"`{path}` must be a list of maps, each with a `type`")
     for item in node.items:
         kind = (item.pairs or {}).get("type")
         if kind is None or not isinstance(kind[1].value, str):
-            raise item.error(f"`{path}`: an entry without a `type`", hint="as in `{type: web_search}`")
+            raise item.error(
+                f"`{path}`: an entry without a `type`", hint="as in `{type: web_search}`"
+            )
     return Entry(tuple(_plain(item) for item in node.items), node.where)
 
 
@@ -158,7 +184,8 @@ def _loading(path: str, node: Node) -> Entry:
     """`(name, mode)` for each entry of a list; no mode is `always`."""
     if node.items is None:
         raise node.error(
-            f"`{path}`: must be a list of entries", hint="as in `- {name: x, loading_mode: deferred}`"
+            f"`{path}`: must be a list of entries",
+            hint="as in `- {name: x, loading_mode: deferred}`",
         )
     found: list[tuple[str, str]] = []
     for item in node.items:
@@ -168,12 +195,15 @@ def _loading(path: str, node: Node) -> Entry:
                 raise key_node.error(
                     f"`{path}`: unknown key `{key}`", hint="an entry has `name` and `loading_mode`"
                 )
-        name, mode = (pairs[key][1].value if key in pairs else "" for key in ("name", "loading_mode"))
+        name, mode = (
+            pairs[key][1].value if key in pairs else "" for key in ("name", "loading_mode")
+        )
         if not isinstance(name, str) or not name.strip():
             raise item.error(f"`{path}`: an entry names no tool", hint="write `name: …`")
         if mode not in ("", None, "always", "deferred"):
             raise pairs["loading_mode"][1].error(
-                f"`{path}`: `{name}` has loading_mode {_shown(mode)}", hint="use `always` or `deferred`"
+                f"`{path}`: `{name}` has loading_mode {_shown(mode)}",
+                hint="use `always` or `deferred`",
             )
         found.append((name, mode or "always"))
     return Entry(tuple(found), node.where, tuple(item.where for item in node.items))
@@ -200,7 +230,9 @@ def _actions(setting: Setting, path: str, node: Node) -> Entry:
 
 
 def _typed(setting: Setting, path: str, value: Any, where: str, *, item: bool = False) -> Any:
-    """A value as YAML (or a program) gives it. Text is never taken for a number, nor a number for text."""
+    """A value as YAML (or a program) gives it. Text is never taken for a number, nor a number for
+    text.
+    """
     kind = setting.kind
     if value is None and setting.optional and not item:
         return None
@@ -224,7 +256,9 @@ def _typed(setting: Setting, path: str, value: Any, where: str, *, item: bool = 
             pass
     if good is None:
         listed = f"one of {_listed(setting.choices)}"
-        wanted = listed if item and setting.choices else _WANTED.get("text" if item else kind) or listed
+        wanted = (
+            listed if item and setting.choices else _WANTED.get("text" if item else kind) or listed
+        )
         raise ConfigError(f"{where}: `{path}` = {_shown(value)}: must be {wanted}")
     _check_range(setting, path, good, where)
     return good
@@ -246,9 +280,12 @@ def _from_words(setting: Setting, text: str, item: bool) -> Any:
 def _check_range(setting: Setting, path: str, value: Any, where: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
-    if setting.low is not None and (value < setting.low or (value == 0 and setting.kind == "seconds")):
+    if setting.low is not None and (
+        value < setting.low or (value == 0 and setting.kind == "seconds")
+    ):
         raise ConfigError(
-            f"{where}: `{path}` = {value:g}: must be {'more than 0' if not setting.low else f'at least {setting.low:g}'}"
+            f"{where}: `{path}` = {value:g}: must be "
+            f"{'more than 0' if not setting.low else f'at least {setting.low:g}'}"
         )
     if setting.high is not None and value > setting.high:
         raise ConfigError(f"{where}: `{path}` = {value:g}: must be at most {setting.high:g}")
@@ -265,11 +302,15 @@ _NOT_SETTINGS = (
     "FERRULE_TRACEBACK",
     "FERRULE_TOKEN",
 )
-"""Variables of Ferrule that are no settings: where its folders are, how defects are shown, the token of what it serves."""
+"""Variables of Ferrule that are no settings: where its folders are, how defects are shown, the
+token of what it serves.
+"""
 
 
 def read_environment(environment: Mapping[str, str]) -> tuple[Entries, list[str]]:
-    """`(settings, notices)`. An unknown `FERRULE_…` variable may be another program's: it is only pointed out."""
+    """`(settings, notices)`. An unknown `FERRULE_…` variable may be another program's: it is only
+    pointed out.
+    """
     by_variable = {setting.variable: setting for setting in SETTINGS if setting.variable}
     entries: Entries = {}
     notices: list[str] = []
@@ -284,7 +325,9 @@ def read_environment(environment: Mapping[str, str]) -> tuple[Entries, list[str]
 
 
 def read_flags(flags: Mapping[str, Any]) -> Entries:
-    """Settings from the command line or a program, by key. Text is parsed, other values are checked; None is unset."""
+    """Settings from the command line or a program, by key. Text is parsed, other values are
+    checked; None is unset.
+    """
     entries: Entries = {}
     for key, value in flags.items():
         setting = BY_KEY.get(ALIASES.get(key, key))
@@ -339,5 +382,11 @@ def _shown(value: Any) -> str:
         return "a map"
     if isinstance(value, list | tuple):
         return "a list"
-    text = str(value).lower() if isinstance(value, bool) else "nothing" if value is None else str(value)
+    text = (
+        str(value).lower()
+        if isinstance(value, bool)
+        else "nothing"
+        if value is None
+        else str(value)
+    )
     return f"`{text if len(text) < 80 else text[:80] + '…'}`"

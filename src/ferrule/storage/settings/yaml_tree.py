@@ -1,12 +1,12 @@
 """YAML from files that others may have written, as a tree that knows where each value stands.
 
-Built from PyYAML's parser events: its loaders and `compose` recurse in C and die (a segmentation fault, not an
-exception) on a file of 100,000 brackets. Bounded: `MAX_BYTES` of text, `MAX_DEPTH` levels, `MAX_NODES` values with
-aliases counted as often as they are used. Duplicate keys, tags, keys that are not text, several documents and
-references to themselves are errors.
+Built from PyYAML's parser events: its loaders and `compose` recurse in C and die (a segmentation
+fault, not an exception) on a file of 100,000 brackets. Bounded: `MAX_BYTES` of text, `MAX_DEPTH`
+levels, `MAX_NODES` values with aliases counted as often as they are used. Duplicate keys, tags,
+keys that are not text, several documents and references to themselves are errors.
 
-Plain scalars: empty, `~`, `null`; `true false yes no on off`; decimal and 0x integers; decimal fractions and
-exponents. Everything else is text, also dates, and numbers with a leading zero.
+Plain scalars: empty, `~`, `null`; `true false yes no on off`; decimal and 0x integers; decimal
+fractions and exponents. Everything else is text, also dates, and numbers with a leading zero.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _NUMBER = re.compile(r"[-+]?((0|[1-9][0-9_]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9
 
 @frozen
 class Node:
-    """A value and its place: `value` is a scalar, a list of nodes, or a dict from text to `(key, value)` nodes.
+    """A value and its place: `value` is a scalar, a list of nodes, or a dict from text to `(key,
+    value)` nodes.
 
     `line` and `column` count from 1; `size` counts the values inside, this one included.
     """
@@ -67,7 +68,9 @@ class Node:
 
 
 def parse_yaml(data: bytes, file: str) -> Node:
-    """The tree of a file's bytes; an empty file is an empty mapping. Raises ConfigError with file, line and column."""
+    """The tree of a file's bytes; an empty file is an empty mapping. Raises ConfigError with file,
+    line and column.
+    """
     import yaml
 
     if len(data) > MAX_BYTES:
@@ -78,9 +81,12 @@ def parse_yaml(data: bytes, file: str) -> Node:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}:{line}:1: not UTF-8 at byte {error.start}") from error
     try:
-        # The loader class is PyYAML's way of naming the parser: only its events are used, nothing is constructed.
+        # The loader class is PyYAML's way of naming the parser: only its events are used, nothing
+        # is constructed.
         parse = cast(Callable[..., Iterator[Any]], yaml.parse)  # pyright: ignore[reportUnknownMemberType]
-        return _Builder(file).document(parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        return _Builder(file).document(
+            parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        )
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
@@ -99,7 +105,12 @@ class _Builder:
         root: Node | None = None
         for event in events:
             name = type(event).__name__
-            if name in ("StreamStartEvent", "DocumentStartEvent", "DocumentEndEvent", "StreamEndEvent"):
+            if name in (
+                "StreamStartEvent",
+                "DocumentStartEvent",
+                "DocumentEndEvent",
+                "StreamEndEvent",
+            ):
                 continue
             if root is not None:
                 raise self._wrong(event, "a second document")
@@ -136,16 +147,22 @@ class _Builder:
             nodes.append(self._node(event, events, depth + 1))
         return nodes, 1 + sum(node.size for node in nodes)
 
-    def _mapping(self, events: Iterator[Any], depth: int) -> tuple[dict[str, tuple[Node, Node]], int]:
+    def _mapping(
+        self, events: Iterator[Any], depth: int
+    ) -> tuple[dict[str, tuple[Node, Node]], int]:
         pairs: dict[str, tuple[Node, Node]] = {}
         while type(event := next(events)).__name__ != "MappingEndEvent":
             if type(event).__name__ != "ScalarEvent":
                 raise self._wrong(event, "a key that is no text")
             # Keys are text as they stand: `on: x` must not become True.
-            key = Node(event.value, self._file, event.start_mark.line + 1, event.start_mark.column + 1)
+            key = Node(
+                event.value, self._file, event.start_mark.line + 1, event.start_mark.column + 1
+            )
             if event.value in pairs:
                 first = pairs[event.value][0]
-                raise self._wrong(event, f"`{event.value}` a second time (first in line {first.line})")
+                raise self._wrong(
+                    event, f"`{event.value}` a second time (first in line {first.line})"
+                )
             pairs[event.value] = key, self._node(next(events), events, depth + 1)
         return pairs, 1 + sum(value.size for _, value in pairs.values())
 

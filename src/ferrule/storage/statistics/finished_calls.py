@@ -1,15 +1,17 @@
 """How calls ended, read from their events as they come: cheap enough for every event of a journal.
 
-The audit (`audit`) says all that is known of a call, and feeds the session's machine for it. Whoever counts needs less: which
-tool, when, how it ended, how long it took, who stopped it. One `CallReader` reads one session, in order, from its first event.
+The audit (`audit`) says all that is known of a call, and feeds the session's machine for it.
+Whoever counts needs less: which tool, when, how it ended, how long it took, who stopped it. One
+`CallReader` reads one session, in order, from its first event.
 
     reader = CallReader()
     for record in journal.records(session):
         for call in reader.feed(record): ...
 
-What the machine answers by itself (a bound, an end that came before the call) has no event: such calls come out with the end of
-their run, as `not_run`, or `unknown` if they had started. What the sandbox withheld is known from the sentence that the
-command's result ends or begins with; a program that prints such a sentence itself is counted as well.
+What the machine answers by itself (a bound, an end that came before the call) has no event: such
+calls come out with the end of their run, as `not_run`, or `unknown` if they had started. What the
+sandbox withheld is known from the sentence that the command's result ends or begins with; a program
+that prints such a sentence itself is counted as well.
 """
 
 from __future__ import annotations
@@ -44,11 +46,13 @@ _ENDS = 4096
 
 @frozen
 class SettledCall:
-    """One call that ended. `time` is ms since 1970, `duration_ms` the time inside its handler, None if it did not run.
+    """One call that ended. `time` is ms since 1970, `duration_ms` the time inside its handler, None
+    if it did not run.
 
-    `outcome` is `success`, an error type, `unknown` or `not_run`. `stopped_by` is one of `STOPPERS`: who refused it, or `sandbox` for a
-    command that ran and was kept from creating a name; "" for all others. `by` is who asked for it, as in the audit; `sandbox` the
-    mechanism that held its program, "" if it started none.
+    `outcome` is `success`, an error type, `unknown` or `not_run`. `stopped_by` is one of
+    `STOPPERS`: who refused it, or `sandbox` for a command that ran and was kept from creating a
+    name; "" for all others. `by` is who asked for it, as in the audit; `sandbox` the mechanism that
+    held its program, "" if it started none.
     """
 
     session: str
@@ -133,13 +137,26 @@ class CallReader:
         call = self._open.pop(event.call_id, None)
         if call is None:
             return []
-        said = f"{event.by or 'a person'} said no{f': {event.note}' if event.note else ''}"[:MESSAGE]
+        said = f"{event.by or 'a person'} said no{f': {event.note}' if event.note else ''}"[
+            :MESSAGE
+        ]
         return [
-            _settled(record, event.call_id, call, str(ErrorType.PERMISSION_DENIED), "person", said, None, 0)
+            _settled(
+                record,
+                event.call_id,
+                call,
+                str(ErrorType.PERMISSION_DENIED),
+                "person",
+                said,
+                None,
+                0,
+            )
         ]
 
     def _left(self, record: Record) -> list[SettledCall]:
-        """Calls of the run that nobody will answer any more. Those that were made directly may outlive it."""
+        """Calls of the run that nobody will answer any more. Those that were made directly may
+        outlive it.
+        """
         left = [(name, call) for name, call in self._open.items() if call.by == "model"]
         for name, _ in left:
             del self._open[name]
@@ -160,9 +177,21 @@ def _settled(
     size: int,
 ) -> SettledCall:
     return SettledCall(
-        record.session, call_id, call.tool, record.tenant, record.user, record.time, record.seq, outcome,
-        call.by, stopped, said, ms, size, call.sandbox,
-    )  # fmt: skip
+        record.session,
+        call_id,
+        call.tool,
+        record.tenant,
+        record.user,
+        record.time,
+        record.seq,
+        outcome,
+        call.by,
+        stopped,
+        said,
+        ms,
+        size,
+        call.sandbox,
+    )
 
 
 def withheld(result: Result) -> bool:

@@ -1,13 +1,16 @@
-"""Numbers of a journal, kept up to date by reading what is new: for a view that is opened again and again.
+"""Numbers of a journal, kept up to date by reading what is new: for a view that is opened again and
+again.
 
     numbers = Following(journal, price_of=price_of)
     tools, reading = numbers.ask(lambda n: n.tools.tools(owner), seconds=1.0)
 
-What is bounded: the `sessions` used last, and of these as many, newest first, as come to `events` events; the time that one
-question may read (what is left is read with the next one, and `Reading` says how much that is). A session is read once, and after
-that only its new events. Memory grows with tools, days and sessions, not with events (`statistics.tools`, `statistics.spending`).
+What is bounded: the `sessions` used last, and of these as many, newest first, as come to `events`
+events; the time that one question may read (what is left is read with the next one, and `Reading`
+says how much that is). A session is read once, and after that only its new events. Memory grows
+with tools, days and sessions, not with events (`statistics.tools`, `statistics.spending`).
 
-A session that is archived while this lives stays in the sums. A damaged one is counted up to its damage, and named.
+A session that is archived while this lives stays in the sums. A damaged one is counted up to its
+damage, and named.
 """
 
 from __future__ import annotations
@@ -37,8 +40,9 @@ _OFTEN = 64
 
 @frozen
 class Reading:
-    """How far the numbers go: events `read` so far, those `left` to be read by the next questions, `older` sessions that are not
-    looked at, and what could not be read, a sentence each."""
+    """How far the numbers go: events `read` so far, those `left` to be read by the next questions,
+    `older` sessions that are not looked at, and what could not be read, a sentence each.
+    """
 
     read: int = 0
     left: int = 0
@@ -59,7 +63,9 @@ class _At:
     calls: CallReader = field(default_factory=CallReader)
     damaged: str = ""
     seen: int = 0
-    """Events it had when it turned out to be damaged or gone: it is looked at again once it has more."""
+    """Events it had when it turned out to be damaged or gone: it is looked at again once it has
+    more.
+    """
 
 
 class Following:
@@ -88,7 +94,9 @@ class Following:
         self._begun = False
 
     def ask(self, query: Callable[[Following], T], *, seconds: float = 1.0) -> tuple[T, Reading]:
-        """Read what is new, for at most so long, and put a question to the numbers. Blocks. Raises JournalError."""
+        """Read what is new, for at most so long, and put a question to the numbers. Blocks. Raises
+        JournalError.
+        """
         # From before the lock on: several who ask at once wait for one reading, not for one each.
         until = self._now() + seconds
         with self._lock:

@@ -10,7 +10,9 @@ T = TypeVar("T")
 
 
 class Newest(Generic[T]):
-    """Keeps the `most` things with the latest times. Journals are read session by session, so times go back and forth."""
+    """Keeps the `most` things with the latest times. Journals are read session by session, so times
+    go back and forth.
+    """
 
     __slots__ = ("_count", "_kept", "most")
 
@@ -20,7 +22,9 @@ class Newest(Generic[T]):
         self._kept: list[tuple[int, int, T]] = []
 
     def add(self, time: int, thing: T) -> None:
-        """Keep this, if it is among the newest. Of two with the same time, the one that came later counts as newer."""
+        """Keep this, if it is among the newest. Of two with the same time, the one that came later
+        counts as newer.
+        """
         kept = self._kept
         if len(kept) >= self.most and time < kept[0][0]:
             return

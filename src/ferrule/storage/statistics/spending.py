@@ -1,9 +1,10 @@
 """What models were paid with: tokens and money per day, model and session, read from their answers.
 
-A projection of the journal. Each answer counts where it was given: those of sub-agents in their own sessions, summaries of a long
-context with the model that made them. Money is what the
-journal says (`Usage.cost`, counted where a run's money is bounded) or else what `price` says; an answer without either is counted
-as unpriced, never as free. Days are of UTC. Sessions beyond the `SESSIONS` used last are left out of the list, not out of the sums.
+A projection of the journal. Each answer counts where it was given: those of sub-agents in their own
+sessions, summaries of a long context with the model that made them. Money is what the journal says
+(`Usage.cost`, counted where a run's money is bounded) or else what `price` says; an answer without
+either is counted as unpriced, never as free. Days are of UTC. Sessions beyond the `SESSIONS` used
+last are left out of the list, not out of the sums.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.events import ContextCompacted, ModelAnswered, Record, RunStarted, SessionOpened, Usage
+from ferrule.core.events import (
+    ContextCompacted,
+    ModelAnswered,
+    Record,
+    RunStarted,
+    SessionOpened,
+    Usage,
+)
 
 SESSIONS = 1_000
 NOTHING = Usage()
@@ -38,7 +46,9 @@ class Slot(NamedTuple):
 
 @dataclass(slots=True)
 class Spent:
-    """A sum. `usage.cost` is in billionths of a US dollar, over the answers that had a price; `unpriced` are the others."""
+    """A sum. `usage.cost` is in billionths of a US dollar, over the answers that had a price;
+    `unpriced` are the others.
+    """
 
     usage: Usage = field(default_factory=Usage)
     answers: int = 0
@@ -87,7 +97,9 @@ class Spending:
         elif isinstance(event, ContextCompacted):
             if event.usage != NOTHING:
                 # A summary is an answer too, often of another model.
-                self._answer(record, event.usage, event.model or self._models.get(record.session, ""))
+                self._answer(
+                    record, event.usage, event.model or self._models.get(record.session, "")
+                )
         elif isinstance(event, SessionOpened | RunStarted) and event.model:
             self._models[record.session] = event.model
 

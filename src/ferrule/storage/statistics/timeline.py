@@ -1,10 +1,11 @@
 """A run in time: when the model was thinking, when a person was waited for, when which tool ran.
 
-    line = timeline(journal.records(session), run=run)
-    for span in line.spans: print(span.kind, span.label, span.start - line.start, span.end - span.start)
+    line = timeline(journal.records(session), run=run) for span in line.spans: print(span.kind,
+    span.label, span.start - line.start, span.end - span.start)
 
-Read from the events of one run, in order. The journal says when an answer came, not when the question left: a model's span begins with
-the event before it. A tool's span ends with its result and is as long as its handler took; what is refused has no length.
+Read from the events of one run, in order. The journal says when an answer came, not when the
+question left: a model's span begins with the event before it. A tool's span ends with its result
+and is as long as its handler took; what is refused has no length.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ Kind = Literal["model", "person", "tool"]
 
 @frozen
 class Span:
-    """Something that took time, from `start` to `end` in ms since 1970. `outcome` is `success`, an error type, `open`, or how a person
-    or a model answered."""
+    """Something that took time, from `start` to `end` in ms since 1970. `outcome` is `success`, an
+    error type, `open`, or how a person or a model answered.
+    """
 
     kind: Kind
     label: str
@@ -55,7 +57,9 @@ class Span:
 
 @dataclass(slots=True)
 class Timeline:
-    """The spans of a run in the order in which they began, and how many more there were. `stop` is how the run ended, `open` if it has not."""
+    """The spans of a run in the order in which they began, and how many more there were. `stop` is
+    how the run ended, `open` if it has not.
+    """
 
     run: str = ""
     start: int = 0

@@ -1,10 +1,13 @@
-"""What tools did, in numbers: calls, failures by type, latency, the last calls, who stopped how many on which day.
+"""What tools did, in numbers: calls, failures by type, latency, the last calls, who stopped how
+many on which day.
 
-A projection of the journal: nothing here is stored. It grows with the number of tools and days, never with the number of calls:
-percentiles are those of the last `DURATIONS` calls of a tool, of calls themselves the last `RECENT` are kept. Names beyond
-`NAMES` for one owner are counted together: a model can make up as many as it likes.
+A projection of the journal: nothing here is stored. It grows with the number of tools and days,
+never with the number of calls: percentiles are those of the last `DURATIONS` calls of a tool, of
+calls themselves the last `RECENT` are kept. Names beyond `NAMES` for one owner are counted
+together: a model can make up as many as it likes.
 
-Numbers are kept per owner (tenant and user), so that a view of one person's calls is made of theirs alone. Days are of UTC.
+Numbers are kept per owner (tenant and user), so that a view of one person's calls is made of theirs
+alone. Days are of UTC.
 """
 
 from __future__ import annotations
@@ -34,14 +37,18 @@ def day_of(time: int) -> str:
 
 
 def percentile(values: Iterable[int], share: float) -> int | None:
-    """The smallest value that at least `share` (0 to 1) of all do not exceed (nearest rank); None of no values."""
+    """The smallest value that at least `share` (0 to 1) of all do not exceed (nearest rank); None
+    of no values.
+    """
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
 @dataclass(slots=True)
 class ToolUse:
-    """The calls of one tool. `outcomes` counts them by outcome (`finished_calls`); `bytes` is what their results were, uncut."""
+    """The calls of one tool. `outcomes` counts them by outcome (`finished_calls`); `bytes` is what
+    their results were, uncut.
+    """
 
     calls: int = 0
     outcomes: Counter[str] = field(default_factory=Counter[str])
@@ -57,7 +64,9 @@ class ToolUse:
         return self.calls - self.outcomes["success"]
 
     def latency(self, share: float) -> int | None:
-        """Milliseconds inside the handler that this share of the last calls did not exceed; None if none ran."""
+        """Milliseconds inside the handler that this share of the last calls did not exceed; None if
+        none ran.
+        """
         return percentile(self.durations, share)
 
     def add(self, call: SettledCall) -> None:
@@ -77,7 +86,10 @@ class ToolUse:
         self.calls += other.calls
         self.outcomes += other.outcomes
         self.bytes += other.bytes
-        self.last, self.last_failed = max(self.last, other.last), max(self.last_failed, other.last_failed)
+        self.last, self.last_failed = (
+            max(self.last, other.last),
+            max(self.last_failed, other.last_failed),
+        )
         self.durations.merge(other.durations)
         self.recent.merge(other.recent)
 
@@ -147,7 +159,9 @@ class ToolStatistics:
         return list(merged)
 
     def sandboxes(self, owner: Owner | None = None) -> Counter[str]:
-        """How many calls started programs under which mechanism; `none` is nothing that holds them."""
+        """How many calls started programs under which mechanism; `none` is nothing that holds
+        them.
+        """
         merged = Counter[str]()
         for mine in self._of(owner):
             merged.update(mine.sandboxes)

@@ -2,18 +2,23 @@
 
     agent = Agent("openai:gpt-5", tools=[*agent_read_tools(), code_tool(agent_read_tools())])
 
-What takes a model five rounds (read, look, read on) takes a script one, and what it reads does not fill the history. The script is
-Python as Monty has it (the package `pydantic-monty`, extra `code`): an interpreter written for this, without files, network, clock,
-environment or imports of anything but a few pure modules. The rules:
+What takes a model five rounds (read, look, read on) takes a script one, and what it reads does not
+fill the history. The script is Python as Monty has it (the package `pydantic-monty`, extra `code`):
+an interpreter written for this, without files, network, clock, environment or imports of anything
+but a few pure modules. The rules:
 
-* A script reaches nothing but the tools it was given; each call of one is a call of the run: gate, hooks, journal (`Context.call`).
-* A refused or failed call is an exception in the script; what it does not catch fails the script, with the line and the type.
-* Time, memory, depth, calls, source, printed text and the size of values are bounded (`CodeLimits`); a breach ends the script.
+* A script reaches nothing but the tools it was given; each call of one is a call of the run: gate,
+  hooks, journal (`Context.call`).
+* A refused or failed call is an exception in the script; what it does not catch fails the script,
+  with the line and the type.
+* Time, memory, depth, calls, source, printed text and the size of values are bounded
+  (`CodeLimits`); a breach ends the script.
 * Each script has a process of its own, which is gone when it is over; nothing of it is kept.
 * Only tools that read may be bound, unless `read_only=False`.
 
-Not protected: a defect of Monty itself that lets a script out of its interpreter would run as this user; the process is not confined
-by `sandbox`. It is off unless a program hands this tool to an Agent.
+Not protected: a defect of Monty itself that lets a script out of its interpreter would run as this
+user; the process is not confined by `sandbox`. It is off unless a program hands this tool to an
+Agent.
 
 Modules: `bindings`, `data`, `failures`, `library`, `limits`, `script`.
 """
@@ -41,19 +46,26 @@ _GRACE = 10.0
 
 
 def code_tool(
-    tools: Iterable[Tool], *, limits: CodeLimits | None = None, name: str = "run_code", read_only: bool = True
+    tools: Iterable[Tool],
+    *,
+    limits: CodeLimits | None = None,
+    name: str = "run_code",
+    read_only: bool = True,
 ) -> Tool:
-    """The tool that runs scripts over `tools`, which the Agent must have as well (their loading may be `internal`).
+    """The tool that runs scripts over `tools`, which the Agent must have as well (their loading may
+    be `internal`).
 
-    The description lists the functions, sorted, the same for the same tools. Raises ToolDefinitionError where a tool may do more
-    than read and `read_only` was not turned off, or is named like this one.
+    The description lists the functions, sorted, the same for the same tools. Raises
+    ToolDefinitionError where a tool may do more than read and `read_only` was not turned off, or is
+    named like this one.
     """
     bindings = bind(tools)
     _check(bindings, name, read_only=read_only)
     bounds = limits or CodeLimits()
 
     async def run_code(
-        code: Annotated[str, "The script. Its value is the expression on its last line."], context: Context
+        code: Annotated[str, "The script. Its value is the expression on its last line."],
+        context: Context,
     ) -> Any:
         return await run_script(code, bindings, bounds, context)
 
@@ -85,5 +97,8 @@ def _check(bindings: dict[str, Binding], name: str, *, read_only: bool) -> None:
         if read_only and tool.side_effect not in _READS:
             raise ToolDefinitionError(
                 f"tool `{name}`: `{tool.full_name}` may do more than read ({tool.side_effect})",
-                hint="leave it out, or say `read_only=False`: each of its calls still passes the gate",
+                hint=(
+                    "leave it out, or say `read_only=False`: each of its calls still passes the "
+                    "gate"
+                ),
             )

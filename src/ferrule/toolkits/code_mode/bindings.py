@@ -1,6 +1,7 @@
 """Which functions a script has: names of tools as identifiers, and their schemas as signatures.
 
-Names and text depend only on the set of tools, never on their order, so that the prefix of a session stays the same.
+Names and text depend only on the set of tools, never on their order, so that the prefix of a
+session stays the same.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A function of a script and the tool behind it; `parameters` in the order of positional arguments."""
+    """A function of a script and the tool behind it; `parameters` in the order of positional
+    arguments.
+    """
 
     function: str
     tool: Tool
@@ -55,7 +58,11 @@ def bind(tools: Iterable[Tool]) -> dict[str, Binding]:
     for base, sharing in owners.items():
         for tool in sharing:
             # Several tools of one spelling: each says which it is, whatever else is there.
-            own = base if len(sharing) == 1 else f"{base}_{sha256(tool.full_name.encode()).hexdigest()[:8]}"
+            own = (
+                base
+                if len(sharing) == 1
+                else f"{base}_{sha256(tool.full_name.encode()).hexdigest()[:8]}"
+            )
             found.append(Binding(own, tool, tuple(name for name, _, _ in _parameters(tool))))
     return {binding.function: binding for binding in sorted(found, key=lambda one: one.function)}
 
@@ -69,12 +76,22 @@ def _identifier(name: str) -> str:
 def describe(bindings: Mapping[str, Binding], limits: CodeLimits) -> str:
     """The description of the tool: how to write a script, and one line for each function."""
     lines = [
-        "Run one short Python script that calls the functions below, and get the value of its last expression, what it printed "
-        "and how many calls it made. Use it to read, filter and join in one step what would take many calls.",
-        "Plain Python: functions, loops, comprehensions, try; json, re and math can be imported. No files, network, clock or other "
-        "imports. A failed call raises an exception that names the function; nothing is kept between scripts.",
-        "Call functions plainly; or, to run several at once, with await in the whole script: `await asyncio.gather(f(1), f(2))`.",
-        f"At most {limits.calls} calls, {limits.seconds:g} s of computing, {limits.source} characters of script.",
+        "Run one short Python script that calls the functions below, and get the value of "
+        "its last expression, what it printed "
+        "and how many calls it made. Use it to read, filter and join in one step what would "
+        "take many calls.",
+        "Plain Python: functions, loops, comprehensions, try; json, re and math can be "
+        "imported. No files, network, clock or other "
+        "imports. A failed call raises an exception that names the function; nothing is kept "
+        "between scripts.",
+        (
+            "Call functions plainly; or, to run several at once, with await in the whole script: "
+            "`await asyncio.gather(f(1), f(2))`."
+        ),
+        (
+            f"At most {limits.calls} calls, {limits.seconds:g} s of computing, {limits.source} "
+            "characters of script."
+        ),
         "Functions:",
     ]
     return "\n".join([*lines, *(_line(binding) for binding in bindings.values())])
@@ -101,7 +118,11 @@ def _parameters(tool: Tool) -> list[tuple[str, Mapping[str, Any], bool]]:
     properties = cast("Mapping[str, Any]", schema.get("properties", {}))
     # A schema may also be `true`: anything goes.
     found = [
-        (name, cast("Mapping[str, Any]", item if isinstance(item, Mapping) else {}), name in required)
+        (
+            name,
+            cast("Mapping[str, Any]", item if isinstance(item, Mapping) else {}),
+            name in required,
+        )
         for name, item in properties.items()
     ]
     return sorted(found, key=lambda one: not one[2])
@@ -132,5 +153,7 @@ def _spelled(schema: Mapping[str, Any], depth: int) -> str:
         return f"list[{_spelled(schema['items'], depth + 1)}]"
     if depth < 5 and kind == "object" and schema.get("properties"):
         members = cast("Mapping[str, Any]", schema["properties"]).items()
-        return "{" + ", ".join(f"{name}: {_spelled(item, depth + 1)}" for name, item in members) + "}"
+        return (
+            "{" + ", ".join(f"{name}: {_spelled(item, depth + 1)}" for name, item in members) + "}"
+        )
     return _TYPES.get(str(kind), "Any")

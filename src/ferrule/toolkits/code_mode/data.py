@@ -1,4 +1,6 @@
-"""What leaves a script becomes JSON data, or is refused: counted, so that a small value cannot become a large one on the way."""
+"""What leaves a script becomes JSON data, or is refused: counted, so that a small value cannot
+become a large one on the way.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ MOST_DIGITS = 4_000
 
 
 class _Counter:
-    """How many values and characters there may still be. A list that holds itself twice, sixty times over, has 2 ** 60."""
+    """How many values and characters there may still be. A list that holds itself twice, sixty
+    times over, has 2 ** 60.
+    """
 
     def __init__(self, nodes: int, where: str) -> None:
         self.nodes = nodes
@@ -31,13 +35,16 @@ class _Counter:
         if self.left < 0 or self.characters < 0 or depth > DEEPEST:
             raise ToolFailed(
                 ErrorType.LIMIT,
-                f"{self.where} is too large (more than {self.nodes} values, {64 * self.nodes} characters or {DEEPEST} levels); "
+                f"{self.where} is too large (more than {self.nodes} values, "
+                f"{64 * self.nodes} characters or {DEEPEST} levels); "
                 "pass the part that is needed",
             )
 
 
 def as_data(value: object, where: str, nodes: int) -> Any:
-    """The value as JSON: tuples and sets become lists, keys text. Raises RetryCall naming `where`, ToolFailed(limit)."""
+    """The value as JSON: tuples and sets become lists, keys text. Raises RetryCall naming `where`,
+    ToolFailed(limit).
+    """
     return _converted(value, _Counter(nodes, where), 0)
 
 
@@ -56,13 +63,18 @@ def _converted(value: object, counter: _Counter, depth: int) -> Any:
         return sorted(items, key=repr)
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, object]", value).items()
-        return {_key(key, counter, depth + 1): _converted(item, counter, depth + 1) for key, item in pairs}
+        return {
+            _key(key, counter, depth + 1): _converted(item, counter, depth + 1)
+            for key, item in pairs
+        }
     if isinstance(value, (int, float)):
         raise RetryCall(
-            f"{counter.where} holds a number that JSON does not have (too long, infinite, or none); make it text"
+            f"{counter.where} holds a number that JSON does not have (too long, infinite, or "
+            "none); make it text"
         )
     raise RetryCall(
-        f"{counter.where} holds a {type(value).__name__}, which is not data; make it text, a number, a list or a dictionary"
+        f"{counter.where} holds a {type(value).__name__}, which is not data; make it text, a "
+        "number, a list or a dictionary"
     )
 
 

@@ -1,4 +1,6 @@
-"""How a script can fail: exceptions within it, and what it did not catch as an error of the call."""
+"""How a script can fail: exceptions within it, and what it did not catch as an error of the
+call.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +46,23 @@ def said(error: Any, raised: list[Raised], limits: CodeLimits) -> tuple[ErrorTyp
     """Type and message for what Monty raised. The line is the script's own."""
     monty = library()
     frames: list[Any] = (
-        error.traceback() if isinstance(error, (monty.MontySyntaxError, monty.MontyRuntimeError)) else []
+        error.traceback()
+        if isinstance(error, (monty.MontySyntaxError, monty.MontyRuntimeError))
+        else []
     )
     where = f"line {frames[-1].line}: " if frames else ""
     if isinstance(error, monty.MontySyntaxError):
-        return ErrorType.PARSE_ERROR, f"{where}the script cannot be read: {str(error)[:LONGEST]}; correct it"
+        return (
+            ErrorType.PARSE_ERROR,
+            f"{where}the script cannot be read: {str(error)[:LONGEST]}; correct it",
+        )
     if isinstance(error, monty.MontyConversionError):
         return (
             ErrorType.INTERNAL_ERROR,
-            f"a result could not be handed to the script: {str(error)[:LONGEST]}; leave that call out",
+            (
+                f"a result could not be handed to the script: {str(error)[:LONGEST]}; leave that "
+                "call out"
+            ),
         )
     shown = error.display("type-msg") if isinstance(error, monty.MontyRuntimeError) else str(error)
     inner = error.exception()

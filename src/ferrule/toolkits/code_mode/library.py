@@ -18,7 +18,8 @@ def library() -> Any:
     except ImportError:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
-            "scripts need the package `pydantic-monty`, which is not installed; ask the person to run "
+            "scripts need the package `pydantic-monty`, which is not installed; ask the "
+            "person to run "
             "`pip install 'ferrule[code]'`, or call the tools one by one",
         ) from None
     _leave_in_peace()
@@ -31,6 +32,8 @@ _FAREWELL = 0.2
 
 @cache
 def _leave_in_peace() -> None:
-    """Monty's threads (1.4) may still be putting a closed pool away when the interpreter ends, and one that reaches for it then
-    aborts the process. There is nothing to wait on, so it gets a moment: this makes the abort rare and does not rule it out."""
+    """Monty's threads (1.4) may still be putting a closed pool away when the interpreter ends, and
+    one that reaches for it then aborts the process. There is nothing to wait on, so it gets a
+    moment: this makes the abort rare and does not rule it out.
+    """
     atexit.register(time.sleep, _FAREWELL)

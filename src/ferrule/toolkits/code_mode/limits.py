@@ -9,9 +9,10 @@ from dataclasses import dataclass
 class CodeLimits:
     """Bounds of one script.
 
-    `seconds` is time in which the script itself computes, `total_seconds` also counts its calls; `memory` is bytes of its values,
-    `depth` calls of functions within each other. `calls` counts calls of tools, `parallel` those that run at a time. `source` and
-    `printed` are characters, `nodes` values in one argument or result.
+    `seconds` is time in which the script itself computes, `total_seconds` also counts its calls;
+    `memory` is bytes of its values, `depth` calls of functions within each other. `calls` counts
+    calls of tools, `parallel` those that run at a time. `source` and `printed` are characters,
+    `nodes` values in one argument or result.
     """
 
     seconds: float = 5.0

@@ -1,10 +1,13 @@
-"""One script from its start to its end: Monty runs it, and every time it asks for something it is answered here.
+"""One script from its start to its end: Monty runs it, and every time it asks for something it is
+answered here.
 
-    code -> worker process -> asks: a function, a name, a file, a clock, … -> a bound tool, or no -> … -> value
+    code -> worker process -> asks: a function, a name, a file, a clock, … -> a bound tool, or no ->
+    … -> value
 
-A script that says `await` anywhere gets its calls as awaitables, and those that it awaits together run together: reads beside each
-other, all others one by one in the order they were made. A call that is not awaited is made with the next that is; one after the last
-`await` is not made, and the answer says so. A script without `await` gets values. Which it is is a matter of text: the word in a
+A script that says `await` anywhere gets its calls as awaitables, and those that it awaits together
+run together: reads beside each other, all others one by one in the order they were made. A call
+that is not awaited is made with the next that is; one after the last `await` is not made, and the
+answer says so. A script without `await` gets values. Which it is is a matter of text: the word in a
 comment counts too.
 """
 
@@ -31,7 +34,9 @@ _MOST_NAMES = 60
 
 
 class Ran(TypedDict):
-    """What a script came to. `value` is that of its last expression, `output` what it printed; `notes` say what was cut."""
+    """What a script came to. `value` is that of its last expression, `output` what it printed;
+    `notes` say what was cut.
+    """
 
     value: Any
     output: str
@@ -39,12 +44,17 @@ class Ran(TypedDict):
     notes: list[str]
 
 
-async def run_script(code: str, bindings: Mapping[str, Binding], limits: CodeLimits, context: Context) -> Ran:
-    """Raises ToolFailed: parse_error, limit, timeout, what a call failed with, validation_failed for any other exception."""
+async def run_script(
+    code: str, bindings: Mapping[str, Binding], limits: CodeLimits, context: Context
+) -> Ran:
+    """Raises ToolFailed: parse_error, limit, timeout, what a call failed with, validation_failed
+    for any other exception.
+    """
     check_text(code, "code", limits.source)
     if context.call is None:
         raise ConfigError(
-            "`run_code` calls other tools, and there is no run here", hint="call it through an Agent"
+            "`run_code` calls other tools, and there is no run here",
+            hint="call it through an Agent",
         )
     script = _Script(code, bindings, limits, context)
     try:
@@ -90,7 +100,9 @@ class _Script:
                     max_checkouts_per_worker=1,
                     request_timeout=self.limits.seconds + 5,
                 ) as pool,
-                pool.checkout(script_name="script", limits=self._bounds(), os_policy=_POLICY) as session,
+                pool.checkout(
+                    script_name="script", limits=self._bounds(), os_policy=_POLICY
+                ) as session,
             ):
                 snapshot: Any = await session.feed_start(self.code, print_callback=self._print)
                 while not isinstance(snapshot, monty.MontyComplete):
@@ -102,14 +114,17 @@ class _Script:
             raise self.ended(*said(error, self.raised, self.limits)) from None
         except ToolFailed as failure:
             raise self.ended(failure.error_type, failure.message) from None
-        return Ran(value=value, output="".join(self._printed), calls=self.calls, notes=self._all_notes())
+        return Ran(
+            value=value, output="".join(self._printed), calls=self.calls, notes=self._all_notes()
+        )
 
     def _bounds(self) -> Any:
         return {
             "max_feed_duration_secs": self.limits.seconds,
             "max_memory": self.limits.memory,
             "max_recursion_depth": self.limits.depth,
-            # Names, clocks and files are asked for too, and refused; a script that does nothing else is ended.
+            # Names, clocks and files are asked for too, and refused; a script that does nothing
+            # else is ended.
             "max_suspensions": 20 * self.limits.calls + 1_000,
         }
 
@@ -122,14 +137,17 @@ class _Script:
         notes = list(self.notes)
         if self._room < 0:
             notes.append(
-                f"{-self._room} more characters were printed than the {self.limits.printed} that are kept"
+                f"{-self._room} more characters were printed than the {self.limits.printed} "
+                "that are kept"
             )
         if never := len(self._asked):
             notes.append(f"{never} calls were not made because nothing awaited them")
         return notes
 
     def ended(self, error_type: ErrorType, message: str) -> ToolFailed:
-        """The failure of the script, with what it had printed and how many calls it had made by then."""
+        """The failure of the script, with what it had printed and how many calls it had made by
+        then.
+        """
         data = {"output": "".join(self._printed), "calls": self.calls, "notes": self._all_notes()}
         return ToolFailed(error_type, message, data=data)
 
@@ -150,7 +168,8 @@ class _Script:
                 return await snapshot.resume(value=_named(snapshot.variable_name))
             return await snapshot.resume()
         if snapshot.is_os_function:
-            # Files, environment, clock, imports: Monty's own refusal is an exception that the script can read.
+            # Files, environment, clock, imports: Monty's own refusal is an exception that the
+            # script can read.
             return await snapshot.resume_not_handled()
         return await snapshot.resume(await self._function(snapshot))
 
@@ -162,7 +181,8 @@ class _Script:
         line = self.code.encode()[: snapshot.position.start].count(b"\n") + 1
         if self.calls > self.limits.calls:
             raise ToolFailed(
-                ErrorType.LIMIT, f"line {line}: more than {self.limits.calls} calls; do less in one script"
+                ErrorType.LIMIT,
+                f"line {line}: more than {self.limits.calls} calls; do less in one script",
             )
         try:
             arguments = self._arguments(binding, snapshot.args, snapshot.kwargs)
@@ -182,11 +202,14 @@ class _Script:
         if twice := given.keys() & named.keys():
             raise RetryCall(f"`{min(twice)}` was given twice")
         return cast(
-            "dict[str, Any]", as_data({**given, **named}, "what it was called with", self.limits.nodes)
+            "dict[str, Any]",
+            as_data({**given, **named}, "what it was called with", self.limits.nodes),
         )
 
     async def _settled(self, pending: list[int]) -> dict[int, Any]:
-        """Answers of all that is awaited now. All, not the first: what a script does next must not depend on who was faster."""
+        """Answers of all that is awaited now. All, not the first: what a script does next must not
+        depend on who was faster.
+        """
         wanted = sorted(pending)
         for number in wanted:
             if asked := self._asked.pop(number, None):
@@ -206,7 +229,8 @@ class _Script:
     def _value(self, binding: Binding, result: Result, line: int) -> Any:
         if result.partial:
             self.notes.append(
-                f"line {line}: the result of `{binding.function}` was cut ({result.size} bytes in all)"
+                f"line {line}: the result of `{binding.function}` was cut ({result.size} "
+                "bytes in all)"
             )
         self.notes += [f"line {line}: {note}" for note in result.notes]
         return result.data
@@ -218,7 +242,9 @@ class _Script:
 
 
 _POLICY: Any = {"datetime": "call_host", "sleep": "zero", "random_start": {"seed": 0}}
-"""No clock, no waiting, and the same random numbers every time: a script with the same answers does the same."""
+"""No clock, no waiting, and the same random numbers every time: a script with the same answers does
+the same.
+"""
 
 
 def _named(name: str) -> Any:
@@ -230,4 +256,7 @@ def _named(name: str) -> Any:
 
 def _no_function(name: str, bindings: Mapping[str, Binding]) -> Any:
     known = ", ".join(list(bindings)[:_MOST_NAMES])
-    return {"exc_type": "NameError", "message": f"name '{name[:60]}' is not defined; functions: {known}"}
+    return {
+        "exc_type": "NameError",
+        "message": f"name '{name[:60]}' is not defined; functions: {known}",
+    }

@@ -22,7 +22,14 @@ from .policy import Behavior, CommandOptions, CommandPolicy
 from .session_commands import Commands
 
 __all__ = [
-    "TOOLS", "Behavior", "CommandOptions", "CommandPolicy", "Commands", "command_tools", "plan", "run_command",
-]  # fmt: skip
+    "TOOLS",
+    "Behavior",
+    "CommandOptions",
+    "CommandPolicy",
+    "Commands",
+    "command_tools",
+    "plan",
+    "run_command",
+]
 
 TOOLS: tuple[Tool, ...] = with_examples(run_command)

@@ -1,23 +1,25 @@
 """Keeps what a producer wrote when a filter shows only a part of it: `make 2>&1 | tail -3`.
 
-A copy is taken between the two, by the system's own `tee`; the filter gets every byte, and the model is told
-where the copy is, so that it need not run a slow command again. The rules:
+A copy is taken between the two, by the system's own `tee`; the filter gets every byte, and the
+model is told where the copy is, so that it need not run a slow command again. The rules:
 
-* The model's command decides what happens, with or without a copy: the same bytes from the filter, the same
-  standard error, the same exit status (also under `set -e` and `set -o pipefail`).
+* The model's command decides what happens, with or without a copy: the same bytes from the filter,
+  the same standard error, the same exit status (also under `set -e` and `set -o pipefail`).
 * What is not understood whole is left alone, with the reason (`pipelines.py`).
 * A copy that cannot be made, or no further (full disk, no `tee`), costs the copy and nothing else.
-* A copy has a largest size. Beyond it the file stops growing and the pipeline goes on: `tee` runs under the
-  shell's own `ulimit -f` with SIGXFSZ ignored, so a write fails and POSIX has `tee` carry on with the other output
-  (IEEE Std 1003.1, tee, Consequences of Errors). No program of ours stands in the way of the bytes.
-* The producer's exit status is reported beside the filter's. bash tells it behind the pipeline (`PIPESTATUS`); for
-  other shells the producer is put into a group that writes its status down.
+* A copy has a largest size. Beyond it the file stops growing and the pipeline goes on: `tee` runs
+  under the shell's own `ulimit -f` with SIGXFSZ ignored, so a write fails and POSIX has `tee` carry
+  on with the other output (IEEE Std 1003.1, tee, Consequences of Errors). No program of ours stands
+  in the way of the bytes.
+* The producer's exit status is reported beside the filter's. bash tells it behind the pipeline
+  (`PIPESTATUS`); for other shells the producer is put into a group that writes its status down.
 
-Where it differs from running without: one more process reads and writes, so a producer learns one read later
-that its filter is gone, and may have finished by then. In a `sh` that is bash, a producer ended by a signal is
-mentioned on standard error (bash does not mention it within a pipeline); a message that bash prints about a whole
-pipeline shows the addition. A producer's status is None where nobody could write it down: the shell was killed, a
-compound command failed under `set -e`, or (not in bash) a builtin got SIGPIPE or `exit` stood in the pipeline.
+Where it differs from running without: one more process reads and writes, so a producer learns one
+read later that its filter is gone, and may have finished by then. In a `sh` that is bash, a
+producer ended by a signal is mentioned on standard error (bash does not mention it within a
+pipeline); a message that bash prints about a whole pipeline shows the addition. A producer's status
+is None where nobody could write it down: the shell was killed, a compound command failed under `set
+-e`, or (not in bash) a builtin got SIGPIPE or `exit` stood in the pipeline.
 """
 
 from __future__ import annotations
@@ -39,18 +41,21 @@ CAPTURE_LIMIT = 64 * 1024 * 1024
 """Bytes of a producer's output that are kept."""
 
 _SHELLS = frozenset(("bash", "sh", "dash", "ash", "mksh"))
-"""All pipelines of the tests were run in these (`ash` is BusyBox). Not in the list after the same: zsh, which sends
-output both into a file and down the pipe, and ksh93, whose pipes are sockets."""
+"""All pipelines of the tests were run in these (`ash` is BusyBox). Not in the list after the same:
+zsh, which sends output both into a file and down the pipe, and ksh93, whose pipes are sockets.
+"""
 _UNITS = {"bash": 1024, "dash": 512, "ash": 512, "mksh": 512}
-"""What `ulimit -f` counts. A `sh` may be either: it is given the larger, and keeps half at the least."""
+"""What `ulimit -f` counts. A `sh` may be either: it is given the larger, and keeps half at the
+least.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CapturePlan:
     """A command that leaves a copy behind. `command` has the form of the one that was given.
 
-    `path` is the copy as the command sees it. `producer` and `filter` are the texts around the last pipe; `parts`
-    is how many commands the producer's own pipeline has.
+    `path` is the copy as the command sees it. `producer` and `filter` are the texts around the last
+    pipe; `parts` is how many commands the producer's own pipeline has.
     """
 
     command: str | tuple[str, ...]
@@ -73,12 +78,15 @@ def plan_capture(
 ) -> CapturePlan | LeftAlone:
     """How `command` would run with a copy of its producer's output at `path`. Pure.
 
-    `command` is text for `shell` (`bash`, `sh`, `dash`, `ash` or `mksh`), or the words of such a shell with `-c` and a text.
-    `path` is absolute, does not exist, and stands in a folder that the command has no reason to list. `limit`
-    is the largest size of the copy in bytes, at least 1024. Raises ValueError for a path or limit that is neither.
+    `command` is text for `shell` (`bash`, `sh`, `dash`, `ash` or `mksh`), or the words of such a
+    shell with `-c` and a text. `path` is absolute, does not exist, and stands in a folder that the
+    command has no reason to list. `limit` is the largest size of the copy in bytes, at least 1024.
+    Raises ValueError for a path or limit that is neither.
     """
     if not path.startswith("/") or limit < 1024:
-        raise ValueError(f"a capture needs an absolute path and 1024 bytes, found {path!r} and {limit}")
+        raise ValueError(
+            f"a capture needs an absolute path and 1024 bytes, found {path!r} and {limit}"
+        )
     try:
         if isinstance(command, str):
             return _plan(command, base(shell), path, limit)
@@ -130,8 +138,8 @@ class _Rewritten:
         self._status = shlex.quote(_status_path(path))
 
     def with_codes(self, tee: str) -> str:
-        # An EXIT trap would see `set -e` too, but a shell with a trap may sleep through a SIGTERM. `(exit)`: `exit`
-        # itself would have a login shell read its logout file.
+        # An EXIT trap would see `set -e` too, but a shell with a trap may sleep through a SIGTERM.
+        # `(exit)`: `exit` itself would have a login shell read its logout file.
         worked, ended = (f'__ferrule=({code} "${{PIPESTATUS[@]}}")' for code in ("0", '"$?"'))
         kept = f"&& {worked} || {ended}" if self._simple else f"; {ended}"
         note = (
@@ -144,8 +152,9 @@ class _Rewritten:
         )
 
     def with_group(self, tee: str) -> str:
-        # `set -e` would leave the group before the note is made. Behind `&&` it does not look: for single
-        # commands that is all it changes; within a compound command it would change what runs.
+        # `set -e` would leave the group before the note is made. Behind `&&` it does not look: for
+        # single commands that is all it changes; within a compound command it would change what
+        # runs.
         kept = "&& __ferrule=0 || __ferrule=$?" if self._simple else "; __ferrule=$?"
         note = f'{{ echo "producer $__ferrule" >>{self._status}; }} 2>/dev/null || :'
         group = f'{{ {self.producer} {kept}; {note}; exit "$__ferrule"; }}'
@@ -175,11 +184,13 @@ def _status_path(path: str) -> str:
 def finish_capture(
     plan: CapturePlan, found: Path | None = None, *, shown: str | None = None
 ) -> dict[str, Any] | None:
-    """What the model is told of a copy, or None if there is none. To be called once the command is over.
+    """What the model is told of a copy, or None if there is none. To be called once the command is
+    over.
 
-    `found` is where the copy lies for this process, `shown` what the model calls it (both: as the command did).
-    The record: `full_output_path`, `producer`, `filter`, `hint`, `producer_exit_code` (None: unknown), `bytes`, and
-    `complete` (False: the copy ended before the output did). Removes the notes beside the copy, not the copy.
+    `found` is where the copy lies for this process, `shown` what the model calls it (both: as the
+    command did). The record: `full_output_path`, `producer`, `filter`, `hint`, `producer_exit_code`
+    (None: unknown), `bytes`, and `complete` (False: the copy ended before the output did). Removes
+    the notes beside the copy, not the copy.
     """
     file = Path(plan.path) if found is None else found
     notes = _notes(file.with_name(file.name + ".status"))
@@ -205,7 +216,10 @@ def _hint(size: int, code: int | None, complete: bool) -> str:
     if complete:
         said = f"all {size} bytes that the producer wrote are in this file"
     else:
-        said = f"the first {size} bytes that the producer wrote are in this file, the rest was not kept"
+        said = (
+            f"the first {size} bytes that the producer wrote are in this file, the rest was not "
+            "kept"
+        )
     failed = f"; the producer ended with status {code}" if code else ""
     return f"{said}: read it instead of running the command again{failed}"
 
@@ -214,7 +228,9 @@ _NOTES = 4096
 
 
 def _notes(file: Path) -> dict[str, list[str]]:
-    """What the shell wrote down. A command can write here too: it is read as data, of a plain file, briefly."""
+    """What the shell wrote down. A command can write here too: it is read as data, of a plain file,
+    briefly.
+    """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,6 @@
-"""`run_command` with all that requirement 001 asks for, and the set of tools around it (`command_tools`)."""
+"""`run_command` with all that requirement 001 asks for, and the set of tools around it
+(`command_tools`).
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,10 @@ from .runner import Ready, launch, plan_of, prepare, preview_of, see, showing_of
 
 
 def command_tools(options: CommandOptions | None = None) -> tuple[Tool, ...]:
-    """`run_command` in full, `read_command_output` and `read_command_output_tail`; with `lifecycle` also
-    `poll_command`, `wait_command` and `kill_command`. Plain tools: they can be renamed and wrapped, and `options.names`
-    then says what they are called."""
+    """`run_command` in full, `read_command_output` and `read_command_output_tail`; with `lifecycle`
+    also `poll_command`, `wait_command` and `kill_command`. Plain tools: they can be renamed and
+    wrapped, and `options.names` then says what they are called.
+    """
     chosen = options or CommandOptions()
     more = lifecycle_tools(chosen) if chosen.lifecycle else ()
     return (run_command_tool(chosen), *reader_tools(chosen), *more)
@@ -61,48 +64,76 @@ def run_command_tool(options: CommandOptions) -> Tool:
     async def run_command(
         context: Context,
         command: Annotated[
-            str | list[str] | None, COMMAND, 'The program and its arguments: ["pytest", "-q"], or as text.'
+            str | list[str] | None,
+            COMMAND,
+            'The program and its arguments: ["pytest", "-q"], or as text.',
         ] = None,
-        argv: Annotated[list[str] | None, COMMAND, "The same as a list only; give one of the two."] = None,
+        argv: Annotated[
+            list[str] | None, COMMAND, "The same as a list only; give one of the two."
+        ] = None,
         mode: Annotated[
             Literal["argv", "shell"], "`shell` runs the text with a shell, where that is allowed."
         ] = "argv",
         cwd: Annotated[str, READS, "The folder of the workspace to start in."] = "",
-        env: Annotated[dict[str, str] | None, VARIABLES, "Variables to add to its environment."] = None,
-        env_mode: Annotated[
-            Literal["inherit_clean", "replace", "patch"] | None, "`replace`: it gets no other variables."
+        env: Annotated[
+            dict[str, str] | None, VARIABLES, "Variables to add to its environment."
         ] = None,
-        env_remove: Annotated[list[str] | None, "Variables to leave out of its environment."] = None,
+        env_mode: Annotated[
+            Literal["inherit_clean", "replace", "patch"] | None,
+            "`replace`: it gets no other variables.",
+        ] = None,
+        env_remove: Annotated[
+            list[str] | None, "Variables to leave out of its environment."
+        ] = None,
         stdin: Annotated[str, "Text for its standard input."] = "",
-        timeout_ms: Annotated[int | None, "Milliseconds after which it is ended, at most 3600000."] = None,
+        timeout_ms: Annotated[
+            int | None, "Milliseconds after which it is ended, at most 3600000."
+        ] = None,
         capture: Annotated[
             dict[str, Any] | None,
-            "`max_inline_bytes` of output to show; `merge_stderr`: one output for both; `stdout`, `stderr`: false throws it "
+            "`max_inline_bytes` of output to show; `merge_stderr`: one output for both; "
+            "`stdout`, `stderr`: false throws it "
             "away.",
         ] = None,
         background: Annotated[bool | None, "Do not wait for its end."] = None,
         background_after_ms: Annotated[
             int | None, "Wait this long, then let it go on in the background; 0: at once."
         ] = None,
-        progress_interval_ms: Annotated[int | None, "How often a command in the background reports."] = None,
-        progress_max_inline_bytes: Annotated[int | None, "Bytes of output in such a report."] = None,
+        progress_interval_ms: Annotated[
+            int | None, "How often a command in the background reports."
+        ] = None,
+        progress_max_inline_bytes: Annotated[
+            int | None, "Bytes of output in such a report."
+        ] = None,
         shell_id: Annotated[str | None, "The shell of `mode: shell`: bash."] = None,
         login: Annotated[bool | None, "Not available: start-up files are not read."] = None,
         interactive: Annotated[bool | None, "Not available: there is no terminal."] = None,
     ) -> Any:
-        """Run a program in the workspace. Returns a record: its status, exit code, output, and where all of it is.
+        """Run a program in the workspace. Returns a record: its status, exit code, output, and
+        where all of it is.
 
-        Without a shell there are no pipes, redirects, variables or wildcards. All that it starts ends with it. A
-        command in the background reports here until it ends.
+        Without a shell there are no pipes, redirects, variables or wildcards. All that it starts
+        ends with it. A command in the background reports here until it ends.
         """
         values = {
-            "command": command, "argv": argv, "mode": mode, "cwd": cwd, "env": env, "env_mode": env_mode,
+            "command": command,
+            "argv": argv,
+            "mode": mode,
+            "cwd": cwd,
+            "env": env,
+            "env_mode": env_mode,
             "env_remove": env_remove,
-            "stdin": stdin, "timeout_ms": timeout_ms, "capture": capture, "background": background,
-            "background_after_ms": background_after_ms, "progress_interval_ms": progress_interval_ms,
-            "progress_max_inline_bytes": progress_max_inline_bytes, "shell_id": shell_id, "login": login,
+            "stdin": stdin,
+            "timeout_ms": timeout_ms,
+            "capture": capture,
+            "background": background,
+            "background_after_ms": background_after_ms,
+            "progress_interval_ms": progress_interval_ms,
+            "progress_max_inline_bytes": progress_max_inline_bytes,
+            "shell_id": shell_id,
+            "login": login,
             "interactive": interactive,
-        }  # fmt: skip
+        }
         return await _run(_given(values), context, options, made)
 
     made: Tool = run_command
@@ -115,14 +146,18 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_readable(context: Context, options: CommandOptions) -> bool:
-    """Whether a copy would have a reader: a tool of the session, or the script that runs the command."""
+    """Whether a copy would have a reader: a tool of the session, or the script that runs the
+    command.
+    """
     usable = context.resources.get(Usable)
     if not isinstance(usable, Usable):
         return True
     return usable.has(options.called("read_command_output"))
 
 
-async def _run(given: Mapping[str, Any], context: Context, options: CommandOptions, made: Tool) -> Any:
+async def _run(
+    given: Mapping[str, Any], context: Context, options: CommandOptions, made: Tool
+) -> Any:
     ready = await prepare(given, context, options, made)
     if not isinstance(ready, Ready):
         return ready.value if ready.finished else rendered(ready.value, options)

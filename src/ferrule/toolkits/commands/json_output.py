@@ -18,12 +18,15 @@ _SHOWN = 400
 class CommandFailed(FerruleError):
     """A command did not give what it was run for.
 
-    `code` is `command_failed`, `empty_output`, `output_too_large` or `invalid_json`; `step` is the record of the step.
+    `code` is `command_failed`, `empty_output`, `output_too_large` or `invalid_json`; `step` is the
+    record of the step.
     """
 
     code = "command_failed"
 
-    def __init__(self, detail: str, *, code: str = "", hint: str = "", step: Record | None = None) -> None:
+    def __init__(
+        self, detail: str, *, code: str = "", hint: str = "", step: Record | None = None
+    ) -> None:
         super().__init__(detail, code=code, hint=hint, retryable=None)
         self.step: Record = step or {}
 
@@ -41,9 +44,10 @@ async def command_json(
 ) -> Any:
     """Run a command and parse what it wrote (RFC 8259, so NaN and Infinity are no JSON).
 
-    `options` are further fields of the request. `allow_empty`: output of blanks is None. `step` are options of `command_step`
-    (`retry`, `classify`, ...), which go by how the command ended, not by what it wrote. Raises CommandFailed; with
-    `result="record"` nothing is raised and the answer is `{ok, value, error: None | {code, message}, step}`.
+    `options` are further fields of the request. `allow_empty`: output of blanks is None. `step` are
+    options of `command_step` (`retry`, `classify`, ...), which go by how the command ended, not by
+    what it wrote. Raises CommandFailed; with `result="record"` nothing is raised and the answer is
+    `{ok, value, error: None | {code, message}, step}`.
     """
     given = dict(options or {})
     own = dict(spec.get("capture") or {}) if isinstance(spec, Mapping) else {}
@@ -68,12 +72,16 @@ def _parsed(step: Record, stream: str, allow_empty: bool) -> Any:
         raise CommandFailed(detail, step=step, hint="its `step` has the whole record")
     size = step["cut_outputs"].get(stream)
     if size is not None:
-        # Before anything is parsed: the middle is missing, and what is left could be JSON by chance.
+        # Before anything is parsed: the middle is missing, and what is left could be JSON by
+        # chance.
         raise CommandFailed(
             f"{said} wrote {size} bytes to {stream}, more than is read of it",
             code="output_too_large",
             step=step,
-            hint="raise `capture.max_inline_bytes` (and the runner's own), or have the command write less",
+            hint=(
+                "raise `capture.max_inline_bytes` (and the runner's own), or have the command "
+                "write less"
+            ),
         )
     text = step["outputs"][stream]
     if not text.strip():

@@ -45,7 +45,9 @@ def lifecycle_tools(options: CommandOptions) -> tuple[Tool, ...]:
 
     @tool(side_effect="execute", risk="safe", polls=True, idempotent=True)
     async def kill_command(handle_id: _ID, context: Context) -> Any:
-        """End a command in the background and all that it started. `cancelled` is false if there was nothing to end."""
+        """End a command in the background and all that it started. `cancelled` is false if there
+        was nothing to end.
+        """
         try:
             handle = located(context, handle_id)
         except ToolFailed as error:
@@ -55,7 +57,9 @@ def lifecycle_tools(options: CommandOptions) -> tuple[Tool, ...]:
         cancelled = await Commands.of(context).kill(handle)
         record = {"cancelled": cancelled, **_record(handle, context, options)}
         return rendered(
-            record, options, lambda: f"[{'ended' if cancelled else 'was over'}] {_shown(handle, options)}"
+            record,
+            options,
+            lambda: f"[{'ended' if cancelled else 'was over'}] {_shown(handle, options)}",
         )
 
     return poll_command, wait_command, kill_command

@@ -1,8 +1,9 @@
-"""Copies of what a filter hides (`capture.py`): where they are made, and how they become outputs like the others.
+"""Copies of what a filter hides (`capture.py`): where they are made, and how they become outputs
+like the others.
 
-A copy is made by the command itself, where it can write; when it is over the file is moved into the session's
-folder, which no command reaches, and from then on it is read like any output. What is not a plain file with
-one name is left where it is: a command can put anything in its place.
+A copy is made by the command itself, where it can write; when it is over the file is moved into the
+session's folder, which no command reaches, and from then on it is read like any output. What is not
+a plain file with one name is left where it is: a command can put anything in its place.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Where a session keeps what its commands say: a folder of its own, outside the workspace, gone with the session.
+"""Where a session keeps what its commands say: a folder of its own, outside the workspace, gone
+with the session.
 
     <state>/commands/<random>.lock     held (flock) for as long as the session lives
     <state>/commands/<random>/         mode 0700; files are made with O_EXCL and O_NOFOLLOW, mode 0600
 
-A lock that can be taken belongs to a session that died: its folder is removed when the next one begins.
-The kernel lets go of a lock with its process, so a new process with an old number confuses nobody.
+A lock that can be taken belongs to a session that died: its folder is removed when the next one
+begins. The kernel lets go of a lock with its process, so a new process with an old number confuses
+nobody.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Folder:
-    """The folder of one session. Made when it is asked for; `close` removes it, at the latest the interpreter's end."""
+    """The folder of one session. Made when it is asked for; `close` removes it, at the latest the
+    interpreter's end.
+    """
 
     def __init__(self) -> None:
         above, ours = _above()
@@ -34,7 +38,9 @@ class Folder:
         name, lock = _locked(above)
         self.path = above / name
         self.path.mkdir(mode=0o700)
-        self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._descriptor = os.open(
+            self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        )
         self._finalizer = weakref.finalize(self, _remove, self.path, self._descriptor, lock, ours)
 
     def create(self, name: str) -> int:
@@ -42,9 +48,13 @@ class Folder:
         return os.open(name, _NEW, 0o600, dir_fd=self._descriptor)
 
     def open(self, name: str, identity: tuple[int, ...]) -> int:
-        """A file for reading, if it is still the one that `identity_of` tells of. Raises FileNotFoundError."""
+        """A file for reading, if it is still the one that `identity_of` tells of. Raises
+        FileNotFoundError.
+        """
         descriptor = os.open(
-            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._descriptor
+            name,
+            os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+            dir_fd=self._descriptor,
         )
         status = os.fstat(descriptor)
         if identity_of(status)[: len(identity)] != identity or not stat.S_ISREG(status.st_mode):
@@ -59,14 +69,18 @@ class Folder:
                 os.unlink(name, dir_fd=self._descriptor)
 
     def close(self) -> None:
-        """Remove the folder and all it holds. Safe to call twice; what is asked of it afterwards fails."""
+        """Remove the folder and all it holds. Safe to call twice; what is asked of it afterwards
+        fails.
+        """
         # Never used again: its number may soon belong to something else.
         self._descriptor = -1
         self._finalizer()
 
 
 def _above() -> tuple[Path, bool]:
-    """The folder of all sessions; where the state folder cannot be written, a fresh one that is ours alone."""
+    """The folder of all sessions; where the state folder cannot be written, a fresh one that is
+    ours alone.
+    """
     try:
         return paths.private_folder(paths.state() / "commands"), False
     except FerruleError:
@@ -74,7 +88,9 @@ def _above() -> tuple[Path, bool]:
 
 
 def identity_of(status: os.stat_result) -> tuple[int, ...]:
-    """Device, inode, and when it was last changed: without the last for a file that is still written."""
+    """Device, inode, and when it was last changed: without the last for a file that is still
+    written.
+    """
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 

@@ -1,8 +1,9 @@
 """What a command says: kept in files as it comes, shown in part, read in parts.
 
-Three files per command, `stdout`, `stderr` and `combined` (in the order of arrival; exact only where both outputs
-share a pipe, and then `stdout` is `combined` and `stderr` stays empty). They hold `limit` bytes together: what comes
-beyond is counted and its end is kept for showing, and `incomplete` says so. No cut splits a character.
+Three files per command, `stdout`, `stderr` and `combined` (in the order of arrival; exact only
+where both outputs share a pipe, and then `stdout` is `combined` and `stderr` stays empty). They
+hold `limit` bytes together: what comes beyond is counted and its end is kept for showing, and
+`incomplete` says so. No cut splits a character.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ Name = Literal["stdout", "stderr", "combined"]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of an output: `content` is `size` bytes of the file from `offset` on, as text; the file holds `total`."""
+    """A part of an output: `content` is `size` bytes of the file from `offset` on, as text; the
+    file holds `total`.
+    """
 
     content: str
     offset: int
@@ -29,7 +32,9 @@ class Piece:
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """One output. `size`, `lines` and `digest` count all that came, also what the file does not hold."""
+    """One output. `size`, `lines` and `digest` count all that came, also what the file does not
+    hold.
+    """
 
     folder: Folder
     name: str
@@ -86,7 +91,8 @@ class Stream:
     def close(self) -> None:
         """No more will come."""
         if self._descriptor >= 0:
-            # From here on nobody changes it; and its inode may be given to another file, once it is removed.
+            # From here on nobody changes it; and its inode may be given to another file, once it is
+            # removed.
             self.identity = identity_of(os.fstat(self._descriptor))
             os.close(self._descriptor)
             self._descriptor = -1
@@ -96,7 +102,8 @@ class Stream:
         return bytes((self._tail or self._head)[-1:])
 
     def text(self, most: int | None = None, where: str = "") -> str:
-        """Its beginning and its end, `most` bytes together, as text; what is missing is said, and `where` it is.
+        """Its beginning and its end, `most` bytes together, as text; what is missing is said, and
+        `where` it is.
 
         Bytes that are not UTF-8 are replaced. With `most` None all that was kept.
         """
@@ -115,7 +122,9 @@ class Stream:
         return len(head) + len(tail) < self.size
 
     def _ends(self, most: int | None) -> tuple[bytes, bytes]:
-        """What to show of the beginning and of the end. All in the first if nothing has to be left out."""
+        """What to show of the beginning and of the end. All in the first if nothing has to be left
+        out.
+        """
         head, tail = bytes(self._head), bytes(self._tail[-self.keep :]) if self.keep else b""
         if len(head) + len(tail) == self.size:
             head, tail = head + tail, b""
@@ -129,11 +138,19 @@ class Stream:
         return head[:first], tail[len(tail) - last :]
 
     def shrink(self, keep: int) -> None:
-        """Let go of what is held for showing, but for `keep` bytes of its beginning and of its end."""
+        """Let go of what is held for showing, but for `keep` bytes of its beginning and of its
+        end.
+        """
         if keep < self.keep:
-            both = self._head + self._tail if len(self._head) + len(self._tail) == self.size else self._tail
+            both = (
+                self._head + self._tail
+                if len(self._head) + len(self._tail) == self.size
+                else self._tail
+            )
             self._tail = (
-                both[max(keep, len(both) - keep) :] if len(both) == self.size else both[-keep or len(both) :]
+                both[max(keep, len(both) - keep) :]
+                if len(both) == self.size
+                else both[-keep or len(both) :]
             )
             self._head, self.keep = self._head[:keep], keep
 
@@ -145,7 +162,9 @@ class Stream:
         return (cut if len(cut) == self.size else whole_start(cut)).decode("utf-8", "replace")
 
     def read(self, offset: int, length: int) -> Piece:
-        """`length` bytes of the file from `offset` on, moved to whole characters. Raises OSError if it is gone."""
+        """`length` bytes of the file from `offset` on, moved to whole characters. Raises OSError if
+        it is gone.
+        """
         descriptor = self.folder.open(self.name, self.identity)
         try:
             total = os.fstat(descriptor).st_size
@@ -164,7 +183,9 @@ class Stream:
 
 
 def _character(data: bytes, index: int) -> int:
-    """Where the character begins that the byte at `index` belongs to; `index` if it belongs to none before it."""
+    """Where the character begins that the byte at `index` belongs to; `index` if it belongs to none
+    before it.
+    """
     for back in range(1, min(3, index) + 1):
         byte = data[index - back]
         if byte & 0xC0 != 0x80:

@@ -1,9 +1,11 @@
-"""The last pipeline of a shell text: where a copy of a producer's output could be taken, or why nowhere.
+"""The last pipeline of a shell text: where a copy of a producer's output could be taken, or why
+nowhere.
 
-Only text that is understood whole is touched: `permissions.commands.analysis` found no problem in it, every node of its
-syntax tree is of a kind listed here, and nothing in it changes the shell for what comes later (functions,
-aliases, traps, `exec`). Whatever is not known to be harmless is a reason to leave the text alone: the cost
-of that is a command that may have to be run again, the cost of a mistake is a wrong answer.
+Only text that is understood whole is touched: `permissions.commands.analysis` found no problem in
+it, every node of its syntax tree is of a kind listed here, and nothing in it changes the shell for
+what comes later (functions, aliases, traps, `exec`). Whatever is not known to be harmless is a
+reason to leave the text alone: the cost of that is a command that may have to be run again, the
+cost of a mistake is a wrong answer.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 FILTERS = listed("""
     tail wc sort uniq cat nl tac rev column fold fmt cut tr grep egrep fgrep base64 od hexdump xxd
     cksum sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum shasum""")
-"""Filters that read all they are given. Never head, sed or awk: they may stop, or ask for a certain line only."""
+"""Filters that read all they are given. Never head, sed or awk: they may stop, or ask for a certain
+line only.
+"""
 
 _GREPS = listed("grep egrep fgrep")
 _STOPPING_LETTERS = re.compile(r"-[^-].*[qmlL]|-[qmlL]")
@@ -38,8 +42,8 @@ _STOPPING = (
 class Pipeline:
     """Byte offsets into the text as UTF-8.
 
-    `start` is where the first part begins, `pipe` is the last `|`, `end` is where the filter ends. `parts` are the
-    parts before the filter, `simple` is True if all of them are single commands.
+    `start` is where the first part begins, `pipe` is the last `|`, `end` is where the filter ends.
+    `parts` are the parts before the filter, `simple` is True if all of them are single commands.
     """
 
     start: int
@@ -84,8 +88,10 @@ def _parse(source: bytes) -> Node:
     import tree_sitter_bash
 
     return (
-        tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language())).parse(source).root_node
-    )  # fmt: skip
+        tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+        .parse(source)
+        .root_node
+    )
 
 
 # ---- which trees are understood
@@ -136,14 +142,18 @@ def _check_kinds(root: Node, bash: bool) -> None:
     for node in _nodes(root):
         if node.is_named and node.type not in known:
             raise NotTaken(f"it holds `{node.type}`, which is not looked into")
-        if node.type == "expansion" and any(child.type not in _WORD_KINDS for child in node.named_children):
+        if node.type == "expansion" and any(
+            child.type not in _WORD_KINDS for child in node.named_children
+        ):
             raise NotTaken("it holds an expansion that is not plain")
         if node.type.endswith("variable_name") and _VARIABLES.fullmatch(_text(node)):
             raise NotTaken(f"it looks at `{_text(node)}`")
 
 
 def _ending(root: Node) -> tuple[list[Node], int, list[Node]]:
-    """The last top-level statement: its parts, where its last pipe is, redirects that stand behind it."""
+    """The last top-level statement: its parts, where its last pipe is, redirects that stand behind
+    it.
+    """
     parts: list[Node] = []
     pipes: list[Node] = []
     redirects: list[Node] = []
@@ -155,7 +165,9 @@ def _ending(root: Node) -> tuple[list[Node], int, list[Node]]:
         if ended:
             parts, pipes, redirects, ended = [], [], [], False
         {"|": pipes, "file_redirect": redirects}.get(node.type, parts).append(node)
-        if len(parts) != len(pipes) + (node.type != "|") or (redirects and node is not redirects[-1]):
+        if len(parts) != len(pipes) + (node.type != "|") or (
+            redirects and node is not redirects[-1]
+        ):
             raise NotTaken("where its pipes stand is not plain")
     if not pipes:
         raise NotTaken("its last statement has no pipe")
@@ -165,8 +177,8 @@ def _ending(root: Node) -> tuple[list[Node], int, list[Node]]:
 def _flat(node: Node) -> Iterator[Node]:
     """Statements, redirects and operators in the order of the text.
 
-    The grammar nests `a | b | c && d` as if `&&` bound tighter than `|`. The order of the operators is all that is
-    taken from it; what they bind is known.
+    The grammar nests `a | b | c && d` as if `&&` bound tighter than `|`. The order of the operators
+    is all that is taken from it; what they bind is known.
     """
     if node.type in ("program", "list", "pipeline") or _bare(node).type in ("list", "pipeline"):
         for child in node.children:
@@ -245,7 +257,9 @@ def _words(command: Node) -> list[Word]:
     for child in command.named_children:
         if child.type not in ("variable_assignment", "file_redirect"):
             found.append(
-                read_word(child.named_children[0] if child.type == "command_name" else child, "", "")
+                read_word(
+                    child.named_children[0] if child.type == "command_name" else child, "", ""
+                )
             )
     return found
 

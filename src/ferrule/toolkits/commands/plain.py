@@ -1,6 +1,7 @@
 """`run_command` in its plain form: the built-in one, with few parameters and readable text.
 
-The full form (`full.py`) has all that requirement 001 asks for and answers with a record. Both are the same runner.
+The full form (`full.py`) has all that requirement 001 asks for and answers with a record. Both are
+the same runner.
 """
 
 from __future__ import annotations
@@ -69,18 +70,23 @@ def _wrong_timeout(seconds: float | None) -> str:
 )
 async def run_command(
     command: Annotated[
-        str | list[str], COMMAND, 'The program and its arguments: ["pytest", "-q"], or as text: pytest -q'
+        str | list[str],
+        COMMAND,
+        'The program and its arguments: ["pytest", "-q"], or as text: pytest -q',
     ],
     context: Context,
-    timeout: Annotated[float | None, "Seconds after which it is ended, up to 3600 (default 300)."] = None,
+    timeout: Annotated[
+        float | None, "Seconds after which it is ended, up to 3600 (default 300)."
+    ] = None,
     cwd: Annotated[str, READS, "The folder of the workspace to start in."] = ".",
     stdin: Annotated[str, "Text for its standard input."] = "",
     shell: Annotated[bool, "Run the text with a shell, where the settings allow it."] = False,
 ) -> str:
-    """Run a program in the workspace and return its output, followed by its exit status if that is not 0.
+    """Run a program in the workspace and return its output, followed by its exit status if that is
+    not 0.
 
-    There is no shell: no pipes, redirects, variables or wildcards. It gets no secrets from the environment. All
-    that it starts ends with it.
+    There is no shell: no pipes, redirects, variables or wildcards. It gets no secrets from the
+    environment. All that it starts ends with it.
     """
     policy = CommandPolicy.of(context)
     values = {"command": command, "timeout": timeout, "cwd": cwd, "stdin": stdin, "shell": shell}
@@ -104,6 +110,7 @@ def _answer(handle: Handle, context: Context) -> str:
     seen = f"output until then ({size} bytes), its end:\n{tail}" if tail else "there was no output"
     raise ToolFailed(
         ErrorType.TIMEOUT,
-        f"`{handle.planned.shown()[:200]}` was ended after {handle.seconds:g} s, and all it had started; what it did "
+        f"`{handle.planned.shown()[:200]}` was ended after {handle.seconds:g} s, and all it "
+        "had started; what it did "
         f"until then stands. {' '.join([*notices(handle, text), seen])}",
     )

@@ -4,12 +4,13 @@ Two ways to say what to run, with the same checks:
 
 * a list of words: run as it stands, no shell, nothing is expanded;
 * text: split at blanks with quotes respected, and run without a shell too. Text that would mean
-  something else in a shell (pipes, redirects, `;`, `$HOME`, `~`) is refused with the way to say it, unless
-  a shell is asked for and the run's settings allow shells.
+  something else in a shell (pipes, redirects, `;`, `$HOME`, `~`) is refused with the way to say it,
+  unless a shell is asked for and the run's settings allow shells.
 
-What it means is found out by `permissions.commands.analysis`, the same that the gate used for its rules; a difference
-between the two readings is a refusal. Reserved and secret names are the gate's matter; only the folder the
-command starts in is judged again here, since the gate reads file names from the root.
+What it means is found out by `permissions.commands.analysis`, the same that the gate used for its
+rules; a difference between the two readings is a refusal. Reserved and secret names are the gate's
+matter; only the folder the command starts in is judged again here, since the gate reads file names
+from the root.
 
 Not protected: what an allowed program does to files (a sandbox's work), and programs under names
 that the tables of `permissions.commands.program_facts` never heard of.
@@ -41,7 +42,9 @@ _MORE_EFFECTS: Mapping[str, tuple[str, ...]] = {
     "batcat": ("--pager", "--generate-config-file", "cache"),
     "htmlq": ("--output",),
 }
-"""Options of safe mode's own programs that run or write something, beyond those of `permissions.commands.program_facts`."""
+"""Options of safe mode's own programs that run or write something, beyond those of
+`permissions.commands.program_facts`.
+"""
 
 _NO_SHELL = "the settings allow no shell (a person opens it with `commands.shell: true`)"
 HOW = (
@@ -52,8 +55,9 @@ HOW = (
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What would run: its words, and what is known of them. `literal_globs` are words that a shell would have
-    expanded; `text` is what was given to a shell, empty without one."""
+    """What would run: its words, and what is known of them. `literal_globs` are words that a shell
+    would have expanded; `text` is what was given to a shell, empty without one.
+    """
 
     argv: tuple[str, ...]
     analysis: Analysis
@@ -103,8 +107,12 @@ def read(command: str | Sequence[str], *, shell: bool, workspace: Workspace) -> 
     return Planned(argv, analyse(argv, root=root, names=workspace.names), "", globs)
 
 
-def check(planned: Planned, *, policy: CommandPolicy, workspace: Workspace, folder: str = "") -> None:
-    """Raise ToolFailed if the settings do not allow this, or it names what it may not from `folder`."""
+def check(
+    planned: Planned, *, policy: CommandPolicy, workspace: Workspace, folder: str = ""
+) -> None:
+    """Raise ToolFailed if the settings do not allow this, or it names what it may not from
+    `folder`.
+    """
     if planned.shell:
         _check_shell(planned.analysis, policy)
     _check_programs(planned.analysis, policy)
@@ -122,12 +130,17 @@ def _check_shell(analysis: Analysis, policy: CommandPolicy) -> None:
 
 
 def _split(text: str, analysis: Analysis) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words of a text and its wildcards, if a shell would see the same words and nothing else."""
+    """The words of a text and its wildcards, if a shell would see the same words and nothing
+    else.
+    """
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise RetryCall(f"`{printable(text)[:200]}` was not run: {str(error).lower()}; {HOW}") from None
-    # A part that is the whole text: what `sh -c` or `find -exec` would start are parts of their own.
+        raise RetryCall(
+            f"`{printable(text)[:200]}` was not run: {str(error).lower()}; {HOW}"
+        ) from None
+    # A part that is the whole text: what `sh -c` or `find -exec` would start are parts of their
+    # own.
     part = next((part for part in analysis.parts if part.raw == analysis.text), None)
     if part is None or part.redirects or part.assignments or len(part.words) != len(words):
         raise RetryCall(_needs_shell(text))
@@ -143,17 +156,23 @@ def _split(text: str, analysis: Analysis) -> tuple[tuple[str, ...], tuple[str, .
 
 def _needs_shell(text: str) -> str:
     return (
-        f"`{printable(text)[:200]}` was not run: it uses a shell's pipes, redirects, lists or expansions, and "
-        f"{HOW}. Where the person has set `commands.shell: true`, ask for a shell. For these characters as text, quote them in "
+        f"`{printable(text)[:200]}` was not run: it uses a shell's pipes, redirects, lists "
+        "or expansions, and "
+        f"{HOW}. Where the person has set `commands.shell: true`, ask for a shell. For these "
+        "characters as text, quote them in "
         "single quotes"
     )
 
 
 def _check_programs(analysis: Analysis, policy: CommandPolicy) -> None:
-    """Shells and safe mode, for every part: behind pipes and wrappers, in `find -exec` and `sh -c` too."""
+    """Shells and safe mode, for every part: behind pipes and wrappers, in `find -exec` and `sh -c`
+    too.
+    """
     shells = [name for part in analysis.parts for name in _shells(part)]
     if shells and not policy.shell_allowed:
-        raise ToolFailed(ErrorType.PERMISSION_DENIED, f"`{shells[0]}` was not run: {_NO_SHELL}; {HOW}")
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED, f"`{shells[0]}` was not run: {_NO_SHELL}; {HOW}"
+        )
     if not policy.safe_mode.on:
         return
     for part in analysis.parts:
@@ -163,12 +182,17 @@ def _check_programs(analysis: Analysis, policy: CommandPolicy) -> None:
         effects = [hazard or "an expansion" for hazard in part.hazards] + _more_effects(part.argv)
         if part.assignments:
             effects.append(part.assignments[0])
-        effects += [f"> {r.target.text}" for r in part.redirects if r.write and r.target.text != "/dev/null"]
+        effects += [
+            f"> {r.target.text}" for r in part.redirects if r.write and r.target.text != "/dev/null"
+        ]
         if refused or effects:
             why = refused or f"safe mode is on and `{effects[0]}` does more than reading"
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
-                f"`{printable(part.raw)[:200]}` was not run: {why}; use another tool, or ask the person",
+                (
+                    f"`{printable(part.raw)[:200]}` was not run: {why}; use another tool, or ask "
+                    "the person"
+                ),
             )
 
 
@@ -184,7 +208,11 @@ def _more_effects(argv: Sequence[str | None]) -> list[str]:
     options = _MORE_EFFECTS.get(program or "", ())
     found = [word for word in argv[1:] if word and word.partition("=")[0] in options]
     if program == "htmlq":
-        found += [word for word in argv[1:] if word and word[:1] == "-" and word[1:2] != "-" and "o" in word]
+        found += [
+            word
+            for word in argv[1:]
+            if word and word[:1] == "-" and word[1:2] != "-" and "o" in word
+        ]
     return found
 
 

@@ -1,8 +1,9 @@
-"""What commands may do: the person's settings, the options of one set of tools, and the function that may decide.
+"""What commands may do: the person's settings, the options of one set of tools, and the function
+that may decide.
 
-Two values, because two people write them. `CommandPolicy` is what the run's settings say; it is a resource of the
-context and nothing lifts it. `CommandOptions` is what the author of an agent wants of this set of tools: it only
-narrows (prefixes, a policy function) and sets defaults.
+Two values, because two people write them. `CommandPolicy` is what the run's settings say; it is a
+resource of the context and nothing lifts it. `CommandOptions` is what the author of an agent wants
+of this set of tools: it only narrows (prefixes, a policy function) and sets defaults.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from ferrule.tools.context import Context
 
 OutputFormat = Literal["json", "value", "display"]
 PolicyFunction = Callable[[dict[str, Any], Mapping[str, Any]], object | Awaitable[object]]
-"""`command_policy(request, args)`: what is about to run, and the arguments as the model gave them."""
+"""`command_policy(request, args)`: what is about to run, and the arguments as the model gave them.
+"""
 
 LONGEST_TIMEOUT = 3600
 """Seconds."""
@@ -30,14 +32,16 @@ LONGEST_TIMEOUT = 3600
 
 @dataclass(frozen=True, slots=True)
 class CommandPolicy:
-    """What the run's settings say about commands. A resource of the context; without it, these defaults.
+    """What the run's settings say about commands. A resource of the context; without it, these
+    defaults.
 
-    `allow_env` are variables that children get besides the usual ones. `timeout` in seconds, where the call
-    says none. `keep` bytes of output are held from the beginning, and as many from the end. `output_bytes` is what
-    the files of one command may hold together, `result_bytes` what one result may have, `most_running` how
-    many commands of a session may run at once. `confine` is what the session's sandbox must hold; None: what a
-    sandbox holds by default, for the run's own workspace. `on_gap` is what happens where the machine does not offer
-    that; `off`: commands run with all the rights of this process.
+    `allow_env` are variables that children get besides the usual ones. `timeout` in seconds, where
+    the call says none. `keep` bytes of output are held from the beginning, and as many from the
+    end. `output_bytes` is what the files of one command may hold together, `result_bytes` what one
+    result may have, `most_running` how many commands of a session may run at once. `confine` is
+    what the session's sandbox must hold; None: what a sandbox holds by default, for the run's own
+    workspace. `on_gap` is what happens where the machine does not offer that; `off`: commands run
+    with all the rights of this process.
     """
 
     shell_allowed: bool = False
@@ -62,8 +66,8 @@ class CommandPolicy:
 class Behavior:
     """Defaults of requests that do not say it themselves, in milliseconds and bytes.
 
-    `background_after_ms` None: a command is waited for; 0: it goes on in the background at once; else it is
-    waited for that long.
+    `background_after_ms` None: a command is waited for; 0: it goes on in the background at once;
+    else it is waited for that long.
     """
 
     background_after_ms: int | None = None
@@ -98,12 +102,13 @@ def _at_least(name: str, value: object, low: int) -> None:
 class CommandOptions:
     """Options of one set of command tools.
 
-    `root`: commands start there or below; `cwd`: where they start if the call says nothing. Both are paths of
-    the workspace. `max_inline_bytes` is the most of each output that a result shows. `allow_argv_prefixes`: a text is
-    a program, a list the first words; None restricts nothing, an empty list allows nothing. `command_policy`
-    is described in `verdict.py`. `output_format`: `json` (text), `value` (the record itself) or `display` (readable
-    text). `names` and `namespace` are what the tools are called
-    in the catalog, so that results name readers that exist. `lifecycle` adds poll, wait and kill.
+    `root`: commands start there or below; `cwd`: where they start if the call says nothing. Both
+    are paths of the workspace. `max_inline_bytes` is the most of each output that a result shows.
+    `allow_argv_prefixes`: a text is a program, a list the first words; None restricts nothing, an
+    empty list allows nothing. `command_policy` is described in `verdict.py`. `output_format`:
+    `json` (text), `value` (the record itself) or `display` (readable text). `names` and `namespace`
+    are what the tools are called in the catalog, so that results name readers that exist.
+    `lifecycle` adds poll, wait and kill.
     """
 
     root: str = ""
@@ -149,8 +154,9 @@ def beyond_prefixes(
 ) -> str:
     """Why a command does not begin as one of the prefixes says; empty if it does.
 
-    In a shell every part must: behind pipes, in substitutions, in the text of `sh -c`. What a list of words could not
-    do either is refused as well: writing a file by a redirect, setting a variable.
+    In a shell every part must: behind pipes, in substitutions, in the text of `sh -c`. What a list
+    of words could not do either is refused as well: writing a file by a redirect, setting a
+    variable.
     """
     if not shell and not _begins(tuple(argv), prefixes):
         return f"`{argv[0]}` with these words is not among the allowed commands"

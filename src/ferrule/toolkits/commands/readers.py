@@ -1,8 +1,9 @@
 """`read_command_output` and `read_command_output_tail`: what a command said, in parts.
 
-A command is found among those of the same identity only; a path is a name for an output, compared as text and
-never opened as such. What is read is the very file that was made, or nothing. An answer is no larger than a
-result may be: reading on with `offset` leads to the end, whatever the sizes asked for.
+A command is found among those of the same identity only; a path is a name for an output, compared
+as text and never opened as such. What is read is the very file that was made, or nothing. An answer
+is no larger than a result may be: reading on with `offset` leads to the end, whatever the sizes
+asked for.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _SPARE = 512
 _ID = Annotated[str, "The `command_id` of a command's result."]
 _HANDLE = Annotated[str, "Or its `handle_id`."]
 _PATH = Annotated[str, "Or the path of one of its outputs, as a result named it."]
-_STREAM = Annotated[Literal["combined", "stdout", "stderr"], "Which output; a path says it already."]
+_STREAM = Annotated[
+    Literal["combined", "stdout", "stderr"], "Which output; a path says it already."
+]
 
 
 def reader_tools(options: CommandOptions) -> tuple[Tool, ...]:
@@ -44,7 +47,9 @@ def reader_tools(options: CommandOptions) -> tuple[Tool, ...]:
         offset: Annotated[int, "Byte to begin at."] = 0,
         length: Annotated[int, "Bytes to read at the most."] = LENGTH,
     ) -> Any:
-        """Read a part of what a command said: content, bytes_read, total_bytes, eof. Go on at offset + bytes_read."""
+        """Read a part of what a command said: content, bytes_read, total_bytes, eof. Go on at
+        offset + bytes_read.
+        """
         _check("offset", offset, 0)
         _check("length", length, 1)
         handle, output = _find(context, command_id, handle_id, path, stream)
@@ -73,10 +78,14 @@ def _check(name: str, value: int, low: int) -> None:
 
 
 def located(context: Context, *names: str) -> Handle:
-    """The command that one of these ids or paths names. Raises RetryCall for none or several, ToolFailed(not_found)."""
+    """The command that one of these ids or paths names. Raises RetryCall for none or several,
+    ToolFailed(not_found).
+    """
     given = [name for name in names if name]
     if len(given) != 1:
-        raise RetryCall("name the command once: by `command_id`, `handle_id` or the path of its output")
+        raise RetryCall(
+            "name the command once: by `command_id`, `handle_id` or the path of its output"
+        )
     return Commands.of(context).find(given[0], context.identity)
 
 
@@ -88,14 +97,20 @@ def _find(
         named = next((one for one in handle.streams() if one.path == path), None)
         if named is None:
             raise ToolFailed(
-                ErrorType.NOT_FOUND, f"`{path[:200]}` is no output of a command; pass ids by their name"
+                ErrorType.NOT_FOUND,
+                f"`{path[:200]}` is no output of a command; pass ids by their name",
             )
         return handle, named
     return handle, handle.outputs.named(stream)
 
 
 def _answer(
-    handle: Handle, output: Stream, offset: int | None, length: int, context: Context, options: CommandOptions
+    handle: Handle,
+    output: Stream,
+    offset: int | None,
+    length: int,
+    context: Context,
+    options: CommandOptions,
 ) -> Any:
     room = CommandPolicy.of(context).result_bytes - _SPARE
     record = _record(handle, output, offset, length := min(length, room))

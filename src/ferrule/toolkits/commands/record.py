@@ -1,12 +1,15 @@
 """What came of a command: the record of requirement 001, and the readable text that a model gets.
 
-The record fits a result: texts in it are shortened until it does, and each says where the rest is. Its fields:
+The record fits a result: texts in it are shortened until it does, and each says where the rest is.
+Its fields:
 
-    command_id, handle_id, status (completed, running, timed_out, killed, blocked), success (completed with exit
-    status 0), pid, process_group_id, started_at, ended_at (ms since 1970), duration_ms, exit_code (-1 if a signal ended
-    it), signal, timed_out, stdout, stderr, output_path, stdout_path, stderr_path, line_count, byte_count, output_sha256,
-    sandbox {kind, enforced, not_enforced}, audit_id (the call's id), policy_context; where there is something to
-    say: cut_outputs {stdout, stderr: their whole size in bytes}, process_cleanup {left, alive}, output_incomplete, notes; of a preview: changes [{path, kind (created, changed, deleted),
+    command_id, handle_id, status (completed, running, timed_out, killed, blocked), success
+    (completed with exit status 0), pid, process_group_id, started_at, ended_at (ms since 1970),
+    duration_ms, exit_code (-1 if a signal ended it), signal, timed_out, stdout, stderr,
+    output_path, stdout_path, stderr_path, line_count, byte_count, output_sha256, sandbox {kind,
+    enforced, not_enforced}, audit_id (the call's id), policy_context; where there is something to
+    say: cut_outputs {stdout, stderr: their whole size in bytes}, process_cleanup {left, alive},
+    output_incomplete, notes; of a preview: changes [{path, kind (created, changed, deleted),
     size}], changes_left_out
 """
 
@@ -34,7 +37,9 @@ _SPARE = 512
 
 @dataclass(frozen=True, slots=True)
 class Showing:
-    """How much is shown. `inline` bytes of each output, `room` bytes for the whole record, `reader` reads the rest."""
+    """How much is shown. `inline` bytes of each output, `room` bytes for the whole record, `reader`
+    reads the rest.
+    """
 
     inline: int
     room: int
@@ -91,12 +96,17 @@ def _record(handle: Handle, inline: int, changes: int, reader: str) -> dict[str,
     if "output_capture" in record:
         record["output_capture"] = _read_with(record["output_capture"], reader)
     if ended is not None and (ended.left or ended.alive):
-        record["process_cleanup"] = {"left": list(ended.left[:_NAMES]), "alive": list(ended.alive[:_NAMES])}
+        record["process_cleanup"] = {
+            "left": list(ended.left[:_NAMES]),
+            "alive": list(ended.alive[:_NAMES]),
+        }
     if outputs.incomplete:
         record["output_incomplete"] = outputs.incomplete
     if ended is not None and "changes" in record:
         record |= _changes(ended, changes)
-    if ended is not None and (notes := hints(handle, ended, stdout + stderr, listed="changes" in record)):
+    if ended is not None and (
+        notes := hints(handle, ended, stdout + stderr, listed="changes" in record)
+    ):
         record["notes"] = notes
     return record
 
@@ -111,7 +121,9 @@ def _cut(handle: Handle, inline: int) -> dict[str, int]:
 
 
 def _read_with(capture: dict[str, Any], reader: str) -> dict[str, Any]:
-    """What is said of a copy, with the one tool that reads it: it lies where no other tool reaches."""
+    """What is said of a copy, with the one tool that reads it: it lies where no other tool
+    reaches.
+    """
     hint = f"{capture['hint']}; `{reader}` with `path` reads it"
     return {**capture, "hint": hint}
 
@@ -122,14 +134,19 @@ def _changes(ended: Ended, most: int) -> dict[str, Any]:
     if not left_out and not ended.changes_cut:
         return {"changes": shown}
     # What a preview did not list itself is not counted: it is more than it looked at.
-    return {"changes": shown, "changes_left_out": f"at least {left_out}" if ended.changes_cut else left_out}
+    return {
+        "changes": shown,
+        "changes_left_out": f"at least {left_out}" if ended.changes_cut else left_out,
+    }
 
 
 def exit_code(handle: Handle) -> int | None:
     """The exit status; -1 if a signal ended it or nobody knows, None while it runs."""
     if not handle.over:
         return None
-    code = handle.ended.exit_code if handle.ended is not None and handle.status != "killed" else None
+    code = (
+        handle.ended.exit_code if handle.ended is not None and handle.status != "killed" else None
+    )
     return -1 if code is None else code
 
 
@@ -153,7 +170,9 @@ def blocked(
 
 
 def news_of(handle: Handle, inline: int) -> str:
-    """How a command in the background goes, or how it ended, with the last `inline` bytes of its output."""
+    """How a command in the background goes, or how it ended, with the last `inline` bytes of its
+    output.
+    """
     said = f"`{handle.planned.shown()[:200]}` ({handle.command_id})"
     state = "is still running" if not handle.over else ended_as(handle)
     size = handle.outputs.combined.size
@@ -180,9 +199,11 @@ def display(handle: Handle, text: str) -> str:
 
 
 def facts_of(handle: Handle, text: str) -> dict[str, Any]:
-    """How a command ended, for the program that called the tool (`tools.result_facts`), beside what `display` makes of its output.
+    """How a command ended, for the program that called the tool (`tools.result_facts`), beside what
+    `display` makes of its output.
 
-    `before` and `after` are what the text has around the output, `ending` the line end that was left out between them.
+    `before` and `after` are what the text has around the output, `ending` the line end that was
+    left out between them.
     """
     before, body, after = _around(handle, text)
     code = exit_code(handle)
@@ -198,7 +219,10 @@ def facts_of(handle: Handle, text: str) -> dict[str, Any]:
 def _around(handle: Handle, text: str) -> tuple[str, str, str]:
     """What is said before an output, the output, and what is said after it."""
     if not handle.over:
-        state = f"[running in the background as {handle.command_id}; {handle.outputs.combined.size} bytes of output so far]"
+        state = (
+            f"[running in the background as {handle.command_id}; {handle.outputs.combined.size} "
+            "bytes of output so far]"
+        )
         return ("", text.removesuffix("\n"), f"\n{state}") if text else ("", "", state)
     said = notices(handle, text)
     if handle.status in ("timed_out", "killed"):
@@ -210,13 +234,16 @@ def _around(handle: Handle, text: str) -> tuple[str, str, str]:
     if not said:
         return nothing, text, ""
     if len(text) > _LONG:
-        # What is longer than a result may be is cut at its end: the status must not be lost with it.
+        # What is longer than a result may be is cut at its end: the status must not be lost with
+        # it.
         return "\n".join([*said, ""]), text, ""
     return nothing, text.removesuffix("\n"), "\n".join(["", *said])
 
 
 def notices(handle: Handle, text: str) -> list[str]:
-    """What follows an output for a reader: how it ended if that is not status 0, and what to know of it."""
+    """What follows an output for a reader: how it ended if that is not status 0, and what to know
+    of it.
+    """
     ended = handle.ended
     if ended is None:
         return []
@@ -231,13 +258,16 @@ def notices(handle: Handle, text: str) -> list[str]:
         found.append(f"[ended, as it had left them running: {', '.join(ended.left[:_NAMES])}]")
     if ended.alive:
         found.append(
-            f"[may still be running: {', '.join(ended.alive[:_NAMES])}; check before doing it again]"
+            f"[may still be running: {', '.join(ended.alive[:_NAMES])}; check before doing "
+            "it again]"
         )
     return [*found, *(f"[{hint}]" for hint in hints(handle, ended, text))]
 
 
 def hints(handle: Handle, ended: Ended, text: str, *, listed: bool = False) -> list[str]:
-    """What may explain a failure, and what was held back. `listed`: what a preview changed is said elsewhere."""
+    """What may explain a failure, and what was held back. `listed`: what a preview changed is said
+    elsewhere.
+    """
     planned, environment = handle.planned, handle.environment
     found: list[str] = []
     failed = ended.exit_code != 0 and not ended.timed_out
@@ -246,22 +276,30 @@ def hints(handle: Handle, ended: Ended, text: str, *, listed: bool = False) -> l
         found.append(f"{globs} was passed as it is: without a shell nothing expands it")
     if failed and (names := _withheld(text, environment)):
         shown = ", ".join(names[:_NAMES])
-        found.append(f"not passed on from the environment: {shown}; a person can allow them by name")
+        found.append(
+            f"not passed on from the environment: {shown}; a person can allow them by name"
+        )
     if ended.refused:
         shown = ", ".join(f"`{printable(name)}`" for name in ended.refused[:_NAMES])
         found.append(f"not created, as no tool may: {shown}")
     if ended.changes and listed:
         found.append("a preview: nothing was changed; `changes` lists what would be")
     elif ended.changes:
-        shown = ", ".join(f"`{printable(change.name)}` {change.kind}" for change in ended.changes[:_NAMES])
+        shown = ", ".join(
+            f"`{printable(change.name)}` {change.kind}" for change in ended.changes[:_NAMES]
+        )
         more = f" and {len(ended.changes) - _NAMES} more" if len(ended.changes) > _NAMES else ""
         found.append(f"a preview: nothing was changed; it would be {shown}{more}")
     return [*found, *handle.hints]
 
 
 def _withheld(text: str, environment: ChildEnvironment) -> list[str]:
-    """Variables that may have been missed: those the output speaks of, else those that look like secrets."""
-    return list(environment.missing(text)) or [name for name in environment.withheld if looks_secret(name)]
+    """Variables that may have been missed: those the output speaks of, else those that look like
+    secrets.
+    """
+    return list(environment.missing(text)) or [
+        name for name in environment.withheld if looks_secret(name)
+    ]
 
 
 def rendered(

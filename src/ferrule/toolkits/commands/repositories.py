@@ -1,6 +1,8 @@
-"""What a command that wanted to make or configure a repository of git met: nobody but the person writes `.git/config` and hooks.
+"""What a command that wanted to make or configure a repository of git met: nobody but the person
+writes `.git/config` and hooks.
 
-git stops half-way and says "Permission denied" of a folder that is not there, which explains nothing.
+git stops half-way and says "Permission denied" of a folder that is not there, which explains
+nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ _MOST = 3
 
 
 def repository_hints(refused: Iterable[str], workspace: Workspace) -> list[str]:
-    """What to know and to do, by the names that a command was refused to create. Looks at what is there by now."""
+    """What to know and to do, by the names that a command was refused to create. Looks at what is
+    there by now.
+    """
     found: dict[str, str] = {}
     for name in refused:
         if match := _TOUCHED.fullmatch(name):
@@ -34,7 +38,8 @@ def _hint(repository: str, what: str, workspace: Workspace) -> str:
         if what == "hooks":
             return ""  # a repository that lacks the folder: what is refused is said already
         return (
-            f"settings in `{shown}/config` are the person's to change: give one command its own with `git -c name=value`; "
+            f"settings in `{shown}/config` are the person's to change: give one command its "
+            "own with `git -c name=value`; "
             "`git config --global` holds for the commands of this session"
         )
     left = (
@@ -43,7 +48,8 @@ def _hint(repository: str, what: str, workspace: Workspace) -> str:
         else "nothing is left of it"
     )
     return (
-        f"a repository was begun in `{place}` and not finished, since no command may create hooks and settings of one: "
+        f"a repository was begun in `{place}` and not finished, since no command may create "
+        "hooks and settings of one: "
         f"{left}; ask the person to run `git init {place}`, or make it below /tmp"
     )
 

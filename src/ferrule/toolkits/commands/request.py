@@ -1,11 +1,14 @@
-"""A request to run a command: the arguments of a call, checked and with the defaults of its set of tools.
+"""A request to run a command: the arguments of a call, checked and with the defaults of its set of
+tools.
 
-The same value is what `command_policy` is asked about and what it may replace, so it reads and writes one
+The same value is what `command_policy` is asked about and what it may replace, so it reads and
+writes one
 form: the arguments of `run_command` in full.
 
-Environment variables come from the model here. The gate sees them (`permissions.variables`): a person is asked about those
-that can make a program run or load something else, and rules for the bare command do not cover the rest. Those that no
-person could judge are refused here as well, where a call did not come through a gate.
+Environment variables come from the model here. The gate sees them (`permissions.variables`): a
+person is asked about those that can make a program run or load something else, and rules for the
+bare command do not cover the rest. Those that no person could judge are refused here as well, where
+a call did not come through a gate.
 """
 
 from __future__ import annotations
@@ -26,17 +29,20 @@ from .policy import LONGEST_TIMEOUT, CommandOptions, CommandPolicy
 
 Mode = Literal["argv", "shell"]
 EnvMode = Literal["inherit_clean", "replace", "patch"]
-"""`inherit_clean`: the filtered environment, changed by `env` and `env_remove`; `patch` is another word for it, since
-there is no wider one to change. `replace`: `env` alone."""
+"""`inherit_clean`: the filtered environment, changed by `env` and `env_remove`; `patch` is another
+word for it, since there is no wider one to change. `replace`: `env` alone.
+"""
 _MOST_VARIABLES = 100
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to run and how. Exactly one of `argv` and `text` is given; `cwd` is a path of the workspace.
+    """What is to run and how. Exactly one of `argv` and `text` is given; `cwd` is a path of the
+    workspace.
 
-    Times in milliseconds, sizes in bytes. `background_after_ms` None: wait for its end; 0: do not wait.
+    Times in milliseconds, sizes in bytes. `background_after_ms` None: wait for its end; 0: do not
+    wait.
     """
 
     mode: Mode = "argv"
@@ -90,19 +96,38 @@ class Request:
         }
 
     def described(self, planned: Planned) -> dict[str, Any]:
-        """What a policy function is shown: the arguments, with the words that would run as `argv`."""
+        """What a policy function is shown: the arguments, with the words that would run as
+        `argv`.
+        """
         text = self.text or shlex.join(planned.argv)
         return {**self.arguments(), "command": text, "argv": list(planned.argv)}
 
 
 ARGUMENTS = (
-    "command", "argv", "mode", "cwd", "env", "env_mode", "env_remove", "stdin", "timeout_ms", "capture", "background",
-    "background_after_ms", "progress_interval_ms", "progress_max_inline_bytes", "shell_id", "login", "interactive",
-)  # fmt: skip
+    "command",
+    "argv",
+    "mode",
+    "cwd",
+    "env",
+    "env_mode",
+    "env_remove",
+    "stdin",
+    "timeout_ms",
+    "capture",
+    "background",
+    "background_after_ms",
+    "progress_interval_ms",
+    "progress_max_inline_bytes",
+    "shell_id",
+    "login",
+    "interactive",
+)
 
 
 def parse(given: Mapping[str, Any], options: CommandOptions, policy: CommandPolicy) -> Request:
-    """A request from arguments (`ARGUMENTS`), with defaults and ceilings of the options. Raises RetryCall."""
+    """A request from arguments (`ARGUMENTS`), with defaults and ceilings of the options. Raises
+    RetryCall.
+    """
     for key in given:
         if key not in ARGUMENTS:
             raise RetryCall(f"a request has no field `{key}`; it has {', '.join(ARGUMENTS)}")
@@ -120,7 +145,9 @@ def parse(given: Mapping[str, Any], options: CommandOptions, policy: CommandPoli
     timeout = given.get("timeout_ms") or behavior.timeout_ms or policy.timeout * 1000
     _within("timeout_ms", timeout, 1, LONGEST_TIMEOUT * 1000)
     progress = _number(given, "progress_interval_ms", behavior.progress_interval_ms, 10, 3_600_000)
-    snippet = _number(given, "progress_max_inline_bytes", behavior.progress_max_inline_bytes, 0, 1 << 30)
+    snippet = _number(
+        given, "progress_max_inline_bytes", behavior.progress_max_inline_bytes, 0, 1 << 30
+    )
     return Request(
         mode=mode,
         argv=argv,
@@ -131,7 +158,9 @@ def parse(given: Mapping[str, Any], options: CommandOptions, policy: CommandPoli
         env_remove=_names(given.get("env_remove") or ()),
         stdin=given.get("stdin") or "",
         timeout_ms=timeout,
-        max_inline_bytes=min(options.max_inline_bytes if most is None else most, options.max_inline_bytes),
+        max_inline_bytes=min(
+            options.max_inline_bytes if most is None else most, options.max_inline_bytes
+        ),
         merge_stderr=bool(capture.get("merge_stderr", False)),
         keep_stdout=bool(capture.get("stdout", True)),
         keep_stderr=bool(capture.get("stderr", True)),
@@ -143,7 +172,9 @@ def parse(given: Mapping[str, Any], options: CommandOptions, policy: CommandPoli
 
 def _command(command: object, argv: object) -> tuple[tuple[str, ...], str]:
     if (command is None) == (argv is None):
-        raise RetryCall("say what to run, once: as `command` (text or a list of words) or as `argv`")
+        raise RetryCall(
+            "say what to run, once: as `command` (text or a list of words) or as `argv`"
+        )
     given = argv if command is None else command
     if isinstance(given, str) and argv is None:
         return (), given
@@ -151,7 +182,9 @@ def _command(command: object, argv: object) -> tuple[tuple[str, ...], str]:
         words = cast("Sequence[object]", given)
         if words and all(isinstance(word, str) for word in words):
             return tuple(str(word) for word in words), ""
-    raise RetryCall('what to run is a list of words, like ["git", "status"], or text under `command`')
+    raise RetryCall(
+        'what to run is a list of words, like ["git", "status"], or text under `command`'
+    )
 
 
 def _capture(given: object) -> Mapping[str, Any]:
@@ -160,16 +193,24 @@ def _capture(given: object) -> Mapping[str, Any]:
     capture = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {"": None}
     for key, value in capture.items():
         wanted = _CAPTURE.get(key)
-        if wanted is None or type(value) is not wanted or (key == "max_inline_bytes" and int(value) < 0):
+        if (
+            wanted is None
+            or type(value) is not wanted
+            or (key == "max_inline_bytes" and int(value) < 0)
+        ):
             raise RetryCall(
-                "`capture` is an object with `max_inline_bytes` (from 0), `merge_stderr`, `stdout` and `stderr` (true or "
+                "`capture` is an object with `max_inline_bytes` (from 0), `merge_stderr`, "
+                "`stdout` and `stderr` (true or "
                 "false)"
             )
     if capture.get("transport", "pipe") != "pipe":
         raise RetryCall(
-            f"`capture.transport` = {capture['transport']!r}: outputs are pipes, and there is no terminal; leave it out"
+            f"`capture.transport` = {capture['transport']!r}: outputs are pipes, and there "
+            "is no terminal; leave it out"
         )
-    if capture.get("merge_stderr") and not (capture.get("stdout", True) and capture.get("stderr", True)):
+    if capture.get("merge_stderr") and not (
+        capture.get("stdout", True) and capture.get("stderr", True)
+    ):
         raise RetryCall("`capture`: outputs that are merged are kept or thrown away together")
     return capture
 
@@ -180,25 +221,34 @@ _CAPTURE = {
 
 
 def _check_shell(given: Mapping[str, Any], mode: Mode) -> None:
-    """Raises ToolFailed for a shell that is not to be had. What is judged is the text of a bash that reads no start-up files
-    and has no terminal: another shell would read the same text otherwise."""
+    """Raises ToolFailed for a shell that is not to be had. What is judged is the text of a bash
+    that reads no start-up files and has no terminal: another shell would read the same text
+    otherwise.
+    """
     wanted = given.get("shell_id") or ""
     if wanted and mode != "shell":
         raise RetryCall("`shell_id` says which shell reads a text: it goes with `mode: shell`")
     if wanted and wanted != "bash":
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            f"`shell_id` = {str(wanted)[:100]!r}: texts are judged as bash reads them, so only `bash` runs them; leave it out",
+            (
+                f"`shell_id` = {str(wanted)[:100]!r}: texts are judged as bash reads them, so "
+                "only `bash` runs them; leave it out"
+            ),
         )
     if given.get("login"):
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            "`login`: a login shell runs start-up files that nobody judged; leave it out, and set variables with `env`",
+            (
+                "`login`: a login shell runs start-up files that nobody judged; leave it out, "
+                "and set variables with `env`"
+            ),
         )
     if given.get("interactive"):
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            "`interactive`: there is no terminal to ask on; leave it out, and pass what it would ask for as `stdin` or as "
+            "`interactive`: there is no terminal to ask on; leave it out, and pass what it "
+            "would ask for as `stdin` or as "
             "options of the program",
         )
 
@@ -226,7 +276,9 @@ def _within(name: str, value: object, low: int, high: int) -> None:
 def _variables(given: object, policy: CommandPolicy) -> dict[str, str]:
     if not isinstance(given, Mapping):
         raise RetryCall('`env` is an object of variables, like {"CI": "1"}')
-    variables = {str(name): str(value) for name, value in cast("Mapping[object, object]", given).items()}
+    variables = {
+        str(name): str(value) for name, value in cast("Mapping[object, object]", given).items()
+    }
     if len(variables) > _MOST_VARIABLES:
         raise RetryCall(f"`env` sets {len(variables)} variables; the most is {_MOST_VARIABLES}")
     if variables and policy.safe_mode.on:
@@ -248,12 +300,16 @@ def _names(given: object) -> tuple[str, ...]:
     names = tuple(str(name) for name in cast("Sequence[object]", given))
     for name in names:
         if isinstance(given, str) or not _NAME.fullmatch(name):
-            raise RetryCall(f"`{name[:100]}` is not the name of a variable: letters, digits and `_`")
+            raise RetryCall(
+                f"`{name[:100]}` is not the name of a variable: letters, digits and `_`"
+            )
     return names
 
 
 def starting_folder(request: Request, options: CommandOptions, workspace: Workspace) -> str:
-    """Where it starts, relative to the workspace. Raises ToolFailed if it may not start there. No I/O."""
+    """Where it starts, relative to the workspace. Raises ToolFailed if it may not start there. No
+    I/O.
+    """
     folder = workspace.permit(request.cwd, write=False)
     root = workspace.name(options.root) if options.root else ""
     if root and folder != root and not folder.startswith(root + "/"):

@@ -1,4 +1,6 @@
-"""How often a step is tried, as the caller says. Nothing is tried again by itself: without `retry` a step runs once."""
+"""How often a step is tried, as the caller says. Nothing is tried again by itself: without `retry`
+a step runs once.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,11 @@ LONGEST_DELAY = 3_600_000
 class Retry:
     """When and how often a step is tried again.
 
-    `max_attempts` counts the first one. Before attempt n + 1 it waits `delay_ms` (constant), n times that
-    (linear) or 2 to the power of n - 1 times that (exponential), an hour at the most. `should_retry` is asked with the
-    step's record after each failure (default: yes, unless the command was refused); `before_retry` is called
-    with it after the wait. Both may be coroutine functions. There is no jitter: a step takes the same way each time.
+    `max_attempts` counts the first one. Before attempt n + 1 it waits `delay_ms` (constant), n
+    times that (linear) or 2 to the power of n - 1 times that (exponential), an hour at the most.
+    `should_retry` is asked with the step's record after each failure (default: yes, unless the
+    command was refused); `before_retry` is called with it after the wait. Both may be coroutine
+    functions. There is no jitter: a step takes the same way each time.
     """
 
     max_attempts: int = 1
@@ -37,15 +40,20 @@ class Retry:
         for name, low in (("max_attempts", 1), ("delay_ms", 0)):
             value = getattr(self, name)
             if type(value) is not int or value < low:
-                raise ConfigError(f"retry: {name} = {value!r}", hint=f"a whole number, at least {low}")
+                raise ConfigError(
+                    f"retry: {name} = {value!r}", hint=f"a whole number, at least {low}"
+                )
         if self.backoff not in ("constant", "linear", "exponential"):
             raise ConfigError(
-                f"retry: backoff = {self.backoff!r}", hint="use `constant`, `linear` or `exponential`"
+                f"retry: backoff = {self.backoff!r}",
+                hint="use `constant`, `linear` or `exponential`",
             )
 
     @staticmethod
     def of(given: Retry | Mapping[str, Any] | None) -> Retry:
-        """From a mapping with the same names. Raises ConfigError naming the key, for `jitter` too."""
+        """From a mapping with the same names. Raises ConfigError naming the key, for `jitter`
+        too.
+        """
         if given is None:
             return Retry()
         if isinstance(given, Retry):
@@ -65,5 +73,7 @@ class Retry:
 
     def delay(self, failed: int) -> int:
         """Milliseconds to wait after this many failed attempts."""
-        factor = {"constant": 1, "linear": failed, "exponential": 2 ** min(failed - 1, 32)}[self.backoff]
+        factor = {"constant": 1, "linear": failed, "exponential": 2 ** min(failed - 1, 32)}[
+            self.backoff
+        ]
         return min(self.delay_ms * factor, LONGEST_DELAY)

@@ -1,9 +1,12 @@
-"""From a call to a running command: every check in its order, then the start. The one way to a child process.
+"""From a call to a running command: every check in its order, then the start. The one way to a
+child process.
 
-    arguments -> request -> folder -> words -> prefixes -> settings -> policy function -> person -> start
+    arguments -> request -> folder -> words -> prefixes -> settings -> policy function -> person ->
+    start
 
-Nothing touches the disk before the last step, and what a policy function changed goes back to the first:
-through the session's own pipeline and gate where there is one, since the gate has judged other arguments.
+Nothing touches the disk before the last step, and what a policy function changed goes back to the
+first: through the session's own pipeline and gate where there is one, since the gate has judged
+other arguments.
 """
 
 from __future__ import annotations
@@ -53,8 +56,9 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What the answer is without a start: the record of what was blocked; or, `finished`, what came of the request
-    that a policy function put in its place, as the tool answered it."""
+    """What the answer is without a start: the record of what was blocked; or, `finished`, what came
+    of the request that a policy function put in its place, as the tool answered it.
+    """
 
     value: Any
     finished: bool = False
@@ -63,9 +67,16 @@ class Answered:
 def plan_of(
     given: Mapping[str, Any], context: Context, options: CommandOptions
 ) -> tuple[Request, Planned, str]:
-    """The request, the words that would run and the folder. Raises ToolFailed for what the settings do not allow."""
+    """The request, the words that would run and the folder. Raises ToolFailed for what the settings
+    do not allow.
+    """
     request, planned, folder = _read(given, context, options)
-    check(planned, policy=CommandPolicy.of(context), workspace=context.resource(Workspace), folder=folder)
+    check(
+        planned,
+        policy=CommandPolicy.of(context),
+        workspace=context.resource(Workspace),
+        folder=folder,
+    )
     return request, planned, folder
 
 
@@ -81,8 +92,9 @@ def _read(
 async def prepare(
     given: Mapping[str, Any], context: Context, options: CommandOptions, tool: Tool
 ) -> Ready | Answered:
-    """Judge a request. Raises ToolFailed for what the settings do not allow, ConfigError for a policy function that
-    answers nonsense."""
+    """Judge a request. Raises ToolFailed for what the settings do not allow, ConfigError for a
+    policy function that answers nonsense.
+    """
     policy, workspace = CommandPolicy.of(context), context.resource(Workspace)
     request, planned, folder = _read(given, context, options)
     if options.prefixes is not None:
@@ -107,11 +119,15 @@ async def prepare(
 
 
 def _in_words(request: Request, planned: Planned) -> Request:
-    """The same request with the words that would run: text without a shell is another spelling of them."""
+    """The same request with the words that would run: text without a shell is another spelling of
+    them.
+    """
     return request if planned.shell else replace(request, argv=planned.argv, text="")
 
 
-async def _again(request: Request, context: Context, options: CommandOptions, tool: Tool) -> Ready | Answered:
+async def _again(
+    request: Request, context: Context, options: CommandOptions, tool: Tool
+) -> Ready | Answered:
     """Run another request in place of this one, through everything that judged this one."""
     if _changes.get() >= _MOST_CHANGES:
         raise ToolFailed(
@@ -127,12 +143,19 @@ async def _again(request: Request, context: Context, options: CommandOptions, to
     finally:
         _changes.reset(token)
     if not result.success:
-        raise ToolFailed(result.error_type, result.error_message or "the changed command was not run")
+        raise ToolFailed(
+            result.error_type, result.error_message or "the changed command was not run"
+        )
     return Answered(result.data, finished=True)
 
 
 async def _asked(
-    reason: str, request: Request, planned: Planned, context: Context, options: CommandOptions, tool: Tool
+    reason: str,
+    request: Request,
+    planned: Planned,
+    context: Context,
+    options: CommandOptions,
+    tool: Tool,
 ) -> str:
     """Put the question of a policy function to the person. Why not, or empty for a yes."""
     approver: Any = context.resources.get(Approver)
@@ -169,7 +192,9 @@ def preview_of(request: Request, planned: Planned) -> str:
     if request.env_remove:
         lines.append(f"without {', '.join(request.env_remove)}")
     if dropped := [
-        n for n, kept in (("output", request.keep_stdout), ("error", request.keep_stderr)) if not kept
+        n
+        for n, kept in (("output", request.keep_stdout), ("error", request.keep_stderr))
+        if not kept
     ]:
         lines.append(f"(standard {' and '.join(dropped)} is thrown away)")
     if request.stdin:
@@ -178,8 +203,10 @@ def preview_of(request: Request, planned: Planned) -> str:
 
 
 async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = False) -> Handle:
-    """Start a command that passed every check. `keep` bytes of each output stay at hand from its beginning, and as
-    many from its end. With `copy`, what a filter at its end hides is kept too. Raises ToolFailed if it cannot start."""
+    """Start a command that passed every check. `keep` bytes of each output stay at hand from its
+    beginning, and as many from its end. With `copy`, what a filter at its end hides is kept too.
+    Raises ToolFailed if it cannot start.
+    """
     request, planned = ready.request, ready.planned
     policy, workspace = CommandPolicy.of(context), context.resource(Workspace)
     environment = environment_of(request, policy, workspace, ready.folder)
@@ -192,7 +219,9 @@ async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = Fals
     seconds = request.timeout_ms / 1000
     if request.background_after_ms is None and context.deadline is not None:
         seconds = min(seconds, max(0.1, context.deadline - 5))
-    outputs = commands.outputs(command_id, keep=keep, limit=policy.output_bytes, merged=request.merge_stderr)
+    outputs = commands.outputs(
+        command_id, keep=keep, limit=policy.output_bytes, merged=request.merge_stderr
+    )
     directory = -1
     try:
         directory = workspace.descriptor(ready.folder)
@@ -210,9 +239,18 @@ async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = Fals
 
         def handle(running: Running) -> Handle:
             made = Handle(
-                owner(context.identity), context.call_id, planned, ready.folder, environment, seconds, outputs, running,
-                command_id, handle_id, ready.policy_context,
-            )  # fmt: skip
+                owner(context.identity),
+                context.call_id,
+                planned,
+                ready.folder,
+                environment,
+                seconds,
+                outputs,
+                running,
+                command_id,
+                handle_id,
+                ready.policy_context,
+            )
             if sandbox.policy is not None and sandbox.policy.preview:
                 made.added["changes"] = []
             made.when_over.append(lambda: made.hints.extend(_explained(made, workspace)))
@@ -246,7 +284,8 @@ def _dropped(data: bytes) -> bool:
 
 
 async def see(handle: Handle, request: Request, context: Context) -> bool:
-    """Wait for a command as its request says. False if it goes on in the background, from where it reports.
+    """Wait for a command as its request says. False if it goes on in the background, from where it
+    reports.
 
     A call that is cancelled while it waits takes the command with it.
     """
@@ -260,7 +299,9 @@ async def see(handle: Handle, request: Request, context: Context) -> bool:
         await commands.kill(handle)
         raise
     inline = request.progress_max_inline_bytes
-    reports = Reports(request.progress_interval_ms / 1000, context.tell, lambda h: news_of(h, inline))
+    reports = Reports(
+        request.progress_interval_ms / 1000, context.tell, lambda h: news_of(h, inline)
+    )
     commands.report(handle, reports)
     return handle.over
 

@@ -1,11 +1,12 @@
 """`CommandRunner`: the tools' own way to a child process, for programs instead of models.
 
-A script's commands and a model's go through the same checks, sandbox and files: give both the same `memory`
-(`Context.memory`) and `identity`, and ids, paths and readers of the one are those of the other. What differs are
-defaults, since here the author of the program says what runs: shells are allowed, and results are long.
+A script's commands and a model's go through the same checks, sandbox and files: give both the same
+`memory` (`Context.memory`) and `identity`, and ids, paths and readers of the one are those of the
+other. What differs are defaults, since here the author of the program says what runs: shells are
+allowed, and results are long.
 
-Without a `sandbox`, and without `confine` in the policy, nothing holds a command beyond its timeout and its end, as with
-`subprocess`.
+Without a `sandbox`, and without `confine` in the policy, nothing holds a command beyond its timeout
+and its end, as with `subprocess`.
 """
 
 from __future__ import annotations
@@ -48,17 +49,19 @@ _PENDING = 1024 * 1024
 class Runner(Protocol):
     """Runs one request to its end.
 
-    `request` has the arguments of the full `run_command` and may have `tail_bytes`: how many bytes of the end of
-    its output the record should have as `tail`. Contract: a command that fails, times out, is refused or cannot be
-    started is a record (`success` False), not an exception; when cancelled, the command is ended first.
+    `request` has the arguments of the full `run_command` and may have `tail_bytes`: how many bytes
+    of the end of its output the record should have as `tail`. Contract: a command that fails, times
+    out, is refused or cannot be started is a record (`success` False), not an exception; when
+    cancelled, the command is ended first.
     """
 
     async def __call__(self, request: Mapping[str, Any]) -> Record: ...
 
 
 class CommandRunner:
-    """Runs commands in `root` and below. To be closed, or used with `async with`: that ends what runs and removes
-    the files. It belongs to one event loop at a time."""
+    """Runs commands in `root` and below. To be closed, or used with `async with`: that ends what
+    runs and removes the files. It belongs to one event loop at a time.
+    """
 
     def __init__(
         self,
@@ -71,13 +74,18 @@ class CommandRunner:
         memory: dict[str, Any] | None = None,
     ) -> None:
         self._workspace = root if isinstance(root, Workspace) else Workspace(Path(root))
-        # What a script runs, its author wrote: it has the author's rights unless a policy says otherwise.
+        # What a script runs, its author wrote: it has the author's rights unless a policy says
+        # otherwise.
         self._policy = policy or CommandPolicy(
             shell_allowed=True, result_bytes=2 * _MOST_INLINE, on_gap="off"
         )
-        self._options = options or CommandOptions(max_inline_bytes=_MOST_INLINE, output_format="value")
+        self._options = options or CommandOptions(
+            max_inline_bytes=_MOST_INLINE, output_format="value"
+        )
         self._sandbox = sandbox or (plain() if policy is None else None)
-        self._identity = identity or Identity("local", "script", f"script_{uuid4().hex[:12]}", "script")
+        self._identity = identity or Identity(
+            "local", "script", f"script_{uuid4().hex[:12]}", "script"
+        )
         self._memory: dict[str, Any] = {} if memory is None else memory
         self._tool = run_command_tool(self._options)
 
@@ -85,7 +93,10 @@ class CommandRunner:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
@@ -96,8 +107,9 @@ class CommandRunner:
     async def stream(self, request: Mapping[str, Any]) -> AsyncIterator[Record]:
         """Run a request, and give what it says as it comes.
 
-        First `{"type": "output", "stream": "stdout" | "stderr", "text": ...}` for each piece (`skipped`: bytes that a
-        slow reader missed before it), at last `{"type": "result", "record": ...}`. Leaving early ends the command.
+        First `{"type": "output", "stream": "stdout" | "stderr", "text": ...}` for each piece
+        (`skipped`: bytes that a slow reader missed before it), at last `{"type": "result",
+        "record": ...}`. Leaving early ends the command.
         """
         pieces = _Pieces()
         task = asyncio.ensure_future(self._run(request, pieces))
@@ -112,8 +124,9 @@ class CommandRunner:
             await asyncio.wait([task])
 
     async def wait(self, command_id: str, timeout_ms: int = 60_000) -> Record:
-        """The record of a command in the background once it has ended, or as it is after this time. Raises
-        ToolFailed(not_found)."""
+        """The record of a command in the background once it has ended, or as it is after this time.
+        Raises ToolFailed(not_found).
+        """
         handle = self._commands.find(command_id, self._identity)
         await handle.wait(timeout_ms / 1000)
         return self._record(handle, INLINE, 0)
@@ -139,7 +152,9 @@ class CommandRunner:
         resources: dict[type, object] = {Workspace: self._workspace, CommandPolicy: self._policy}
         if held is not None:
             resources[Sandbox] = held
-        return Context(self._identity, f"script_{uuid4().hex[:12]}", memory=self._memory, resources=resources)
+        return Context(
+            self._identity, f"script_{uuid4().hex[:12]}", memory=self._memory, resources=resources
+        )
 
     async def _run(self, request: Mapping[str, Any], pieces: _Pieces | None = None) -> Record:
         context, given = self._context(), dict(request)
@@ -173,7 +188,9 @@ def _asked(request: Request) -> Record:
 
 
 def not_started(request: Mapping[str, Any], failed: ToolFailed) -> Record:
-    """The record of a request that never became a process: not allowed, no such program, not understood."""
+    """The record of a request that never became a process: not allowed, no such program, not
+    understood.
+    """
     return {
         "status": "not_started",
         "success": False,

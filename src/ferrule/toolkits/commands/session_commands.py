@@ -1,13 +1,15 @@
 """The commands of a session: those that run, and those whose output can still be read.
 
-One `Commands` per session, in its memory. Every command, waited for or not, is a `Handle` with a task that
-sees it to its end; a call that waits for it only watches. So timeout, standard input and what is kept are the same
-in the foreground and in the background.
+One `Commands` per session, in its memory. Every command, waited for or not, is a `Handle` with a
+task that sees it to its end; a call that waits for it only watches. So timeout, standard input and
+what is kept are the same in the foreground and in the background.
 
 * A handle belongs to an identity (tenant, user, session); to any other it does not exist.
-* `close` ends every command and removes every file. If the event loop goes down first, its cancellation ends the
-  commands; if the process dies, the launcher does, and the next session removes the files.
-* Finished commands are kept for reading, the newest `KEPT` of them and at most `KEPT_BYTES` of output.
+* `close` ends every command and removes every file. If the event loop goes down first, its
+  cancellation ends the commands; if the process dies, the launcher does, and the next session
+  removes the files.
+* Finished commands are kept for reading, the newest `KEPT` of them and at most `KEPT_BYTES` of
+  output.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ def owner(identity: Identity) -> tuple[str, str, str]:
 
 @dataclass(slots=True, eq=False)
 class Handle:
-    """One command, from its start to the end of the session. Times: `started_at` and `ended_at` in ms since 1970."""
+    """One command, from its start to the end of the session. Times: `started_at` and `ended_at` in
+    ms since 1970.
+    """
 
     owner: tuple[str, str, str]
     call_id: str
@@ -105,7 +109,12 @@ class Handle:
 
     def streams(self) -> Iterator[Stream]:
         """All outputs that were kept."""
-        yield from (self.outputs.combined, self.outputs.stdout, self.outputs.stderr, *self.extras.values())
+        yield from (
+            self.outputs.combined,
+            self.outputs.stdout,
+            self.outputs.stderr,
+            *self.extras.values(),
+        )
 
     @property
     def stored(self) -> int:
@@ -113,8 +122,9 @@ class Handle:
         return self.outputs.stored + sum(stream.stored for stream in self.extras.values())
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Until it has ended, at most `seconds`. True if it has. Cancelling this ends nothing. Raises what kept it
-        from starting."""
+        """Until it has ended, at most `seconds`. True if it has. Cancelling this ends nothing.
+        Raises what kept it from starting.
+        """
         self.unheard = 0
         self.awaited += 1
         try:
@@ -131,10 +141,11 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """What is told of a command in the background: every `seconds`, if there is something new, and when it is over.
+    """What is told of a command in the background: every `seconds`, if there is something new, and
+    when it is over.
 
-    `tell` takes the words of `words`. After `most` reports that nobody followed up, the next one is that it is over:
-    a command must not fill the history of a model that does something else.
+    `tell` takes the words of `words`. After `most` reports that nobody followed up, the next one is
+    that it is over: a command must not fill the history of a model that does something else.
     """
 
     seconds: float
@@ -190,7 +201,8 @@ class Commands:
         *,
         most: int,
     ) -> Handle:
-        """Start a command and see it to its end. Raises ToolFailed if it cannot be started, or too many run.
+        """Start a command and see it to its end. Raises ToolFailed if it cannot be started, or too
+        many run.
 
         A call that is cancelled while the command is being started leaves nothing behind.
         """
@@ -246,7 +258,9 @@ class Commands:
             self._forget_old(handle)
 
     def report(self, handle: Handle, reports: Reports) -> None:
-        """Tell from now on how it goes, and that it is over (unless someone ended it on purpose)."""
+        """Tell from now on how it goes, and that it is over (unless someone ended it on
+        purpose).
+        """
         if handle.over:
             return
         said = handle.outputs.combined.size
@@ -278,7 +292,9 @@ class Commands:
         return handle.status == "killed"
 
     def find(self, name: str, identity: Identity) -> Handle:
-        """By command id, handle id, or the exact path of one of its outputs. Raises ToolFailed(not_found)."""
+        """By command id, handle id, or the exact path of one of its outputs. Raises
+        ToolFailed(not_found).
+        """
         for handle in self._handles.values():
             if handle.owner == owner(identity) and (
                 name in (handle.command_id, handle.handle_id)
@@ -287,12 +303,15 @@ class Commands:
                 return handle
         raise ToolFailed(
             ErrorType.NOT_FOUND,
-            f"there is no command `{name[:200]}` in this session; use the `command_id` or a path that a command's "
+            f"there is no command `{name[:200]}` in this session; use the `command_id` or a "
+            "path that a command's "
             "result named",
         )
 
     async def close(self) -> None:
-        """End all that runs, remove all that was kept. Safe to call twice; commands can be started again after it."""
+        """End all that runs, remove all that was kept. Safe to call twice; commands can be started
+        again after it.
+        """
         self._closed += 1
         while tasks := [task for task in self._tasks if not task.get_loop().is_closed()]:
             running = [handle for handle in self._handles.values() if not handle.over]
@@ -308,7 +327,9 @@ class Commands:
     def _forget_old(self, newest: Handle) -> None:
         finished = [handle for handle in self._handles.values() if handle.over]
         stored = sum(handle.stored for handle in finished)
-        while finished and (len(finished) > KEPT or stored > KEPT_BYTES) and finished[0] is not newest:
+        while (
+            finished and (len(finished) > KEPT or stored > KEPT_BYTES) and finished[0] is not newest
+        ):
             oldest = finished.pop(0)
             stored -= oldest.stored
             del self._handles[oldest.command_id]

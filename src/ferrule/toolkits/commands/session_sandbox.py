@@ -1,7 +1,8 @@
-"""The sandbox of a session's commands: made with the first of them, on the loop that runs it, closed with the session.
+"""The sandbox of a session's commands: made with the first of them, on the loop that runs it,
+closed with the session.
 
-What holds them is a note in the journal, said once and again when it changes; so is a refusal. What a person answered is one
-too, written by whoever asked for us (`Approver`).
+What holds them is a note in the journal, said once and again when it changes; so is a refusal. What
+a person answered is one too, written by whoever asked for us (`Approver`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class Confined:
         self._noted = ""
 
     async def sandbox(self, policy: Policy, on_gap: Mode, context: Context) -> Sandbox:
-        """The sandbox for this policy. Raises ToolFailed where the machine cannot hold it and nobody agreed to less."""
+        """The sandbox for this policy. Raises ToolFailed where the machine cannot hold it and
+        nobody agreed to less.
+        """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             old = self._sandbox, self._loop
@@ -40,7 +43,10 @@ class Confined:
         async with self._making:  # commands that start together share one sandbox, and one question
             if self._sandbox is None or self._sandbox.policy != policy:
                 rung = await self._rung(policy, on_gap, context)
-                old, self._sandbox = self._sandbox, Sandbox(policy, rung=rung, identity=context.identity)
+                old, self._sandbox = (
+                    self._sandbox,
+                    Sandbox(policy, rung=rung, identity=context.identity),
+                )
                 self._note(rung.applied.in_words(), context)
                 await _closed(old, loop)
             return self._sandbox
@@ -64,7 +70,9 @@ class Confined:
             except SandboxGap as refused:
                 said = f"{refused.detail}; {refused.hint}" if refused.hint else refused.detail
                 self._note(f"commands are refused: {said}", context)
-                raise ToolFailed(ErrorType.PERMISSION_DENIED, f"the command was not run: {said}") from refused
+                raise ToolFailed(
+                    ErrorType.PERMISSION_DENIED, f"the command was not run: {said}"
+                ) from refused
 
     async def close(self) -> None:
         """End what runs in it. Another one is made when it is needed again."""

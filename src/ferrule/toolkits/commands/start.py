@@ -1,4 +1,6 @@
-"""What a command is started with: the session's sandbox, the program's file, its environment, its folder."""
+"""What a command is started with: the session's sandbox, the program's file, its environment, its
+folder.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,16 @@ async def sandbox_of(context: Context, commands: Commands) -> Sandbox:
     workspace = context.resource(Workspace)
     held = policy.confine or Policy(workspace.root)
     if held.root == workspace.root:
-        # Here and nowhere else: whoever made the policy, the names of this run hold in its commands.
+        # Here and nowhere else: whoever made the policy, the names of this run hold in its
+        # commands.
         held = replace(held, names=workspace.command_names(held.names))
     return await commands.confined.sandbox(held, policy.on_gap, context)
 
 
 def record_confined(context: Context, sandbox: Sandbox, program: str) -> None:
-    """Say in the journal what holds the program that this call is about to start. Raises JournalError: then it must not."""
+    """Say in the journal what holds the program that this call is about to start. Raises
+    JournalError: then it must not.
+    """
     applied = sandbox.applied()
     held = tuple(str(aspect) for aspect in Aspect if applied.holds.get(aspect) is Holds.YES)
     rest = tuple(str(aspect) for aspect in Aspect if str(aspect) not in held)
@@ -47,8 +52,9 @@ def record_confined(context: Context, sandbox: Sandbox, program: str) -> None:
 def environment_of(
     request: Request, policy: CommandPolicy, workspace: Workspace, folder: str
 ) -> ChildEnvironment:
-    """What the child gets: the filtered environment (`replace`: none of it), what the request adds, without what it
-    removes. The whole environment is never handed on: that is what filters are for."""
+    """What the child gets: the filtered environment (`replace`: none of it), what the request adds,
+    without what it removes. The whole environment is never handed on: that is what filters are for.
+    """
     # Programs believe PWD: ours would name another folder.
     here = {"PWD": str(workspace.root / folder)} if "PWD" in os.environ else {}
     parent = dict[str, str]() if request.env_mode == "replace" else os.environ
@@ -68,6 +74,7 @@ def program_of(
     found = find_program(name, environment.get("PATH", os.defpath), outside=outside)
     if found is None:
         raise ToolFailed(
-            ErrorType.NOT_FOUND, f"`{printable(name)}` was not run: there is no such program on the PATH"
+            ErrorType.NOT_FOUND,
+            f"`{printable(name)}` was not run: there is no such program on the PATH",
         )
     return found

@@ -1,15 +1,18 @@
-"""Steps of a script: a named command, tried as often as the caller says, with one record of what happened.
+"""Steps of a script: a named command, tried as often as the caller says, with one record of what
+happened.
 
 A record is JSON throughout, so that it can be stored, compared and handed to whoever recovers:
 
-    name, argv or command, cwd, success, ok (the same), status, exit_code, timed_out, outputs {stdout, stderr},
-    ids {command_id, handle_id, audit_id}, live_log (the file that grows while it runs), artifacts {output_path,
-    stdout_path, stderr_path, output_sha256, output_capture}, tail (the end of its output), failure_tail (the same if
-    it failed, else empty), timings {started_at, ended_at in ms since 1970; duration_ms of the last attempt; total_ms,
-    waited_ms of all}, attempts [{attempt, status, success, exit_code, timed_out, command_id, duration_ms, waited_ms}],
+    name, argv or command, cwd, success, ok (the same), status, exit_code, timed_out, outputs
+    {stdout, stderr}, ids {command_id, handle_id, audit_id}, live_log (the file that grows while it
+    runs), artifacts {output_path, stdout_path, stderr_path, output_sha256, output_capture}, tail
+    (the end of its output), failure_tail (the same if it failed, else empty), timings {started_at,
+    ended_at in ms since 1970; duration_ms of the last attempt; total_ms, waited_ms of all},
+    attempts [{attempt, status, success, exit_code, timed_out, command_id, duration_ms, waited_ms}],
     classification, recovery_hint, error (only if it never started)
 
-Nothing is tried again unless `retry` says so, whatever the exit code: only the caller knows what is safe to repeat.
+Nothing is tried again unless `retry` says so, whatever the exit code: only the caller knows what is
+safe to repeat.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ from .retries import Retry
 from .scripts import Record, Runner
 
 Spec = str | Sequence[str] | Mapping[str, Any]
-"""What to run: words, a text without a shell, or a request in full (`{"command": ..., "mode": "shell", ...}`)."""
+"""What to run: words, a text without a shell, or a request in full (`{"command": ..., "mode":
+"shell", ...}`).
+"""
 Classify = Callable[[Record], Any]
 Hint = str | Callable[[Record], Any]
 
@@ -39,7 +44,9 @@ _SYSTEM = SystemClock()
 
 
 def request_of(spec: Spec, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The request that a spec means; `options` are further fields of it. Raises ConfigError for an empty one."""
+    """The request that a spec means; `options` are further fields of it. Raises ConfigError for an
+    empty one.
+    """
     request = (
         dict(spec)
         if isinstance(spec, Mapping)
@@ -65,9 +72,10 @@ async def command_step(
 ) -> Record:
     """Run a named step; returns its record, whether it worked or not.
 
-    `classify` gets the record after each attempt, and what it answers is the record's `classification`: so
-    `should_retry` can go by it. `recovery_hint` is text, or a function of the record of a failed step. Both may be
-    coroutine functions. Raises ConfigError for a spec or retry that cannot be meant.
+    `classify` gets the record after each attempt, and what it answers is the record's
+    `classification`: so `should_retry` can go by it. `recovery_hint` is text, or a function of the
+    record of a failed step. Both may be coroutine functions. Raises ConfigError for a spec or retry
+    that cannot be meant.
     """
     request, chosen = request_of(spec, options), Retry.of(retry)
     attempts: list[Record] = []
@@ -87,7 +95,9 @@ async def command_step(
         await _answer(chosen.before_retry, record)
     hint = recovery_hint if isinstance(recovery_hint, str) else None
     if not record["ok"]:
-        record["recovery_hint"] = hint or await _answer(None if hint else _function(recovery_hint), record)
+        record["recovery_hint"] = hint or await _answer(
+            None if hint else _function(recovery_hint), record
+        )
     return record
 
 
@@ -155,14 +165,24 @@ def _record(name: str, request: Mapping[str, Any], ran: Record, tail_bytes: int)
 def _what_ran(request: Mapping[str, Any], ran: Record) -> Record:
     """`argv` for words, `command` for a text."""
     given = next(
-        (source[key] for source in (ran, request) for key in ("argv", "command") if source.get(key)), ""
+        (
+            source[key]
+            for source in (ran, request)
+            for key in ("argv", "command")
+            if source.get(key)
+        ),
+        "",
     )
     return {"command": given} if isinstance(given, str) else {"argv": list(given)}
 
 
 def _end(text: str, most: int) -> str:
     data = text.encode("utf-8", "replace")
-    return text if len(data) <= most else whole_start(data[len(data) - most :]).decode("utf-8", "replace")
+    return (
+        text
+        if len(data) <= most
+        else whole_start(data[len(data) - most :]).decode("utf-8", "replace")
+    )
 
 
 async def command_try(
@@ -174,10 +194,10 @@ async def command_try(
 ) -> Record:
     """Ordered fallbacks: the first step that works.
 
-    `alternatives` are the arguments of a `command_step` each (`name`, `spec`, and any of its options), or names
-    with their specs; `common` holds for all. Returns `{ok, name (of the one that worked, else None), step (the last that
-    ran), steps (all that ran)}`. Steps that failed before the one that worked say `recovered_by`. Raises ConfigError if
-    there is none.
+    `alternatives` are the arguments of a `command_step` each (`name`, `spec`, and any of its
+    options), or names with their specs; `common` holds for all. Returns `{ok, name (of the one that
+    worked, else None), step (the last that ran), steps (all that ran)}`. Steps that failed before
+    the one that worked say `recovered_by`. Raises ConfigError if there is none.
     """
     steps: list[Record] = []
     if isinstance(alternatives, Mapping):
@@ -205,7 +225,9 @@ def append_step(steps: Sequence[Record], step: Record) -> list[Record]:
 
 
 def unrecovered_failures(steps: Sequence[Record]) -> list[Record]:
-    """Steps that failed, and neither a fallback nor a later step of the same name made up for it."""
+    """Steps that failed, and neither a fallback nor a later step of the same name made up for
+    it.
+    """
     worked: set[str] = set()
     found: list[Record] = []
     for step in reversed(steps):
@@ -227,7 +249,9 @@ def last_failed_step(steps: Sequence[Record]) -> Record | None:
 
 
 def step_reference(step: Record, tail_bytes: int = REFERENCE_TAIL) -> Record:
-    """A step in short, for whoever is to look into it: how it ended, the end of its output, where the rest is."""
+    """A step in short, for whoever is to look into it: how it ended, the end of its output, where
+    the rest is.
+    """
     kept = (
         "name",
         "argv",

@@ -2,10 +2,11 @@
 
 Does a tree account for every character of its text, the way a shell would read it?
 
-tree-sitter-bash parses editors' text, not hostile text: here and there it swallows a character, glues a newline into
-a word or splits a word in two, without an error node. Each such place is a way to show the analysis one command
-and the shell another. So the tree is checked: between two tokens there may be blanks and nothing else, a word holds no
-bare blank, and two words that touch are one word to a shell. Found by running random text through both.
+tree-sitter-bash parses editors' text, not hostile text: here and there it swallows a character,
+glues a newline into a word or splits a word in two, without an error node. Each such place is a way
+to show the analysis one command and the shell another. So the tree is checked: between two tokens
+there may be blanks and nothing else, a word holds no bare blank, and two words that touch are one
+word to a shell. Found by running random text through both.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ferrule.permissions.commands.program_facts import listed
-from ferrule.permissions.commands.shell_words import ANY, BRACE, ONE, UNKNOWN, Word, ansi_text, tilde
+from ferrule.permissions.commands.shell_words import (
+    ANY,
+    BRACE,
+    ONE,
+    UNKNOWN,
+    Word,
+    ansi_text,
+    tilde,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -26,7 +35,8 @@ _WORDLIKE = listed("""
     word number raw_string string ansi_c_string concatenation simple_expansion expansion command_name test_operator
     command_substitution brace_expression variable_name arithmetic_expansion extglob_pattern variable_assignment""")
 _SEPARATE = listed(
-    "command declaration_command unset_command for_statement test_command case_statement array file_redirect"
+    "command declaration_command unset_command for_statement test_command case_statement "
+    "array file_redirect"
 )
 """Nodes in which touching words would be one word to a shell."""
 _STATEMENTS = listed("""
@@ -41,8 +51,9 @@ _DELIMITER = re.compile(rb"""\w+|'\w+'|"\w+"|\\\w+""")
 
 
 CRASHING = re.compile(r"(\{[0-9]*(?:\.\.[0-9]*)?)[^\x00-\xff]")
-"""tree-sitter-bash 0.25 takes what follows `{` for an index into a table of 384: other characters read memory that is not
-there and end the process. Such a text is never given to it."""
+"""tree-sitter-bash 0.25 takes what follows `{` for an index into a table of 384: other characters
+read memory that is not there and end the process. Such a text is never given to it.
+"""
 
 
 def misread(root: Node, source: bytes, text: str) -> str:
@@ -51,7 +62,9 @@ def misread(root: Node, source: bytes, text: str) -> str:
         return "it cannot be parsed"
     if _BLANK_WORD.search(text):
         return "a word begins with an escaped blank"
-    if not _BLANKS.fullmatch(source[: root.start_byte]) or not _BLANKS.fullmatch(source[root.end_byte :]):
+    if not _BLANKS.fullmatch(source[: root.start_byte]) or not _BLANKS.fullmatch(
+        source[root.end_byte :]
+    ):
         return "not all of it is understood"
     pending = [root]
     while pending:
@@ -158,7 +171,9 @@ def _double(node: Node, home: str, root: str) -> tuple[str, bool]:
 
 
 def _unescaped(data: bytes) -> str:
-    return re.sub(r'\\([$`"\\\n])', lambda m: "" if m[1] == "\n" else m[1], data.decode("utf-8", "replace"))
+    return re.sub(
+        r'\\([$`"\\\n])', lambda m: "" if m[1] == "\n" else m[1], data.decode("utf-8", "replace")
+    )
 
 
 def _ansi(node: Node, home: str, root: str) -> tuple[str, bool]:

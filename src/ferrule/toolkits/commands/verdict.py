@@ -3,11 +3,11 @@
     None, True               run it
     False, text              do not; the text is the reason
     mapping                  `allow` (false denies), `deny` (true or the reason), `reason`, `require_approval` (true: ask
-                             the person), `request` (run this one instead), `patch` (change these fields),
-                             `policy_context` (kept in the result)
+                             the person), `request` (run this one instead), `patch` (change these
+                             fields), `policy_context` (kept in the result)
 
-Anything else, also an unknown key, is an error of the one who wrote the function: nothing runs. A request
-that was changed is judged again by everything.
+Anything else, also an unknown key, is an error of the one who wrote the function: nothing runs. A
+request that was changed is judged again by everything.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _KEYS = ("allow", "deny", "reason", "require_approval", "request", "patch", "pol
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`denied` is the reason for a no. `changed` are the arguments of the request to run instead."""
+    """`denied` is the reason for a no. `changed` are the arguments of the request to run
+    instead.
+    """
 
     denied: str = ""
     ask: str = ""
@@ -34,8 +36,12 @@ class Verdict:
     context: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-async def judge(policy: PolicyFunction, request: dict[str, Any], args: Mapping[str, Any]) -> Verdict:
-    """Ask the function. Raises ConfigError for an answer that means nothing, and what the function raises."""
+async def judge(
+    policy: PolicyFunction, request: dict[str, Any], args: Mapping[str, Any]
+) -> Verdict:
+    """Ask the function. Raises ConfigError for an answer that means nothing, and what the function
+    raises.
+    """
     answer = policy(request, args)
     if inspect.isawaitable(answer):
         answer = await answer
@@ -77,12 +83,16 @@ def _read(answer: Mapping[str, Any], request: Mapping[str, Any]) -> Verdict:
 def _patched(request: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     """The request with some fields changed; who changes one of words and text drops the other."""
     said = "argv" in patch or "command" in patch
-    kept = {key: value for key, value in request.items() if not (said and key in ("command", "argv"))}
+    kept = {
+        key: value for key, value in request.items() if not (said and key in ("command", "argv"))
+    }
     return {**kept, **patch}
 
 
 def _said_once(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A request that a function was shown says what to run twice: the words count, in a shell the text."""
+    """A request that a function was shown says what to run twice: the words count, in a shell the
+    text.
+    """
     dropped = "argv" if request.get("mode") == "shell" else "command"
     both = "argv" in request and "command" in request
     return {key: value for key, value in request.items() if not (both and key == dropped)}

@@ -1,4 +1,5 @@
-"""Tools that look around in the workspace without reading whole files: one folder, all folders, what a file defines.
+"""Tools that look around in the workspace without reading whole files: one folder, all folders,
+what a file defines.
 
 Names that no tool may touch are left out, and their number is said.
 """
@@ -31,7 +32,9 @@ ALIASES = {
     "create_directory": "create_dir",
     "run_shell_command": "run_command",
 }
-"""Names that other systems and models use -> the one name that is registered here. For messages and documentation."""
+"""Names that other systems and models use -> the one name that is registered here. For messages and
+documentation.
+"""
 
 NOT_EXPANDED = frozenset({"node_modules", "bower_components", "__pycache__", "venv"})
 """Folders that `file_tree` names but does not open unless asked for: they are made, not written."""
@@ -53,9 +56,13 @@ def list_files(
         Literal["name", "size", "modified"], "What to sort by, smallest or oldest first."
     ] = "name",
     reverse: Annotated[bool, "Largest, newest or last first."] = False,
-    max_entries: Annotated[int, "How many entries to show, at most 1000. Sorting comes first."] = 500,
+    max_entries: Annotated[
+        int, "How many entries to show, at most 1000. Sorting comes first."
+    ] = 500,
 ) -> str:
-    """List one folder as a table: type, size, time of the last change (UTC), name. Folders end with `/`; links are not followed."""
+    """List one folder as a table: type, size, time of the last change (UTC), name. Folders end with
+    `/`; links are not followed.
+    """
     if not 1 <= max_entries <= MOST_ENTRIES:
         raise invalid(f"`max_entries` = {max_entries}: must lie between 1 and {MOST_ENTRIES}")
     left_out: list[str] = []
@@ -66,14 +73,18 @@ def list_files(
     notes = [_totals(entries)]
     if len(entries) > max_entries:
         notes.append(
-            f"[{max_entries} of {len(entries)} entries shown; raise `max_entries` or sort differently]"
+            f"[{max_entries} of {len(entries)} entries shown; raise `max_entries` or sort "
+            "differently]"
         )
     if hidden := len(found) - len(entries):
         notes.append(
-            f"[{count(hidden, 'hidden entry', 'hidden entries')} not shown; pass `show_hidden: true`]"
+            f"[{count(hidden, 'hidden entry', 'hidden entries')} not shown; pass "
+            "`show_hidden: true`]"
         )
     if left_out:
-        notes.append(f"[{count(len(left_out), 'entry', 'entries')} not shown: no tool may touch them]")
+        notes.append(
+            f"[{count(len(left_out), 'entry', 'entries')} not shown: no tool may touch them]"
+        )
     return "\n".join([*rows, *notes])
 
 
@@ -84,8 +95,10 @@ def file_tree(
     show_hidden: Annotated[bool, "Include names that begin with a dot."] = False,
     max_entries: Annotated[int, "How many entries to open folders for, at most 5000."] = 1000,
 ) -> list[str]:
-    """List the paths of all files below a folder. A path ending with `/` is a folder that is empty or was not opened
-    (name it as `path` to see it); one ending with `@` is a link. Folders of version control are left out."""
+    """List the paths of all files below a folder. A path ending with `/` is a folder that is empty
+    or was not opened (name it as `path` to see it); one ending with `@` is a link. Folders of
+    version control are left out.
+    """
     if not 1 <= max_entries <= MOST_PATHS:
         raise invalid(f"`max_entries` = {max_entries}: must lie between 1 and {MOST_PATHS}")
     workspace = context.resource(Workspace)
@@ -104,7 +117,8 @@ def file_tree(
     if left_out:
         more = "raise `max_entries`, or use" if max_entries < MOST_PATHS else "use"
         paths.append(
-            f"[{left_out} of {len(opened[start])} entries of {shown(path)} not shown; {more} `list_files` or `search_files`]"
+            f"[{left_out} of {len(opened[start])} entries of {shown(path)} not shown; {more} "
+            "`list_files` or `search_files`]"
         )
     paths += [
         f"[{name}/ holds {size} entries and was not opened: name it as `path`]"
@@ -119,12 +133,16 @@ def file_tree(
 def file_outline(
     path: Annotated[str, READS, "Path of the file, relative to the workspace."], context: Context
 ) -> str:
-    """List what a source file defines (classes, functions, headings), one per line as `N: definition` with its line number."""
+    """List what a source file defines (classes, functions, headings), one per line as `N:
+    definition` with its line number.
+    """
     text = context.resource(Workspace).read_text(path)
     found, note = outline(path, text.removeprefix("\ufeff"))
     rows = [f"{one.line}: {'  ' * one.depth}{one.text}" for one in found[:MOST]]
     if not rows:
-        rows.append(f"[no definitions found in {shown(path)}, {count(len(lines.split(text)), 'line')}]")
+        rows.append(
+            f"[no definitions found in {shown(path)}, {count(len(lines.split(text)), 'line')}]"
+        )
     if len(found) > MOST:
         rows.append(f"[{len(found) - MOST} more definitions not shown]")
     if note:
@@ -138,8 +156,9 @@ TOOLS: tuple[Tool, ...] = with_examples(list_files, file_tree, file_outline)
 def _opened(
     workspace: Workspace, path: str, start: str, show_hidden: bool, most: int
 ) -> tuple[dict[str, list[Entry]], list[tuple[str, int]]]:
-    """Folder -> what is in it, level by level while there is room, so that a deep corner does not use it all up; and the
-    folders that there was no room for, with how many entries they hold."""
+    """Folder -> what is in it, level by level while there is room, so that a deep corner does not
+    use it all up; and the folders that there was no room for, with how many entries they hold.
+    """
     closed: list[tuple[str, int]] = []
     opened = {start: _visible(workspace.entries(path), show_hidden)}
     room = most - len(opened[start])
@@ -169,7 +188,9 @@ def _below(workspace: Workspace, folder: Entry, show_hidden: bool) -> list[Entry
 
 def _visible(entries: list[Entry], show_hidden: bool) -> list[Entry]:
     return [
-        e for e in entries if e.name not in VERSION_CONTROL and (show_hidden or not e.name.startswith("."))
+        e
+        for e in entries
+        if e.name not in VERSION_CONTROL and (show_hidden or not e.name.startswith("."))
     ]
 
 

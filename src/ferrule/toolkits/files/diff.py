@@ -1,4 +1,6 @@
-"""A unified diff that a person can trust: everything visible, and if something is left out, it says so. No I/O."""
+"""A unified diff that a person can trust: everything visible, and if something is left out, it says
+so. No I/O.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,15 @@ from . import lines
 MOST_LINES = 400
 MOST_COLUMNS = 500
 _COMPARED = 3000
-"""Lines on either side that are compared line by line; above that, old and new are shown as two blocks."""
+"""Lines on either side that are compared line by line; above that, old and new are shown as two
+blocks.
+"""
 
 
 def unified(name: str, old: str, new: str, *, context: int = 3) -> str:
-    """What changes in a file. Empty `old` is a new file. At most `MOST_LINES` lines of `MOST_COLUMNS` characters."""
+    """What changes in a file. Empty `old` is a new file. At most `MOST_LINES` lines of
+    `MOST_COLUMNS` characters.
+    """
     if old == new:
         return f"{name}: no change"
     shown = [f"--- {name if old else '/dev/null'}", f"+++ {name}"]
@@ -28,7 +34,9 @@ def unified(name: str, old: str, new: str, *, context: int = 3) -> str:
 
 
 def _lines(text: str, other: str) -> list[str]:
-    """Lines without ends. A CR is dropped only if both sides are all CRLF, so that a changed line end shows."""
+    """Lines without ends. A CR is dropped only if both sides are all CRLF, so that a changed line
+    end shows.
+    """
     same_ends = all(t.count("\n") == t.count("\r\n") for t in (text, other))
     found = [line.removesuffix("\n") for line in lines.split(text)]
     if same_ends:

@@ -1,4 +1,6 @@
-"""Finds the one place that `edit_file` is to change, or says why there is not exactly one. No I/O."""
+"""Finds the one place that `edit_file` is to change, or says why there is not exactly one. No
+I/O.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,16 @@ _SEARCHED = 5000
 
 
 def edited(text: str, old: str, new: str, *, everywhere: bool, where: str) -> tuple[str, int, int]:
-    """The text with `old` exchanged for `new`, how often, and the line of the first. Raises ToolFailed(validation_failed).
+    """The text with `old` exchanged for `new`, how often, and the line of the first. Raises
+    ToolFailed(validation_failed).
 
-    `old` must occur once, or at least once with `everywhere`. In a CRLF file, an `old` and `new` written
-    with bare newlines are understood. `where` names the file in messages.
+    `old` must occur once, or at least once with `everywhere`. In a CRLF file, an `old` and `new`
+    written with bare newlines are understood. `where` names the file in messages.
     """
     if not old:
-        raise _refused("`old_string` is empty; use `insert_lines` to add text or `write_file` for a new file")
+        raise _refused(
+            "`old_string` is empty; use `insert_lines` to add text or `write_file` for a new file"
+        )
     if old == new:
         raise _refused("`old_string` and `new_string` are the same: there is nothing to change")
     end = lines.ending(text)
@@ -56,9 +61,14 @@ def _places(text: str, old: str) -> str:
 
 
 def _nearest(text: str, old: str) -> str:
-    """What may help to get it right next time: the cause if it is a known one, else the most similar line."""
+    """What may help to get it right next time: the cause if it is a known one, else the most
+    similar line.
+    """
     if _NUMBERED.match(old):
-        return "; it begins with a line number: leave out the `N: ` that `read_file` puts before each line"
+        return (
+            "; it begins with a line number: leave out the `N: ` that `read_file` puts before "
+            "each line"
+        )
     if escaped := _escaped(text, old):
         return escaped
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
@@ -67,7 +77,10 @@ def _nearest(text: str, old: str) -> str:
         return "; read the file again"
     if wanted in candidates:
         number = candidates.index(wanted) + 1
-        return f"; line {number} has its first line, so what differs is white space or the lines after it. Read the file again"
+        return (
+            f"; line {number} has its first line, so what differs is white space or the lines "
+            "after it. Read the file again"
+        )
     near = difflib.get_close_matches(wanted[:300], candidates, n=1, cutoff=0.5)
     if not near:
         return "; read the file again"
@@ -75,18 +88,22 @@ def _nearest(text: str, old: str) -> str:
 
 
 def _escaped(text: str, old: str) -> str:
-    """What helps where text and `old` differ in how a character is written that models see as an escape (`models.untrusted_text`)."""
+    """What helps where text and `old` differ in how a character is written that models see as an
+    escape (`models.untrusted_text`).
+    """
     read = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), old)
     read = read.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if read != old and read in text:
         return (
-            f"; at line {_line_of(text, text.find(read))} the file has the characters that `old_string` spells as escapes: in the "
+            f"; at line {_line_of(text, text.find(read))} the file has the characters that "
+            "`old_string` spells as escapes: in the "
             "arguments, which are JSON, write these escapes with one backslash, in `new_string` too"
         )
     spelled = spell_out(old)
     if spelled != old and spelled in text:
         return (
-            f"; at line {_line_of(text, text.find(spelled))} the file has these escapes as text: in the arguments, which are JSON, "
+            f"; at line {_line_of(text, text.find(spelled))} the file has these escapes as "
+            "text: in the arguments, which are JSON, "
             "write their backslashes twice, in `new_string` too"
         )
     return ""

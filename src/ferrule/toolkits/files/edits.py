@@ -1,7 +1,7 @@
 """How the edit tools change a text, apply it to a file, and show it beforehand.
 
-An edit is a `Change`: made from the checked arguments of a call, it takes the text of the file. Running the
-tool and previewing it use the same one, so a person sees what will happen.
+An edit is a `Change`: made from the checked arguments of a call, it takes the text of the file.
+Running the tool and previewing it use the same one, so a person sees what will happen.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Change = Callable[[str, str], tuple[str, str]]
 
 
 def edit(context: Context, path: str, change: Change) -> str:
-    """Applies a change to a file that exists, if it still holds what the session saw and what was read here.
+    """Applies a change to a file that exists, if it still holds what the session saw and what was
+    read here.
 
     Returns what was done, in words. Raises ToolFailed.
     """
@@ -82,8 +83,12 @@ def exchange(values: Mapping[str, Any]) -> Change:
         old = lines.checked(values["old_string"], "old_string")
         new = lines.checked(values["new_string"], "new_string")
         everywhere = bool(values.get("replace_all"))
-        edited, number, line = edit_matching.edited(text, old, new, everywhere=everywhere, where=where)
-        done = f"replaced the text at line {line}" if number == 1 else f"replaced {number} occurrences"
+        edited, number, line = edit_matching.edited(
+            text, old, new, everywhere=everywhere, where=where
+        )
+        done = (
+            f"replaced the text at line {line}" if number == 1 else f"replaced {number} occurrences"
+        )
         return edited, done
 
     return change
@@ -93,20 +98,30 @@ def line_replacement(values: Mapping[str, Any]) -> Change:
     """Lines `line_start` to `line_end` for those of `new_content`."""
 
     def change(text: str, where: str) -> tuple[str, str]:
-        first, last, total = int(values["line_start"]), int(values["line_end"]), len(lines.split(text))
+        first, last, total = (
+            int(values["line_start"]),
+            int(values["line_end"]),
+            len(lines.split(text)),
+        )
         if problems := impossible_replacement(values):
             raise invalid(problems[0])
         if last > total:
-            raise invalid(f"lines {first}-{last} are past the end: {where} has {count(total, 'line')}")
+            raise invalid(
+                f"lines {first}-{last} are past the end: {where} has {count(total, 'line')}"
+            )
         new = lines.checked(values["new_content"], "new_content")
         done = f"replaced lines {first}-{last} by {count(len(lines.split(new)), 'line')}"
-        return lines.replaced(text, first, last, new), done if new else f"deleted lines {first}-{last}"
+        return lines.replaced(
+            text, first, last, new
+        ), done if new else f"deleted lines {first}-{last}"
 
     return change
 
 
 def line_insertion(values: Mapping[str, Any]) -> Change:
-    """The lines of `new_content` before `line_start`; `line_end` must be the same if it is there."""
+    """The lines of `new_content` before `line_start`; `line_end` must be the same if it is
+    there.
+    """
 
     def change(text: str, where: str) -> tuple[str, str]:
         line, total = int(values["line_start"]), len(lines.split(text))
@@ -114,7 +129,8 @@ def line_insertion(values: Mapping[str, Any]) -> Change:
             raise invalid(problems[0])
         if line > total + 1:
             raise invalid(
-                f"line {line} is past the end: {where} has {count(total, 'line')}, so {total + 1} appends"
+                f"line {line} is past the end: {where} has {count(total, 'line')}, so "
+                f"{total + 1} appends"
             )
         new = lines.checked(values["new_content"], "new_content")
         if not new:
@@ -148,7 +164,9 @@ def bounded(text: str) -> str:
 
 
 def impossible_lines(values: Mapping[str, Any]) -> list[str]:
-    """What is wrong with `line_start` and `line_end`, whatever the file holds; either may be left out."""
+    """What is wrong with `line_start` and `line_end`, whatever the file holds; either may be left
+    out.
+    """
     first = values.get("line_start")
     last = values.get("line_end")
     if first is None:
@@ -172,7 +190,12 @@ def impossible_insertion(values: Mapping[str, Any]) -> list[str]:
     if line < 1:
         return [f"`line_start` = {line}: lines are counted from 1"]
     if end is not None and end != line:
-        return [f"`line_end` = {end} must equal `line_start` = {line}; to change lines use `replace_lines`"]
+        return [
+            (
+                f"`line_end` = {end} must equal `line_start` = {line}; to change lines use "
+                "`replace_lines`"
+            )
+        ]
     return []
 
 

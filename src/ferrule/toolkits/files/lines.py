@@ -3,11 +3,13 @@
 A line ends with LF; the CR of a CRLF file stays with its line, and nothing else (form feed, U+2028)
 breaks lines. The rules for edits:
 
-* New content is a number of whole lines: the newline at its end may be there or not, the result is the same.
+* New content is a number of whole lines: the newline at its end may be there or not, the result is
+  the same.
 * A text that ended with a newline still does, and one that did not still does not (but for a
   text that was empty, which takes the new content as it is).
 * In a text whose lines mostly end with CRLF, new lines do too.
-* All other bytes stay as they are: `decode` and `encode` carry bytes that are not UTF-8 through unchanged.
+* All other bytes stay as they are: `decode` and `encode` carry bytes that are not UTF-8 through
+  unchanged.
 """
 
 from __future__ import annotations
@@ -32,11 +34,15 @@ def encode(text: str) -> bytes:
 
 
 def checked(text: str, parameter: str) -> str:
-    """Text from a model, refused if it is no Unicode text: half a surrogate pair would become a raw byte."""
+    """Text from a model, refused if it is no Unicode text: half a surrogate pair would become a raw
+    byte.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ToolFailed(ErrorType.VALIDATION_FAILED, f"`{parameter}` is not valid Unicode text") from None
+        raise ToolFailed(
+            ErrorType.VALIDATION_FAILED, f"`{parameter}` is not valid Unicode text"
+        ) from None
     return text
 
 
@@ -59,7 +65,8 @@ def with_ending(text: str, end: str) -> str:
 
 
 def replaced(text: str, first: int, last: int, new: str) -> str:
-    """`text` with lines `first` to `last` (from 1, inclusive) replaced by those of `new`; none if it is empty.
+    """`text` with lines `first` to `last` (from 1, inclusive) replaced by those of `new`; none if
+    it is empty.
 
     `last = first - 1` inserts before `first`. The caller has checked the range.
     """
@@ -89,5 +96,6 @@ def _opened(result: str, text: str) -> str:
 def numbered(lines: Iterable[str], first: int = 1) -> str:
     """`N: line`, one below the other, without their own line ends."""
     return "\n".join(
-        f"{n}: {line.removesuffix(chr(10)).removesuffix(chr(13))}" for n, line in enumerate(lines, first)
+        f"{n}: {line.removesuffix(chr(10)).removesuffix(chr(13))}"
+        for n, line in enumerate(lines, first)
     )

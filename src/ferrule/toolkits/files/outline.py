@@ -1,8 +1,8 @@
 """What a source file defines, line by line. No I/O.
 
-Python is parsed. Other languages are searched for lines that look like a definition: a good guess for
-those with keywords (`class`, `fn`, `func`, `interface`...) and for C-like functions, no more; what is commented
-out is found too.
+Python is parsed. Other languages are searched for lines that look like a definition: a good guess
+for those with keywords (`class`, `fn`, `func`, `interface`...) and for C-like functions, no more;
+what is commented out is found too.
 """
 
 from __future__ import annotations
@@ -53,13 +53,17 @@ class Definition:
 
 
 def outline(name: str, text: str) -> tuple[list[Definition], str]:
-    """The definitions in a file, and a note if they were found by a lesser way than its language has."""
+    """The definitions in a file, and a note if they were found by a lesser way than its language
+    has.
+    """
     ending = name[name.rfind(".") :].lower() if "." in name else ""
     if ending in (".py", ".pyi"):
         try:
             return _python(text), ""
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            return _searched(text, ending), f"not valid Python ({type(error).__name__}); found by searching"
+            return _searched(
+                text, ending
+            ), f"not valid Python ({type(error).__name__}); found by searching"
     return _searched(text, ending), ""
 
 
@@ -99,7 +103,9 @@ def _searched(text: str, ending: str) -> list[Definition]:
         margin = len(line) - len(line.lstrip())
         while margins and margins[-1] >= margin:
             margins.pop()
-        found.append(Definition(number, len(margins), _cut(line.strip().removesuffix("{").rstrip())))
+        found.append(
+            Definition(number, len(margins), _cut(line.strip().removesuffix("{").rstrip()))
+        )
         margins.append(margin)
     return found
 
@@ -111,7 +117,11 @@ def _looks_like_one(line: str, ending: str) -> bool:
         return bool(_SQL.match(line))
     if _DEFINITION.match(line) or _ASSIGNED.match(line):
         return True
-    return ending in _C_LIKE and bool(_C_FUNCTION.match(line.lstrip())) and not _C_STATEMENT.match(line)
+    return (
+        ending in _C_LIKE
+        and bool(_C_FUNCTION.match(line.lstrip()))
+        and not _C_STATEMENT.match(line)
+    )
 
 
 def _cut(text: str) -> str:

@@ -1,4 +1,6 @@
-"""Makes a preview of a tool out of a function that reads files: off the event loop, and it never fails."""
+"""Makes a preview of a tool out of a function that reads files: off the event loop, and it never
+fails.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from ferrule.tools.definition import Preview
 
 
 def preview(describe: Callable[[Mapping[str, Any], Context], str]) -> Preview:
-    """`describe(values, context)` runs in a thread. Instead of raising it becomes a line that says why."""
+    """`describe(values, context)` runs in a thread. Instead of raising it becomes a line that says
+    why.
+    """
 
     async def show(values: Mapping[str, Any], context: Any) -> str:
         try:
@@ -20,7 +24,8 @@ def preview(describe: Callable[[Mapping[str, Any], Context], str]) -> Preview:
         except ToolFailed as failure:
             return f"[this call would fail: {failure}]"
         except (FerruleError, OSError, LookupError, TypeError, ValueError) as error:
-            # Boundary: a preview is shown while a person is asked; it must not take the question away.
+            # Boundary: a preview is shown while a person is asked; it must not take the question
+            #     away.
             return f"[no preview: {error}]"
 
     return show

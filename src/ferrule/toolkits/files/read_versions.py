@@ -1,7 +1,7 @@
 """What a session has read, so that nobody's change in between is overwritten unseen.
 
-Kept in `Context.memory` as name -> SHA-256 of the content that a tool last returned or wrote. A file
-that was never read is not guarded: there is nothing the model could be mistaken about.
+Kept in `Context.memory` as name -> SHA-256 of the content that a tool last returned or wrote. A
+file that was never read is not guarded: there is nothing the model could be mistaken about.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def check(context: Context, name: str, found: str, path: str) -> None:
     if last is not None and last != found:
         raise ToolFailed(
             ErrorType.IO_ERROR,
-            f"{shown(path)} has changed since it was read; nothing was written. Read it again first",
+            (
+                f"{shown(path)} has changed since it was read; nothing was written. Read it "
+                "again first"
+            ),
         )
 
 

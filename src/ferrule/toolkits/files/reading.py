@@ -19,7 +19,8 @@ _TAIL = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some lines of a file. `first` is the number of the first (0: not counted), `total` of all lines.
+    """Some lines of a file. `first` is the number of the first (0: not counted), `total` of all
+    lines.
 
     `digest` is the SHA-256 of the whole file, None if it was not read as a whole.
     """
@@ -54,7 +55,9 @@ def lines_between(file: BinaryIO, path: str, first: int, last: int | None) -> Pa
 
 
 def last_lines(file: BinaryIO, path: str, count: int) -> Part:
-    """The last lines. Of a file over READ_LIMIT only the end is read, and its lines stay without numbers."""
+    """The last lines. Of a file over READ_LIMIT only the end is read, and its lines stay without
+    numbers.
+    """
     _check_start(file, path)
     size = os.fstat(file.fileno()).st_size
     if size <= READ_LIMIT:
@@ -82,5 +85,6 @@ def _too_much(file: BinaryIO, path: str) -> ToolFailed:
     return ToolFailed(
         ErrorType.LIMIT,
         f"{shown(path)} has {size} bytes; at most {READ_LIMIT} can be read at once. "
-        "Pass a smaller range in `line_start` and `line_end`, or use `read_file_tail` or `search_files`",
+        "Pass a smaller range in `line_start` and `line_end`, or use `read_file_tail` or "
+        "`search_files`",
     )

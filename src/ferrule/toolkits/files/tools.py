@@ -1,8 +1,8 @@
 """Tools that read, write and edit the files of the workspace.
 
-All go through `permissions.filesystem.workspace`, so what is refused there is refused here. An edit reads the file, makes
-the new text, and writes it only if the file still holds what was read; a file that the session
-has seen before must in addition still hold what it saw.
+All go through `permissions.filesystem.workspace`, so what is refused there is refused here. An edit
+reads the file, makes the new text, and writes it only if the file still holds what was read; a file
+that the session has seen before must in addition still hold what it saw.
 """
 
 from __future__ import annotations
@@ -27,12 +27,20 @@ MOST_TAIL = 2000
 
 
 def _move_shown(values: Mapping[str, Any], context: Context) -> str:
-    workspace, source, target = context.resource(Workspace), str(values["source"]), str(values["target"])
+    workspace, source, target = (
+        context.resource(Workspace),
+        str(values["source"]),
+        str(values["target"]),
+    )
     entry = workspace.stat(source)
     new = workspace.permit(target, write=True)
     line = f"move {entry.kind} {shown(entry.path)} to {shown(new)}"
     if exists(workspace, target):
-        line += ", replacing what is there" if values.get("overwrite") else " (refused: it exists already)"
+        line += (
+            ", replacing what is there"
+            if values.get("overwrite")
+            else " (refused: it exists already)"
+        )
     return line
 
 
@@ -46,7 +54,8 @@ def _deletion_shown(values: Mapping[str, Any], context: Context) -> str:
     some = "".join(f"\n  {shown(one)}" for one in below[:20])
     more = f"\n  and {len(below) - 20} more" if len(below) > 20 else ""
     return (
-        f"delete folder {shown(entry.path)} with {count(len(below), 'entry', 'entries')} below it{some}{more}"
+        f"delete folder {shown(entry.path)} with {count(len(below), 'entry', 'entries')} below "
+        f"it{some}{more}"
     )
 
 
@@ -57,8 +66,13 @@ def _shown(found: list[bytes], first: int, note: str) -> str:
     parts = [lines.numbered(text, first) if first else "".join(text).removesuffix("\n")]
     if note:
         parts.append(note)
-    if any("\ufffd" in line and b"\xef\xbf\xbd" not in raw for line, raw in zip(text, found, strict=True)):
-        parts.append("[some bytes are not UTF-8 and appear as \ufffd; edits elsewhere in the file keep them]")
+    if any(
+        "\ufffd" in line and b"\xef\xbf\xbd" not in raw
+        for line, raw in zip(text, found, strict=True)
+    ):
+        parts.append(
+            "[some bytes are not UTF-8 and appear as \ufffd; edits elsewhere in the file keep them]"
+        )
     return "\n".join(parts)
 
 
@@ -66,10 +80,14 @@ def _shown(found: list[bytes], first: int, note: str) -> str:
 def read_file(
     path: Annotated[str, READS, "Path of the file, relative to the workspace."],
     context: Context,
-    line_start: Annotated[int | None, "First line to read, counted from 1. Default: the first."] = None,
+    line_start: Annotated[
+        int | None, "First line to read, counted from 1. Default: the first."
+    ] = None,
     line_end: Annotated[int | None, "Last line to read, inclusive. Default: the last."] = None,
 ) -> str:
-    """Read a text file of the workspace. Each line comes as `N: line`, counted from 1; the numbers are not part of the file."""
+    """Read a text file of the workspace. Each line comes as `N: line`, counted from 1; the numbers
+    are not part of the file.
+    """
     workspace = context.resource(Workspace)
     if problems := edits.impossible_lines({"line_start": line_start, "line_end": line_end}):
         raise invalid(problems[0])
@@ -108,14 +126,18 @@ def read_file_tail(
         part = reading.last_lines(file, path, line_count)
     if part.digest is None:
         return _shown(
-            part.lines, 0, f"[the last {count(len(part.lines), 'line')} of a large file, without numbers]"
+            part.lines,
+            0,
+            f"[the last {count(len(part.lines), 'line')} of a large file, without numbers]",
         )
     read_versions.remember(context, workspace.name(path), part.digest)
     if not part.total:
         return "[the file is empty]"
     complete = len(part.lines) == part.total
     return _shown(
-        part.lines, part.first, "" if complete else f"[lines {part.first}-{part.total} of {part.total}]"
+        part.lines,
+        part.first,
+        "" if complete else f"[lines {part.first}-{part.total} of {part.total}]",
     )
 
 
@@ -129,7 +151,9 @@ def write_file(
     content: Annotated[str, "The whole new content of the file."],
     context: Context,
 ) -> str:
-    """Create a text file, or replace the whole content of one. Missing folders are made. To change a part of a file use `edit_file`."""
+    """Create a text file, or replace the whole content of one. Missing folders are made. To change
+    a part of a file use `edit_file`.
+    """
     workspace = context.resource(Workspace)
     name = workspace.permit(path, write=True)
     data = edits.bounded(lines.checked(content, "content")).encode()
@@ -143,7 +167,8 @@ def write_file(
     read_versions.remember(context, name, read_versions.digest(data))
     what = "replaced" if old else "new"
     return (
-        f"wrote {shown(name)}: {what}, {count(len(data), 'byte')}, {count(len(lines.split(content)), 'line')}"
+        f"wrote {shown(name)}: {what}, {count(len(data), 'byte')}, "
+        f"{count(len(lines.split(content)), 'line')}"
     )
 
 
@@ -154,15 +179,24 @@ def write_file(
 )
 def edit_file(
     path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],
-    old_string: Annotated[str, "The text to replace, exactly as it is in the file, without line numbers."],
+    old_string: Annotated[
+        str, "The text to replace, exactly as it is in the file, without line numbers."
+    ],
     new_string: Annotated[str, "The text to put in its place."],
     context: Context,
     replace_all: Annotated[
         bool, "Replace every occurrence. Otherwise `old_string` must occur exactly once."
     ] = False,
 ) -> str:
-    """Replace a piece of text in a file. `old_string` must match exactly, white space included, and be unique in the file."""
-    values = {"path": path, "old_string": old_string, "new_string": new_string, "replace_all": replace_all}
+    """Replace a piece of text in a file. `old_string` must match exactly, white space included, and
+    be unique in the file.
+    """
+    values = {
+        "path": path,
+        "old_string": old_string,
+        "new_string": new_string,
+        "replace_all": replace_all,
+    }
     return edits.edit(context, path, edits.exchange(values))
 
 
@@ -180,7 +214,12 @@ def replace_lines(
     context: Context,
 ) -> str:
     """Replace a range of lines of a file. Read the file first to see the line numbers."""
-    values = {"path": path, "line_start": line_start, "line_end": line_end, "new_content": new_content}
+    values = {
+        "path": path,
+        "line_start": line_start,
+        "line_end": line_end,
+        "new_content": new_content,
+    }
     return edits.edit(context, path, edits.line_replacement(values))
 
 
@@ -192,13 +231,20 @@ def replace_lines(
 )
 def insert_lines(
     path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],
-    line_start: Annotated[int, "Line to insert before, counted from 1; one more than the file has appends."],
+    line_start: Annotated[
+        int, "Line to insert before, counted from 1; one more than the file has appends."
+    ],
     new_content: Annotated[str, "The new lines."],
     context: Context,
     line_end: Annotated[int | None, "Must equal `line_start` if it is given."] = None,
 ) -> str:
     """Insert lines before a line of a file. Read the file first to see the line numbers."""
-    values = {"path": path, "line_start": line_start, "line_end": line_end, "new_content": new_content}
+    values = {
+        "path": path,
+        "line_start": line_start,
+        "line_end": line_end,
+        "new_content": new_content,
+    }
     return edits.edit(context, path, edits.line_insertion(values))
 
 
@@ -206,7 +252,9 @@ def insert_lines(
 def create_dir(
     path: Annotated[str, WRITES, "Path of the folder, relative to the workspace."], context: Context
 ) -> str:
-    """Create a folder, and the folders above it that are missing. One that exists is left as it is."""
+    """Create a folder, and the folders above it that are missing. One that exists is left as it
+    is.
+    """
     entry = context.resource(Workspace).make_dir(path)
     return f"folder {shown(entry.path + '/')} exists"
 
@@ -217,10 +265,14 @@ def create_dir(
     preview=preview(_move_shown),
 )
 def move_path(
-    source: Annotated[str, WRITES, "Path of the file or folder to move, relative to the workspace."],
+    source: Annotated[
+        str, WRITES, "Path of the file or folder to move, relative to the workspace."
+    ],
     target: Annotated[str, WRITES, "Its new path, name included."],
     context: Context,
-    overwrite: Annotated[bool, "Whether a file may take the place of a file that is at `target`."] = False,
+    overwrite: Annotated[
+        bool, "Whether a file may take the place of a file that is at `target`."
+    ] = False,
 ) -> str:
     """Move or rename a file or folder. Missing folders above `target` are made."""
     workspace = context.resource(Workspace)
@@ -242,7 +294,9 @@ def move_path(
 def delete_path(
     path: Annotated[str, WRITES, "Path of the file or folder, relative to the workspace."],
     context: Context,
-    recursive: Annotated[bool, "Delete a folder with all that is in it. Otherwise it must be empty."] = False,
+    recursive: Annotated[
+        bool, "Delete a folder with all that is in it. Otherwise it must be empty."
+    ] = False,
 ) -> str:
     """Delete a file or a folder. There is no way back."""
     workspace = context.resource(Workspace)

@@ -1,8 +1,10 @@
-"""What became of one call of a git tool, kept while it runs: so that a failure has a receipt as well.
+"""What became of one call of a git tool, kept while it runs: so that a failure has a receipt as
+well.
 
-An `Attempt` is made for each call and reaches the operation as a resource of its context. Operations that change
-something say on which workbench they are (`watch`); then the branches are read before and after, from the files that git
-keeps them in. Other references than the checked-out one are compared only up to `MOST` of them.
+An `Attempt` is made for each call and reaches the operation as a resource of its context.
+Operations that change something say on which workbench they are (`watch`); then the branches are
+read before and after, from the files that git keeps them in. Other references than the checked-out
+one are compared only up to `MOST` of them.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ _CATEGORIES = {
 
 @dataclass(slots=True)
 class Attempt:
-    """One call. `category` is set where an operation knows better than its error says how it ended."""
+    """One call. `category` is set where an operation knows better than its error says how it
+    ended.
+    """
 
     git: Runner | None = None
     category: str = ""
@@ -51,7 +55,9 @@ class Attempt:
         return found if isinstance(found, Attempt) else Attempt()
 
     def watch(self, real: int, leaving: list[Callable[[], None]]) -> None:
-        """The references of `.git` (a descriptor) as they are now, and when the workbench is left."""
+        """The references of `.git` (a descriptor) as they are now, and when the workbench is
+        left.
+        """
         self._before = references(real)
 
         def look_again() -> None:
@@ -61,7 +67,9 @@ class Attempt:
 
     @property
     def refs(self) -> dict[str, dict[str, str | None]] | None:
-        """`HEAD` before and after, and every other reference that differs. None if nothing was opened to be changed."""
+        """`HEAD` before and after, and every other reference that differs. None if nothing was
+        opened to be changed.
+        """
         if self._before is None:
             return None
         before, after = self._before, self._before if self._after is None else self._after
@@ -86,7 +94,9 @@ class Attempt:
 
 
 def references(real: int) -> dict[str, str]:
-    """Ids by full name, and `HEAD` as the id it stands for (or the name of a branch without commits)."""
+    """Ids by full name, and `HEAD` as the id it stands for (or the name of a branch without
+    commits).
+    """
     found = _packed(real)
     try:
         for folder, _, names, descriptor in os.fwalk("refs", dir_fd=real, follow_symlinks=False):
@@ -99,7 +109,9 @@ def references(real: int) -> dict[str, str]:
     head = read_small(real, "HEAD").decode("utf-8", "replace").strip()
     branch = head.removeprefix("ref: ")
     if branch.startswith("refs/heads/"):
-        _take(found, branch, read_small(real, branch))  # also where there are more than were looked at
+        _take(
+            found, branch, read_small(real, branch)
+        )  # also where there are more than were looked at
     return {"HEAD": found.get(branch, head), **found}
 
 

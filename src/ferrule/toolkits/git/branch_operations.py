@@ -1,7 +1,9 @@
-"""`git_switch`, `git_fetch`, `git_pull_ff_only`, `git_rebase`: operations that move branches and files.
+"""`git_switch`, `git_fetch`, `git_pull_ff_only`, `git_rebase`: operations that move branches and
+files.
 
-What would change is found out between trees first; a path that no tool may write stops the operation before it begins
-(`changes`). A rebase that meets a conflict is taken back, so none of these leaves anything half done.
+What would change is found out between trees first; a path that no tool may write stops the
+operation before it begins (`changes`). A rebase that meets a conflict is taken back, so none of
+these leaves anything half done.
 """
 
 from __future__ import annotations
@@ -31,28 +33,43 @@ _SHOWN = 50
 
 def _failed(operation: str, ran: Ran) -> ToolFailed:
     said = ran.said or ran.text.strip() or f"exit status {ran.code}"
-    return ToolFailed(ErrorType.IO_ERROR, f"`git_{operation}` did nothing: git refused: {said[:2000]}")
+    return ToolFailed(
+        ErrorType.IO_ERROR, f"`git_{operation}` did nothing: git refused: {said[:2000]}"
+    )
 
 
 def _switch_shown(values: Mapping[str, Any], context: Context) -> str:
     branch = str(values["branch"])
     if values.get("force_create"):
-        return f"make {branch} a branch that begins at {values.get('start_point') or 'HEAD'}, whatever it was before, and check it out"
+        return (
+            f"make {branch} a branch that begins at {values.get('start_point') or 'HEAD'}, "
+            "whatever it was before, and check it out"
+        )
     begin = f", new, from {values.get('start_point') or 'HEAD'}" if values.get("create") else ""
     return f"check out the branch {branch}{begin}: files of the workspace change"
 
 
 @tool(
-    side_effect="execute", risk="high", timeout=SECONDS + 10, parallel=False, preview=preview(_switch_shown)
+    side_effect="execute",
+    risk="high",
+    timeout=SECONDS + 10,
+    parallel=False,
+    preview=preview(_switch_shown),
 )
 async def git_switch(
     branch: Annotated[str, "The branch to check out."],
     context: Context,
     create: Annotated[bool, "Make the branch first. Not together with `force_create`."] = False,
-    force_create: Annotated[bool, "Make the branch anew, also if it exists: where it was is lost."] = False,
-    start_point: Annotated[str | None, "Where a new branch begins; default: what is checked out."] = None,
+    force_create: Annotated[
+        bool, "Make the branch anew, also if it exists: where it was is lost."
+    ] = False,
+    start_point: Annotated[
+        str | None, "Where a new branch begins; default: what is checked out."
+    ] = None,
 ) -> dict[str, Any]:
-    """Check out another branch, or make a new one and check it out. Local changes are never overwritten."""
+    """Check out another branch, or make a new one and check it out. Local changes are never
+    overwritten.
+    """
     check_branch(branch)
     if create and force_create:
         raise RetryCall("`git_switch` takes `create` or `force_create`, not both")
@@ -67,9 +84,16 @@ async def git_switch(
         option = ["--create"] if create else ["--force-create"] if force_create else ["--no-guess"]
         start = [new] if (create or force_create) and start_point else []
         ran = await git.run(
-            "switch", "--quiet", "--no-progress", "--no-recurse-submodules", "--no-overwrite-ignore",
-            *(["--no-track"] if create or force_create else []), *option, branch, *start,
-        )  # fmt: skip
+            "switch",
+            "--quiet",
+            "--no-progress",
+            "--no-recurse-submodules",
+            "--no-overwrite-ignore",
+            *(["--no-track"] if create or force_create else []),
+            *option,
+            branch,
+            *start,
+        )
         if ran.code:
             raise _failed("switch", ran)
         head = await git.find("HEAD")
@@ -82,7 +106,10 @@ async def git_switch(
         "changed_count": len(changed),
     }
     return answer(
-        git_switch, "switch", context, Done(value, ran.argv, paths=changed, outputs={"stdout": ran.output})
+        git_switch,
+        "switch",
+        context,
+        Done(value, ran.argv, paths=changed, outputs={"stdout": ran.output}),
     )
 
 
@@ -94,7 +121,10 @@ async def _target(git: Runner, branch: str, new: bool, start_point: str | None, 
     if existing is None:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
-            f"there is no branch `{branch}`; `git_branch_list` shows them, `create: true` makes one",
+            (
+                f"there is no branch `{branch}`; `git_branch_list` shows them, `create: true` "
+                "makes one"
+            ),
         )
     return existing
 
@@ -113,9 +143,19 @@ async def _fetch(
     before = await _refs(git, where)
     with reaching(git, made, context, remote):
         ran = await git.run(
-            "fetch", "--quiet", "--no-progress", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance",
-            "--no-write-fetch-head", "--no-write-commit-graph", "--refmap=", *(["--prune"] if prune else []), name, refs,
-        )  # fmt: skip
+            "fetch",
+            "--quiet",
+            "--no-progress",
+            "--no-tags",
+            "--no-recurse-submodules",
+            "--no-auto-maintenance",
+            "--no-write-fetch-head",
+            "--no-write-commit-graph",
+            "--refmap=",
+            *(["--prune"] if prune else []),
+            name,
+            refs,
+        )
     if ran.code:
         raise _not_reached(name, remote.url, remote.shown, ran)
     after = await _refs(git, where)
@@ -126,20 +166,34 @@ def _not_reached(name: str, url: str, shown: str, ran: Ran) -> ToolFailed:
     said = (ran.said or f"exit status {ran.code}").replace(url, shown)[:2000]
     return ToolFailed(
         ErrorType.IO_ERROR,
-        f"nothing was fetched from `{name}` ({shown}): {said}; if the network or a password is missing, ask the person to fetch",
+        (
+            f"nothing was fetched from `{name}` ({shown}): {said}; if the network or a password "
+            "is missing, ask the person to fetch"
+        ),
     )
 
 
 async def _refs(git: Runner, where: str) -> set[str]:
-    return set((await git.must("for-each-ref", "--format=%(objectname) %(refname)", where)).text.splitlines())
+    return set(
+        (
+            await git.must("for-each-ref", "--format=%(objectname) %(refname)", where)
+        ).text.splitlines()
+    )
 
 
 def _reach_shown(values: Mapping[str, Any], context: Context) -> str:
-    return f"reach the remote {values.get('remote', 'origin')} over the network and download {values.get('branch') or 'its branches'}"
+    return (
+        f"reach the remote {values.get('remote', 'origin')} over the network and download "
+        f"{values.get('branch') or 'its branches'}"
+    )
 
 
 @tool(
-    side_effect="external", risk="high", timeout=SECONDS + 10, parallel=False, preview=preview(_reach_shown)
+    side_effect="external",
+    risk="high",
+    timeout=SECONDS + 10,
+    parallel=False,
+    preview=preview(_reach_shown),
 )
 async def git_fetch(
     context: Context,
@@ -169,10 +223,19 @@ def _short(ref: str) -> str:
 
 
 def _pull_shown(values: Mapping[str, Any], context: Context) -> str:
-    return f"{_reach_shown(values, context)}; then move the checked-out branch and its files forward to what came"
+    return (
+        f"{_reach_shown(values, context)}; then move the checked-out branch and its files "
+        "forward to what came"
+    )
 
 
-@tool(side_effect="external", risk="high", timeout=SECONDS + 10, parallel=False, preview=preview(_pull_shown))
+@tool(
+    side_effect="external",
+    risk="high",
+    timeout=SECONDS + 10,
+    parallel=False,
+    preview=preview(_pull_shown),
+)
 async def git_pull_ff_only(
     context: Context,
     remote: Annotated[str, "The name of the remote."] = "origin",
@@ -180,7 +243,9 @@ async def git_pull_ff_only(
         str | None, "The branch of the remote; default: the one of the same name as yours."
     ] = None,
 ) -> dict[str, Any]:
-    """Download new commits and move the checked-out branch forward to them, if that needs no merge."""
+    """Download new commits and move the checked-out branch forward to them, if that needs no
+    merge.
+    """
     if branch is not None:
         check_branch(branch)
     with bench(context.resource(Workspace)) as made:
@@ -189,11 +254,15 @@ async def git_pull_ff_only(
         symbolic = await git.run("symbolic-ref", "--quiet", "--short", "HEAD")
         if symbolic.code:
             raise ToolFailed(
-                ErrorType.IO_ERROR, "nothing was pulled: no branch is checked out; use `git_switch` first"
+                ErrorType.IO_ERROR,
+                "nothing was pulled: no branch is checked out; use `git_switch` first",
             )
         wanted = branch or check_branch(symbolic.text.strip())
         await _fetch(git, made, context, remote, wanted, False)
-        old, new = await git.head_tree(), await git.commit(f"refs/remotes/{remote}/{wanted}", "branch")
+        old, new = (
+            await git.head_tree(),
+            await git.commit(f"refs/remotes/{remote}/{wanted}", "branch"),
+        )
         changed = await check_switch(git, old, new, "`git_pull_ff_only`")
         ran = await git.run(
             "merge",
@@ -225,17 +294,26 @@ async def git_pull_ff_only(
 
 
 def _rebase_shown(values: Mapping[str, Any], context: Context) -> str:
-    return f"replay the commits of the checked-out branch on top of {values['onto']}: they get new ids, files change"
+    return (
+        f"replay the commits of the checked-out branch on top of {values['onto']}: they get new "
+        "ids, files change"
+    )
 
 
 @tool(
-    side_effect="execute", risk="high", timeout=SECONDS + 10, parallel=False, preview=preview(_rebase_shown)
+    side_effect="execute",
+    risk="high",
+    timeout=SECONDS + 10,
+    parallel=False,
+    preview=preview(_rebase_shown),
 )
 async def git_rebase(
     onto: Annotated[str, "The branch or commit to replay on."],
     context: Context,
 ) -> dict[str, Any]:
-    """Replay the commits of the checked-out branch on top of another one. A conflict takes everything back."""
+    """Replay the commits of the checked-out branch on top of another one. A conflict takes
+    everything back.
+    """
     with bench(context.resource(Workspace)) as made:
         made.check_whole()
         git = runner(made, context)
@@ -246,11 +324,25 @@ async def git_rebase(
         await _check_clean(git)
         await identify(git, made, context)
         what = "`git_rebase`"
-        changed = [*await check_switch(git, old, target, what), *await check_commits(git, target, old, what)]
+        changed = [
+            *await check_switch(git, old, target, what),
+            *await check_commits(git, target, old, what),
+        ]
         ran = await git.run(
-            "rebase", "--quiet", "--no-stat", "--no-verify", "--no-gpg-sign", "--no-autostash", "--no-autosquash",
-            "--no-fork-point", "--no-rerere-autoupdate", "--no-rebase-merges", "--empty=drop", "--merge", target,
-        )  # fmt: skip
+            "rebase",
+            "--quiet",
+            "--no-stat",
+            "--no-verify",
+            "--no-gpg-sign",
+            "--no-autostash",
+            "--no-autosquash",
+            "--no-fork-point",
+            "--no-rerere-autoupdate",
+            "--no-rebase-merges",
+            "--empty=drop",
+            "--merge",
+            target,
+        )
         if ran.code:
             raise await _taken_back(git, made, ran, old, Attempt.of(context))
         head = await git.find("HEAD")
@@ -270,7 +362,12 @@ async def git_rebase(
 
 async def _check_clean(git: Runner) -> None:
     ran = await git.must(
-        "status", "--porcelain=v1", "-z", "--untracked-files=no", "--ignore-submodules=all", "--no-renames"
+        "status",
+        "--porcelain=v1",
+        "-z",
+        "--untracked-files=no",
+        "--ignore-submodules=all",
+        "--no-renames",
     )
     if ran.names():
         raise ToolFailed(
@@ -280,7 +377,9 @@ async def _check_clean(git: Runner) -> None:
 
 
 async def _taken_back(git: Runner, made: Bench, ran: Ran, old: str, attempt: Attempt) -> ToolFailed:
-    """Give a rebase up that did not end well, and say why. Says so as well if it could not be given up."""
+    """Give a rebase up that did not end well, and say why. Says so as well if it could not be given
+    up.
+    """
     unmerged = (await git.run("ls-files", "--unmerged", "-z")).names()
     names = list(dict.fromkeys(row.partition("\t")[2] for row in unmerged))
     attempt.category = "conflict" if names else ""
@@ -289,7 +388,8 @@ async def _taken_back(git: Runner, made: Bench, ran: Ran, old: str, attempt: Att
         if back.code or await git.find("HEAD") != old:
             return ToolFailed(
                 ErrorType.IO_ERROR,
-                f"`git_rebase` failed and could not be taken back ({back.said[:500]}): files of the workspace may be changed; "
+                f"`git_rebase` failed and could not be taken back ({back.said[:500]}): files "
+                "of the workspace may be changed; "
                 "look at `git_status` and tell the person",
             )
         made.install()
@@ -297,7 +397,10 @@ async def _taken_back(git: Runner, made: Bench, ran: Ran, old: str, attempt: Att
         listed = ", ".join(f"`{name}`" for name in names[:20])
         return ToolFailed(
             ErrorType.IO_ERROR,
-            f"`git_rebase` met conflicts in {listed}; it was taken back, and everything is as it was",
+            (
+                f"`git_rebase` met conflicts in {listed}; it was taken back, and everything is "
+                "as it was"
+            ),
         )
     return _failed("rebase", ran)
 

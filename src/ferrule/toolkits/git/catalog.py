@@ -1,4 +1,6 @@
-"""The operations of git that there are: one table of names, groups and words, for tools, finder and documentation."""
+"""The operations of git that there are: one table of names, groups and words, for tools, finder and
+documentation.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ Group = Literal["read", "mutation"]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`name` without the `git_` of its tool. `words` are further words people use for it, as a search would see them."""
+    """`name` without the `git_` of its tool. `words` are further words people use for it, as a
+    search would see them.
+    """
 
     name: str
     group: Group
@@ -42,23 +46,99 @@ class Operation:
 
 
 _TABLE: tuple[tuple[str, Group, Tool, str], ...] = (
-    ("status", "read", git_status, "uncommitted modified modify untracked clean dirty pending unsaved left working tree state"),
-    ("current_branch", "read", git_current_branch, "current on am i checked out now name detached head which"),
-    ("log", "read", git_log, "history commits recent last week messages author who when since past previous"),
-    ("diff", "read", git_diff, "difference compare between patch lines changed edit added removed staged versus against"),
-    ("branch_list", "read", git_branch_list, "branches list all other local remote exist available which"),
-    ("remote_list", "read", git_remote_list, "remotes url address hosted origin upstream where configured"),
-    ("show", "read", git_show, "details detail single one commit contents contains revision display print old version was view object"),
-    ("discover", "read", git_discover, "repository repo root top level folder directory inside is find"),
-    ("conflicts", "read", git_conflicts, "unresolved resolve resolving merge conflict conflicted both markers unmerged"),
-    ("merge_base", "read", git_merge_base, "common ancestor shared fork forked diverge diverged point parted base split"),
-    ("fetch", "mutation", git_fetch, "download new refs remote tracking update server without merging sync get latest origin"),
-    ("switch", "mutation", git_switch, "change checkout go move to another branch create new start called back"),
-    ("pull_ff_only", "mutation", git_pull_ff_only, "pull fast forward up to date upstream latest changes bring merge remote"),
-    ("rebase", "mutation", git_rebase, "replay onto top of linear linearize move work newest rewrite"),
+    (
+        "status",
+        "read",
+        git_status,
+        (
+            "uncommitted modified modify untracked clean dirty pending unsaved left working tree "
+            "state"
+        ),
+    ),
+    (
+        "current_branch",
+        "read",
+        git_current_branch,
+        "current on am i checked out now name detached head which",
+    ),
+    (
+        "log",
+        "read",
+        git_log,
+        "history commits recent last week messages author who when since past previous",
+    ),
+    (
+        "diff",
+        "read",
+        git_diff,
+        "difference compare between patch lines changed edit added removed staged versus against",
+    ),
+    (
+        "branch_list",
+        "read",
+        git_branch_list,
+        "branches list all other local remote exist available which",
+    ),
+    (
+        "remote_list",
+        "read",
+        git_remote_list,
+        "remotes url address hosted origin upstream where configured",
+    ),
+    (
+        "show",
+        "read",
+        git_show,
+        (
+            "details detail single one commit contents contains revision display print old version "
+            "was view object"
+        ),
+    ),
+    (
+        "discover",
+        "read",
+        git_discover,
+        "repository repo root top level folder directory inside is find",
+    ),
+    (
+        "conflicts",
+        "read",
+        git_conflicts,
+        "unresolved resolve resolving merge conflict conflicted both markers unmerged",
+    ),
+    (
+        "merge_base",
+        "read",
+        git_merge_base,
+        "common ancestor shared fork forked diverge diverged point parted base split",
+    ),
+    (
+        "fetch",
+        "mutation",
+        git_fetch,
+        "download new refs remote tracking update server without merging sync get latest origin",
+    ),
+    (
+        "switch",
+        "mutation",
+        git_switch,
+        "change checkout go move to another branch create new start called back",
+    ),
+    (
+        "pull_ff_only",
+        "mutation",
+        git_pull_ff_only,
+        "pull fast forward up to date upstream latest changes bring merge remote",
+    ),
+    (
+        "rebase",
+        "mutation",
+        git_rebase,
+        "replay onto top of linear linearize move work newest rewrite",
+    ),
     ("add", "mutation", git_add, "stage file index track new everything put include all changes"),
     ("commit", "mutation", git_commit, "record save staged message make checkpoint changes work"),
-)  # fmt: skip
+)
 
 OPERATIONS: Mapping[str, Operation] = {
     name: Operation(name, group, made, words) for name, group, made, words in _TABLE

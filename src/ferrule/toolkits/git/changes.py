@@ -2,13 +2,13 @@
 
 Two questions, for names of files as git has them (trees, index, work tree):
 
-* may a tool *write* it? asked of every path that a switch, pull or rebase would change. One that may not be written
-  stops the whole operation, naming it: a person can do it.
-* may a tool *read* it? asked of every path that would go into the index or into a commit: what no tool may read is
-  never made part of the history by one.
+* may a tool *write* it? asked of every path that a switch, pull or rebase would change. One that
+  may not be written stops the whole operation, naming it: a person can do it.
+* may a tool *read* it? asked of every path that would go into the index or into a commit: what no
+  tool may read is never made part of the history by one.
 
-Files whose attributes name a filter (git-lfs and the like) are refused too: the filter is a program of the repository's
-configuration, and without it the wrong content would be stored or written.
+Files whose attributes name a filter (git-lfs and the like) are refused too: the filter is a program
+of the repository's configuration, and without it the wrong content would be stored or written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _SUBMODULE = "160000"
 
 
 async def check_switch(git: Runner, old: str, new: str, what: str) -> list[str]:
-    """The paths that differ between two trees; raises ToolFailed if a tool may not write one of them."""
+    """The paths that differ between two trees; raises ToolFailed if a tool may not write one of
+    them.
+    """
     ran = await git.must("diff-tree", "-r", "-z", "--no-renames", "--raw", old, new)
     return await _check_rows(git, ran.names(), what)
 
@@ -35,9 +37,17 @@ async def check_switch(git: Runner, old: str, new: str, what: str) -> list[str]:
 async def check_commits(git: Runner, base: str, head: str, what: str) -> list[str]:
     """The same for every commit that `head` has and `base` has not."""
     ran = await git.must(
-        "log", "-z", "--format=", "--raw", "--no-renames", "--no-abbrev", "--no-ext-diff", "--no-textconv",
-        "--diff-merges=separate", f"{base}..{head}",
-    )  # fmt: skip
+        "log",
+        "-z",
+        "--format=",
+        "--raw",
+        "--no-renames",
+        "--no-abbrev",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--diff-merges=separate",
+        f"{base}..{head}",
+    )
     return await _check_rows(git, ran.names(), what)
 
 
@@ -45,11 +55,15 @@ async def _check_rows(git: Runner, fields: Sequence[str], what: str) -> list[str
     """Rows of `--raw -z`. Format: git-diff-tree(1), "Raw output format"."""
     rows = list(zip((row.lstrip("\n") for row in fields[::2]), fields[1::2], strict=True))
     if any(not row.startswith(":") for row, _ in rows):
-        raise ToolFailed(ErrorType.IO_ERROR, f"{what} was not done: what it would change cannot be read")
+        raise ToolFailed(
+            ErrorType.IO_ERROR, f"{what} was not done: what it would change cannot be read"
+        )
     names = list(dict.fromkeys(name for _, name in rows))
     refuse(git.workspace, names, write=True, what=what)
     await check_attributes(
-        git, [(row.split(" ")[3], name) for row, name in rows if row.split(" ")[1] != _SUBMODULE], what
+        git,
+        [(row.split(" ")[3], name) for row, name in rows if row.split(" ")[1] != _SUBMODULE],
+        what,
     )
     await check_filters(git, names, what)
     return names
@@ -65,7 +79,8 @@ def refuse(workspace: Workspace, names: Iterable[str], *, write: bool, what: str
     word = "changed" if write else "part of it"
     raise ToolFailed(
         ErrorType.PERMISSION_DENIED,
-        f"{what} was not done: {listed}{more} would be {word}, and {'that is' if len(found) == 1 else 'the first is'} "
+        f"{what} was not done: {listed}{more} would be {word}, and "
+        f"{'that is' if len(found) == 1 else 'the first is'} "
         f"{_article(found[0][1])}; ask the person to do it",
     )
 
@@ -91,7 +106,9 @@ async def check_filters(git: Runner, names: Sequence[str], what: str) -> None:
 
 
 async def check_attributes(git: Runner, rows: Iterable[tuple[str, str]], what: str) -> None:
-    """The same for attributes that only come with the change: rows are (id, path) of what will be there."""
+    """The same for attributes that only come with the change: rows are (id, path) of what will be
+    there.
+    """
     for blob, name in rows:
         if name.rpartition("/")[2].lower() != ".gitattributes" or not blob.strip("0"):
             continue
@@ -105,6 +122,7 @@ async def check_attributes(git: Runner, rows: Iterable[tuple[str, str]], what: s
 def _filtered(what: str, name: str, filter: str) -> ToolFailed:
     return ToolFailed(
         ErrorType.PERMISSION_DENIED,
-        f"{what} was not done: {shown(name)} asks for the filter `{filter}`, a program of the repository's configuration, "
+        f"{what} was not done: {shown(name)} asks for the filter `{filter}`, a program of "
+        "the repository's configuration, "
         "which is not run here; ask the person to do it",
     )

@@ -1,14 +1,16 @@
-"""`git_command`: what happened in the repository of the workspace. Reads only, and runs nothing but git.
+"""`git_command`: what happened in the repository of the workspace. Reads only, and runs nothing but
+git.
 
     arguments (git_options) -> repository without its configuration (git_shadow) -> names of commits
-    become what they stand for (here) -> files that may not be read are left out (git_withheld) -> git
+    become what they stand for (here) -> files that may not be read are left out (git_withheld) ->
+    git
 
-Names of commits are resolved first and by a git that takes them from its standard input, so that none can be
-an option, a range in disguise or a path. What they lead to must be a commit, or a file named by its path:
-a bare blob id could be any file's content.
+Names of commits are resolved first and by a git that takes them from its standard input, so that
+none can be an option, a range in disguise or a path. What they lead to must be a commit, or a file
+named by its path: a bare blob id could be any file's content.
 
-Not protected: a committed secret under an ordinary name; names (not contents) of files that may not be read,
-which `status` and `--stat` show.
+Not protected: a committed secret under an ordinary name; names (not contents) of files that may not
+be read, which `status` and `--stat` show.
 """
 
 from __future__ import annotations
@@ -37,7 +39,13 @@ from .withheld_files import drop_sections, literally, pathspecs
 SECONDS = 120.0
 _KEEP = 1024 * 1024
 _NAMES = 12
-_DIFFERENCES = ("--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/")
+_DIFFERENCES = (
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+)
 _FORCED: dict[Subcommand, tuple[str, ...]] = {
     "status": ("--ignore-submodules=all",),
     "diff": (*_DIFFERENCES, "--submodule=short", "--ignore-submodules=all"),
@@ -87,7 +95,8 @@ class _Git:
         )
         if ended.timed_out:
             raise ToolFailed(
-                ErrorType.TIMEOUT, f"git was ended after {self.timeout:g} s; ask for less (`-n 20`, a path)"
+                ErrorType.TIMEOUT,
+                f"git was ended after {self.timeout:g} s; ask for less (`-n 20`, a path)",
             )
         text = bytes(output[:_KEEP]).decode("utf-8", "replace")
         if ended.stopped:
@@ -116,7 +125,8 @@ class _Plan:
     def arguments(self, subcommand: str, *, left_out: Sequence[str] = ()) -> list[str]:
         # `blame` takes a file and no pattern; everywhere else a name could be read as one.
         paths = [
-            path if subcommand == "blame" else f":(literal){path}" if path else "." for path in self.paths
+            path if subcommand == "blame" else f":(literal){path}" if path else "."
+            for path in self.paths
         ]
         return [subcommand, *self.options, *self.objects, "--", *paths, *left_out]
 
@@ -127,10 +137,14 @@ async def git_command(
     context: Context,
     args: Annotated[
         list[str] | None,
-        'Its arguments: ["--oneline", "-n", "5"], ["HEAD~1", "--", "src/a.py"]. Paths are from the root.',
+        (
+            'Its arguments: ["--oneline", "-n", "5"], ["HEAD~1", "--", "src/a.py"]. Paths are '
+            "from the root."
+        ),
     ] = None,
 ) -> str:
-    """Look at the git repository of the workspace: status, diff, log, show or blame. Changes nothing.
+    """Look at the git repository of the workspace: status, diff, log, show or blame. Changes
+    nothing.
 
     The repository's configuration is not used, and files that may hold secrets are left out.
     """
@@ -139,7 +153,8 @@ async def git_command(
     program = find_program("git", os.environ.get("PATH", os.defpath), outside=str(workspace.root))
     if program is None:
         raise ToolFailed(
-            ErrorType.NOT_FOUND, "there is no program `git` on the PATH; ask the person to install it"
+            ErrorType.NOT_FOUND,
+            "there is no program `git` on the PATH; ask the person to install it",
         )
     with shadow(workspace) as repository:
         timeout = min(SECONDS, 0.9 * (context.deadline or SECONDS))
@@ -149,7 +164,9 @@ async def git_command(
         left_out, told = await _left_out(git, subcommand, parsed, plan)
         code, text, said = await git.run(plan.arguments(subcommand, left_out=left_out))
     if code > 1 or (code and said):
-        raise ToolFailed(ErrorType.IO_ERROR, f"`git {subcommand}` failed: {said or f'exit status {code}'}")
+        raise ToolFailed(
+            ErrorType.IO_ERROR, f"`git {subcommand}` failed: {said or f'exit status {code}'}"
+        )
     text, dropped = drop_sections(text, workspace.names)
     return _shown(subcommand, text, code, [*told, *dropped])
 
@@ -160,7 +177,9 @@ def _shown(subcommand: Subcommand, text: str, code: int, withheld: Sequence[str]
         parts.append(f"[exit status {code}]")
     if names := list(dict.fromkeys(withheld)):
         more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-        parts.append(f"[left out, since tools may not read them: {', '.join(names[:_NAMES])}{more}]")
+        parts.append(
+            f"[left out, since tools may not read them: {', '.join(names[:_NAMES])}{more}]"
+        )
     return "\n".join(parts)
 
 
@@ -179,14 +198,17 @@ async def _plan(git: _Git, subcommand: Subcommand, parsed: Parsed) -> _Plan:
             plan.objects.append(revision)
         elif parsed.separated or subcommand == "blame" or name.startswith("^") or ".." in name:
             raise ToolFailed(
-                ErrorType.NOT_FOUND, f"`{name}` is not a commit of this repository; `log` lists them"
+                ErrorType.NOT_FOUND,
+                f"`{name}` is not a commit of this repository; `log` lists them",
             )
         else:
             _check_exists(git.workspace, name)
             paths.append(name)
     plan.paths = [_path(git.workspace, subcommand, path) for path in paths]
     if plan.blobs and (plan.paths or subcommand != "show") and len(plan.objects) != 2:
-        raise RetryCall("compare two files by `COMMIT:path COMMIT:path`, or commits with the path after `--`")
+        raise RetryCall(
+            "compare two files by `COMMIT:path COMMIT:path`, or commits with the path after `--`"
+        )
     if subcommand == "blame":
         _plan_blame(git, plan)
     return plan
@@ -203,7 +225,9 @@ def _check_exists(workspace: Workspace, name: str) -> None:
 
 
 def _path(workspace: Workspace, subcommand: Subcommand, path: str) -> str:
-    """A name in the workspace; only `status`, which shows no content, takes names that may not be read."""
+    """A name in the workspace; only `status`, which shows no content, takes names that may not be
+    read.
+    """
     return workspace.name(path) if subcommand == "status" else workspace.permit(path, write=False)
 
 
@@ -222,7 +246,9 @@ def _plan_blame(git: _Git, plan: _Plan) -> None:
 
 
 async def _revision(git: _Git, subcommand: Subcommand, name: str, plan: _Plan) -> str | None:
-    """A checked spelling of a commit, a range, or a file of a commit; None if it is no such thing."""
+    """A checked spelling of a commit, a range, or a file of a commit; None if it is no such
+    thing.
+    """
     if ":" not in name and ".." in name:
         left, dots, right = re.split(r"(\.{2,3})", name, maxsplit=1)
         ends = [await _commit(git, end or "HEAD") for end in (left, right)]
@@ -251,7 +277,9 @@ async def _commit(git: _Git, name: str) -> str | None:
 async def _check_tag(git: _Git, name: str) -> None:
     target = await git.resolve(f"{name}^{{}}")
     if target is None or target.type != "commit":
-        raise ToolFailed(ErrorType.PERMISSION_DENIED, f"`{name}` is a tag of something that is no commit")
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED, f"`{name}` is a tag of something that is no commit"
+        )
 
 
 async def _file_of(git: _Git, subcommand: Subcommand, name: str, found: _Object) -> _Object:
@@ -260,13 +288,20 @@ async def _file_of(git: _Git, subcommand: Subcommand, name: str, found: _Object)
     if split is None and found.type == "tree" and subcommand == "show":
         return found  # shown as a list of names
     if split is None or (found.type == "tree" and subcommand != "show"):
-        step = "name it by commit and path, as in `HEAD:src/a.py`" if found.type == "blob" else "name commits"
-        raise ToolFailed(ErrorType.PERMISSION_DENIED, f"`{name}` names a {found.type} by its id; {step}")
+        step = (
+            "name it by commit and path, as in `HEAD:src/a.py`"
+            if found.type == "blob"
+            else "name commits"
+        )
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED, f"`{name}` names a {found.type} by its id; {step}"
+        )
     path = git.workspace.permit(split[2], write=False)
     again = await git.resolve(f"{split[1]}:{path}")
     if again != found:
         raise ToolFailed(
-            ErrorType.NOT_FOUND, f"`{name}` is not a file of that commit; write its path from the root"
+            ErrorType.NOT_FOUND,
+            f"`{name}` is not a file of that commit; write its path from the root",
         )
     return found
 
@@ -285,13 +320,18 @@ async def _left_out(
             plan.options += ["--full-history", "--sparse"]
     if subcommand == "log":
         return general, []
-    asked = _Plan(["--name-only", "-z", "--no-renames", *_selecting(parsed)], plan.objects, plan.paths)
+    asked = _Plan(
+        ["--name-only", "-z", "--no-renames", *_selecting(parsed)], plan.objects, plan.paths
+    )
     if subcommand == "show":
         asked.options += ["--format=", "-m"]
     _, answer, _ = await git.run([*asked.arguments(subcommand)])
     names = list(dict.fromkeys(name for name in answer.strip("\n").split("\0") if name.strip("\n")))
-    # Only `diff` without two commits reads files of the workspace; those of commits need no second look.
-    hidden = [name for name in names if not _readable(git.workspace, name, working=subcommand == "diff")]
+    # Only `diff` without two commits reads files of the workspace; those of commits need no second
+    # look.
+    hidden = [
+        name for name in names if not _readable(git.workspace, name, working=subcommand == "diff")
+    ]
     return [*general, *(literally(name) for name in hidden)], hidden
 
 
@@ -313,7 +353,8 @@ def _readable(workspace: Workspace, name: str, *, working: bool) -> bool:
         if workspace.stat(name).kind == "file":
             workspace.open(name).close()
     except ToolFailed as error:
-        # Missing: only the committed side is shown. Anything else (a hard link to elsewhere) is left out.
+        # Missing: only the committed side is shown. Anything else (a hard link to elsewhere) is
+        #     left out.
         return error.error_type is ErrorType.NOT_FOUND
     return True
 

@@ -1,14 +1,16 @@
 """Which files git may use, held by the kernel: those of the workspace, its own and the system's.
 
-What lies in `.git` is written by commands, and git follows every link there: a folder of objects, one pack, one branch may
-lead to another repository, whose contents git would print. `readable_repository` looks for links first and says which it found; but
-a command that runs at the same time can plant one after that look. So git, and all that it starts, runs behind a wall
-(Landlock): a file counts by where it lies, whatever name or link led to it, and all that is opened outside of the
-workspace is refused.
+What lies in `.git` is written by commands, and git follows every link there: a folder of objects,
+one pack, one branch may lead to another repository, whose contents git would print.
+`readable_repository` looks for links first and says which it found; but a command that runs at the
+same time can plant one after that look. So git, and all that it starts, runs behind a wall
+(Landlock): a file counts by where it lies, whatever name or link led to it, and all that is opened
+outside of the workspace is refused.
 
-Not held by the wall: hard links, since each name of a file is as good as the others (a confined command can make none
-to a file outside; a local clone is made of them); repositories in folders of the system that everybody may read. Where the
-kernel has no Landlock of version 2 (Linux 5.19), the look before is all there is.
+Not held by the wall: hard links, since each name of a file is as good as the others (a confined
+command can make none to a file outside; a local clone is made of them); repositories in folders of
+the system that everybody may read. Where the kernel has no Landlock of version 2 (Linux 5.19), the
+look before is all there is.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ _PARTS = ("lib", "lib64", "libexec", "share")
 
 
 def wall(program: str, folder: Path, *, writes: bool) -> Wall | None:
-    """The wall around a git that runs in the root of a workspace, with `folder` as its `GIT_DIR`. None: this kernel has none.
+    """The wall around a git that runs in the root of a workspace, with `folder` as its `GIT_DIR`.
+    None: this kernel has none.
 
     Nothing in the workspace is a program to it.
     """
@@ -65,7 +68,9 @@ def for_web(outer: Wall | None, environment: Mapping[str, str]) -> Wall | None:
 
 
 def for_ssh(outer: Wall | None, program: str) -> Wall | None:
-    """The same wall for fetching by SSH: TCP, the person's keys and known hosts, how names are resolved."""
+    """The same wall for fetching by SSH: TCP, the person's keys and known hosts, how names are
+    resolved.
+    """
     keys = os.path.expanduser("~/.ssh")  # noqa: PTH111  a path as text, like the others
     return _opened(outer, [(keys, _READ), *_installed(program), *_resolving()], tcp=True)
 
@@ -77,7 +82,9 @@ def _opened(outer: Wall | None, more: Iterable[Granted], *, tcp: bool) -> Wall |
 
 
 def _installed(program: str) -> list[Granted]:
-    """A program that does not lie in a system folder: its file, and the folders beside it that hold its parts."""
+    """A program that does not lie in a system folder: its file, and the folders beside it that hold
+    its parts.
+    """
     real = Path(program).resolve()
     if real.parts[1] in SYSTEM:
         return []

@@ -1,12 +1,15 @@
-"""Which operation of git is meant: whole words, what people mean by them, and how rare a word is among operations.
+"""Which operation of git is meant: whole words, what people mean by them, and how rare a word is
+among operations.
 
-A request becomes words (lower case, no plural or verb endings, no words like `the`), then each word counts for an operation by where it
-stands there: in its name most, then among the words people use for it, then in its description. A word that many
-operations share counts little (inverse document frequency). Phrases with a meaning of their own ("am I on", "up to date")
-are read first. No letters inside of words: `in` does not find `list`.
+A request becomes words (lower case, no plural or verb endings, no words like `the`), then each word
+counts for an operation by where it stands there: in its name most, then among the words people use
+for it, then in its description. A word that many operations share counts little (inverse document
+frequency). Phrases with a meaning of their own ("am I on", "up to date") are read first. No letters
+inside of words: `in` does not find `list`.
 
-Deterministic: the same request gives the same order, and equal scores keep the catalog's order. Scoring after BM25's idea of rarity
-(Robertson and Zaragoza, 2009), without its length terms: the texts are all short.
+Deterministic: the same request gives the same order, and equal scores keep the catalog's order.
+Scoring after BM25's idea of rarity (Robertson and Zaragoza, 2009), without its length terms: the
+texts are all short.
 """
 
 from __future__ import annotations
@@ -37,10 +40,22 @@ _INTENTS: tuple[tuple[str, str, float], ...] = (
     (r"\b(?:is|are)\b.*\b(?:clean|dirty)\b|\bnot (?:yet )?committed\b", "status", 8),
     (r"\b(?:who|when)\b.*\b(?:wrote|committed|changed|change|touched|did)\b", "log", 8),
     (r"\b(?:create|make|new|start|open)\b.*\bbranch\b", "switch", 8),
-    (r"\b(?:go|jump|change|move|get|back)\b.*\bto\b.*\b(?:branch|main|master|develop)\b", "switch", 6),
-    (r"\bwithout (?:a )?merge commit\b|\bfast[- ]?forward\b|\bup[- ]to[- ]date with\b", "pull_ff_only", 8),
+    (
+        r"\b(?:go|jump|change|move|get|back)\b.*\bto\b.*\b(?:branch|main|master|develop)\b",
+        "switch",
+        6,
+    ),
+    (
+        r"\bwithout (?:a )?merge commit\b|\bfast[- ]?forward\b|\bup[- ]to[- ]date with\b",
+        "pull_ff_only",
+        8,
+    ),
     (r"\bwithout (?:merging|changing|touching)\b", "fetch", 6),
-    (r"\bwhere\b.*\b(?:fork|forked|diverge|diverged|split|part|parted|branched)\b", "merge_base", 8),
+    (
+        r"\bwhere\b.*\b(?:fork|forked|diverge|diverged|split|part|parted|branched)\b",
+        "merge_base",
+        8,
+    ),
     (r"\bon(?:to)? (?:the )?(?:top|tip)\b", "rebase", 6),
 )
 """(phrase as an expression over the request, operation, weight)."""
@@ -55,7 +70,9 @@ class Match:
 
 
 def find(query: str, operations: Iterable[Operation], most: int = 5) -> list[Match]:
-    """The operations that a request may mean, best first. A request without words gives all, in their own order."""
+    """The operations that a request may mean, best first. A request without words gives all, in
+    their own order.
+    """
     known = list(operations)
     words = stems(query)
     if not words and not _phrases(query):
@@ -81,13 +98,17 @@ def _phrases(query: str) -> dict[str, float]:
 
 
 def stems(text: str) -> list[str]:
-    """Words of a text without their endings, each once, in order; words that say nothing are left out."""
+    """Words of a text without their endings, each once, in order; words that say nothing are left
+    out.
+    """
     words = re.findall(r"[a-z0-9]+", text.lower())
     return list(dict.fromkeys(stem(word) for word in words if word not in _STOP))
 
 
 def stem(word: str) -> str:
-    """A word without the endings that only inflect it: `branches` and `branch`, `committed` and `commit` are one."""
+    """A word without the endings that only inflect it: `branches` and `branch`, `committed` and
+    `commit` are one.
+    """
     for ending, put in (
         ("ies", "y"),
         ("ches", "ch"),
@@ -97,13 +118,22 @@ def stem(word: str) -> str:
         ("ed", ""),
         ("s", ""),
     ):
-        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith(("ss", "us", "is")):
+        if (
+            word.endswith(ending)
+            and len(word) - len(ending) >= 3
+            and not word.endswith(("ss", "us", "is"))
+        ):
             base = word.removesuffix(ending) + put
             doubled = (
-                len(base) > 3 and base[-1] == base[-2] and base[-1] not in "lsz" and ending in ("ing", "ed")
+                len(base) > 3
+                and base[-1] == base[-2]
+                and base[-1] not in "lsz"
+                and ending in ("ing", "ed")
             )
             base = base[:-1] if doubled else base
-            return base.removesuffix("e") if ending in ("ing", "ed", "s") and len(base) > 4 else base
+            return (
+                base.removesuffix("e") if ending in ("ing", "ed", "s") and len(base) > 4 else base
+            )
     return word.removesuffix("e") if len(word) > 4 else word
 
 
@@ -136,6 +166,7 @@ class _Text:
 def _rarity(words: Sequence[str], index: Sequence[_Text]) -> dict[str, float]:
     everywhere = len(index)
     holding = {
-        word: sum(any(word in field for field in text.fields.values()) for text in index) for word in words
+        word: sum(any(word in field for field in text.fields.values()) for text in index)
+        for word in words
     }
     return {word: math.log(1 + (everywhere - n + 0.5) / (n + 0.5)) for word, n in holding.items()}

@@ -1,10 +1,12 @@
 """Which options `git_command` passes on: one table, everything else is refused by name.
 
-An option is here only if it can neither run a program, nor write, nor read a file that its value names, nor
-lead to another repository. So not: `-c`, `-C`, `--git-dir`, `--work-tree`, `--exec-path`, `--output`,
-`--ext-diff`, `--textconv`, `--no-index`, `-O`, `--contents`, `--ignore-revs-file`, `-S` of blame, `--stdin`,
-`--pathspec-from-file`, `--show-signature`, `--submodule`, `--ignore-submodules`, `--follow`, `-z`, `--no-prefix`. git takes any unambiguous beginning
-of a long option for the whole; here only whole names count. Source: the manual pages of git 2.39 to 2.51.
+An option is here only if it can neither run a program, nor write, nor read a file that its value
+names, nor lead to another repository. So not: `-c`, `-C`, `--git-dir`, `--work-tree`,
+`--exec-path`, `--output`, `--ext-diff`, `--textconv`, `--no-index`, `-O`, `--contents`,
+`--ignore-revs-file`, `-S` of blame, `--stdin`, `--pathspec-from-file`, `--show-signature`,
+`--submodule`, `--ignore-submodules`, `--follow`, `-z`, `--no-prefix`. git takes any unambiguous
+beginning of a long option for the whole; here only whole names count. Source: the manual pages of
+git 2.39 to 2.51.
 """
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ _WORD = r"[A-Za-z0-9:,_-]{1,40}"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """`value` is the expression its value must match, or None for a flag; `optional` ones may stand without.
+    """`value` is the expression its value must match, or None for a flag; `optional` ones may stand
+    without.
 
-    `content` options show, or search in, what changed: then files that may not be read are left out.
+    `content` options show, or search in, what changed: then files that may not be read are left
+    out.
     """
 
     value: str | None = None
@@ -42,16 +46,23 @@ def _flags(names: str, *, content: bool = False) -> dict[str, Option]:
     return {name: Option(content=content) for name in names.split()}
 
 
-def _valued(names: str, value: str, *, optional: bool = False, content: bool = False) -> dict[str, Option]:
+def _valued(
+    names: str, value: str, *, optional: bool = False, content: bool = False
+) -> dict[str, Option]:
     return {name: Option(value, optional, content) for name in names.split()}
 
 
 _DIFF: dict[str, Option] = {
-    **_flags("-s --no-patch --numstat --shortstat --name-only --name-status --summary --quiet --exit-code"),
+    **_flags(
+        "-s --no-patch --numstat --shortstat --name-only --name-status --summary --quiet "
+        "--exit-code"
+    ),
     **_valued("--stat --dirstat", _WORD, optional=True),
     **_flags(
-        "-p -u --patch --patch-with-stat --patch-with-raw --raw --check --full-index --binary -a --text -R "
-        "--minimal --patience --histogram --indent-heuristic --no-indent-heuristic -w -b --ignore-all-space "
+        "-p -u --patch --patch-with-stat --patch-with-raw --raw --check --full-index "
+        "--binary -a --text -R "
+        "--minimal --patience --histogram --indent-heuristic --no-indent-heuristic -w -b "
+        "--ignore-all-space "
         "--ignore-space-change --ignore-space-at-eol --ignore-cr-at-eol --ignore-blank-lines "
         "--function-context -W --pickaxe-regex --pickaxe-all --no-renames --cc -m --no-color "
         "--irreversible-delete -D",
@@ -68,7 +79,8 @@ _DIFF: dict[str, Option] = {
 }
 _SHOWN: dict[str, Option] = {
     **_flags(
-        "--oneline --no-decorate --abbrev-commit --no-abbrev-commit --no-notes --no-expand-tabs --parents"
+        "--oneline --no-decorate --abbrev-commit --no-abbrev-commit --no-notes "
+        "--no-expand-tabs --parents"
     ),
     **_valued("--decorate", "short|full|auto|no", optional=True),
     **_valued("--format --pretty", _FORMAT, optional=True),
@@ -76,9 +88,12 @@ _SHOWN: dict[str, Option] = {
 }
 _LOG: dict[str, Option] = {
     **_flags(
-        "-i --regexp-ignore-case --all-match --invert-grep -E --extended-regexp -F --fixed-strings -P "
-        "--perl-regexp --merges --no-merges --first-parent --graph --all --branches --tags --remotes "
-        "--reverse --date-order --topo-order --author-date-order --left-right --left-only --right-only "
+        "-i --regexp-ignore-case --all-match --invert-grep -E --extended-regexp -F "
+        "--fixed-strings -P "
+        "--perl-regexp --merges --no-merges --first-parent --graph --all --branches --tags "
+        "--remotes "
+        "--reverse --date-order --topo-order --author-date-order --left-right --left-only "
+        "--right-only "
         "--cherry-pick --cherry-mark --cherry --boundary --simplify-by-decoration --full-history "
         "--ancestry-path --children --walk-reflogs -g --no-walk --source"
     ),
@@ -110,7 +125,8 @@ OPTIONS: dict[Subcommand, dict[str, Option]] = {
             "--line-porcelain --first-parent --no-color --show-stats"
         ),
         **_valued(
-            "-L", r"(?:/[^\0\n]{1,200}/|:[^\0\n]{1,200}|\+?\d{1,9})?(?:,(?:/[^\0\n]{1,200}/|[+-]?\d{1,9}))?"
+            "-L",
+            r"(?:/[^\0\n]{1,200}/|:[^\0\n]{1,200}|\+?\d{1,9})?(?:,(?:/[^\0\n]{1,200}/|[+-]?\d{1,9}))?",
         ),
         **_valued("-M", _NUMBER, optional=True),
         **_valued("--date", r"[^\0\n]{1,80}"),
@@ -133,12 +149,15 @@ class Parsed:
 
 
 def parse_arguments(subcommand: Subcommand, arguments: list[str]) -> Parsed:
-    """Sort arguments into options, names of commits or files, and paths. Raises RetryCall naming the first bad one."""
+    """Sort arguments into options, names of commits or files, and paths. Raises RetryCall naming
+    the first bad one.
+    """
     parsed = _sort(subcommand, arguments)
     if subcommand == "log" and parsed.content and "--graph" in parsed.options:
         # The graph stands before every line: what may not be read could no longer be told apart.
         raise RetryCall(
-            "`git log`: `--graph` does not go with differences here; ask for the two one after the other"
+            "`git log`: `--graph` does not go with differences here; ask for the two one "
+            "after the other"
         )
     return parsed
 
@@ -168,7 +187,9 @@ def _positional(argument: str) -> str:
     return argument
 
 
-def _option(subcommand: str, known: dict[str, Option], argument: str, rest: list[str]) -> tuple[str, Option]:
+def _option(
+    subcommand: str, known: dict[str, Option], argument: str, rest: list[str]
+) -> tuple[str, Option]:
     if subcommand == "log" and re.fullmatch(r"-\d{1,9}", argument):
         return argument, Option()
     name, equals, value = argument.partition("=")
@@ -185,14 +206,19 @@ def _option(subcommand: str, known: dict[str, Option], argument: str, rest: list
             raise RetryCall(f"`git {subcommand}`: `{name}` needs a value after it")
         value = rest.pop(0)
     if not re.fullmatch(option.value, value, re.DOTALL):
-        raise RetryCall(f"`git {subcommand}`: `{name}` does not take the value `{value[:100]}` here")
+        raise RetryCall(
+            f"`git {subcommand}`: `{name}` does not take the value `{value[:100]}` here"
+        )
     return (f"{name}={value}" if name.startswith("--") else f"{name}{value}"), option
 
 
 def _unknown(subcommand: str, argument: str, known: dict[str, Option]) -> str:
-    if re.fullmatch(r"-[A-Za-z]{2,}", argument) and all(f"-{letter}" in known for letter in argument[1:]):
+    if re.fullmatch(r"-[A-Za-z]{2,}", argument) and all(
+        f"-{letter}" in known for letter in argument[1:]
+    ):
         return (
-            f"`git {subcommand}`: write `{argument}` as {' '.join(f'-{letter}' for letter in argument[1:])}"
+            f"`git {subcommand}`: write `{argument}` as "
+            f"{' '.join(f'-{letter}' for letter in argument[1:])}"
         )
     near = get_close_matches(argument.partition("=")[0], known, n=3, cutoff=0.5)
     step = f"did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else "leave it out"

@@ -1,7 +1,9 @@
-"""Typed operations of git that only read: each a tool with its own arguments, each answering with a value and a receipt.
+"""Typed operations of git that only read: each a tool with its own arguments, each answering with a
+value and a receipt.
 
-They see a repository without its configuration (`readable_repository`), and differences go through `git_command`, so what is left out
-there is left out here. Names of remotes and their addresses are the only settings that are shown, without credentials.
+They see a repository without its configuration (`readable_repository`), and differences go through
+`git_command`, so what is left out there is left out here. Names of remotes and their addresses are
+the only settings that are shown, without credentials.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def looking(context: Context) -> Generator[Runner]:
     program = git_program(workspace)
     with shadow(workspace) as found:
         held = wall(program, found.folder, writes=False)
-        git = Runner(program, found.directory, found.environment, held, workspace, time_over(context))
+        git = Runner(
+            program, found.directory, found.environment, held, workspace, time_over(context)
+        )
         Attempt.of(context).git = git
         yield git
 
@@ -61,7 +65,9 @@ def _paths(git: Runner, paths: list[str] | None) -> list[str]:
 
 
 async def _head(git: Runner) -> tuple[str, str | None]:
-    """The branch that is checked out (empty: none), and the id of its newest commit (None: there is none yet)."""
+    """The branch that is checked out (empty: none), and the id of its newest commit (None: there is
+    none yet).
+    """
     symbolic = await git.run("symbolic-ref", "--quiet", "--short", "HEAD")
     return ("" if symbolic.code else symbolic.text.strip()), await git.find("HEAD")
 
@@ -72,7 +78,9 @@ async def git_status(
     paths: Annotated[list[str] | None, READS, "Only these files or folders."] = None,
     untracked: Annotated[bool, "Include files that git does not track."] = True,
 ) -> dict[str, Any]:
-    """Show which files of the repository are changed, staged, untracked or in conflict, and on which branch."""
+    """Show which files of the repository are changed, staged, untracked or in conflict, and on
+    which branch.
+    """
     with looking(context) as git:
         branch, head = await _head(git)
         kind = "all" if untracked else "no"
@@ -96,7 +104,10 @@ async def git_status(
         value["files_left_out"] = len(entries) - _SHOWN_ROWS
     named = [str(entry["path"]) for entry in entries]
     return answer(
-        git_status, "status", context, Done(value, ran.argv, paths=named, outputs={"stdout": ran.output})
+        git_status,
+        "status",
+        context,
+        Done(value, ran.argv, paths=named, outputs={"stdout": ran.output}),
     )
 
 
@@ -154,11 +165,15 @@ async def git_log(
         str | None, "Where to begin; default: what is checked out. Not together with `rev_range`."
     ] = None,
     rev_range: Annotated[str | None, "Only commits in a range, as in `main..HEAD`."] = None,
-    paths: Annotated[list[str] | None, READS, "Only commits that touch these files or folders."] = None,
+    paths: Annotated[
+        list[str] | None, READS, "Only commits that touch these files or folders."
+    ] = None,
     max_count: Annotated[int, "How many commits, 1 to 1000."] = 20,
     author: Annotated[str | None, "Only commits whose author matches."] = None,
     grep: Annotated[str | None, "Only commits whose message matches."] = None,
-    since: Annotated[str | None, "Only commits after this date, as in `2026-01-31` or `2 weeks ago`."] = None,
+    since: Annotated[
+        str | None, "Only commits after this date, as in `2026-01-31` or `2 weeks ago`."
+    ] = None,
     until: Annotated[str | None, "Only commits before this date."] = None,
 ) -> dict[str, Any]:
     """List commits, newest first: id, author, date and subject."""
@@ -176,7 +191,9 @@ async def git_log(
     rows = [line.split("\x1f") for line in text.split("\n") if line.count("\x1f") == 3]
     commits = [dict(zip(("commit", "author", "date", "subject"), row, strict=True)) for row in rows]
     done = Done(
-        {"commits": commits}, _argv("log", words, paths), outputs={"stdout": text.encode("utf-8", "replace")}
+        {"commits": commits},
+        _argv("log", words, paths),
+        outputs={"stdout": text.encode("utf-8", "replace")},
     )
     return answer(git_log, "log", context, done)
 
@@ -195,12 +212,16 @@ async def git_diff(
     rev_range: Annotated[
         str | None, "Compare two commits: `main..HEAD`, or from where they parted: `main...HEAD`."
     ] = None,
-    staged: Annotated[bool, "Show what is staged, compared with the newest commit (or `rev`)."] = False,
+    staged: Annotated[
+        bool, "Show what is staged, compared with the newest commit (or `rev`)."
+    ] = False,
     paths: Annotated[list[str] | None, READS, "Only these files or folders."] = None,
     stat: Annotated[bool, "Only which files, and how many lines."] = False,
     context_lines: Annotated[int, "Lines around each change, 0 to 100."] = 3,
 ) -> dict[str, Any]:
-    """Show differences line by line: what is not staged yet, what is staged, or between two commits."""
+    """Show differences line by line: what is not staged yet, what is staged, or between two
+    commits.
+    """
     if rev_range and (rev or staged):
         raise RetryCall("`git_diff`: `rev_range` goes neither with `rev` nor with `staged`")
     if not 0 <= context_lines <= 100:
@@ -235,9 +256,11 @@ async def git_branch_list(
     contains: Annotated[str | None, "Only branches that hold this commit."] = None,
 ) -> dict[str, Any]:
     """List branches with their newest commit, and which of them is checked out."""
-    places = {"local": ["refs/heads"], "remote": ["refs/remotes"], "all": ["refs/heads", "refs/remotes"]}[
-        kind
-    ]
+    places = {
+        "local": ["refs/heads"],
+        "remote": ["refs/remotes"],
+        "all": ["refs/heads", "refs/remotes"],
+    }[kind]
     with looking(context) as git:
         branch, _ = await _head(git)
         wanted = [f"--contains={await git.commit(contains, 'contains')}"] if contains else []
@@ -253,7 +276,10 @@ async def git_branch_list(
     if len(branches) > _SHOWN_ROWS:
         value["branches_left_out"] = len(branches) - _SHOWN_ROWS
     return answer(
-        git_branch_list, "branch_list", context, Done(value, ran.argv, outputs={"stdout": ran.output})
+        git_branch_list,
+        "branch_list",
+        context,
+        Done(value, ran.argv, outputs={"stdout": ran.output}),
     )
 
 
@@ -280,16 +306,24 @@ async def git_remote_list(context: Context) -> dict[str, Any]:
 
 @tool(side_effect="read", risk="low", timeout=SECONDS + 10)
 async def git_discover(context: Context) -> dict[str, Any]:
-    """Tell whether the workspace is a git repository, and the main facts about it: branch, newest commit, remotes."""
+    """Tell whether the workspace is a git repository, and the main facts about it: branch, newest
+    commit, remotes.
+    """
     try:
         with looking(context) as git:
             branch, head = await _head(git)
             form = await git.must("rev-parse", "--show-object-format")
-            names = [printable(remote.name) for remote in remotes(await settings(git, _configured(git)))]
+            names = [
+                printable(remote.name) for remote in remotes(await settings(git, _configured(git)))
+            ]
             value: dict[str, Any] = {
-                "repository": True, "root": ".", "branch": branch or None, "head": head, "remotes": names,
+                "repository": True,
+                "root": ".",
+                "branch": branch or None,
+                "head": head,
+                "remotes": names,
                 "object_format": form.text.strip(),
-            }  # fmt: skip
+            }
             argv = form.argv
     except ToolFailed as failure:
         if failure.error_type not in (ErrorType.NOT_FOUND, ErrorType.PERMISSION_DENIED):
@@ -307,7 +341,9 @@ async def git_conflicts(context: Context) -> dict[str, Any]:
     for row in ran.names():
         facts, _, path = row.partition("\t")
         stage = facts.rsplit(" ", 1)[-1]
-        sides.setdefault(path, []).append({"1": "base", "2": "ours", "3": "theirs"}.get(stage, stage))
+        sides.setdefault(path, []).append(
+            {"1": "base", "2": "ours", "3": "theirs"}.get(stage, stage)
+        )
     value = {"conflicts": [{"path": path, "sides": found} for path, found in sides.items()]}
     return answer(
         git_conflicts,
@@ -346,7 +382,9 @@ def _argv(subcommand: str, words: list[str], paths: list[str] | None) -> list[st
     return ["git", subcommand, *words, *(["--", *paths] if paths else [])]
 
 
-async def _look(subcommand: Subcommand, context: Context, words: list[str], paths: list[str] | None) -> str:
+async def _look(
+    subcommand: Subcommand, context: Context, words: list[str], paths: list[str] | None
+) -> str:
     """`git_command` with these words: the one way to differences and files of commits."""
     # Behind `--` a name can only be a path; without paths a range must not be taken for one.
     tail = ["--", *paths] if paths else [] if re.search(r":", words[-1]) else ["--"]

@@ -1,9 +1,9 @@
 """A repository without its configuration, for reading.
 
-Nearly any file below `.git` can make git run a program: `core.fsmonitor`, `core.pager`, external diffs,
-text conversions, filters, hooks, signature programs, credential helpers, fetches of a partial clone, `include`.
-A list of what to switch off is never complete, so nothing is switched off. git is given another folder as
-`GIT_DIR`, made for the call, private and removed after it:
+Nearly any file below `.git` can make git run a program: `core.fsmonitor`, `core.pager`, external
+diffs, text conversions, filters, hooks, signature programs, credential helpers, fetches of a
+partial clone, `include`. A list of what to switch off is never complete, so nothing is switched
+off. git is given another folder as `GIT_DIR`, made for the call, private and removed after it:
 
     config      written here; from the repository only a few values that say how its data is stored
     HEAD, packed-refs, shallow      copied
@@ -11,10 +11,11 @@ A list of what to switch off is never complete, so nothing is switched off. git 
 
 The global and the system configuration are off by environment, and no variable of ours reaches git.
 
-Refused, since they may lead out of the workspace: a `.git` that is a file or a link, any link among what git reads below it
-(each object, pack, branch and log is looked at), alternates (objects kept elsewhere) outside of the workspace, `commondir` (linked worktrees).
-What is planted after that look meets `file_access`. Lost on purpose: `filter` drivers, so that files of
-git-lfs look changed; `diff` drivers; submodules, which are never entered.
+Refused, since they may lead out of the workspace: a `.git` that is a file or a link, any link among
+what git reads below it (each object, pack, branch and log is looked at), alternates (objects kept
+elsewhere) outside of the workspace, `commondir` (linked worktrees). What is planted after that look
+meets `file_access`. Lost on purpose: `filter` drivers, so that files of git-lfs look changed;
+`diff` drivers; submodules, which are never entered.
 """
 
 from __future__ import annotations
@@ -34,7 +35,15 @@ from ferrule.core.errors import ToolFailed
 from ferrule.permissions.filesystem import open_beneath
 from ferrule.permissions.filesystem.workspace import Workspace
 
-_COPIED = ("HEAD", "packed-refs", "shallow", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD")
+_COPIED = (
+    "HEAD",
+    "packed-refs",
+    "shallow",
+    "ORIG_HEAD",
+    "FETCH_HEAD",
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+)
 _LINKED = ("objects", "refs", "logs", "index", "reftable")
 _READ = frozenset((*_COPIED, *_LINKED, "info", "worktrees"))
 """What git reads of a repository: nothing in it may be a link."""
@@ -87,7 +96,9 @@ OURS = """\
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """What git is run with: in the folder `directory` (a descriptor of the root), with `folder` as `GIT_DIR` and `environment`."""
+    """What git is run with: in the folder `directory` (a descriptor of the root), with `folder` as
+    `GIT_DIR` and `environment`.
+    """
 
     directory: int
     folder: Path
@@ -114,7 +125,9 @@ def shadow(workspace: Workspace) -> Generator[Shadow]:
 
 @contextmanager
 def bare_shadow(workspace: Workspace) -> Generator[Path]:
-    """A shadow as a folder, of the repository in (or that is) the root of a workspace: for another git to fetch from."""
+    """A shadow as a folder, of the repository in (or that is) the root of a workspace: for another
+    git to fetch from.
+    """
     with ExitStack() as stack:
         root = workspace.descriptor("")
         stack.callback(os.close, root)
@@ -134,30 +147,42 @@ def _is_bare(root: int) -> bool:
 
 
 def open_repository(root: int) -> int:
-    """The folder `.git` below a root, as a descriptor. Raises ToolFailed if there is none, or only a pointer to one."""
+    """The folder `.git` below a root, as a descriptor. Raises ToolFailed if there is none, or only
+    a pointer to one.
+    """
     try:
         status = os.stat(".git", dir_fd=root, follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
-            return os.open(".git", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
+            return os.open(
+                ".git", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root
+            )
     except FileNotFoundError:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
-            "the workspace is not a git repository: there is no folder `.git` at its root (folders above and "
+            "the workspace is not a git repository: there is no folder `.git` at its root "
+            "(folders above and "
             "below are not looked at)",
         ) from None
-    raise leads_outside("`.git` is not a folder but points to one (a worktree, a submodule or a link)")
+    raise leads_outside(
+        "`.git` is not a folder but points to one (a worktree, a submodule or a link)"
+    )
 
 
 def leads_outside(what: str) -> ToolFailed:
     """The refusal of a repository that is not all in its folder."""
     return ToolFailed(
         ErrorType.PERMISSION_DENIED,
-        f"git was not run: {what}, which may lie outside of the workspace; ask the person to work in a full clone",
+        (
+            f"git was not run: {what}, which may lie outside of the workspace; ask the person to "
+            "work in a full clone"
+        ),
     )
 
 
 def check_inside(workspace: Workspace, real: int) -> None:
-    """Refuse a link, or what is neither file nor folder, wherever git reads; and object stores outside of the workspace."""
+    """Refuse a link, or what is neither file nor folder, wherever git reads; and object stores
+    outside of the workspace.
+    """
     for name in os.listdir(real):
         if name == "commondir":
             raise leads_outside("`.git/commondir` names another folder")
@@ -169,7 +194,9 @@ def check_inside(workspace: Workspace, real: int) -> None:
 def _check_entry(folder: int, name: str, shown: str) -> None:
     kind = stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
     if kind == stat.S_IFDIR:
-        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        inner = os.open(
+            name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder
+        )
         try:
             _check_below(inner, shown)
         finally:
@@ -181,26 +208,32 @@ def _check_entry(folder: int, name: str, shown: str) -> None:
 def _check_below(folder: int, shown: str) -> None:
     with os.scandir(folder) as entries:
         for entry in entries:
-            # What the folder itself says of an entry: a look at each file would take longer than git does.
+            # What the folder itself says of an entry: a look at each file would take longer than
+            # git does.
             if not entry.is_file(follow_symlinks=False):
                 _check_entry(folder, entry.name, f"{shown}/{entry.name}")
 
 
 def _check_alternates(workspace: Workspace, folder: int, shown: str, left: int) -> None:
-    """Follow what `objects/info/alternates` names: each store lies in the workspace, and there is no link in it.
+    """Follow what `objects/info/alternates` names: each store lies in the workspace, and there is
+    no link in it.
 
     Format: gitrepository-layout(5). `folder` is what holds `objects`.
     """
     if read_small(folder, "objects/info/http-alternates").strip():
         raise leads_outside(f"`{shown}/info/http-alternates` names other object stores")
-    lines = read_small(folder, "objects/info/alternates").decode("utf-8", "surrogateescape").split("\n")
+    lines = (
+        read_small(folder, "objects/info/alternates").decode("utf-8", "surrogateescape").split("\n")
+    )
     for line in lines:
         if not line or line.startswith("#"):
             continue
         if line.startswith('"'):
             raise leads_outside(f"`{shown}/info/alternates` has a quoted name")
         if left == 0:
-            raise leads_outside(f"`{shown}/info/alternates` names stores that name stores, and so on")
+            raise leads_outside(
+                f"`{shown}/info/alternates` names stores that name stores, and so on"
+            )
         # As text: git goes the same way, and finds no link on it that was not looked at.
         store = os.path.normpath(Path(path_of(folder), "objects", line))
         with _store(workspace, store, f"`{shown}/info/alternates`") as found:
@@ -230,7 +263,9 @@ def path_of(folder: int) -> str:
 
 
 def read_small(real: int, name: str) -> bytes:
-    """A small regular file below `.git`, or nothing. No link is followed, not even by a folder on the way."""
+    """A small regular file below `.git`, or nothing. No link is followed, not even by a folder on
+    the way.
+    """
     *folders, last = name.split("/")
     try:
         with open_beneath.folder(open_beneath.best(), real, folders) as above:
@@ -245,7 +280,9 @@ def read_small(real: int, name: str) -> bytes:
 def fill(
     folder: Path, real: int, *, copied: Sequence[str] = _COPIED, linked: Sequence[str] = _LINKED
 ) -> None:
-    """Make a shadow of the repository `real` in an empty folder: which of its files are copied, which are linked."""
+    """Make a shadow of the repository `real` in an empty folder: which of its files are copied,
+    which are linked.
+    """
     source = Path(path_of(real))
     for name in copied:
         if data := read_small(real, name):
@@ -266,7 +303,9 @@ def fill(
 
 
 def kept_settings(text: str) -> str:
-    """The kept settings of a configuration file. Format: git-config(1), of it only plain `key = value`."""
+    """The kept settings of a configuration file. Format: git-config(1), of it only plain `key =
+    value`.
+    """
     found: dict[tuple[str, str], str] = {}
     section = ""
     for line in text.splitlines():

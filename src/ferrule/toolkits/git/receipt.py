@@ -7,10 +7,11 @@
     approval, policy                                        what stood between the wish and the act
     outputs                                                 each output with its size and SHA-256
 
-A failure has a receipt as well, in the `data` of its result: `exit_category` says whether it was refused, met a conflict, ran
-out of time; `refs` whether anything moved. Arguments that make no sense attempt nothing and have none.
-The id is made of the call and what was run, so that a replay gives the same one. A receipt says what the tool knows: that the gate let the call
-through; who said yes is in the journal, under the id of the call.
+A failure has a receipt as well, in the `data` of its result: `exit_category` says whether it was
+refused, met a conflict, ran out of time; `refs` whether anything moved. Arguments that make no
+sense attempt nothing and have none. The id is made of the call and what was run, so that a replay
+gives the same one. A receipt says what the tool knows: that the gate let the call through; who said
+yes is in the journal, under the id of the call.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ Category = Literal["success", "nothing_to_do"]
 class GitOptions:
     """What a set of git tools is told of its run. A resource of the context.
 
-    `agent` names who acts. `autonomy_tier` is what the person calls the freedom of this run; without it, receipts say
-    `observe` for what reads and `act_with_approval` for what changes. `author` is (name, address) of commits; None: the
-    person's own git settings.
+    `agent` names who acts. `autonomy_tier` is what the person calls the freedom of this run;
+    without it, receipts say `observe` for what reads and `act_with_approval` for what changes.
+    `author` is (name, address) of commits; None: the person's own git settings.
     """
 
     agent: str = "agent"
@@ -58,7 +59,9 @@ class GitOptions:
 
 @dataclass(slots=True)
 class Done:
-    """What an operation came to. `value` is for the model; `outputs` are hashed; `paths` are files of the workspace."""
+    """What an operation came to. `value` is for the model; `outputs` are hashed; `paths` are files
+    of the workspace.
+    """
 
     value: Mapping[str, Any]
     argv: Sequence[str] = ()
@@ -70,7 +73,11 @@ class Done:
 
 def answer(tool: Tool, operation: str, context: Context, done: Done) -> dict[str, Any]:
     """The result of an operation: what it found, and its receipt."""
-    return {"operation": operation, **done.value, "receipt": receipt(tool, operation, context, done)}
+    return {
+        "operation": operation,
+        **done.value,
+        "receipt": receipt(tool, operation, context, done),
+    }
 
 
 def failure(tool: Tool, operation: str, context: Context, failed: ToolFailed) -> dict[str, Any]:
@@ -115,7 +122,13 @@ def receipt(tool: Tool, operation: str, context: Context, done: Done) -> dict[st
         shape["refs"] = refs
     if len(paths) > MOST_PATHS:
         shape["affected_paths_left_out"] = len(paths) - MOST_PATHS
-    identified = (context.identity.session, context.identity.run, context.call_id, operation, *done.argv)
+    identified = (
+        context.identity.session,
+        context.identity.run,
+        context.call_id,
+        operation,
+        *done.argv,
+    )
     shape["receipt_id"] = (
         "git_" + sha256(compact(list(identified)).encode("utf-8", "replace")).hexdigest()[:20]
     )
@@ -138,5 +151,6 @@ def inline(text: str) -> str:
         return data.decode()
     head = data[:INLINE].decode("utf-8", "ignore")
     return (
-        f"{head}\n[cut at {INLINE} bytes of {len(data)}; ask for less: paths, a smaller `max_count`, `stat`]"
+        f"{head}\n[cut at {INLINE} bytes of {len(data)}; ask for less: paths, a smaller "
+        "`max_count`, `stat`]"
     )

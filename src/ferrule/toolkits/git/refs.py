@@ -1,8 +1,9 @@
-"""Names of commits, branches and remotes as a model writes them: text only, checked before any git starts.
+"""Names of commits, branches and remotes as a model writes them: text only, checked before any git
+starts.
 
-What passes here can be no option (it does not begin with a dash), no second line, no path in disguise (no `:`), no
-range where one commit is meant (no `..`), no pattern. It may still name nothing: that is for git to say.
-Format of branch names: git-check-ref-format(1).
+What passes here can be no option (it does not begin with a dash), no second line, no path in
+disguise (no `:`), no range where one commit is meant (no `..`), no pattern. It may still name
+nothing: that is for git to say. Format of branch names: git-check-ref-format(1).
 """
 
 from __future__ import annotations
@@ -14,17 +15,25 @@ from ferrule.core.errors import RetryCall
 LONGEST = 250
 """Characters of a name."""
 
-_REVISION = re.compile(r"[A-Za-z0-9_@\u0080-\U0010ffff](?:[A-Za-z0-9_./@{}~^+=#%,\u0080-\U0010ffff-])*")
+_REVISION = re.compile(
+    r"[A-Za-z0-9_@\u0080-\U0010ffff](?:[A-Za-z0-9_./@{}~^+=#%,\u0080-\U0010ffff-])*"
+)
 _BRANCH = re.compile(r"[A-Za-z0-9_\u0080-\U0010ffff](?:[A-Za-z0-9_./@+=#%,{}\u0080-\U0010ffff-])*")
 _REMOTE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_-])?")
 
 
 def check_revision(text: str, parameter: str = "rev") -> str:
     """One commit: a branch, a tag, an id, `HEAD~2`, `main@{1}`. Raises RetryCall."""
-    if len(text) <= LONGEST and text.isprintable() and ".." not in text and _REVISION.fullmatch(text):
+    if (
+        len(text) <= LONGEST
+        and text.isprintable()
+        and ".." not in text
+        and _REVISION.fullmatch(text)
+    ):
         return text
     raise RetryCall(
-        f"`{parameter}` = {_shown(text)} is not the name of one commit; write a branch, a tag, an id or `HEAD~1`"
+        f"`{parameter}` = {_shown(text)} is not the name of one commit; write a branch, a "
+        "tag, an id or `HEAD~1`"
     )
 
 
@@ -43,7 +52,8 @@ def check_branch(text: str, parameter: str = "branch") -> str:
     """The name of a branch that is or could be. Raises RetryCall."""
     if not valid_branch(text):
         raise RetryCall(
-            f"`{parameter}` = {_shown(text)} cannot be the name of a branch; try letters, digits, `-` and `/`"
+            f"`{parameter}` = {_shown(text)} cannot be the name of a branch; try letters, "
+            "digits, `-` and `/`"
         )
     return text
 
@@ -57,7 +67,8 @@ def valid_branch(text: str) -> bool:
     if ".." in text or "@{" in text or "//" in text or text.endswith(("/", ".")):
         return False
     return all(
-        not part.startswith((".", "-")) and not part.lower().endswith(".lock") for part in text.split("/")
+        not part.startswith((".", "-")) and not part.lower().endswith(".lock")
+        for part in text.split("/")
     )
 
 
@@ -65,7 +76,9 @@ def check_remote(text: str) -> str:
     """The name of a remote (never its address). Raises RetryCall."""
     if ".." not in text and _REMOTE.fullmatch(text):
         return text
-    raise RetryCall(f"`remote` = {_shown(text)} is not the name of a remote; `git_remote_list` shows them")
+    raise RetryCall(
+        f"`remote` = {_shown(text)} is not the name of a remote; `git_remote_list` shows them"
+    )
 
 
 def _shown(text: str) -> str:

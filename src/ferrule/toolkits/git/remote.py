@@ -1,6 +1,7 @@
 """Fetching from a remote: which addresses are reached, and how.
 
-The address comes from the repository's real configuration, read as data; a model names the remote only. Three kinds are followed:
+The address comes from the repository's real configuration, read as data; a model names the remote
+only. Three kinds are followed:
 
     https     by git's own helper; no credential helper, no password prompt, nothing but what stands in the address
     ssh       by the `ssh` of the PATH, without anybody's ssh settings, in batch mode
@@ -38,7 +39,8 @@ from .writable_repository import Bench, section
 
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\]"
 _WEB = re.compile(
-    rf"https://(?:[^/@\s]*@)?(?P<host>{_HOST})(?::(?P<port>\d{{1,5}}))?/(?P<path>[^\s\\]*)", re.IGNORECASE
+    rf"https://(?:[^/@\s]*@)?(?P<host>{_HOST})(?::(?P<port>\d{{1,5}}))?/(?P<path>[^\s\\]*)",
+    re.IGNORECASE,
 )
 _SSH = re.compile(
     rf"ssh://(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>{_HOST})(?::(?P<port>\d{{1,5}}))?/(?P<path>[^\s\\]*)",
@@ -61,7 +63,9 @@ _PROXIES = (
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address that may be followed. `protocol` is `https`, `ssh` or `file`; a `file` has no host."""
+    """An address that may be followed. `protocol` is `https`, `ssh` or `file`; a `file` has no
+    host.
+    """
 
     protocol: str
     url: str
@@ -70,7 +74,9 @@ class Address:
 
 
 def read_address(remote: Remote) -> Address:
-    """What the address of a remote is. Pure. Raises ToolFailed(permission_denied) for what is not followed."""
+    """What the address of a remote is. Pure. Raises ToolFailed(permission_denied) for what is not
+    followed.
+    """
     url = remote.url
     printing = bool(url) and url.isprintable()
     if printing and (found := _WEB.fullmatch(url)):
@@ -90,13 +96,16 @@ def read_address(remote: Remote) -> Address:
             return Address("file", url)
     raise ToolFailed(
         ErrorType.PERMISSION_DENIED,
-        f"the remote `{printable(remote.name)}` was not reached: its address {remote.shown[:200]!r} is none of `https://`, "
+        f"the remote `{printable(remote.name)}` was not reached: its address "
+        f"{remote.shown[:200]!r} is none of `https://`, "
         "`ssh://` and a folder of the workspace; ask the person to fetch from it",
     )
 
 
 async def find_remote(git: Runner, made: Bench, name: str) -> Remote:
-    """The remote of this name in the real configuration. Raises ToolFailed naming those there are."""
+    """The remote of this name in the real configuration. Raises ToolFailed naming those there
+    are.
+    """
     found = remotes(await settings(git, made.config_text()))
     for remote in found:
         if remote.name == name:
@@ -121,7 +130,8 @@ def check_network(context: Context, address: Address, name: str) -> None:
     if why:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            f"the remote `{name}` was not reached: the sandbox of this run does not open {address.host}:{address.port} ({why}); "
+            f"the remote `{name}` was not reached: the sandbox of this run does not open "
+            f"{address.host}:{address.port} ({why}); "
             "ask the person to add the host to the run's `network`, or to fetch themselves",
         )
 
@@ -164,7 +174,8 @@ def _inside(workspace: Workspace, path: str, remote: Remote) -> Generator[Path]:
     except ToolFailed as failure:
         raise ToolFailed(
             failure.error_type,
-            f"the remote `{printable(remote.name)}` was not reached: {printable(path)[:200]!r} is not a folder of the workspace "
+            f"the remote `{printable(remote.name)}` was not reached: "
+            f"{printable(path)[:200]!r} is not a folder of the workspace "
             "that tools may read; ask the person to fetch from it",
         ) from None
     with bare_shadow(inner) as folder:
@@ -175,7 +186,8 @@ def _ssh_program(workspace: Workspace) -> str:
     program = find_program("ssh", os.environ.get("PATH", os.defpath), outside=str(workspace.root))
     if program is None:
         raise ToolFailed(
-            ErrorType.NOT_FOUND, "there is no program `ssh` on the PATH; ask the person to install it"
+            ErrorType.NOT_FOUND,
+            "there is no program `ssh` on the PATH; ask the person to install it",
         )
     return program
 
@@ -183,8 +195,23 @@ def _ssh_program(workspace: Workspace) -> str:
 def _ssh(program: str) -> dict[str, str]:
     """The environment of a git that goes by SSH."""
     command = [
-        program, "-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ProxyCommand=none",
-        "-o", "PermitLocalCommand=no", "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "ClearAllForwardings=yes",
-    ]  # fmt: skip
+        program,
+        "-F",
+        "none",
+        "-o",
+        "BatchMode=yes",
+        "-o",
+        "StrictHostKeyChecking=yes",
+        "-o",
+        "ProxyCommand=none",
+        "-o",
+        "PermitLocalCommand=no",
+        "-o",
+        "ForwardAgent=no",
+        "-o",
+        "ForwardX11=no",
+        "-o",
+        "ClearAllForwardings=yes",
+    ]
     given = {name: os.environ[name] for name in ("HOME", "SSH_AUTH_SOCK") if name in os.environ}
     return {**given, "GIT_SSH_COMMAND": shlex.join(command), "GIT_SSH_VARIANT": "ssh"}

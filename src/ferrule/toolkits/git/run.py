@@ -1,7 +1,8 @@
-"""Runs git for typed operations: the program, the repository it sees, one time for all its runs, whole outputs.
+"""Runs git for typed operations: the program, the repository it sees, one time for all its runs,
+whole outputs.
 
-Names of files and commits are decided on by what git prints, so an output that does not fit is an error here, never
-a shorter answer.
+Names of files and commits are decided on by what git prints, so an output that does not fit is an
+error here, never a shorter answer.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ class Ran:
 
 @dataclass(slots=True)
 class Runner:
-    """Git in one repository. `environment` is all that it gets, `wall` are the files that it may use; `until` is the loop's time
-    at which it is ended."""
+    """Git in one repository. `environment` is all that it gets, `wall` are the files that it may
+    use; `until` is the loop's time at which it is ended.
+    """
 
     program: str
     directory: int
@@ -84,7 +86,10 @@ class Runner:
             done = "; files that it had changed by then stay changed: look at `git_status`"
             raise ToolFailed(
                 ErrorType.TIMEOUT,
-                f"`git {arguments[0]}` was ended: the time for it was over{done if arguments[0] in _WRITE_FILES else ''}",
+                (
+                    f"`git {arguments[0]}` was ended: the time for it was "
+                    f"over{done if arguments[0] in _WRITE_FILES else ''}"
+                ),
             )
         if ended.stopped:
             raise ToolFailed(
@@ -101,26 +106,36 @@ class Runner:
         ran = await self.run(*arguments, stdin=stdin)
         if ran.code:
             raise ToolFailed(
-                ErrorType.IO_ERROR, f"`git {arguments[0]}` failed: {ran.said or f'exit status {ran.code}'}"
+                ErrorType.IO_ERROR,
+                f"`git {arguments[0]}` failed: {ran.said or f'exit status {ran.code}'}",
             )
         return ran
 
     async def find(self, name: str) -> str | None:
-        """The id of the commit that a name stands for, or None. The name reaches git on its standard input only."""
+        """The id of the commit that a name stands for, or None. The name reaches git on its
+        standard input only.
+        """
         ran = await self.run(
-            "cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=f"{name}^{{commit}}\n".encode()
+            "cat-file",
+            "--batch-check=%(objectname) %(objecttype)",
+            stdin=f"{name}^{{commit}}\n".encode(),
         )
         found = re.fullmatch(r"([0-9a-f]{40,64}) commit\n", ran.text)
         return found[1] if found else None
 
     async def commit(self, name: str, parameter: str = "rev") -> str:
-        """The id of a commit as a model names it. Raises ToolFailed for what is no name, or names none."""
+        """The id of a commit as a model names it. Raises ToolFailed for what is no name, or names
+        none.
+        """
         check_revision(name, parameter)
         found = await self.find(name)
         if found is None:
             raise ToolFailed(
                 ErrorType.NOT_FOUND,
-                f"`{parameter}` = `{name}` is not a commit of this repository; `git_log` lists them",
+                (
+                    f"`{parameter}` = `{name}` is not a commit of this repository; `git_log` "
+                    "lists them"
+                ),
             )
         return found
 
@@ -136,7 +151,8 @@ def git_program(workspace: Workspace) -> str:
     program = find_program("git", os.environ.get("PATH", os.defpath), outside=str(workspace.root))
     if program is None:
         raise ToolFailed(
-            ErrorType.NOT_FOUND, "there is no program `git` on the PATH; ask the person to install it"
+            ErrorType.NOT_FOUND,
+            "there is no program `git` on the PATH; ask the person to install it",
         )
     return program
 

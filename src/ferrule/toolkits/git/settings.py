@@ -1,8 +1,8 @@
 """Settings of git read as data: remotes of a repository, and who the person says they are.
 
-A configuration file is parsed by git itself from its standard input, with includes off, so nothing in it takes
-effect and no other file is opened. What is taken out of it is checked here; addresses are shown without the
-credentials that may stand in them.
+A configuration file is parsed by git itself from its standard input, with includes off, so nothing
+in it takes effect and no other file is opened. What is taken out of it is checked here; addresses
+are shown without the credentials that may stand in them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Remote:
 
 
 def redacted(url: str) -> str:
-    """An address without what may be secret: user and password of a web address, and what follows `?` or `#`."""
+    """An address without what may be secret: user and password of a web address, and what follows
+    `?` or `#`.
+    """
     match = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*)://(?:([^/@]*)@)?(.*)", url, re.DOTALL)
     if not match:
         return printable(url)
@@ -50,7 +52,9 @@ def printable(text: str) -> str:
 
 
 async def settings(git: Runner, text: bytes) -> list[tuple[str, str]]:
-    """(key, value) of a configuration, in order. Keys as git spells them: `remote.origin.url`. Includes are not followed."""
+    """(key, value) of a configuration, in order. Keys as git spells them: `remote.origin.url`.
+    Includes are not followed.
+    """
     if not text:
         return []
     ran = await git.run("config", "--file", "-", "--no-includes", "--null", "--list", stdin=text)
@@ -64,7 +68,9 @@ async def settings(git: Runner, text: bytes) -> list[tuple[str, str]]:
 
 
 def remotes(pairs: list[tuple[str, str]]) -> list[Remote]:
-    """The remotes of a configuration, by name. The first address of a remote is the one that is fetched from."""
+    """The remotes of a configuration, by name. The first address of a remote is the one that is
+    fetched from.
+    """
     found: dict[str, Remote] = {}
     for key, value in pairs:
         match = re.fullmatch(r"remote\.(.+)\.url", key, re.DOTALL)
@@ -88,10 +94,15 @@ def upstreams(pairs: list[tuple[str, str]]) -> dict[str, str]:
 
 
 async def person(git: Runner, home: str, config_home: str = "") -> tuple[str, str] | None:
-    """Name and address of the person, from their own git settings; None if these do not say both."""
+    """Name and address of the person, from their own git settings; None if these do not say
+    both.
+    """
     found: dict[str, str] = {}
     # The later file wins, as in git-config(1), "FILES".
-    for path in (Path(config_home or Path(home) / ".config") / "git/config", Path(home) / ".gitconfig"):
+    for path in (
+        Path(config_home or Path(home) / ".config") / "git/config",
+        Path(home) / ".gitconfig",
+    ):
         if not path.is_absolute():
             continue  # relative to where we happen to be: a repository could have put it there
         for key, value in await settings(git, _bytes(path)):
@@ -111,5 +122,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _clean(text: str) -> str:
-    """What git takes out of a name or address anyway, and everything that could end a line of a configuration."""
+    """What git takes out of a name or address anyway, and everything that could end a line of a
+    configuration.
+    """
     return re.sub(r"[\x00-\x1f\x7f<>\"\\]", "", text).strip()[:200]

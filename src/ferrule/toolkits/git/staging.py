@@ -1,7 +1,8 @@
 """`git_add` and `git_commit`: only what a tool may read becomes part of the history.
 
-`git_add` makes the list of files itself: what git calls changed, less what no tool may read, less what is no regular file
-or link. Only these names reach git, and the index that comes of it is compared with the list before it is kept.
+`git_add` makes the list of files itself: what git calls changed, less what no tool may read, less
+what is no regular file or link. Only these names reach git, and the index that comes of it is
+compared with the list before it is kept.
 """
 
 from __future__ import annotations
@@ -48,10 +49,14 @@ def runner(made: Bench, context: Context) -> Runner:
 @tool(side_effect="execute", risk="medium", timeout=SECONDS + 10, parallel=False)
 async def git_add(
     context: Context,
-    paths: Annotated[list[str] | None, READS, "Files and folders to stage, also deleted ones."] = None,
+    paths: Annotated[
+        list[str] | None, READS, "Files and folders to stage, also deleted ones."
+    ] = None,
     all: Annotated[bool, "Stage everything that changed."] = False,
 ) -> dict[str, Any]:
-    """Stage files for the next commit. Files that may hold secrets are left out, and are refused if named."""
+    """Stage files for the next commit. Files that may hold secrets are left out, and are refused if
+    named.
+    """
     if bool(paths) == all:
         raise RetryCall("`git_add` takes `paths`, or `all: true`")
     workspace = context.resource(Workspace)
@@ -61,14 +66,17 @@ async def git_add(
         wanted, left_out = await _changed(git, asked)
         if len(wanted) > MOST_FILES:
             raise ToolFailed(
-                ErrorType.LIMIT, f"{len(wanted)} files changed, more than {MOST_FILES}; name folders"
+                ErrorType.LIMIT,
+                f"{len(wanted)} files changed, more than {MOST_FILES}; name folders",
             )
         _check_asked(workspace, asked, wanted, left_out)
         await check_filters(git, wanted, "`git_add`")
         before = await _index(git)
         if wanted:
             stdin = b"".join(os.fsencode(name) + b"\0" for name in wanted)
-            await git.must("add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", stdin=stdin)
+            await git.must(
+                "add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", stdin=stdin
+            )
             argv = git.ran[-1].argv
             staged = _difference(before, await _index(git))
             if beyond := sorted(staged - set(wanted)):
@@ -83,7 +91,9 @@ async def git_add(
     if left_out:
         value["left_out"] = left_out[:_NAMES]
     category = "success" if staged else "nothing_to_do"
-    return answer(git_add, "add", context, Done(value, argv, category=category, paths=sorted(staged)))
+    return answer(
+        git_add, "add", context, Done(value, argv, category=category, paths=sorted(staged))
+    )
 
 
 async def _changed(git: Runner, asked: list[str]) -> tuple[list[str], list[str]]:
@@ -129,8 +139,12 @@ def _may_not(workspace: Workspace, name: str) -> str:
         return "" if failure.error_type is ErrorType.NOT_FOUND else f"cannot be read: {failure}"
 
 
-def _check_asked(workspace: Workspace, asked: list[str], wanted: list[str], left_out: list[str]) -> None:
-    """Raises ToolFailed for a file that was named and is not there to be staged: silence would look like success."""
+def _check_asked(
+    workspace: Workspace, asked: list[str], wanted: list[str], left_out: list[str]
+) -> None:
+    """Raises ToolFailed for a file that was named and is not there to be staged: silence would look
+    like success.
+    """
     for name in asked:
         if any(one == name or not name or one.startswith(f"{name}/") for one in wanted):
             continue
@@ -156,7 +170,13 @@ async def _staged(git: Runner) -> list[str]:
     tree = await git.head_tree()
     return (
         await git.must(
-            "diff-index", "--cached", "--name-only", "-z", "--no-renames", "--ignore-submodules=all", tree
+            "diff-index",
+            "--cached",
+            "--name-only",
+            "-z",
+            "--no-renames",
+            "--ignore-submodules=all",
+            tree,
         )
     ).names()
 
@@ -167,15 +187,23 @@ def _commit_shown(values: Mapping[str, Any], context: Context) -> str:
 
 
 @tool(
-    side_effect="execute", risk="high", timeout=SECONDS + 10, parallel=False, preview=preview(_commit_shown)
+    side_effect="execute",
+    risk="high",
+    timeout=SECONDS + 10,
+    parallel=False,
+    preview=preview(_commit_shown),
 )
 async def git_commit(
-    message: Annotated[str, "The message: a subject line, and after an empty line what else is to be said."],
+    message: Annotated[
+        str, "The message: a subject line, and after an empty line what else is to be said."
+    ],
     context: Context,
     all: Annotated[bool, "Stage all tracked files that changed before."] = False,
     allow_empty: Annotated[bool, "Commit also if nothing is staged."] = False,
 ) -> dict[str, Any]:
-    """Record what is staged as a commit of the checked-out branch. Runs no hooks and signs nothing."""
+    """Record what is staged as a commit of the checked-out branch. Runs no hooks and signs
+    nothing.
+    """
     text = _message(message)
     workspace = context.resource(Workspace)
     with bench(workspace) as made:
@@ -191,12 +219,21 @@ async def git_commit(
             )
         empty = ("--allow-empty",) if allow_empty else ()
         ran = await git.run(
-            "commit", "--quiet", "--file=-", "--cleanup=whitespace", "--no-verify", "--no-gpg-sign", "--no-edit",
-            "--no-status", *empty, stdin=text.encode("utf-8", "replace"),
-        )  # fmt: skip
+            "commit",
+            "--quiet",
+            "--file=-",
+            "--cleanup=whitespace",
+            "--no-verify",
+            "--no-gpg-sign",
+            "--no-edit",
+            "--no-status",
+            *empty,
+            stdin=text.encode("utf-8", "replace"),
+        )
         if ran.code:
             raise ToolFailed(
-                ErrorType.IO_ERROR, f"nothing was committed: {ran.said or ran.text.strip() or ran.code}"
+                ErrorType.IO_ERROR,
+                f"nothing was committed: {ran.said or ran.text.strip() or ran.code}",
             )
         commit = await git.find("HEAD")
         made.install()
@@ -207,7 +244,10 @@ async def git_commit(
         "file_count": len(staged),
     }
     return answer(
-        git_commit, "commit", context, Done(value, ran.argv, paths=staged, outputs={"stdout": ran.output})
+        git_commit,
+        "commit",
+        context,
+        Done(value, ran.argv, paths=staged, outputs={"stdout": ran.output}),
     )
 
 
@@ -215,7 +255,8 @@ def _message(message: str) -> str:
     text = message.strip()
     if not text or len(text) > _LONGEST_MESSAGE or re.search(r"[\0-\x08\x0b-\x1f\x7f]", text):
         raise RetryCall(
-            f"`message` must be text of 1 to {_LONGEST_MESSAGE} characters without control characters"
+            f"`message` must be text of 1 to {_LONGEST_MESSAGE} characters without control "
+            "characters"
         )
     return text + "\n"
 
@@ -226,22 +267,29 @@ async def _stage_tracked(git: Runner) -> None:
     refuse(git.workspace, wanted, write=False, what="`git_commit`")
     for name in wanted:
         if why := _may_not(git.workspace, name):
-            raise ToolFailed(ErrorType.PERMISSION_DENIED, f"nothing was committed: {shown(name)} {why}")
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED, f"nothing was committed: {shown(name)} {why}"
+            )
     await check_filters(git, wanted, "`git_commit`")
     if wanted:
         stdin = b"".join(os.fsencode(name) + b"\0" for name in wanted)
-        await git.must("add", "--update", "--pathspec-from-file=-", "--pathspec-file-nul", stdin=stdin)
+        await git.must(
+            "add", "--update", "--pathspec-from-file=-", "--pathspec-file-nul", stdin=stdin
+        )
 
 
 async def identify(git: Runner, made: Bench, context: Context) -> None:
-    """Tell git who commits: the author of the options, or the person's own settings. Raises ToolFailed if nobody said."""
+    """Tell git who commits: the author of the options, or the person's own settings. Raises
+    ToolFailed if nobody said.
+    """
     author = GitOptions.of(context).author or await person(
         git, os.environ.get("HOME", ""), os.environ.get("XDG_CONFIG_HOME", "")
     )
     if author is None:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
-            "nothing was committed: the person's git settings (~/.gitconfig) do not say who they are; ask them to set "
+            "nothing was committed: the person's git settings (~/.gitconfig) do not say who "
+            "they are; ask them to set "
             "`user.name` and `user.email`",
         )
     made.configure(section("user", {"name": author[0], "email": author[1]}))

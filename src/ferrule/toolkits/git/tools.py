@@ -1,12 +1,15 @@
-"""Git for agents: single operations as tools (`git_tools`), or a finder and a runner (`git_toolbox_tools`).
+"""Git for agents: single operations as tools (`git_tools`), or a finder and a runner
+(`git_toolbox_tools`).
 
     git_tools(repo=".", enabled_tools=["git_status", "git_log", "git_switch"], names={"git_log": "release_git_log"})
     git_toolbox_tools(repo=".", include_mutations=True)        find_git_tool, run_git_tool
 
-Reads never write and mutations never run a program of the repository (`readable_repository`, `writable_repository`); there is no push. What is
-missing where compared with git on a terminal: hooks, filters, signatures, credential helpers, submodules, merges with conflicts.
+Reads never write and mutations never run a program of the repository (`readable_repository`,
+`writable_repository`); there is no push. What is missing where compared with git on a terminal:
+hooks, filters, signatures, credential helpers, submodules, merges with conflicts.
 
-A toolbox with mutations is one tool for all: its risk is that of its worst operation, so a person is asked about reads as well.
+A toolbox with mutations is one tool for all: its risk is that of its worst operation, so a person
+is asked about reads as well.
 """
 
 from __future__ import annotations
@@ -45,9 +48,10 @@ def git_tools(
 ) -> tuple[Tool, ...]:
     """Operations of git as tools of their own; by default those of `catalog.DEFAULT`.
 
-    `repo` is the folder of the repository: the workspace (None), or one below it. `enabled_tools` takes keys (`git_log`), operations
-    (`log`) and the groups `read`, `mutation` and `all`. `agent` and `autonomy_tier` go into receipts, `author` (name, address) into
-    commits instead of the person's own git settings. Raises ConfigError as every pack does.
+    `repo` is the folder of the repository: the workspace (None), or one below it. `enabled_tools`
+    takes keys (`git_log`), operations (`log`) and the groups `read`, `mutation` and `all`. `agent`
+    and `autonomy_tier` go into receipts, `author` (name, address) into commits instead of the
+    person's own git settings. Raises ConfigError as every pack does.
     """
     check_options(options, Shape)
     bound = _bound(OPERATIONS.values(), repo, GitOptions(agent, autonomy_tier, author))
@@ -63,17 +67,24 @@ def git_toolbox_tools(
     author: tuple[str, str] | None = None,
     **options: Unpack[Shape],
 ) -> tuple[Tool, ...]:
-    """Two tools instead of many: `find_git_tool` says which operation is meant, `run_git_tool` runs one.
+    """Two tools instead of many: `find_git_tool` says which operation is meant, `run_git_tool` runs
+    one.
 
-    Without `include_mutations` only operations that read are found and run. The other parameters are those of `git_tools`.
+    Without `include_mutations` only operations that read are found and run. The other parameters
+    are those of `git_tools`.
     """
     check_options(options, Shape)
     chosen = [one for one in OPERATIONS.values() if include_mutations or one.group == "read"]
     bound = _bound(chosen, repo, GitOptions(agent, autonomy_tier, author))
-    operations = {one.name: replace(one, tool=made) for one, made in zip(chosen, bound, strict=True)}
+    operations = {
+        one.name: replace(one, tool=made) for one, made in zip(chosen, bound, strict=True)
+    }
     tools = toolset.annotated(
         toolset.keyed([_finder(operations), _runner(operations)], "git"),
-        {"find_git_tool": {"see_also": ["run_git_tool"]}, "run_git_tool": {"see_also": ["find_git_tool"]}},
+        {
+            "find_git_tool": {"see_also": ["run_git_tool"]},
+            "run_git_tool": {"see_also": ["find_git_tool"]},
+        },
     )
     return shaped(tools, options)
 
@@ -210,18 +221,25 @@ class _NullIsAbsent:
         return self._arguments.schema
 
     def check(self, arguments: Mapping[str, Any]) -> Checked:
-        return self._arguments.check({name: value for name, value in arguments.items() if value is not None})
+        return self._arguments.check(
+            {name: value for name, value in arguments.items() if value is not None}
+        )
 
 
 def _chosen(operations: Mapping[str, Operation], name: str) -> Operation:
-    """The operation of this name. Raises ToolFailed(not_found) with the nearest names, also for one that is disabled."""
+    """The operation of this name. Raises ToolFailed(not_found) with the nearest names, also for one
+    that is disabled.
+    """
     plain = name.strip().lower().removeprefix("git_").removeprefix("git ").replace("-", "_")
     if plain in operations:
         return operations[plain]
     if plain in OPERATIONS:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
-            f"the operation `{plain}` is switched off here, since it changes something; there are: {', '.join(operations)}",
+            (
+                f"the operation `{plain}` is switched off here, since it changes something; "
+                f"there are: {', '.join(operations)}"
+            ),
         )
     near = get_close_matches(plain, operations, n=3, cutoff=0.4) or [
         m.operation.name for m in find(name, operations.values(), 3)
@@ -248,7 +266,9 @@ class _Preview:
             if checked.problems:
                 raise RetryCall("; ".join(checked.problems))
             said = " ".join(f"{name}={value!r}" for name, value in given.items())
-            shown = await chosen.tool.preview(checked.values, context) if chosen.tool.preview else ""
+            shown = (
+                await chosen.tool.preview(checked.values, context) if chosen.tool.preview else ""
+            )
             return f"git {chosen.name} {said}".strip() + (f"\n{shown}" if shown else "")
         except ToolFailed as failure:
             return f"[this call would fail: {failure}]"
@@ -266,9 +286,14 @@ _SHARED = {
 
 
 def _union(operations: Mapping[str, Operation]) -> dict[str, Any]:
-    """One schema for the arguments of all operations. Which of them an operation takes, it says itself."""
+    """One schema for the arguments of all operations. Which of them an operation takes, it says
+    itself.
+    """
     properties: dict[str, Any] = {
-        "operation": {"type": "string", "description": "Which operation, as `find_git_tool` names it."}
+        "operation": {
+            "type": "string",
+            "description": "Which operation, as `find_git_tool` names it.",
+        }
     }
     users: dict[str, list[str]] = {}
     for operation in operations.values():

@@ -1,11 +1,12 @@
-"""What git must not show: files that no tool may read, by the same lists as everywhere (`permissions.protected_names`).
+"""What git must not show: files that no tool may read, by the same lists as everywhere
+(`permissions.protected_names`).
 
 Three nets, one behind the other, since git reads files by itself:
 
 * names in the arguments are checked before anything runs (`command.py`);
-* git is told to leave out what the lists name, as pathspecs. Their language is weaker than the lists'
-  (no backup endings, no Unicode forms), so for `diff` and `show` the names are asked for first, judged one by
-  one, and left out exactly;
+* git is told to leave out what the lists name, as pathspecs. Their language is weaker than the
+  lists' (no backup endings, no Unicode forms), so for `diff` and `show` the names are asked for
+  first, judged one by one, and left out exactly;
 * what comes back is read again, and the section of a file that may not be read is dropped.
 """
 

@@ -1,16 +1,19 @@
 """A workbench for git: a repository that may be written, without its configuration.
 
-Like the shadow that reads use (`readable_repository`), it is a private folder that git takes for `GIT_DIR`: its `config` is written
-here, so no hook, filter, driver, helper, alias or include of the repository exists for it. What differs:
+Like the shadow that reads use (`readable_repository`), it is a private folder that git takes for
+`GIT_DIR`: its `config` is written here, so no hook, filter, driver, helper, alias or include of the
+repository exists for it. What differs:
 
     objects, refs, logs, packed-refs     links to the real ones: git locks and replaces them there, as always
     index, HEAD, ORIG_HEAD, shallow      copies; they are put back at the end, and only if the operation went well
 
-The real `index.lock` is held all the time, so another git waits or says so. An operation that fails leaves the
-index and HEAD as they were. Refused: what `readable_repository` refuses, the reftable format, and an operation that is half done (a merge, a rebase): to go on with it is the person's.
+The real `index.lock` is held all the time, so another git waits or says so. An operation that fails
+leaves the index and HEAD as they were. Refused: what `readable_repository` refuses, the reftable
+format, and an operation that is half done (a merge, a rebase): to go on with it is the person's.
 
-Not protected: another process that swaps a folder of the work tree for a link while git writes (git checks, but not by
-descriptor); a crash between git's last step and putting the index back (the next `git status` shows it as changes).
+Not protected: another process that swaps a folder of the work tree for a link while git writes (git
+checks, but not by descriptor); a crash between git's last step and putting the index back (the next
+`git status` shows it as changes).
 """
 
 from __future__ import annotations
@@ -43,8 +46,14 @@ from .refs import valid_branch
 _LINKED = ("objects", "refs", "logs", "packed-refs", "worktrees")
 _COPIED = ("HEAD", "ORIG_HEAD", "shallow")
 _HALF_DONE = (
-    "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG", "rebase-merge", "rebase-apply", "sequencer",
-)  # fmt: skip
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "BISECT_LOG",
+    "rebase-merge",
+    "rebase-apply",
+    "sequencer",
+)
 _BEFORE = "index-before"
 _MOST_INDEX = 512 * 1024 * 1024
 
@@ -85,7 +94,9 @@ _WRITING = """\
 
 @dataclass(slots=True)
 class Bench:
-    """A repository to work on: `directory` is the root, `real` the folder `.git` (descriptors), `folder` what git takes for it."""
+    """A repository to work on: `directory` is the root, `real` the folder `.git` (descriptors),
+    `folder` what git takes for it.
+    """
 
     directory: int
     real: int
@@ -106,12 +117,18 @@ class Bench:
             file.write(text)
 
     def check_whole(self) -> None:
-        """Raises ToolFailed if only a part of the files is checked out: what a move would then write is not what
-        differs between trees."""
-        if re.search(r"(?m)^\tsparsecheckout = true$", (self.folder / "config").read_text(encoding="utf-8")):
+        """Raises ToolFailed if only a part of the files is checked out: what a move would then
+        write is not what differs between trees.
+        """
+        if re.search(
+            r"(?m)^\tsparsecheckout = true$", (self.folder / "config").read_text(encoding="utf-8")
+        ):
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
-                "nothing was done: this repository checks out only a part of its files (sparse checkout); ask the person to do it",
+                (
+                    "nothing was done: this repository checks out only a part of its files "
+                    "(sparse checkout); ask the person to do it"
+                ),
             )
 
     def restore_index(self) -> None:
@@ -119,10 +136,13 @@ class Bench:
         _copy_index(self.real, self.folder)
 
     def install(self) -> None:
-        """Put back what git changed: index, HEAD and the like. Raises ToolFailed if HEAD changed meanwhile."""
+        """Put back what git changed: index, HEAD and the like. Raises ToolFailed if HEAD changed
+        meanwhile.
+        """
         if read_small(self.real, "HEAD") != self._before["HEAD"]:
             raise ToolFailed(
-                ErrorType.IO_ERROR, "another program switched the branch meanwhile; look at `git_status`"
+                ErrorType.IO_ERROR,
+                "another program switched the branch meanwhile; look at `git_status`",
             )
         self._install_index()
         for name in _COPIED:
@@ -134,7 +154,8 @@ class Bench:
         source = self.folder / "index"
         before = self.folder / _BEFORE
         if not source.exists() or (before.exists() and before.samefile(source)):
-            return  # git writes an index by putting another file in its place: this is still our copy
+            # git writes an index by putting another file in its place: this is still our copy
+            return
         status = source.stat()
         with source.open("rb") as new, os.fdopen(os.dup(self._lock), "wb") as lock:
             shutil.copyfileobj(new, lock)
@@ -145,10 +166,11 @@ class Bench:
 
 @contextmanager
 def bench(workspace: Workspace, *, goes_on: bool = False) -> Generator[Bench]:
-    """The repository at the root of the workspace, for writing, for the length of a block. `install` keeps what was done.
+    """The repository at the root of the workspace, for writing, for the length of a block.
+    `install` keeps what was done.
 
-    `goes_on`: allowed while a merge is under way. Raises ToolFailed if there is no repository, it leads outside, or
-    another git is at work.
+    `goes_on`: allowed while a merge is under way. Raises ToolFailed if there is no repository, it
+    leads outside, or another git is at work.
     """
     with ExitStack() as stack:
         root = workspace.descriptor("")
@@ -178,7 +200,8 @@ def _furnish(made: Bench) -> None:
     packed = made.folder / "packed-refs"
     if not packed.is_symlink():
         packed.symlink_to(f"{path_of(made.real)}/packed-refs")
-    # Attributes alone run nothing, and those of this file say as well which files need a filter (`changes`).
+    # Attributes alone run nothing, and those of this file say as well which files need a filter
+    # (`changes`).
     (made.folder / "info/attributes").write_bytes(read_small(made.real, "info/attributes"))
     made.restore_index()
     made.configure(_WRITING)
@@ -198,10 +221,15 @@ def _check_writable(real: int) -> None:
     if "reftable" in names:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            "nothing was done: this repository keeps its branches in the reftable format, which is only read here",
+            (
+                "nothing was done: this repository keeps its branches in the reftable format, "
+                "which is only read here"
+            ),
         )
     for name in ("HEAD", "index", "packed-refs", "ORIG_HEAD", "shallow"):
-        if name in names and not stat.S_ISREG(os.stat(name, dir_fd=real, follow_symlinks=False).st_mode):
+        if name in names and not stat.S_ISREG(
+            os.stat(name, dir_fd=real, follow_symlinks=False).st_mode
+        ):
             raise leads_outside(f"`.git/{name}` is no file")
     _check_head(read_small(real, "HEAD"))
 
@@ -209,7 +237,9 @@ def _check_writable(real: int) -> None:
 def _check_head(head: bytes) -> None:
     text = head.decode("utf-8", "replace").strip()
     symbolic = re.fullmatch(r"ref: refs/heads/(.+)", text)
-    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", text) and not (symbolic and valid_branch(symbolic[1])):
+    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", text) and not (
+        symbolic and valid_branch(symbolic[1])
+    ):
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
             "nothing was done: `.git/HEAD` names no branch and no commit; ask the person to look",
@@ -221,7 +251,8 @@ def _check_idle(real: int) -> None:
     if under_way:
         raise ToolFailed(
             ErrorType.IO_ERROR,
-            f"nothing was done: a merge, rebase or the like is half done (`.git/{under_way[0]}` is there); to finish it or "
+            "nothing was done: a merge, rebase or the like is half done "
+            f"(`.git/{under_way[0]}` is there); to finish it or "
             "give it up is the person's decision. `git_conflicts` shows what is open",
         )
 
@@ -237,7 +268,8 @@ def _take_lock(real: int) -> int:
     except FileExistsError:
         raise ToolFailed(
             ErrorType.IO_ERROR,
-            "nothing was done: another git is at work in this repository, or one broke off (`.git/index.lock` is there); "
+            "nothing was done: another git is at work in this repository, or one broke off "
+            "(`.git/index.lock` is there); "
             "try again, or ask the person to remove the file",
         ) from None
 
@@ -255,7 +287,9 @@ def _drop_lock(real: int, lock: int) -> None:
 
 
 def _copy_index(real: int, folder: Path) -> None:
-    """A copy of the index, with a second name that stays when git puts another file in its place."""
+    """A copy of the index, with a second name that stays when git puts another file in its
+    place.
+    """
     # Not over the file that may be there: that could be the one whose other name is kept.
     (folder / "index").unlink(missing_ok=True)
     try:
@@ -270,7 +304,8 @@ def _copy_index(real: int, folder: Path) -> None:
                 f"nothing was done: the index has {status.st_size} bytes, more than {_MOST_INDEX}",
             )
         shutil.copyfileobj(source, copy)
-    # The same time as the original: what changed in the very moment it was written is then looked at again.
+    # The same time as the original: what changed in the very moment it was written is then looked
+    # at again.
     os.utime(folder / "index", ns=(status.st_atime_ns, status.st_mtime_ns))
     (folder / _BEFORE).unlink(missing_ok=True)
     (folder / _BEFORE).hardlink_to(folder / "index")
@@ -288,11 +323,15 @@ def _replace(real: int, name: str, content: bytes) -> None:
     lock = f"{name}.lock"
     try:
         descriptor = os.open(
-            lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=real
+            lock,
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o666,
+            dir_fd=real,
         )
     except FileExistsError:
         raise ToolFailed(
-            ErrorType.IO_ERROR, f"`.git/{lock}` is there: another git is at work; look at `git_status`"
+            ErrorType.IO_ERROR,
+            f"`.git/{lock}` is there: another git is at work; look at `git_status`",
         ) from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

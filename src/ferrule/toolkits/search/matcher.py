@@ -1,13 +1,13 @@
 """Finds the lines that match. A script of its own: `python -I -S -W ignore matcher.py`.
 
-A process of its own because an expression with nested repeats can take years on one line. It ends itself with status
-`STUCK` where one line takes more than `LINE_SECONDS` of processor time, and who started it ends it when the whole search
-has had its time.
+A process of its own because an expression with nested repeats can take years on one line. It ends
+itself with status `STUCK` where one line takes more than `LINE_SECONDS` of processor time, and who
+started it ends it when the whole search has had its time.
 
-Standard input: the expression (length in 4 bytes, UTF-8), one byte `i` or `-` (ignore case or not), the
-number of matches wanted (4 bytes), then files: length (4 bytes) and content. Standard output: for each file
-one line of `LINE:CHARACTER` for its matches, both as places in the text (lines from 1, characters from 0),
-separated by blanks; an empty line for none. Numbers are big-endian.
+Standard input: the expression (length in 4 bytes, UTF-8), one byte `i` or `-` (ignore case or not),
+the number of matches wanted (4 bytes), then files: length (4 bytes) and content. Standard output:
+for each file one line of `LINE:CHARACTER` for its matches, both as places in the text (lines from
+1, characters from 0), separated by blanks; an empty line for none. Numbers are big-endian.
 
 Lines end with LF; a CR before it belongs to the line end. Bytes that are not UTF-8 are characters
 of their own that only `.` and negated classes match.

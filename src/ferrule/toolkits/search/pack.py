@@ -1,7 +1,8 @@
 """`search_files` as packs offer it: the arguments of requirement 001, over the one search there is.
 
-Rows are values: path, line, column, text and the lines around. Excluded globs of a call are added to the pack's, never
-put in their place. What is searched, and by which expression, is `toolkits.search.search_files`'s.
+Rows are values: path, line, column, text and the lines around. Excluded globs of a call are added
+to the pack's, never put in their place. What is searched, and by which expression, is
+`toolkits.search.search_files`'s.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from .search_files import MOST_CONTEXT, MOST_RESULTS, SECONDS, search
 
 
 def search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()) -> Tool:
-    """`search_files` with a pack's settings: matches where a call does not say, and globs that are never searched."""
+    """`search_files` with a pack's settings: matches where a call does not say, and globs that are
+    never searched.
+    """
     if not 1 <= max_matches <= MOST_RESULTS:
         raise ConfigError(f"search_max_matches = {max_matches}", hint=f"from 1 to {MOST_RESULTS}")
     excluded, usual = tuple(exclude_globs), max_matches
@@ -50,14 +53,18 @@ def search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()) -> 
         exclude_globs: Annotated[str | list[str] | None, "Leave out files that match, too."] = None,
         case_insensitive: Annotated[bool, "Take upper and lower case as the same."] = False,
         fixed_strings: Annotated[bool, "Take the pattern as plain text."] = False,
-        include_hidden: Annotated[bool, "Search folders whose names begin with a dot, too."] = False,
+        include_hidden: Annotated[
+            bool, "Search folders whose names begin with a dot, too."
+        ] = False,
         context_before: Annotated[int, "Lines to show before each match, 0 to 20."] = 0,
         context_after: Annotated[int, "Lines to show after each match, 0 to 20."] = 0,
         max_matches: Annotated[int, "Stop after this many matches, 1 to 1000."] = usual,
     ) -> dict[str, Any]:
-        """Search files for text. Returns rows with path, line, column, text and the lines around, and whether there is more.
+        """Search files for text. Returns rows with path, line, column, text and the lines around,
+        and whether there is more.
 
-        Binary files, files over 10 MB, version control folders and files that may hold secrets are never searched.
+        Binary files, files over 10 MB, version control folders and files that may hold secrets are
+        never searched.
         """
         _check("max_matches", max_matches, 1, MOST_RESULTS)
         _check("context_before", context_before, 0, MOST_CONTEXT)
@@ -65,7 +72,9 @@ def search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()) -> 
         workspace = context.resource(Workspace)
         found = await search(
             workspace,
-            read_pattern(pattern, "literal" if fixed_strings else "regex", ignore_case=case_insensitive),
+            read_pattern(
+                pattern, "literal" if fixed_strings else "regex", ignore_case=case_insensitive
+            ),
             Scope(path, _listed(glob), (*excluded, *_listed(exclude_globs)), include_hidden),
             max_results=max_matches,
             context_lines=max(context_before, context_after),
@@ -90,7 +99,9 @@ def _listed(value: str | list[str] | None) -> tuple[str, ...]:
 
 
 def rows(found: Found, before: int, after: int) -> dict[str, Any]:
-    """What a search found, as a value: `matches`, `truncated`, `files_searched`, and `notes` where something is to be said."""
+    """What a search found, as a value: `matches`, `truncated`, `files_searched`, and `notes` where
+    something is to be said.
+    """
     lines: dict[str, dict[int, Row]] = {}
     for row in found.rows:
         lines.setdefault(row.path, {})[row.number] = row
@@ -106,7 +117,12 @@ def rows(found: Found, before: int, after: int) -> dict[str, Any]:
 
 
 def _match(row: Row, lines: dict[int, Row], before: int, after: int) -> dict[str, Any]:
-    shown: dict[str, Any] = {"path": row.path, "line": row.number, "column": row.column, "text": row.text}
+    shown: dict[str, Any] = {
+        "path": row.path,
+        "line": row.number,
+        "column": row.column,
+        "text": row.text,
+    }
     if before:
         shown["context_before"] = _around(lines, range(row.number - before, row.number))
     if after:

@@ -1,14 +1,15 @@
-"""What to look for: three kinds of pattern become one Python expression, and a wider one for ripgrep.
+"""What to look for: three kinds of pattern become one Python expression, and a wider one for
+ripgrep.
 
 Python's `re` decides what matches, always. ripgrep only says which files are worth a look, so its
-expression must find *at least* as much. The two languages differ in many places (Unicode classes, case
-folding, look-around, back-references, `$`, bytes that are not UTF-8); `wider` walks the parsed Python
-expression and replaces whatever could differ by something that certainly matches more:
+expression must find *at least* as much. The two languages differ in many places (Unicode classes,
+case folding, look-around, back-references, `$`, bytes that are not UTF-8); `wider` walks the parsed
+Python expression and replaces whatever could differ by something that certainly matches more:
 
 * anchors, boundaries and look-around vanish; a back-reference becomes "anything";
 * a class keeps its ASCII members and gets all of non-ASCII, valid or not;
-* letters that ignore case become classes of their two ASCII forms (`i`, `k` and `s` have more forms:
-  U+0130, U+0131, U+212A, U+017F; found by trying every character) ;
+* letters that ignore case become classes of their two ASCII forms (`i`, `k` and `s` have more
+  forms: U+0130, U+0131, U+212A, U+017F; found by trying every character) ;
 * counts are rounded, so that no expression becomes too large.
 
 What cannot be widened usefully (it could match an empty line, or the parser changed) gives no wider
@@ -58,14 +59,18 @@ def read_pattern(text: str, kind: Kind, *, ignore_case: bool) -> Pattern:
         raise _refused(f"the pattern has {len(text)} characters; the most is {LONGEST}")
     if "\n" in text or "\0" in text:
         raise _refused(
-            "the pattern holds a line end or NUL, but matches lie within one line; search for one line of it"
+            "the pattern holds a line end or NUL, but matches lie within one line; search "
+            "for one line of it"
         )
     if not text.isascii() and re.search("[\ud800-\udfff]", text):
         raise _refused("the pattern is not valid Unicode text")
     if kind == "literal":
         expression = re.escape(text)
     elif kind == "wildcard":
-        expression, ignore_case = ".*".join(re.escape(part) for part in text.strip("*").split("*")), True
+        expression, ignore_case = (
+            ".*".join(re.escape(part) for part in text.strip("*").split("*")),
+            True,
+        )
     else:
         expression = text
     _compile(expression, text)
@@ -209,7 +214,9 @@ def _category(name: str) -> set[int]:
 
 
 def _members(codes: Iterable[int], other: bool) -> str:
-    """A class of these ASCII codes, or all that is not ASCII. Line ends never occur within a line."""
+    """A class of these ASCII codes, or all that is not ASCII. Line ends never occur within a
+    line.
+    """
     found = [_escaped(code) for code in sorted(set(codes) - {10})]
     everything = len(found) == 127
     choices = [r"[\x00-\x09\x0B-\x7F]" if everything else f"[{''.join(found)}]"] if found else []

@@ -1,4 +1,6 @@
-"""Exact matching with Python's `re`, in a process that can be ended (see `toolkits.search.matcher`)."""
+"""Exact matching with Python's `re`, in a process that can be ended (see
+`toolkits.search.matcher`).
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ async def match(
 ) -> list[list[Hit]]:
     """The hits in each content, `wanted` at the most in all.
 
-    Shorter than `contents` if time (seconds) ran out, or one line took more than `matcher.LINE_SECONDS`: the next content
-    is the one that took too long.
+    Shorter than `contents` if time (seconds) ran out, or one line took more than
+    `matcher.LINE_SECONDS`: the next content is the one that took too long.
     """
     expression = pattern.expression.encode()
     pieces = [
@@ -62,7 +64,9 @@ async def match(
     complete = bytes(answer).split(b"\n")[:-1]
     if ended.exit_code not in (0, STUCK) and not ended.timed_out:
         how = ended.signal or ended.exit_code
-        raise ToolFailed(ErrorType.INTERNAL_ERROR, f"the search stopped: its matcher ended early ({how})")
+        raise ToolFailed(
+            ErrorType.INTERNAL_ERROR, f"the search stopped: its matcher ended early ({how})"
+        )
     return [[_hit(word) for word in line.split()] for line in complete]
 
 

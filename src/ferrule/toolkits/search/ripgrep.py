@@ -1,8 +1,9 @@
 """ripgrep as a sieve: which of these files could have a matching line?
 
-It is given names that were vetted one by one, never a folder, so none of its own rules (ignore files,
-hidden names, links, configuration) decides anything. It returns names only; content reaches a model through
-`Workspace.open` alone, which looks at every file again. Where ripgrep fails, all files remain.
+It is given names that were vetted one by one, never a folder, so none of its own rules (ignore
+files, hidden names, links, configuration) decides anything. It returns names only; content reaches
+a model through `Workspace.open` alone, which looks at every file again. Where ripgrep fails, all
+files remain.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def find_ripgrep(*, outside: str) -> str | None:
 async def sieve(
     program: str, expression: str, names: Sequence[str], *, directory: int, timeout: float
 ) -> list[str]:
-    """Those of `names`, in their order, that ripgrep finds `expression` in; all of them if it cannot tell.
+    """Those of `names`, in their order, that ripgrep finds `expression` in; all of them if it
+    cannot tell.
 
     `names` are relative to the folder that `directory` is a descriptor of. `timeout` in seconds.
     """

@@ -16,7 +16,8 @@ NAMES = 20
 class Row:
     """One line of a file. `number` counts from 1; a row that is not a `match` is context.
 
-    `column` is the character of the line where the match begins, counted from 1; 0 where there is none.
+    `column` is the character of the line where the match begins, counted from 1; 0 where there is
+    none.
     """
 
     path: str
@@ -58,7 +59,9 @@ def printable(text: str) -> str:
     """Control characters and bytes that are no UTF-8 become U+FFFD: a row must stay one row."""
     if text.isprintable():
         return text
-    return "".join(c if c == "\t" or c.isprintable() or category(c) == "Zs" else "\ufffd" for c in text)
+    return "".join(
+        c if c == "\t" or c.isprintable() or category(c) == "Zs" else "\ufffd" for c in text
+    )
 
 
 def report(found: Found, headline: str) -> str:
@@ -66,7 +69,9 @@ def report(found: Found, headline: str) -> str:
     parts = [headline]
     if found.names:
         more = f"\n(and {len(found.names) - NAMES} more)" if len(found.names) > NAMES else ""
-        parts.append("file names that match:\n" + "\n".join(map(printable, found.names[:NAMES])) + more)
+        parts.append(
+            "file names that match:\n" + "\n".join(map(printable, found.names[:NAMES])) + more
+        )
     parts += _groups(found.rows)
     parts.append(_counts(found))
     return "\n\n".join(parts)
@@ -87,7 +92,10 @@ def _groups(rows: Sequence[Row]) -> list[str]:
 
 def _counts(found: Found) -> str:
     files = len({row.path for row in found.rows})
-    first = f"{_many(found.matches, 'match', 'matches')} in {_many(files, 'file')} ({_many(found.searched, 'file')} searched)"
+    first = (
+        f"{_many(found.matches, 'match', 'matches')} in {_many(files, 'file')} "
+        f"({_many(found.searched, 'file')} searched)"
+    )
     notes = [
         (found.large, "larger than 10 MB skipped"),
         (len(found.withheld), "not searched because tools may not read it or what is in it"),

@@ -2,13 +2,14 @@
 
 The same list for both ways of searching. A file is looked at if every rule agrees:
 
-* the workspace may read it (`Workspace.entries` leaves out reserved and secret names; links, pipes and
-  devices are never opened), also when it is named directly or hidden and ignored files are asked for;
+* the workspace may read it (`Workspace.entries` leaves out reserved and secret names; links, pipes
+  and devices are never opened), also when it is named directly or hidden and ignored files are
+  asked for;
 * it is not in a folder of version control;
-* no folder between it and the start begins with a dot, unless hidden ones are asked for. Hidden *files*
-  in visible folders are looked at (requirement 002 speaks of hidden directories);
-* no `.gitignore` above it, nearest first, says otherwise, also outside of a repository. What is named
-  directly is searched even if it is ignored;
+* no folder between it and the start begins with a dot, unless hidden ones are asked for. Hidden
+  *files* in visible folders are looked at (requirement 002 speaks of hidden directories);
+* no `.gitignore` above it, nearest first, says otherwise, also outside of a repository. What is
+  named directly is searched even if it is ignored;
 * a glob of `file_filter` matches it and none of `exclude`;
 * it is not larger than 10 MB. Whether it is binary is seen when it is read.
 """
@@ -22,7 +23,13 @@ from typing import TYPE_CHECKING
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.permissions.filesystem.gitignore import FILE, MOST_BYTES, IgnoreFile
-from ferrule.permissions.filesystem.workspace import READ_LIMIT, VERSION_CONTROL, WALK_LIMIT, Entry, Workspace
+from ferrule.permissions.filesystem.workspace import (
+    READ_LIMIT,
+    VERSION_CONTROL,
+    WALK_LIMIT,
+    Entry,
+    Workspace,
+)
 
 from .rows import Found
 
@@ -58,22 +65,30 @@ class _Rules:
         return self.file.verdict(below, folder=folder)
 
 
-def find_files(workspace: Workspace, scope: Scope, found: Found, stop: Callable[[], bool]) -> Iterator[str]:
-    """Names of the files to look at, in the order of a sorted walk. Counts what is left out in `found`.
+def find_files(
+    workspace: Workspace, scope: Scope, found: Found, stop: Callable[[], bool]
+) -> Iterator[str]:
+    """Names of the files to look at, in the order of a sorted walk. Counts what is left out in
+    `found`.
 
-    Blocks. Ends early when `stop()` is true. Raises ToolFailed if the start is not there or may not be read.
+    Blocks. Ends early when `stop()` is true. Raises ToolFailed if the start is not there or may not
+    be read.
     """
     start = workspace.permit(scope.path, write=False)
     if VERSION_CONTROL.intersection(start.split("/")):
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            f"`{scope.path}` belongs to version control, which is never searched; use `git_command`",
+            (
+                f"`{scope.path}` belongs to version control, which is never searched; use "
+                "`git_command`"
+            ),
         )
     wanted = _Filter(start, scope)
     entry = workspace.stat(scope.path)
     if entry.kind != "dir":
         if entry.kind != "file":
-            # Raises, and says why: a link is not followed, a pipe would wait for its other end for ever.
+            # Raises, and says why: a link is not followed, a pipe would wait for its other end for
+            # ever.
             workspace.open(scope.path).close()
         if _fits(workspace, entry, found):
             yield start
@@ -89,7 +104,8 @@ def _fits(workspace: Workspace, entry: Entry, found: Found) -> bool:
         return False
     unusual = not entry.path.isprintable() or "\\" in entry.path or "\ufffd" in entry.path
     if unusual or entry.links > 1 or not entry.mode & 0o444:
-        # Tried here and not when it is read: ripgrep would leave out some, and the counts would differ.
+        # Tried here and not when it is read: ripgrep would leave out some, and the counts would
+        # differ.
         try:
             workspace.open(entry.path).close()
         except ToolFailed:
@@ -124,7 +140,9 @@ def _walk(
     while waiting and not stop():
         entry, above = waiting.pop()
         folder = entry.kind == "dir"
-        if entry.name in VERSION_CONTROL or (folder and entry.name.startswith(".") and not scope.hidden):
+        if entry.name in VERSION_CONTROL or (
+            folder and entry.name.startswith(".") and not scope.hidden
+        ):
             continue
         if _ignored(above, entry.path, folder=folder):
             continue
@@ -140,7 +158,9 @@ def _walk(
 
 
 def _ignored(rules: Sequence[_Rules], name: str, *, folder: bool) -> bool:
-    """What the nearest ignore file with an opinion says (gitignore(5)); none has one: not ignored."""
+    """What the nearest ignore file with an opinion says (gitignore(5)); none has one: not
+    ignored.
+    """
     for one in rules:
         verdict = one.verdict(name, folder=folder)
         if verdict is not None:
@@ -167,7 +187,9 @@ def _rules_of(workspace: Workspace, folder: str) -> list[_Rules]:
 
 
 class _Filter:
-    """`file_filter` and `exclude`, tried on the name from the root and on the name from the start."""
+    """`file_filter` and `exclude`, tried on the name from the root and on the name from the
+    start.
+    """
 
     def __init__(self, start: str, scope: Scope) -> None:
         self._cut = len(start) + 1 if start else 0
@@ -190,7 +212,10 @@ def _globs(globs: Sequence[str], parameter: str) -> Globs | None:
         if glob.startswith("!") or not glob.strip():
             raise ToolFailed(
                 ErrorType.VALIDATION_FAILED,
-                f"`{parameter}`: `{glob}` is no glob; write `*.py` or `src/**`, and use `exclude` to leave files out",
+                (
+                    f"`{parameter}`: `{glob}` is no glob; write `*.py` or `src/**`, and use "
+                    "`exclude` to leave files out"
+                ),
             )
     lines = [line for glob in globs for line in _alternatives(glob)]
     try:
@@ -210,6 +235,7 @@ def _alternatives(glob: str) -> list[str]:
         found += _alternatives(glob[:start] + choice + glob[close + 1 :])
         if len(found) > _BRACES:
             raise ToolFailed(
-                ErrorType.VALIDATION_FAILED, f"`{glob}` stands for more than {_BRACES} globs; pass fewer"
+                ErrorType.VALIDATION_FAILED,
+                f"`{glob}` stands for more than {_BRACES} globs; pass fewer",
             )
     return found

@@ -1,10 +1,11 @@
 """`search_files`: looks for text in the files of the workspace.
 
-    walk (search_scope)  ->  ripgrep as a sieve (ripgrep)  ->  read by the workspace  ->  match (search_python)
+    walk (search_scope)  ->  ripgrep as a sieve (ripgrep)  ->  read by the workspace  ->  match
+    (search_python)
 
-Each step can only make the list of files shorter, so what the workspace may not read is never shown, and
-the answer is the same with and without ripgrep. All of it ends with the call: the walk looks at a flag, the
-two programs are ended as trees.
+Each step can only make the list of files shorter, so what the workspace may not read is never
+shown, and the answer is the same with and without ripgrep. All of it ends with the call: the walk
+looks at a flag, the two programs are ended as trees.
 """
 
 from __future__ import annotations
@@ -89,7 +90,11 @@ class _Search:
         candidates = batch
         if self.ripgrep and self.pattern.wider:
             candidates = await sieve(
-                self.ripgrep, self.pattern.wider, batch, directory=self.directory, timeout=self.left()
+                self.ripgrep,
+                self.pattern.wider,
+                batch,
+                directory=self.directory,
+                timeout=self.left(),
             )
         self.found.searched += len(batch)
         reader = self._read(candidates)
@@ -129,7 +134,8 @@ class _Search:
         self.found.rows += _rows(name, content, hits[:room], self.around)
         if full:
             self.found.warnings.append(
-                f"stopped at {self.wanted} matches: there are more; narrow `path`, `file_filter` or the "
+                f"stopped at {self.wanted} matches: there are more; narrow `path`, "
+                "`file_filter` or the "
                 f"pattern, or raise `max_results` (at most {MOST_RESULTS})"
             )
         return full
@@ -198,7 +204,13 @@ def _rows(name: str, content: bytes, hits: list[Hit], around: int) -> list[Row]:
         for number in range(max(1, hit.number - around), min(len(text), hit.number + around) + 1)
     })  # fmt: skip
     return [
-        Row(name, n, cut(text[n - 1], starts.get(n, 0)), n in starts, starts[n] + 1 if n in starts else 0)
+        Row(
+            name,
+            n,
+            cut(text[n - 1], starts.get(n, 0)),
+            n in starts,
+            starts[n] + 1 if n in starts else 0,
+        )
         for n in shown
     ]
 
@@ -293,14 +305,17 @@ async def _answer(
 async def search_files(
     pattern: Annotated[str, "What to look for within one line."],
     context: Context,
-    path: Annotated[str, READS, "The file or folder to search; the whole workspace if left out."] = ".",
+    path: Annotated[
+        str, READS, "The file or folder to search; the whole workspace if left out."
+    ] = ".",
     kind: Annotated[
         Kind,
         "How to read the pattern: `regex` (Python syntax), `literal` (as it stands), or `wildcard` "
         "(`*` is any text within a line; case does not matter).",
     ] = "regex",
     file_filter: Annotated[
-        str | list[str] | None, "Only files that match this glob, or one of these: `*.py`, `src/**`."
+        str | list[str] | None,
+        "Only files that match this glob, or one of these: `*.py`, `src/**`.",
     ] = None,
     exclude: Annotated[
         str | list[str] | None, "Leave out files that match this glob, or one of these."
@@ -311,9 +326,11 @@ async def search_files(
     include_hidden: Annotated[bool, "Search folders whose names begin with a dot, too."] = False,
     ignore_gitignore: Annotated[bool, "Search files that .gitignore leaves out, too."] = False,
 ) -> str:
-    """Search the files of the workspace for text. Returns rows `file:line:text`, grouped by file, and counts.
+    """Search the files of the workspace for text. Returns rows `file:line:text`, grouped by file,
+    and counts.
 
-    Binary files, files over 10 MB, version control folders and files that may hold secrets are never searched.
+    Binary files, files over 10 MB, version control folders and files that may hold secrets are
+    never searched.
     """
     scope = Scope(path, _listed(file_filter), _listed(exclude), include_hidden, ignore_gitignore)
     return await _answer(
@@ -329,17 +346,21 @@ async def search_files(
 
 @tool(side_effect="read", risk="low", impossible=ranges(max_results=(1, MOST_RESULTS)))
 async def grep_search(
-    pattern: Annotated[str, "Text to look for; `*` stands for any text within a line, as in `fn*init`."],
+    pattern: Annotated[
+        str, "Text to look for; `*` stands for any text within a line, as in `fn*init`."
+    ],
     context: Context,
-    file_filter: Annotated[str | None, "Only files that match this glob: `*.zig`, `**/*.md`."] = None,
+    file_filter: Annotated[
+        str | None, "Only files that match this glob: `*.zig`, `**/*.md`."
+    ] = None,
     max_results: Annotated[int, "Stop after this many matches, 1 to 1000."] = 200,
     include_hidden: Annotated[bool, "Search hidden folders such as .config, too."] = False,
     ignore_gitignore: Annotated[bool, "Search files that .gitignore leaves out, too."] = False,
 ) -> str:
     """Search all files of the workspace for text, whatever its case.
 
-    The same search as `search_files` with `kind: wildcard`, under the name and with the parameters of
-    requirement 002, for agents that were written for it.
+    The same search as `search_files` with `kind: wildcard`, under the name and with the parameters
+    of requirement 002, for agents that were written for it.
     """
     scope = Scope(".", _listed(file_filter), (), include_hidden, ignore_gitignore)
     return await _answer(

@@ -34,8 +34,12 @@ __all__ = ["TOOLS", "Recognized", "Recognizer", "Word", "stdlib_tools"]
 
 
 def _grouped(*tools: Tool) -> tuple[Tool, ...]:
-    """Each under its full name as its key, in the group of its namespace: `add` alone would say too little."""
-    return tuple(toolset.keyed([tool], tool.namespace, keys={tool.name: tool.full_name})[0] for tool in tools)
+    """Each under its full name as its key, in the group of its namespace: `add` alone would say too
+    little.
+    """
+    return tuple(
+        toolset.keyed([tool], tool.namespace, keys={tool.name: tool.full_name})[0] for tool in tools
+    )
 
 
 TOOLS: tuple[Tool, ...] = _grouped(
@@ -43,11 +47,14 @@ TOOLS: tuple[Tool, ...] = _grouped(
 )
 
 
-def stdlib_tools(enabled: Iterable[str] | None = None, **options: Unpack[Shape]) -> tuple[Tool, ...]:
-    """The tools as a set: all, or those that `enabled` names by full name (`math::calc`) or namespace (`dates`).
+def stdlib_tools(
+    enabled: Iterable[str] | None = None, **options: Unpack[Shape]
+) -> tuple[Tool, ...]:
+    """The tools as a set: all, or those that `enabled` names by full name (`math::calc`) or
+    namespace (`dates`).
 
-    `options` are those of every pack (`tools.pack_options.Shape`), by full name. Raises ConfigError for a name, group or option that
-    does not exist, naming the nearest.
+    `options` are those of every pack (`tools.pack_options.Shape`), by full name. Raises ConfigError
+    for a name, group or option that does not exist, naming the nearest.
     """
     if enabled is not None:
         options["enabled_tools"] = enabled

@@ -4,9 +4,10 @@
     power = sign ("^" | "**") power | sign       sign = ("+" | "-") sign | atom
     atom = number | name "(" expression ("," expression)* ")" | name | "(" expression ")"
 
-A sign before a power binds last, as in mathematics: `-2^2` is -4, and `2^-1` is 0.5. Nothing is evaluated by Python: an
-expression is read character by character, and every step is bounded before it is made. Roots and the constants `pi` and `e` are
-rounded to `numerals.DIGITS` digits, and so is every result that has no finite decimal; the answer says which it is.
+A sign before a power binds last, as in mathematics: `-2^2` is -4, and `2^-1` is 0.5. Nothing is
+evaluated by Python: an expression is read character by character, and every step is bounded before
+it is made. Roots and the constants `pi` and `e` are rounded to `numerals.DIGITS` digits, and so is
+every result that has no finite decimal; the answer says which it is.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class _Reader:
 
     def wrong(self, what: str) -> RetryCall:
         return RetryCall(
-            f"`expression` at character {self.at + 1}: {what}; it may hold numbers, + - * / // % ^, brackets, "
+            f"`expression` at character {self.at + 1}: {what}; it may hold numbers, + - * / "
+            "// % ^, brackets, "
             f"{', '.join(sorted(_FUNCTIONS))}, pi and e"
         )
 
@@ -120,7 +122,9 @@ def _power(reader: _Reader) -> Fraction:
 
 def _raised(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator != 1:
-        raise RetryCall(f"the exponent {_short(exponent)} is not a whole number; there is `sqrt` for roots")
+        raise RetryCall(
+            f"the exponent {_short(exponent)} is not a whole number; there is `sqrt` for roots"
+        )
     if base == 0 and exponent < 0:
         raise _no_division()
     if base in (0, 1, -1):
@@ -146,7 +150,9 @@ def _atom(reader: _Reader) -> Fraction:
         value = _sum(reader)
         reader.expect(")")
         return value
-    raise reader.wrong(f"a number is missing before `{text}`" if text else "it ends where a number should be")
+    raise reader.wrong(
+        f"a number is missing before `{text}`" if text else "it ends where a number should be"
+    )
 
 
 def _named(reader: _Reader, name: str) -> Fraction:
@@ -189,7 +195,9 @@ def _smallest(reader: _Reader, values: list[Fraction]) -> Fraction:
 def _round(reader: _Reader, values: list[Fraction]) -> Fraction:
     places = values[1] if len(values) > 1 else Fraction(0)
     if places.denominator != 1 or abs(places) > LONGEST:
-        raise RetryCall(f"`round` takes a whole number of places up to {LONGEST}, found {_short(places)}")
+        raise RetryCall(
+            f"`round` takes a whole number of places up to {LONGEST}, found {_short(places)}"
+        )
     return Fraction(round(values[0], int(places)))
 
 
@@ -241,7 +249,9 @@ def _apply(sign: str, left: Fraction, right: Fraction) -> Fraction:
 
 
 def _no_division() -> ToolFailed:
-    return ToolFailed(ErrorType.VALIDATION_FAILED, "division by zero has no result; check the divisor")
+    return ToolFailed(
+        ErrorType.VALIDATION_FAILED, "division by zero has no result; check the divisor"
+    )
 
 
 def _short(number: Fraction) -> str:
@@ -252,14 +262,18 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
 
 @typed(
-    "math", examples=[{"request": "What is 17.5 times 4?", "arguments": {"lhs": 17.5, "rhs": 4, "op": "mul"}}]
+    "math",
+    examples=[
+        {"request": "What is 17.5 times 4?", "arguments": {"lhs": 17.5, "rhs": 4, "op": "mul"}}
+    ],
 )
 async def calc(
     lhs: Annotated[float, "The left number."],
     rhs: Annotated[float, "The right number."],
     op: Annotated[Literal["add", "sub", "mul", "div"], "What to do with them."],
 ) -> float:
-    """Add, subtract, multiply or divide two numbers. Decimals are taken as they are written: 0.1 + 0.2 is 0.3.
+    """Add, subtract, multiply or divide two numbers. Decimals are taken as they are written: 0.1 +
+    0.2 is 0.3.
 
     A whole result is exact; any other is the nearest double-precision number to the exact one.
     """
@@ -273,13 +287,20 @@ async def calc(
         raise too_large("the result") from None
 
 
-@typed("math", examples=[{"request": "Work out (3 + 4) * 2.5", "arguments": {"expression": "(3 + 4) * 2.5"}}])
+@typed(
+    "math",
+    examples=[{"request": "Work out (3 + 4) * 2.5", "arguments": {"expression": "(3 + 4) * 2.5"}}],
+)
 async def evaluate(
     expression: Annotated[str, "Such as `(3 + 4) * 2.5`, `2^10 / 3` or `round(sqrt(2), 4)`."],
 ) -> Calculated:
-    """Work out an expression exactly. `value` is decimal text; `exact` is false where it was rounded to 50 digits."""
+    """Work out an expression exactly. `value` is decimal text; `exact` is false where it was
+    rounded to 50 digits.
+    """
     if len(expression) > LONGEST_EXPRESSION:
-        raise RetryCall(f"`expression` has {len(expression)} characters; the most is {LONGEST_EXPRESSION}")
+        raise RetryCall(
+            f"`expression` has {len(expression)} characters; the most is {LONGEST_EXPRESSION}"
+        )
     reader = _Reader(expression)
     value = _sum(reader)
     kind, text = reader.next()

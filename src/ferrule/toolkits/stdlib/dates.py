@@ -1,8 +1,10 @@
-"""`dates::add`, `dates::between`, `dates::describe`: arithmetic on the calendar (ISO 8601, proleptic Gregorian, years 1 to 9999).
+"""`dates::add`, `dates::between`, `dates::describe`: arithmetic on the calendar (ISO 8601,
+proleptic Gregorian, years 1 to 9999).
 
-A date stays a date unless hours, minutes or seconds are added. A time with an offset keeps that offset: rules of time zones (and so
-the hour that is lost or won in one) are not applied, and leap seconds do not exist. Months and years are added first, and a
-day that the month does not have becomes its last; then weeks and days; then hours, minutes and seconds.
+A date stays a date unless hours, minutes or seconds are added. A time with an offset keeps that
+offset: rules of time zones (and so the hour that is lost or won in one) are not applied, and leap
+seconds do not exist. Months and years are added first, and a day that the month does not have
+becomes its last; then weeks and days; then hours, minutes and seconds.
 """
 
 from __future__ import annotations
@@ -20,15 +22,21 @@ from .typed import typed
 Day = TypeVar("Day", bound=date)
 
 MOST = 10_000_000_000
-"""The largest count of a unit: more seconds than that are outside of the calendar or close to it."""
+"""The largest count of a unit: more seconds than that are outside of the calendar or close to it.
+"""
 _WRITTEN = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)?)?", re.ASCII
 )
-_WHEN = "A date `2026-02-28`, or a time `2026-02-28T09:30:00`, which may end in `Z` or an offset such as `+01:00`."
+_WHEN = (
+    "A date `2026-02-28`, or a time `2026-02-28T09:30:00`, which may end in `Z` or an offset "
+    "such as `+01:00`."
+)
 
 
 class Moved(TypedDict):
-    """`clamped`: the day of the start does not exist in the month that was reached; its last day was taken."""
+    """`clamped`: the day of the start does not exist in the month that was reached; its last day
+    was taken.
+    """
 
     result: str
     weekday: str
@@ -38,8 +46,9 @@ class Moved(TypedDict):
 class Distance(TypedDict):
     """`start` to `end`, negative where `end` is earlier.
 
-    `days` are whole days and `rest_seconds` the rest of the same sign; `seconds` are both. `years`, `months` and `month_days` are the
-    same distance by the calendar: whole years, then whole months, then days.
+    `days` are whole days and `rest_seconds` the rest of the same sign; `seconds` are both. `years`,
+    `months` and `month_days` are the same distance by the calendar: whole years, then whole months,
+    then days.
     """
 
     days: int
@@ -84,7 +93,9 @@ async def add_to_date(
     minutes: int = 0,
     seconds: int = 0,
 ) -> Moved:
-    """Add to a date or time, or subtract with negative numbers. Returns it in ISO 8601 with its weekday."""
+    """Add to a date or time, or subtract with negative numbers. Returns it in ISO 8601 with its
+    weekday.
+    """
     for name, count in (
         ("years", years), ("months", months), ("weeks", weeks), ("days", days),
         ("hours", hours), ("minutes", minutes), ("seconds", seconds),
@@ -99,7 +110,8 @@ async def add_to_date(
             moved = _as_time(moved) + timedelta(hours=hours, minutes=minutes, seconds=seconds)
     except (OverflowError, ValueError):
         raise ToolFailed(
-            ErrorType.LIMIT, f"from {start} that leads out of the years 1 to 9999; add or subtract less"
+            ErrorType.LIMIT,
+            f"from {start} that leads out of the years 1 to 9999; add or subtract less",
         ) from None
     return Moved(result=moved.isoformat(), weekday=_weekday(moved), clamped=clamped)
 
@@ -125,7 +137,9 @@ def _months_later(begin: Day, months: int) -> tuple[Day, bool]:
     ],
 )
 async def between(start: Annotated[str, _WHEN], end: Annotated[str, _WHEN]) -> Distance:
-    """The distance between two dates or times: in days and seconds, and in years, months and days."""
+    """The distance between two dates or times: in days and seconds, and in years, months and
+    days.
+    """
     first, last = _alike(_as_time(read_when(start, "start")), _as_time(read_when(end, "end")))
     backwards = last < first
     earlier, later = (last, first) if backwards else (first, last)
@@ -153,7 +167,8 @@ def _whole_months(earlier: datetime, later: datetime) -> int:
 def _alike(first: datetime, last: datetime) -> tuple[datetime, datetime]:
     if (first.tzinfo is None) != (last.tzinfo is None):
         raise RetryCall(
-            "one of `start` and `end` has an offset from UTC and the other has none; give both or neither"
+            "one of `start` and `end` has an offset from UTC and the other has none; give "
+            "both or neither"
         )
     # Into one offset: the calendar of the first is the one that months are counted by.
     try:
@@ -161,11 +176,17 @@ def _alike(first: datetime, last: datetime) -> tuple[datetime, datetime]:
     except OverflowError:
         raise ToolFailed(
             ErrorType.LIMIT,
-            "with the offset of `start`, `end` is outside of the years 1 to 9999; use closer offsets",
+            (
+                "with the offset of `start`, `end` is outside of the years 1 to 9999; use closer "
+                "offsets"
+            ),
         ) from None
 
 
-@typed("dates", examples=[{"request": "Which weekday was 2000-02-29?", "arguments": {"date": "2000-02-29"}}])
+@typed(
+    "dates",
+    examples=[{"request": "Which weekday was 2000-02-29?", "arguments": {"date": "2000-02-29"}}],
+)
 async def describe(date: Annotated[str, _WHEN]) -> Described:
     """Facts of a date: weekday, ISO week, day of the year, days in its month, leap year."""
     day = read_when(date, "date")
@@ -184,16 +205,20 @@ async def describe(date: Annotated[str, _WHEN]) -> Described:
 
 
 def read_when(text: str, where: str) -> date:
-    """A date, or a datetime (which is one) if the text has a time. Raises RetryCall naming `where`."""
+    """A date, or a datetime (which is one) if the text has a time. Raises RetryCall naming
+    `where`.
+    """
     text = text.strip()
     try:
-        # `fromisoformat` takes any character between date and time, and any number of digits after it.
+        # `fromisoformat` takes any character between date and time, and any number of digits after
+        # it.
         if not _WRITTEN.fullmatch(text):
             raise ValueError(text)
         return date.fromisoformat(text) if len(text) == 10 else datetime.fromisoformat(text)
     except ValueError:
         raise RetryCall(
-            f"`{where}` must be a date such as 2026-02-28 or a time such as 2026-02-28T09:30:00+01:00 that exists, "
+            f"`{where}` must be a date such as 2026-02-28 or a time such as "
+            "2026-02-28T09:30:00+01:00 that exists, "
             f"found `{text[:40]}`"
         ) from None
 

@@ -5,8 +5,9 @@
     $..id                     at any depth, the value itself first            $[0,2,'a']      several selectors
     $.orders[?@.total > 10 && @.state == "open"]                              tests: == != < <= > >=, or that a path exists; `&&`
 
-Results are in the order of RFC 9535: left to right, outer before inner. Comparisons are those of the RFC: values of different
-types are unequal and neither is less. What is not here: `||`, `!`, brackets and functions within tests. Work is bounded by `MOST_VISITED`.
+Results are in the order of RFC 9535: left to right, outer before inner. Comparisons are those of
+the RFC: values of different types are unequal and neither is less. What is not here: `||`, `!`,
+brackets and functions within tests. Work is bounded by `MOST_VISITED`.
 """
 
 from __future__ import annotations
@@ -48,12 +49,17 @@ class _Walk:
         if self.left < 0:
             raise ToolFailed(
                 ErrorType.LIMIT,
-                f"the path looks at more than {MOST_VISITED} values; name more members and use `..` and `*` less",
+                (
+                    f"the path looks at more than {MOST_VISITED} values; name more members and "
+                    "use `..` and `*` less"
+                ),
             )
 
 
 def select(document: Any, path: str) -> Iterator[Node]:
-    """The values that `path` selects, with their places. Raises RetryCall for what is no path, ToolFailed(limit)."""
+    """The values that `path` selects, with their places. Raises RetryCall for what is no path,
+    ToolFailed(limit).
+    """
     if len(path) > LONGEST:
         raise RetryCall(f"`path` has {len(path)} characters; the most is {LONGEST}")
     segments = _Parser(path).path()
@@ -204,7 +210,9 @@ class _Parser:
         while self.text[self.at : self.at + 1] in (".", "["):
             self.steps += 1
             if self.steps > MOST_STEPS:
-                raise self.wrong(f"more than {MOST_STEPS} steps; ask for a part first and go on from there")
+                raise self.wrong(
+                    f"more than {MOST_STEPS} steps; ask for a part first and go on from there"
+                )
             deep = self._take("..")
             if self._take("["):
                 found.append(_Segment(self._bracket(), deep))
@@ -257,7 +265,8 @@ class _Parser:
 
     def _test(self) -> _Test:
         self._expect(
-            "@", "a test begins with `@`, such as `?@.price < 10`; brackets, `||` and `!` are not known"
+            "@",
+            "a test begins with `@`, such as `?@.price < 10`; brackets, `||` and `!` are not known",
         )
         segments = self._segments()
         self._blank()

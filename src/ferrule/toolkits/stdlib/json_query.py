@@ -54,7 +54,9 @@ def query(
     ],
     limit: Annotated[int, "Stop after this many matches, 1 to 1000."] = 100,
 ) -> Selected:
-    """Take values out of a JSON document. A pointer names one value and fails where there is none; a path selects any number."""
+    """Take values out of a JSON document. A pointer names one value and fails where there is none;
+    a path selects any number.
+    """
     if not 1 <= limit <= MOST_MATCHES:
         raise RetryCall(f"`limit` must be from 1 to {MOST_MATCHES}, found {limit}")
     value = _read(document)
@@ -73,14 +75,18 @@ def _read(document: Any) -> Any:
     check_text(document, "document")
     if _depth(document) > DEEPEST:
         raise ToolFailed(
-            ErrorType.LIMIT, f"`document` has more than {DEEPEST} values within each other; pass a part of it"
+            ErrorType.LIMIT,
+            f"`document` has more than {DEEPEST} values within each other; pass a part of it",
         )
     try:
         return json.loads(document, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise ToolFailed(
             ErrorType.PARSE_ERROR,
-            f"`document` is not JSON: {str(error).partition(';')[0][:200]}; pass it as a value or correct it",
+            (
+                f"`document` is not JSON: {str(error).partition(';')[0][:200]}; pass it as a "
+                "value or correct it"
+            ),
         ) from None
 
 
@@ -100,13 +106,15 @@ def _depth(text: str) -> int:
 def _pointed(document: Any, pointer: str) -> Node:
     if pointer and not pointer.startswith("/"):
         raise RetryCall(
-            f"`path` = `{pointer[:60]}` is neither a pointer, which begins with `/`, nor a path, which begins with `$`"
+            f"`path` = `{pointer[:60]}` is neither a pointer, which begins with `/`, nor a "
+            "path, which begins with `$`"
         )
     value, place = document, ""
     for written in pointer.split("/")[1:]:
         if re.search(r"~(?![01])", written):
             raise RetryCall(
-                f"`path`: in a pointer `~` is written `~0` and `/` within a name `~1`, found `{written[:60]}`"
+                "`path`: in a pointer `~` is written `~0` and `/` within a name `~1`, found "
+                f"`{written[:60]}`"
             )
         value = _step(value, written.replace("~1", "/").replace("~0", "~"), place)
         place += f"/{written}"
@@ -131,5 +139,8 @@ def _step(value: Any, token: str, place: str) -> Any:
 def _missing(token: str, place: str, what: str) -> ToolFailed:
     return ToolFailed(
         ErrorType.NOT_FOUND,
-        f"there is no `{token[:60]}` at {place[:200] or 'the top'}, which is {what}; name one that is there",
+        (
+            f"there is no `{token[:60]}` at {place[:200] or 'the top'}, which is {what}; name "
+            "one that is there"
+        ),
     )

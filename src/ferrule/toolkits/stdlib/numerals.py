@@ -1,8 +1,9 @@
 """Numbers as models write them, exactly: text or JSON numbers to fractions and back, within bounds.
 
-A JSON number with a decimal point arrives as a binary float; what its sender wrote is its shortest decimal spelling, so that
-is what is read: 0.1 is one tenth here. Results are exact where a decimal of at most `DIGITS` digits says them, and rounded to that
-many significant digits, half to even, where none does.
+A JSON number with a decimal point arrives as a binary float; what its sender wrote is its shortest
+decimal spelling, so that is what is read: 0.1 is one tenth here. Results are exact where a decimal
+of at most `DIGITS` digits says them, and rounded to that many significant digits, half to even,
+where none does.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def read_number(value: object, where: str) -> Fraction:
     text = repr(value) if isinstance(value, float) else str(value).strip()
     if isinstance(value, bool) or len(text) > LONGEST or not _NUMERAL.fullmatch(text):
         raise RetryCall(
-            f"{where} must be a number of at most {LONGEST} characters such as `12`, `-0.5` or `1e6`, found `{text[:60]}`"
+            f"{where} must be a number of at most {LONGEST} characters such as `12`, `-0.5` "
+            f"or `1e6`, found `{text[:60]}`"
         )
     number = Decimal(text)
     if number and abs(number.adjusted()) > LONGEST:
@@ -67,9 +69,11 @@ def write_number(number: Fraction) -> tuple[str, bool]:
         rest //= 5
         fives += 1
     if rest == 1:
-        return _spelled(Decimal(number.numerator * 10 ** max(twos, fives) // number.denominator).scaleb(
-            -max(twos, fives), Context(prec=10 * LONGEST)
-        )), True  # fmt: skip
+        return _spelled(
+            Decimal(number.numerator * 10 ** max(twos, fives) // number.denominator).scaleb(
+                -max(twos, fives), Context(prec=10 * LONGEST)
+            )
+        ), True
     rounded = _ROUNDED.divide(Decimal(number.numerator), Decimal(number.denominator))
     return _spelled(rounded), False
 

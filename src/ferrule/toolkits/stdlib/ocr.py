@@ -1,10 +1,13 @@
 """`vision::ocr`: the text of an image, with the places of its lines and words.
 
-    image (workspace) -> bytes -> a recognizer (by default the program `tesseract`, confined) -> StructuredText
+    image (workspace) -> bytes -> a recognizer (by default the program `tesseract`, confined) ->
+    StructuredText
 
-The image is read here, by the workspace's own rules, and handed over as bytes: the program that reads it sees no workspace at all,
-only an empty folder, and reaches no network (`recognizer`). Another recognizer is a resource of the run: an object of a class below `Recognizer`.
-Places are pixels from the top left corner, `[left, top, width, height]`; confidence is 0 to 100, as the program judges itself.
+The image is read here, by the workspace's own rules, and handed over as bytes: the program that
+reads it sees no workspace at all, only an empty folder, and reaches no network (`recognizer`).
+Another recognizer is a resource of the run: an object of a class below `Recognizer`. Places are
+pixels from the top left corner, `[left, top, width, height]`; confidence is 0 to 100, as the
+program judges itself.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ from .typed import typed
 
 MOST_TOKENS = 20_000
 TOPIC = "vision.ocr"
-"""The topic of the note that each call leaves in the journal: what was read, by what, how much was found."""
+"""The topic of the note that each call leaves in the journal: what was read, by what, how much was
+found.
+"""
 
 _FORMATS: tuple[tuple[str, bytes], ...] = (
     ("png", b"\x89PNG\r\n\x1a\n"),
@@ -59,7 +64,9 @@ class Line(TypedDict):
 
 
 class Block(TypedDict):
-    """Lines that belong together, such as a column or a caption; `text` has a line break between them."""
+    """Lines that belong together, such as a column or a caption; `text` has a line break between
+    them.
+    """
 
     text: str
     box: list[int]
@@ -80,7 +87,9 @@ class Backend(TypedDict):
 
 
 class Stats(TypedDict):
-    """`confidence` is the mean of all tokens, 0 where there are none; `partial`: there were more than `MOST_TOKENS`."""
+    """`confidence` is the mean of all tokens, 0 where there are none; `partial`: there were more
+    than `MOST_TOKENS`.
+    """
 
     blocks: int
     lines: int
@@ -90,7 +99,9 @@ class Stats(TypedDict):
 
 
 class StructuredText(TypedDict):
-    """`_type` is always `StructuredText`; `text` has a line break between lines and an empty line between blocks."""
+    """`_type` is always `StructuredText`; `text` has a line break between lines and an empty line
+    between blocks.
+    """
 
     _type: str
     text: str
@@ -123,21 +134,28 @@ class OcrOptions(TypedDict, total=False):
 )
 async def ocr(
     image: Annotated[
-        str, READS, "An image of the workspace: PNG, JPEG, TIFF, GIF, BMP, WebP or PNM, up to 10 MB."
+        str,
+        READS,
+        "An image of the workspace: PNG, JPEG, TIFF, GIF, BMP, WebP or PNM, up to 10 MB.",
     ],
     context: Context,
     options: Annotated[
         dict[str, str] | None, '{"language": "eng"}: of tesseract\'s names, several joined by `+`.'
     ] = None,
 ) -> StructuredText:
-    """Read the text in an image. Returns the text and its blocks, lines and tokens with places and confidence."""
+    """Read the text in an image. Returns the text and its blocks, lines and tokens with places and
+    confidence.
+    """
     language = _language(options or {})
     workspace = context.resource(Workspace)
     content = await run_blocking(lambda: workspace.read(image, limit=READ_LIMIT))
     kind = _format(content, image)
     recognized = await _recognizer(context).recognize(content, language, context)
     source = Source(
-        path=workspace.name(image), format=kind, bytes=len(content), sha256=sha256(content).hexdigest()
+        path=workspace.name(image),
+        format=kind,
+        bytes=len(content),
+        sha256=sha256(content).hexdigest(),
     )
     found = _structured(recognized, source, language)
     context.note(TOPIC, _noted(found))
@@ -159,13 +177,19 @@ def _language(options: dict[str, str]) -> str:
     # What comes here becomes an argument of a program and the name of a file that it opens.
     if len(parts) > 5 or not all(_is_language(part) for part in parts):
         raise RetryCall(
-            f"`language` must be names such as `eng` or `deu+eng`, at most five, found `{language[:60]}`"
+            "`language` must be names such as `eng` or `deu+eng`, at most five, found "
+            f"`{language[:60]}`"
         )
     return language
 
 
 def _is_language(name: str) -> bool:
-    return 2 <= len(name) <= 20 and name.isascii() and name[0].isalpha() and name.replace("_", "").isalnum()
+    return (
+        2 <= len(name) <= 20
+        and name.isascii()
+        and name[0].isalpha()
+        and name.replace("_", "").isalnum()
+    )
 
 
 def _format(content: bytes, path: str) -> str:
@@ -174,7 +198,10 @@ def _format(content: bytes, path: str) -> str:
             return name
     raise ToolFailed(
         ErrorType.VALIDATION_FAILED,
-        f"`{path}` is not an image that can be read (PNG, JPEG, TIFF, GIF, BMP, WebP or PNM); name another file",
+        (
+            f"`{path}` is not an image that can be read (PNG, JPEG, TIFF, GIF, BMP, WebP or "
+            "PNM); name another file"
+        ),
     )
 
 
@@ -198,7 +225,10 @@ def _structured(recognized: Recognized, source: Source, language: str) -> Struct
         tokens=tokens,
         source=source,
         backend=Backend(
-            name=recognized.name, version=recognized.version, language=language, sandbox=recognized.sandbox
+            name=recognized.name,
+            version=recognized.version,
+            language=language,
+            sandbox=recognized.sandbox,
         ),
         stats=Stats(
             blocks=len(blocks),
@@ -213,7 +243,8 @@ def _structured(recognized: Recognized, source: Source, language: str) -> Struct
 def _add_line(words: Sequence[Word], block: int, lines: list[Line], tokens: list[Token]) -> None:
     number = len(lines)
     made = [
-        Token(text=w.text, box=list(w.box), confidence=w.confidence, block=block, line=number) for w in words
+        Token(text=w.text, box=list(w.box), confidence=w.confidence, block=block, line=number)
+        for w in words
     ]
     tokens += made
     lines.append(
@@ -241,7 +272,9 @@ def _mean(values: Iterable[float]) -> float:
 def _noted(found: StructuredText) -> str:
     source, backend, stats = found["source"], found["backend"], found["stats"]
     return (
-        f"{source['path']} ({source['format']}, {source['bytes']} bytes, sha256 {source['sha256']}) read by {backend['name']} "
-        f"{backend['version']} ({backend['language']}, {backend['sandbox']}): {stats['blocks']} blocks, {stats['lines']} lines, "
+        f"{source['path']} ({source['format']}, {source['bytes']} bytes, sha256 "
+        f"{source['sha256']}) read by {backend['name']} "
+        f"{backend['version']} ({backend['language']}, {backend['sandbox']}): "
+        f"{stats['blocks']} blocks, {stats['lines']} lines, "
         f"{stats['tokens']} tokens, confidence {stats['confidence']:g}"
     )

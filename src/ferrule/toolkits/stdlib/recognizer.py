@@ -1,4 +1,6 @@
-"""The seam between `vision::ocr` and what recognizes text: bytes of an image in, words with places out."""
+"""The seam between `vision::ocr` and what recognizes text: bytes of an image in, words with places
+out.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """`block` and `line` say which words belong together: equal for neighbours, in reading order. `box` is left, top, width,
-    height in pixels; `confidence` 0 to 100."""
+    """`block` and `line` say which words belong together: equal for neighbours, in reading order.
+    `box` is left, top, width, height in pixels; `confidence` 0 to 100.
+    """
 
     text: str
     box: tuple[int, int, int, int]
@@ -36,8 +39,9 @@ class Recognized:
 class Recognizer(ABC):
     """Recognizes text. Given to an Agent among its `resources`, it takes the place of tesseract.
 
-    Contract: `recognize` raises ToolFailed where it cannot, with a next step; it ends when cancelled, leaves nothing behind,
-    and takes `recognizer.SECONDS` at the most. `image` is an image of a known format, `language` names as tesseract has them.
+    Contract: `recognize` raises ToolFailed where it cannot, with a next step; it ends when
+    cancelled, leaves nothing behind, and takes `recognizer.SECONDS` at the most. `image` is an
+    image of a known format, `language` names as tesseract has them.
     """
 
     @abstractmethod

@@ -1,8 +1,9 @@
 """Runs tesseract on an image that it gets on its standard input, in a sandbox of its own.
 
-The sandbox's workspace is an empty temporary folder, there is no network, and memory, processes and time are bounded: an image made to
-attack a decoder finds nothing there. Where this machine cannot hold that, the session's own answer to gaps decides
-(`CommandPolicy.on_gap`), as for any command. Output is tesseract's TSV: one row for each page, block, paragraph, line and word (level 5).
+The sandbox's workspace is an empty temporary folder, there is no network, and memory, processes and
+time are bounded: an image made to attack a decoder finds nothing there. Where this machine cannot
+hold that, the session's own answer to gaps decides (`CommandPolicy.on_gap`), as for any command.
+Output is tesseract's TSV: one row for each page, block, paragraph, line and word (level 5).
 """
 
 from __future__ import annotations
@@ -55,11 +56,16 @@ class Tesseract(Recognizer):
 
 def _program(context: Context) -> str:
     workspace = context.resource(Workspace)
-    found = find_program("tesseract", os.environ.get("PATH", os.defpath), outside=str(workspace.root))
+    found = find_program(
+        "tesseract", os.environ.get("PATH", os.defpath), outside=str(workspace.root)
+    )
     if found is None:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
-            f"no text was read: the program `tesseract` is not installed; ask the person to install it ({INSTALL})",
+            (
+                "no text was read: the program `tesseract` is not installed; ask the person to "
+                f"install it ({INSTALL})"
+            ),
         )
     return found
 
@@ -105,8 +111,11 @@ async def _run(
     errors: Capture,
     stdin: bytes = b"",
 ) -> Ended:
-    # One thread: what it finds must not depend on how many processors there are, nor take all of them.
-    environment = child_environment(os.environ, overrides={"OMP_THREAD_LIMIT": "1", "LC_ALL": "C"}).values
+    # One thread: what it finds must not depend on how many processors there are, nor take all of
+    # them.
+    environment = child_environment(
+        os.environ, overrides={"OMP_THREAD_LIMIT": "1", "LC_ALL": "C"}
+    ).values
     directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         return await sandbox.run(
@@ -130,18 +139,25 @@ def _failed(said: str, ended: Ended, language: str) -> ToolFailed:
     if "Failed loading language" in said or "Error opening data file" in said:
         return ToolFailed(
             ErrorType.NOT_FOUND,
-            f"tesseract has no data for the language `{language}` here; ask the person to install it "
+            f"tesseract has no data for the language `{language}` here; ask the person to "
+            "install it "
             f"(`apt install tesseract-ocr-{language.partition('+')[0]}`), or use `eng`",
         )
-    how = f"exit status {ended.exit_code}" if ended.exit_code is not None else f"signal {ended.signal}"
+    how = (
+        f"exit status {ended.exit_code}"
+        if ended.exit_code is not None
+        else f"signal {ended.signal}"
+    )
     last = said.strip().splitlines()[-1:] or ["it said nothing"]
     return ToolFailed(
-        ErrorType.IO_ERROR, f"tesseract could not read the image ({how}: {last[0][:200]}); try another format"
+        ErrorType.IO_ERROR,
+        f"tesseract could not read the image ({how}: {last[0][:200]}); try another format",
     )
 
 
 def words_of(table: str) -> list[Word]:
-    """The words of tesseract's TSV. Rows of other levels, empty words and rows that are no rows are left out.
+    """The words of tesseract's TSV. Rows of other levels, empty words and rows that are no rows are
+    left out.
 
     Columns: level, page, block, paragraph, line, word, left, top, width, height, confidence, text.
     """
@@ -150,7 +166,9 @@ def words_of(table: str) -> list[Word]:
         cells = row.split("\t")
         if len(cells) != _COLUMNS or cells[0] != _WORD or not cells[11].strip():
             continue
-        page, block, paragraph, line, _, left, top, width, height = (int(cell) for cell in cells[1:10])
+        page, block, paragraph, line, _, left, top, width, height = (
+            int(cell) for cell in cells[1:10]
+        )
         place = (page, block, paragraph, line)
         box = (left, top, width, height)
         words.append(Word(cells[11].strip(), box, round(float(cells[10]), 2), place[:2], place))

@@ -1,7 +1,9 @@
-"""`regex::match`, `strings::count_char` and `crypto::sha256`: facts about a text that models are bad at.
+"""`regex::match`, `strings::count_char` and `crypto::sha256`: facts about a text that models are
+bad at.
 
-Expressions are RE2's (the package `google-re2`): no look-around and no back-references, and therefore time that is linear in the
-text for each match, whatever either of them holds. Syntax: https://github.com/google/re2/wiki/Syntax. Places are characters (code points) from 0.
+Expressions are RE2's (the package `google-re2`): no look-around and no back-references, and
+therefore time that is linear in the text for each match, whatever either of them holds. Syntax:
+https://github.com/google/re2/wiki/Syntax. Places are characters (code points) from 0.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ MOST_MATCHES = 1_000
 
 
 class Match(TypedDict):
-    """One match: the text from `start` up to `end`, and what each group took; null for a group that took no part."""
+    """One match: the text from `start` up to `end`, and what each group took; null for a group that
+    took no part.
+    """
 
     text: str
     start: int
@@ -32,7 +36,9 @@ class Match(TypedDict):
 
 
 class Matches(TypedDict):
-    """All matches from left to right. `partial`: there are more than were asked for. `names` are the named groups."""
+    """All matches from left to right. `partial`: there are more than were asked for. `names` are
+    the named groups.
+    """
 
     matches: list[Match]
     count: int
@@ -50,13 +56,17 @@ class Matches(TypedDict):
     ],
 )
 def match(
-    pattern: Annotated[str, "The expression, in RE2 syntax: no look-around and no back-references."],
+    pattern: Annotated[
+        str, "The expression, in RE2 syntax: no look-around and no back-references."
+    ],
     text: Annotated[str, "The text to search."],
     ignore_case: Annotated[bool, "Take upper and lower case as the same."] = False,
     multiline: Annotated[bool, "`^` and `$` match at every line."] = False,
     limit: Annotated[int, "Stop after this many matches, 1 to 1000."] = 100,
 ) -> Matches:
-    """Find all that a regular expression matches in a text, with places and groups. No match is an empty list."""
+    """Find all that a regular expression matches in a text, with places and groups. No match is an
+    empty list.
+    """
     if not 1 <= limit <= MOST_MATCHES:
         raise RetryCall(f"`limit` must be from 1 to {MOST_MATCHES}, found {limit}")
     check_text(text, "text")
@@ -69,7 +79,9 @@ def match(
         last = one.span()
         if len(found) == limit:
             return _matches(compiled, found, partial=True)
-        found.append(Match(text=one.group(), start=one.start(), end=one.end(), groups=list(one.groups())))
+        found.append(
+            Match(text=one.group(), start=one.start(), end=one.end(), groups=list(one.groups()))
+        )
     return _matches(compiled, found, partial=False)
 
 
@@ -89,9 +101,14 @@ def _compiled(pattern: str, *, ignore_case: bool, multiline: bool) -> Any:
     try:
         return re2.compile(flags + pattern, options)
     except re2.error as error:
-        said = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
+        said = (
+            error.args[0].decode("utf-8", "replace")
+            if isinstance(error.args[0], bytes)
+            else str(error)
+        )
         raise RetryCall(
-            f"`pattern` cannot be used: {said[:200]}; write it in RE2 syntax (no look-around, no back-references)"
+            f"`pattern` cannot be used: {said[:200]}; write it in RE2 syntax (no "
+            "look-around, no back-references)"
         ) from None
 
 
@@ -101,27 +118,36 @@ def _engine() -> Any:
     except ImportError:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
-            "regular expressions need the package `google-re2`, which is not installed; ask the person to run "
+            "regular expressions need the package `google-re2`, which is not installed; ask "
+            "the person to run "
             "`pip install 'ferrule[typed]'`",
         ) from None
     return re2  # pyright: ignore[reportUnknownVariableType]  as above
 
 
 def check_text(text: str, where: str, most: int = LONGEST_TEXT) -> bytes:
-    """The text in UTF-8. Raises RetryCall for one that is too long, or holds half of a character."""
+    """The text in UTF-8. Raises RetryCall for one that is too long, or holds half of a
+    character.
+    """
     if len(text) > most:
         raise RetryCall(f"`{where}` has {len(text)} characters; the most is {most}")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
         raise RetryCall(
-            f"`{where}` has half of a surrogate pair at character {error.start}, which is no text; leave it out"
+            f"`{where}` has half of a surrogate pair at character {error.start}, which is no "
+            "text; leave it out"
         ) from None
 
 
 @typed(
     "strings",
-    examples=[{"request": "How many r are in strawberry?", "arguments": {"text": "strawberry", "char": "r"}}],
+    examples=[
+        {
+            "request": "How many r are in strawberry?",
+            "arguments": {"text": "strawberry", "char": "r"},
+        }
+    ],
 )
 async def count_char(
     text: Annotated[str, "The text to count in."],

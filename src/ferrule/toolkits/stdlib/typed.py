@@ -1,6 +1,7 @@
 """`@typed`: `@tool` whose return type may be a typed dict, without a library that checks types.
 
-The output schema of a record is made by `tools.plain_types` from each of its fields, so that importing these tools loads nothing.
+The output schema of a record is made by `tools.plain_types` from each of its fields, so that
+importing these tools loads nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class Options(_TypedDict, total=False):
 
 
 def typed(namespace: str, **options: Unpack[Options]) -> Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a function as `@tool` does; it has no side effect and is safe unless `options` say otherwise."""
+    """Make a tool of a function as `@tool` does; it has no side effect and is safe unless `options`
+    say otherwise.
+    """
 
     def decorate(function: Callable[..., Any]) -> Tool:
         returns = get_type_hints(function)["return"]

@@ -1,11 +1,14 @@
-"""Units of measure and what they are in the unit of their dimension: one table, every factor exact unless it says otherwise.
+"""Units of measure and what they are in the unit of their dimension: one table, every factor exact
+unless it says otherwise.
 
-Sources: the SI Brochure (9th edition, 2019/2022) for SI units, prefixes and the units accepted beside them; NIST Special Publication
-811 (2008), appendix B, for factors of customary units, and NIST Handbook 44, appendix C, for capacity and weight in the United
-States; the Weights and Measures Act 1985 for the imperial gallon; IEC 80000-13 for binary prefixes of bytes.
+Sources: the SI Brochure (9th edition, 2019/2022) for SI units, prefixes and the units accepted
+beside them; NIST Special Publication 811 (2008), appendix B, for factors of customary units, and
+NIST Handbook 44, appendix C, for capacity and weight in the United States; the Weights and Measures
+Act 1985 for the imperial gallon; IEC 80000-13 for binary prefixes of bytes.
 
-A factor is decimal text or a quotient of two; `offset` is added to the value before the factor is applied (temperatures).
-Not here: currencies, units of a logarithm (dB, pH), cups and spoons that differ between kitchens beyond those of the United States.
+A factor is decimal text or a quotient of two; `offset` is added to the value before the factor is
+applied (temperatures). Not here: currencies, units of a logarithm (dB, pH), cups and spoons that
+differ between kitchens beyond those of the United States.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ from functools import cache
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """`value` in this unit is `(value + offset) * factor` in the unit of its dimension. `exact`: the factor is no rounding."""
+    """`value` in this unit is `(value + offset) * factor` in the unit of its dimension. `exact`:
+    the factor is no rounding.
+    """
 
     symbol: str
     dimension: str
@@ -113,7 +118,11 @@ _TABLE: Mapping[str, tuple[tuple[str, Fraction | int | str], ...]] = {
         ("mmHg", "133.322387415"),
         ("psi", _POUND * _GRAVITY / _INCH**2),
     ),
-    "force (N)": (("lbf pound_force", _POUND * _GRAVITY), ("kgf kilogram_force", _GRAVITY), ("dyn dyne", "1e-5")),
+    "force (N)": (
+        ("lbf pound_force", _POUND * _GRAVITY),
+        ("kgf kilogram_force", _GRAVITY),
+        ("dyn dyne", "1e-5"),
+    ),
     "energy (J)": (
         ("cal calorie calories", "4.184"),
         ("kcal kilocalorie kilocalories", 4184),
@@ -138,23 +147,58 @@ _TABLE: Mapping[str, tuple[tuple[str, Fraction | int | str], ...]] = {
     ),
     "data (bit)": (
         ("nibble", 4),
-        *((f"{p}B {word}byte {word}bytes", 8 * 1000**n) for n, p, word in (
-            (0, "", ""), (1, "k", "kilo"), (2, "M", "mega"), (3, "G", "giga"), (4, "T", "tera"), (5, "P", "peta"),
-        )),
-        *((f"{p}iB {word}byte {word}bytes", 8 * 1024**n) for n, p, word in (
-            (1, "K", "kibi"), (2, "M", "mebi"), (3, "G", "gibi"), (4, "T", "tebi"), (5, "P", "pebi"),
-        )),
+        *(
+            (f"{p}B {word}byte {word}bytes", 8 * 1000**n)
+            for n, p, word in (
+                (0, "", ""),
+                (1, "k", "kilo"),
+                (2, "M", "mega"),
+                (3, "G", "giga"),
+                (4, "T", "tera"),
+                (5, "P", "peta"),
+            )
+        ),
+        *(
+            (f"{p}iB {word}byte {word}bytes", 8 * 1024**n)
+            for n, p, word in (
+                (1, "K", "kibi"),
+                (2, "M", "mebi"),
+                (3, "G", "gibi"),
+                (4, "T", "tebi"),
+                (5, "P", "pebi"),
+            )
+        ),
     ),
-}  # fmt: skip
+}
 """Dimension (and its unit) -> names of a unit, the first its symbol, and its factor."""
 
 _PREFIXES: Mapping[str, tuple[str, int]] = {
-    "Q": ("quetta", 30), "R": ("ronna", 27), "Y": ("yotta", 24), "Z": ("zetta", 21), "E": ("exa", 18),
-    "P": ("peta", 15), "T": ("tera", 12), "G": ("giga", 9), "M": ("mega", 6), "k": ("kilo", 3),
-    "h": ("hecto", 2), "da": ("deca", 1), "": ("", 0), "d": ("deci", -1), "c": ("centi", -2),
-    "m": ("milli", -3), "u": ("micro", -6), "n": ("nano", -9), "p": ("pico", -12), "f": ("femto", -15),
-    "a": ("atto", -18), "z": ("zepto", -21), "y": ("yocto", -24), "r": ("ronto", -27), "q": ("quecto", -30),
-}  # fmt: skip
+    "Q": ("quetta", 30),
+    "R": ("ronna", 27),
+    "Y": ("yotta", 24),
+    "Z": ("zetta", 21),
+    "E": ("exa", 18),
+    "P": ("peta", 15),
+    "T": ("tera", 12),
+    "G": ("giga", 9),
+    "M": ("mega", 6),
+    "k": ("kilo", 3),
+    "h": ("hecto", 2),
+    "da": ("deca", 1),
+    "": ("", 0),
+    "d": ("deci", -1),
+    "c": ("centi", -2),
+    "m": ("milli", -3),
+    "u": ("micro", -6),
+    "n": ("nano", -9),
+    "p": ("pico", -12),
+    "f": ("femto", -15),
+    "a": ("atto", -18),
+    "z": ("zepto", -21),
+    "y": ("yocto", -24),
+    "r": ("ronto", -27),
+    "q": ("quecto", -30),
+}
 
 _PREFIXED: tuple[tuple[str, str, Fraction | int], ...] = (
     ("m meter meters metre metres", "length (m)", 1),
@@ -170,21 +214,37 @@ _PREFIXED: tuple[tuple[str, str, Fraction | int], ...] = (
     ("V volt volts", "voltage (V)", 1),
     ("bit bits", "data (bit)", 1),
 )
-"""Units that take prefixes: names (symbols of at most two letters take those of symbols, words those of words)."""
+"""Units that take prefixes: names (symbols of at most two letters take those of symbols, words
+those of words).
+"""
 
 _PI = Fraction("3.14159265358979323846264338327950288419716939937510582097494")
 _OTHERS = (
     (("rad", "radian", "radians"), Unit("rad", "angle (turn)", 1 / (2 * _PI), exact=False)),
     (("K", "kelvin"), Unit("K", "temperature (K)", Fraction(1))),
     (("degC", "C", "celsius"), Unit("degC", "temperature (K)", Fraction(1), Fraction("273.15"))),
-    (("degF", "F", "fahrenheit"), Unit("degF", "temperature (K)", Fraction(5, 9), Fraction("459.67"))),
+    (
+        ("degF", "F", "fahrenheit"),
+        Unit("degF", "temperature (K)", Fraction(5, 9), Fraction("459.67")),
+    ),
     (("degR", "rankine"), Unit("degR", "temperature (K)", Fraction(5, 9))),
 )
-_SPELLINGS = {"°C": "degC", "°F": "degF", "°": "deg", "µ": "u", "μ": "u", "Å": "angstrom", "²": "2", "³": "3"}
+_SPELLINGS = {
+    "°C": "degC",
+    "°F": "degF",
+    "°": "deg",
+    "µ": "u",
+    "μ": "u",
+    "Å": "angstrom",
+    "²": "2",
+    "³": "3",
+}
 
 
 def find_unit(name: str) -> Unit | None:
-    """The unit of this name, also with a prefix, or None. Symbols are taken as they are written: `Mm` is not `mm`."""
+    """The unit of this name, also with a prefix, or None. Symbols are taken as they are written:
+    `Mm` is not `mm`.
+    """
     name = name.strip().replace(" ", "_")
     for written, read in _SPELLINGS.items():
         name = name.replace(written, read)
@@ -196,7 +256,8 @@ def units() -> Mapping[str, Unit]:
     """Every name there is, in the order of the tables."""
     found: dict[str, Unit] = {}
     for name, unit in _rows():
-        # A prefix must not take the name of a unit: `min` is a minute, `ft` a foot and `Pa` a pascal.
+        # A prefix must not take the name of a unit: `min` is a minute, `ft` a foot and `Pa` a
+        # pascal.
         found.setdefault(name, unit)
     return found
 

@@ -13,7 +13,9 @@ from .unit_table import Unit, find_unit, units
 
 
 class Converted(TypedDict):
-    """`value` in decimal, in `unit`; `exact` is false where it was rounded to 50 significant digits."""
+    """`value` in decimal, in `unit`; `exact` is false where it was rounded to 50 significant
+    digits.
+    """
 
     value: str
     unit: str
@@ -31,20 +33,24 @@ class Converted(TypedDict):
     ],
 )
 async def convert(
-    value: Annotated[float | str, "The number; as text where it has more digits than a double holds."],
+    value: Annotated[
+        float | str, "The number; as text where it has more digits than a double holds."
+    ],
     from_unit: Annotated[
         str, "A symbol or name, with or without SI prefix: `mi`, `km`, `degF`, `us_gallon`."
     ],
     to_unit: Annotated[str, "The unit to convert to, of the same dimension."],
 ) -> Converted:
-    """Convert a value between units of length, mass, time, area, volume, speed, temperature, pressure, force, energy, power,
-    angle, data, frequency, current and voltage. Exact factors; `value` of the result is decimal text.
+    """Convert a value between units of length, mass, time, area, volume, speed, temperature,
+    pressure, force, energy, power, angle, data, frequency, current and voltage. Exact factors;
+    `value` of the result is decimal text.
     """
     number = read_number(value, "`value`")
     source, target = _unit(from_unit, "from_unit"), _unit(to_unit, "to_unit")
     if source.dimension != target.dimension:
         raise RetryCall(
-            f"`{from_unit}` is a unit of {source.dimension} and `{to_unit}` one of {target.dimension}; "
+            f"`{from_unit}` is a unit of {source.dimension} and `{to_unit}` one of "
+            f"{target.dimension}; "
             "they cannot be converted into each other"
         )
     base = (number + source.offset) * source.factor

@@ -3,7 +3,8 @@
 score(d) = sum over the query's words of  idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * |d| / mean))
 idf      = ln(1 + (N - n + 0.5) / (n + 0.5))                          k1 = 1.5, b = 0.75
 
-What a word is worth depends on all documents, so it is worked out when the word is asked for, and again after documents came.
+What a word is worth depends on all documents, so it is worked out when the word is asked for, and
+again after documents came.
 """
 
 from __future__ import annotations
@@ -67,9 +68,11 @@ class Bm25:
         return rarity(self.size, len(self._worth(word)))
 
     def scores(self, query: Iterable[str], *, common: float = 1.0) -> dict[int, float]:
-        """What each document is worth that holds a word of the query; a word that comes twice counts twice.
+        """What each document is worth that holds a word of the query; a word that comes twice
+        counts twice.
 
-        Words that more than the share `common` of the documents hold are passed over: they cost most and say least.
+        Words that more than the share `common` of the documents hold are passed over: they cost
+        most and say least.
         """
         found: dict[int, float] = {}
         for word in query:

@@ -14,8 +14,8 @@ DEEPEST = 4
 class Document(NamedTuple):
     """A tool as its searchers see it.
 
-    `parameters` are names and descriptions, also those of objects within; `values` the texts that a parameter may have, where
-    they are counted up.
+    `parameters` are names and descriptions, also those of objects within; `values` the texts that a
+    parameter may have, where they are counted up.
     """
 
     name: str
@@ -24,7 +24,9 @@ class Document(NamedTuple):
     values: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """Name, description, and `parameter: description` for each: the corpus of systems.md §2.1."""
+        """Name, description, and `parameter: description` for each: the corpus of systems.md
+        §2.1.
+        """
         return " ".join((self.name, self.description, *map(": ".join, self.parameters)))
 
 

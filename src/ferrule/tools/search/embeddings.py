@@ -1,13 +1,16 @@
-"""Finding tools by meaning: a strategy of one's own around any model that turns texts into vectors. Nothing uses it by itself.
+"""Finding tools by meaning: a strategy of one's own around any model that turns texts into vectors.
+Nothing uses it by itself.
 
     from ferrule.tools.search.embeddings import Embeddings, static_model
     Agent(..., tool_search={"strategy": Embeddings(static_model("models/my-static-model"))})
 
-`Embeddings` takes a function from texts to vectors, so a model in this process, a server or a table may be behind it. A tool's
-score is what the default ranking gives it, as a share of the best, and the cosine of its vector, added up: names, versions and
-codes mean nothing to a vector, and fusing by rank would lose how sure each of the two is. A vector is made once for a text and kept.
+`Embeddings` takes a function from texts to vectors, so a model in this process, a server or a table
+may be behind it. A tool's score is what the default ranking gives it, as a share of the best, and
+the cosine of its vector, added up: names, versions and codes mean nothing to a vector, and fusing
+by rank would lose how sure each of the two is. A vector is made once for a text and kept.
 
-Not here: a model. `static_model` loads one that `model2vec` can read (Minish Lab, 2024), from a folder and never from a network.
+Not here: a model. `static_model` loads one that `model2vec` can read (Minish Lab, 2024), from a
+folder and never from a network.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ from ferrule.tools.word_stems import words
 from .index import MOST, Index
 
 Encode = Callable[[Sequence[str]], Sequence[Sequence[float]]]
-"""Texts to vectors, one for each, all of the same length. May be slow; called in a thread of the run."""
+"""Texts to vectors, one for each, all of the same length. May be slow; called in a thread of the
+run.
+"""
 Vector = tuple[float, ...]
 
 OWN, MEANING = 1.0, 1.0
@@ -39,7 +44,8 @@ _KEPT = 20_000
 class Embeddings:
     """A searcher for `tool_search`'s `strategy`. Threads and sessions may share one.
 
-    `encode` makes vectors; `own` and `meaning` weigh the two scores (`own=0`: meaning alone). What `encode` raises fails the search.
+    `encode` makes vectors; `own` and `meaning` weigh the two scores (`own=0`: meaning alone). What
+    `encode` raises fails the search.
     """
 
     def __init__(self, encode: Encode, *, own: float = OWN, meaning: float = MEANING) -> None:
@@ -84,7 +90,8 @@ class Embeddings:
             made = self._encode(batch)
             if len(made) != len(batch):
                 raise ConfigError(
-                    f"an encoder made {len(made)} vectors of {len(batch)} texts", hint="return one for each"
+                    f"an encoder made {len(made)} vectors of {len(batch)} texts",
+                    hint="return one for each",
                 )
             self._vectors.update(zip(batch, map(unit, made), strict=True))
         spare = len(self._vectors) - max(_KEPT, len(texts))
@@ -111,7 +118,9 @@ class _Static(Protocol):
 
 
 def static_model(folder: str | Path) -> Encode:
-    """The encoder of a model in a folder that `model2vec` can read. Raises ConfigError if either is missing."""
+    """The encoder of a model in a folder that `model2vec` can read. Raises ConfigError if either is
+    missing.
+    """
     place = Path(folder).expanduser()
     if not place.is_dir():
         raise ConfigError(

@@ -1,9 +1,10 @@
 """Field weights and fusion: the strategy `hybrid`, as systems.md §2.1 gives it.
 
-Each word of the query counts for a tool by the best place it has in the name (the whole name 10, a part of it 7, within it 5),
-and for standing within the description (2) and within a parameter (1). If every word is in the name there is 1 divided by
-the number of its parts on top. Fusion is by reciprocal rank (Cormack, Clarke and Buettcher 2009; k = 60, ranks from 1) over
-the BM25 list once and this list twice.
+Each word of the query counts for a tool by the best place it has in the name (the whole name 10, a
+part of it 7, within it 5), and for standing within the description (2) and within a parameter (1).
+If every word is in the name there is 1 divided by the number of its parts on top. Fusion is by
+reciprocal rank (Cormack, Clarke and Buettcher 2009; k = 60, ranks from 1) over the BM25 list once
+and this list twice.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class Fields:
 
 
 def fused(lists: Iterable[tuple[float, Sequence[int]]]) -> dict[int, float]:
-    """Documents by the sum of weight / (60 + rank) over ranked lists, given as (weight, documents)."""
+    """Documents by the sum of weight / (60 + rank) over ranked lists, given as (weight,
+    documents).
+    """
     found: dict[int, float] = {}
     for weight, ranked in lists:
         for rank, number in enumerate(ranked, 1):

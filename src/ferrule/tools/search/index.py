@@ -45,7 +45,9 @@ STRATEGIES = ("default", "bm25", "hybrid", "regex")
 
 @frozen
 class Hit:
-    """A tool that was found. `snippet` is the first sentence of its description; 0 is the score where there is none."""
+    """A tool that was found. `snippet` is the first sentence of its description; 0 is the score
+    where there is none.
+    """
 
     name: str
     score: float = 0.0
@@ -76,7 +78,9 @@ class Index:
             for name, grow in _GROWING.items():
                 if name in self.__dict__:
                     grow(self.__dict__[name], documents)
-            self._places.update(zip(new, range(len(self._names), len(self._names) + len(new)), strict=True))
+            self._places.update(
+                zip(new, range(len(self._names), len(self._names) + len(new)), strict=True)
+            )
             self._names += new
             self._arrived += new.values()
             self._documents += documents
@@ -102,9 +106,12 @@ class Index:
             for part in _PARTS.get(strategy, ()):
                 getattr(self, part)
 
-    def search(self, query: str, strategy: str | Strategy = "default", most: int = MOST) -> list[Hit]:
-        """The tools that fit, best first, at most `most`. Raises ConfigError for a strategy there is not, ValueError for
-        an expression that cannot be used (its text says why)."""
+    def search(
+        self, query: str, strategy: str | Strategy = "default", most: int = MOST
+    ) -> list[Hit]:
+        """The tools that fit, best first, at most `most`. Raises ConfigError for a strategy there
+        is not, ValueError for an expression that cannot be used (its text says why).
+        """
         if not isinstance(strategy, str):
             return self._by_function(query, strategy, most)
         if strategy not in STRATEGIES:
@@ -157,7 +164,8 @@ class Index:
         left = dict(enumerate(self._texts))
         found: dict[int, float] = {}
         for times in range(1, _COUNTED + 1):
-            # The engine says whether an expression is found, not how often: so many times one after another is one expression.
+            # The engine says whether an expression is found, not how often: so many times one after
+            # another is one expression.
             matches = compile_regex(f"(?i)(?:(?:{query})[\\s\\S]*?){{{times}}}")
             left = {number: text for number, text in left.items() if matches(text)}
             found.update(dict.fromkeys(left, float(times)))
@@ -184,8 +192,10 @@ _GROWING: Mapping[str, Callable[[Any, list[Document]], None]] = {
 
 
 def names_in(answer: object) -> list[str]:
-    """The names in what a strategy of one's own returned: a list of names or of dictionaries with `tool_name` or `name`, a
-    dictionary with `tool_names` or `ranked`, or one of these as JSON text. Raises ConfigError for anything else."""
+    """The names in what a strategy of one's own returned: a list of names or of dictionaries with
+    `tool_name` or `name`, a dictionary with `tool_names` or `ranked`, or one of these as JSON text.
+    Raises ConfigError for anything else.
+    """
     if isinstance(answer, str):
         try:
             answer = json.loads(answer)

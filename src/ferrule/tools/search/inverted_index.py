@@ -1,7 +1,8 @@
 """Where words stand in documents that have several places: an inverted index by place, which grows.
 
-A posting is the number of a document, once per occurrence, so that adding a document is appending. What a word is worth
-changes with every document that comes; it is worked out when the word is asked for, and kept until the next one comes.
+A posting is the number of a document, once per occurrence, so that adding a document is appending.
+What a word is worth changes with every document that comes; it is worked out when the word is asked
+for, and kept until the next one comes.
 """
 
 from __future__ import annotations
@@ -16,13 +17,22 @@ from .bm25 import Impacts, impacts, norms, rarity, saturated
 from .document import Document
 from .vocabulary import Pieced, Stemmed, runs
 
-PLACES = {"name": (1.8, 0.4), "first": (0.9, 0.5), "rest": (1.0, 0.6), "parameter": (1.0, 0.6), "about": (0.8, 0.7), "value": (0.7, 0.7)}  # fmt: skip
+PLACES = {
+    "name": (1.8, 0.4),
+    "first": (0.9, 0.5),
+    "rest": (1.0, 0.6),
+    "parameter": (1.0, 0.6),
+    "about": (0.8, 0.7),
+    "value": (0.7, 0.7),
+}
 """Weight of a word in a place, and how much a long place is discounted."""
 _K1 = 1.2
 _SPOKEN = "spoken"
 """The name as it is written; as place `name` it is held by stems."""
 _COMMON = 0.4
-"""Words and pieces that more than this share of all documents hold cost most and say least: BM25 passes them over."""
+"""Words and pieces that more than this share of all documents hold cost most and say least: BM25
+passes them over.
+"""
 _PLAIN = (_SPOKEN, "first", "rest", "parameter", "about")
 _BEGINNING = (_SPOKEN, "first")
 
@@ -124,14 +134,18 @@ class Inverted:
         return worth
 
     def plain(self, word: str) -> Impacts:
-        """BM25 over the whole text without values, by words in lower case; nothing for a word that is everywhere."""
+        """BM25 over the whole text without values, by words in lower case; nothing for a word that
+        is everywhere.
+        """
         return self._bm25("plain", _PLAIN, word, self._runs.words)
 
     def pieces(self, piece: str) -> Impacts:
         """BM25 over the pieces of name and first sentence."""
         return self._bm25("pieces", _BEGINNING, piece, self._pieces.runs)
 
-    def _bm25(self, view: str, places: Iterable[str], word: str, forms: Mapping[str, list[str]]) -> Impacts:
+    def _bm25(
+        self, view: str, places: Iterable[str], word: str, forms: Mapping[str, list[str]]
+    ) -> Impacts:
         worth = self._worth.get((view, word))
         if worth is None:
             said = forms.get(word)

@@ -7,8 +7,9 @@
     None (`Agent` alone)    on exactly where the run has deferred tools that it may use
     False                   off: deferred tools are sent like all others
 
-A wrong type names its field, a wrong word the words there are: both are ConfigError. What needs the model's
-capabilities (`native` where there is no such thing) is checked when it is known, before anything is sent.
+A wrong type names its field, a wrong word the words there are: both are ConfigError. What needs the
+model's capabilities (`native` where there is no such thing) is checked when it is known, before
+anything is sent.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from ferrule.tools.names import check_name
 from .index import STRATEGIES
 
 Searcher = Callable[[str, Sequence[Tool], Mapping[str, Any]], "object | Awaitable[object]"]
-"""A searcher of one's own: `(query, deferred_tools, state)`, sync or async; what it returns is read by `index.names_in`.
+"""A searcher of one's own: `(query, deferred_tools, state)`, sync or async; what it returns is read
+by `index.names_in`.
 
-`state` says `limit` (how many are wanted), `tags` (those that the tools given have already been chosen by), `discovered` (full
-names that the model has by now) and `session` (its id).
+`state` says `limit` (how many are wanted), `tags` (those that the tools given have already been
+chosen by), `discovered` (full names that the model has by now) and `session` (its id).
 """
 
 MODES = ("auto", "native", "client")
@@ -52,13 +54,15 @@ class Named:
 class ToolSearch:
     """How a run's deferred tools are found.
 
-    `variant` is whose words a query is written in (`bm25`: a request, `regex`: an expression, `hybrid`: names above all); ""
-    leaves it to Ferrule. `mode` says who searches: `native` the provider, `client` Ferrule, `auto` the provider where it can.
-    `strategy` is how Ferrule ranks: one of `index.STRATEGIES`, a function, or `{"handler": function, "name": text}`; a function
-    and `hybrid` have Ferrule search. `always_loaded` are tools that are sent from the start, whatever they say of themselves.
-    `budget_tokens` bounds what the schemas of discovered tools take together: the oldest leave the model's list for new ones.
-    `name` is what the search tool is called. `include_stub_listing` adds names and first sentences of deferred tools to the
-    system text. Raises ConfigError for what cannot be meant.
+    `variant` is whose words a query is written in (`bm25`: a request, `regex`: an expression,
+    `hybrid`: names above all); "" leaves it to Ferrule. `mode` says who searches: `native` the
+    provider, `client` Ferrule, `auto` the provider where it can. `strategy` is how Ferrule ranks:
+    one of `index.STRATEGIES`, a function, or `{"handler": function, "name": text}`; a function and
+    `hybrid` have Ferrule search. `always_loaded` are tools that are sent from the start, whatever
+    they say of themselves. `budget_tokens` bounds what the schemas of discovered tools take
+    together: the oldest leave the model's list for new ones. `name` is what the search tool is
+    called. `include_stub_listing` adds names and first sentences of deferred tools to the system
+    text. Raises ConfigError for what cannot be meant.
     """
 
     variant: str = ""
@@ -104,12 +108,18 @@ class ToolSearch:
     @property
     def native(self) -> bool:
         """Whether a provider's own search may stand in for it."""
-        return self.variant != "hybrid" and (self.strategy is None or self.strategy in (*NATIVE, "default"))
+        return self.variant != "hybrid" and (
+            self.strategy is None or self.strategy in (*NATIVE, "default")
+        )
 
     @property
     def asked(self) -> Literal["bm25", "regex"]:
         """The variant of a provider's own search."""
-        return "regex" if "regex" in (self.variant, *(() if self.variant else (self.strategy,))) else "bm25"
+        return (
+            "regex"
+            if "regex" in (self.variant, *(() if self.variant else (self.strategy,)))
+            else "bm25"
+        )
 
     @property
     def own(self) -> str | Named:
@@ -148,14 +158,17 @@ def _strategy(given: object) -> str | Named | None:
             return Named(cast("Searcher", given), name if name != "lambda" else "custom")
         case _:
             raise _wrong(
-                "strategy", given, f"{_listed(STRATEGIES)}, a function, or a mapping with a `handler`"
+                "strategy",
+                given,
+                f"{_listed(STRATEGIES)}, a function, or a mapping with a `handler`",
             )
 
 
 def _named(given: Mapping[object, Any]) -> Named:
     if unknown := [key for key in given if key not in ("handler", "name")]:
         raise ConfigError(
-            f"tool_search: `strategy` has the field `{unknown[0]}`", hint="it takes `handler` and `name`"
+            f"tool_search: `strategy` has the field `{unknown[0]}`",
+            hint="it takes `handler` and `name`",
         )
     handler, name = given.get("handler"), given.get("name", "custom")
     if not callable(handler):
@@ -166,7 +179,9 @@ def _named(given: Mapping[object, Any]) -> Named:
 
 
 def _names(given: object) -> tuple[str, ...]:
-    if isinstance(given, (list, tuple)) and all(isinstance(one, str) for one in cast("list[object]", given)):
+    if isinstance(given, (list, tuple)) and all(
+        isinstance(one, str) for one in cast("list[object]", given)
+    ):
         return tuple(cast("Sequence[str]", given))
     raise _wrong("always_loaded", cast("object", given), "a list of names")
 

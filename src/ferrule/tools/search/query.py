@@ -1,4 +1,6 @@
-"""What a request says besides the words it looks for: the words of asking, and values whose kind can be seen."""
+"""What a request says besides the words it looks for: the words of asking, and values whose kind
+can be seen.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,13 @@ _KINDS = (
     (rf"[\w-]\.(?:{_FILE})\b", "file"),
     (r"\d\.\d{3,}[°\s]*[ns]?,\s*-?\d+\.\d{3,}", "coordinate latitude longitude"),
 )
-_SIGNS = tuple((re.compile(sign, re.IGNORECASE), tuple(map(stem, said.split()))) for sign, said in _KINDS)
+_SIGNS = tuple(
+    (re.compile(sign, re.IGNORECASE), tuple(map(stem, said.split()))) for sign, said in _KINDS
+)
 
 
 def kinds(query: str) -> list[str]:
-    """Stems of what the values in a request are: a tool that takes an address, a date or a file says so somewhere."""
+    """Stems of what the values in a request are: a tool that takes an address, a date or a file
+    says so somewhere.
+    """
     return [word for sign, said in _SIGNS if sign.search(query) for word in said]

@@ -9,10 +9,11 @@
     values    values that a parameter may have and the query names
     kinds     what values in the query are, by their look: an address, a date, a file
 
-Words that people ask with (`query.py`) count less. The weights were fitted to one half of the requests over public function
-catalogs, checked on the other half, and are rounded: what matters is that the views make up for each other.
-`benchmarks/search.py` prints what that is worth on both halves.
-Not here: meaning without a common word or synonym, and languages other than English beyond the plain text.
+Words that people ask with (`query.py`) count less. The weights were fitted to one half of the
+requests over public function catalogs, checked on the other half, and are rounded: what matters is
+that the views make up for each other. `benchmarks/search.py` prints what that is worth on both
+halves. Not here: meaning without a common word or synonym, and languages other than English beyond
+the plain text.
 """
 
 from __future__ import annotations
@@ -31,7 +32,16 @@ from .query import ASKING, kinds
 from .synonyms import SYNONYMS
 from .vocabulary import pieces
 
-WEIGHTS = {"fields": 0.8, "plain": 1.45, "pieces": 0.04, "synonyms": 1.5, "covered": 2.2, "pairs": 0.8, "values": 2.4, "kinds": 0.15}  # fmt: skip
+WEIGHTS = {
+    "fields": 0.8,
+    "plain": 1.45,
+    "pieces": 0.04,
+    "synonyms": 1.5,
+    "covered": 2.2,
+    "pairs": 0.8,
+    "values": 2.4,
+    "kinds": 0.15,
+}
 _ASKED = 0.3
 """What a word of asking counts, of a whole one."""
 _MEANT = 0.6
@@ -39,7 +49,9 @@ _MEANT = 0.6
 
 
 class Ranking:
-    """An index of documents, known by their position. The work of `add` is that for the new ones."""
+    """An index of documents, known by their position. The work of `add` is that for the new
+    ones.
+    """
 
     def __init__(self, documents: Iterable[Document] = ()) -> None:
         self._index = Inverted()
@@ -51,7 +63,9 @@ class Ranking:
     def scores(self, query: str) -> dict[int, float]:
         """What each document is worth for a query; those that have nothing of it are not there."""
         asked = Counter(content(query) or stems(query))
-        weight = {word: self._index.rarity(word) * (_ASKED if word in ASKING else 1.0) for word in asked}
+        weight = {
+            word: self._index.rarity(word) * (_ASKED if word in ASKING else 1.0) for word in asked
+        }
         scale = 1 / math.sqrt(sum(weight.values()) or 1.0)
         found: dict[int, float] = {}
         for word, times in asked.items():
@@ -68,7 +82,11 @@ class Ranking:
         return found
 
     def _by_bm25(
-        self, words: Iterable[str], worth: Callable[[str], Impacts], gain: float, found: dict[int, float]
+        self,
+        words: Iterable[str],
+        worth: Callable[[str], Impacts],
+        gain: float,
+        found: dict[int, float],
     ) -> None:
         for word, times in Counter(words).items():
             impacts = worth(word)

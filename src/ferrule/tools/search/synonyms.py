@@ -1,6 +1,7 @@
 """Words that mean the same to somebody who looks for a tool: "send a mail" finds `email_dispatch`.
 
-Each line is a group; a word may be in several. Written for the names and descriptions of tools and APIs, in English.
+Each line is a group; a word may be in several. Written for the names and descriptions of tools and
+APIs, in English.
 """
 
 from __future__ import annotations

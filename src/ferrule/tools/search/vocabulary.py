@@ -1,7 +1,7 @@
 """Words of many texts, each taken apart once.
 
-Names and prose say the same run of letters over and over, so it is runs that an index holds; what a query asks for (stems,
-words in lower case, pieces of words) leads to the runs it stands in.
+Names and prose say the same run of letters over and over, so it is runs that an index holds; what a
+query asks for (stems, words in lower case, pieces of words) leads to the runs it stands in.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ def runs(text: str) -> list[str]:
 
 
 def pieces(text: str) -> list[str]:
-    """What stands beside each other within words, four characters at a time; `#` is where a word begins and ends."""
+    """What stands beside each other within words, four characters at a time; `#` is where a word
+    begins and ends.
+    """
     return [piece for word in words(text) for piece in _pieces(word.lower())]
 
 
@@ -36,7 +38,9 @@ def _plain(run: str) -> bool:
 
 
 class Stemmed(dict[str, list[str]]):
-    """The stems with content in a run; a run that is not there is taken apart when it is asked for."""
+    """The stems with content in a run; a run that is not there is taken apart when it is asked
+    for.
+    """
 
     def __init__(self) -> None:
         super().__init__()

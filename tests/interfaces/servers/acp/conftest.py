@@ -1,4 +1,6 @@
-"""An editor that is the official client package, and `ferrule serve acp` as the process that it starts."""
+"""An editor that is the official client package, and `ferrule serve acp` as the process that it
+starts.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Question:
 
 @dataclass
 class Editor:
-    """The client's side: what it was told, by session, and what it was asked. `says` answers at once; where it gives None, a test does."""
+    """The client's side: what it was told, by session, and what it was asked. `says` answers at
+    once; where it gives None, a test does.
+    """
 
     told: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
     asked: list[Question] = field(default_factory=list[Question])
@@ -48,9 +52,12 @@ class Editor:
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def session_update(self, session_id: str, update: Any, **more: Any) -> None:
-        # By the client's own types: what these do not know would be missing here. Before anything is waited for: the client
-        # hands on each update in a task of its own, and an answer that comes after it must find it here.
-        self.told.setdefault(session_id, []).append(update.model_dump(by_alias=True, exclude_none=True))
+        # By the client's own types: what these do not know would be missing here. Before anything
+        # is waited for: the client hands on each update in a task of its own, and an answer that
+        # comes after it must find it here.
+        self.told.setdefault(session_id, []).append(
+            update.model_dump(by_alias=True, exclude_none=True)
+        )
         async with self.news:
             self.news.notify_all()
 
@@ -65,7 +72,9 @@ class Editor:
             self.news.notify_all()
         said = self.says(question) or await question.answer
         outcome = (
-            {"outcome": "cancelled"} if said == "cancelled" else {"outcome": "selected", "optionId": said}
+            {"outcome": "cancelled"}
+            if said == "cancelled"
+            else {"outcome": "selected", "optionId": said}
         )
         return acp.RequestPermissionResponse.model_validate({"outcome": outcome})
 
@@ -102,7 +111,9 @@ SENT = {
 
 @dataclass
 class Strict:
-    """Reads every message of the agent by the protocol's types, and keeps what they lost: the client package passes over it."""
+    """Reads every message of the agent by the protocol's types, and keeps what they lost: the
+    client package passes over it.
+    """
 
     lost: list[str] = field(default_factory=list[str])
     asked: dict[Any, str] = field(default_factory=dict[Any, str])
@@ -116,7 +127,9 @@ class Strict:
         if "result" in message:
             model, value = RESULTS.get(self.asked.get(message["id"], "")), message["result"]
         if model is not None:
-            read = model.model_validate(value).model_dump(mode="json", by_alias=True, exclude_unset=True)
+            read = model.model_validate(value).model_dump(
+                mode="json", by_alias=True, exclude_unset=True
+            )
             if read != value:
                 self.lost.append(f"sent {value}\nread {read}")
 
@@ -174,7 +187,9 @@ class Served:
         """The person's own settings from the next session on."""
         file = self.home / "config" / "ferrule.yaml"
         file.parent.mkdir(exist_ok=True)
-        file.write_text(json.dumps({"sandbox": {"mode": "off"}, "commands": {"shell": True}, **given}))
+        file.write_text(
+            json.dumps({"sandbox": {"mode": "off"}, "commands": {"shell": True}, **given})
+        )
 
     async def talk(self, *steps: Mapping[str, Any], servers: Any = (), **settings: Any) -> Talk:
         self.settings(model=self.script(*steps), **settings)
@@ -193,7 +208,9 @@ class Served:
 
 @asynccontextmanager
 async def serving(home: Path, *words: str) -> AsyncIterator[Served]:
-    """`ferrule serve acp` with the person's folders below `home`, and an editor that has begun to speak with it."""
+    """`ferrule serve acp` with the person's folders below `home`, and an editor that has begun to
+    speak with it.
+    """
     environment = {
         **os.environ,
         "FERRULE_STATE": str(home / "state"),
@@ -238,7 +255,9 @@ def a_call() -> Callable[..., dict[str, Any]]:
 
 
 class Pipe:
-    """A named pipe `alive` in a folder that a command says `up` to and holds open: it tells when the command is up, and when nothing of it is left."""
+    """A named pipe `alive` in a folder that a command says `up` to and holds open: it tells when
+    the command is up, and when nothing of it is left.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "alive"

@@ -1,4 +1,6 @@
-"""The parts of the ACP agent by themselves: lines, questions, prompts, servers, and the telling of events."""
+"""The parts of the ACP agent by themselves: lines, questions, prompts, servers, and the telling of
+events.
+"""
 
 from __future__ import annotations
 
@@ -70,15 +72,26 @@ def telling(workspace: Workspace, tmp_path: Path) -> Telling:
 
 
 @pytest.mark.proves("acp.junk")
-@given(st.binary(max_size=200) | st.recursive(
-    st.none() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3) |
-    st.dictionaries(st.sampled_from(["id", "method", "params", "result"]), inner, max_size=4), max_leaves=8,
-).map(lambda value: json.dumps(value).encode()))  # fmt: skip
+@given(
+    st.binary(max_size=200)
+    | st.recursive(
+        st.none() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["id", "method", "params", "result"]), inner, max_size=4
+            )
+        ),
+        max_leaves=8,
+    ).map(lambda value: json.dumps(value).encode())
+)
 def test_any_line_is_a_message_or_an_error_or_blank(line: bytes) -> None:
     found, problem = parse(line)
     assert found is None or problem is None
     if found is not None:
-        assert isinstance(found.get("method", ""), str) and not isinstance(found.get("id"), dict | list)
+        assert isinstance(found.get("method", ""), str) and not isinstance(
+            found.get("id"), dict | list
+        )
     elif problem is not None:
         assert problem["id"] is None and problem["error"]["code"] in (-32700, -32600)
     else:
@@ -88,7 +101,10 @@ def test_any_line_is_a_message_or_an_error_or_blank(line: bytes) -> None:
 @pytest.mark.proves("acp.junk")
 def test_numbers_that_json_does_not_have_leave_as_texts() -> None:
     line = encoded({"a": [float("nan"), float("inf"), 1.5], "b": "\ud800"})
-    assert json.loads(line, parse_constant=pytest.fail) == {"a": ["NaN", "Infinity", 1.5], "b": "\ud800"}  # fmt: skip
+    assert json.loads(line, parse_constant=pytest.fail) == {
+        "a": ["NaN", "Infinity", 1.5],
+        "b": "\ud800",
+    }
 
 
 def asked(
@@ -111,7 +127,9 @@ OFFERS = (
 
 @pytest.mark.proves("acp.permission-grants")
 def test_of_several_grants_the_narrowest_is_offered_and_named() -> None:
-    options = {option.id: option for option in options_of(asked("run_command", OFFERS, command="npm test"))}
+    options = {
+        option.id: option for option in options_of(asked("run_command", OFFERS, command="npm test"))
+    }
     assert [(o.kind, o.rule) for o in options.values()] == [
         ("allow_once", ""), ("allow_always", "Bash(npm test)"), ("allow_always", "Bash(npm test)"),
         ("reject_once", ""), ("reject_always", ""),
@@ -149,7 +167,9 @@ def test_a_grant_that_a_button_cannot_show_in_full_is_not_offered() -> None:
 
 @pytest.mark.proves("acp.permission-critical")
 @pytest.mark.parametrize("how", [{"risk": "critical"}, {"died": True}], ids=["critical", "died"])
-def test_critical_risk_and_calls_of_unknown_outcome_can_be_allowed_once_only(how: dict[str, Any]) -> None:
+def test_critical_risk_and_calls_of_unknown_outcome_can_be_allowed_once_only(
+    how: dict[str, Any],
+) -> None:
     options = options_of(asked("run_command", OFFERS, command="npm test", **how))
     assert [option.kind for option in options] == ["allow_once", "reject_once", "reject_always"]
 
@@ -168,7 +188,11 @@ async def test_a_question_that_is_about_no_call_has_one_yes_that_says_what_it_is
         return {"outcome": {"outcome": "selected", "optionId": "once"}}
 
     answer = await EditorApprover("s1", editor, user="ada", workspace=None).ask(request)
-    assert (answer.choice, answer.grant, answer.by) == ("session", "run commands without network", "ada")
+    assert (answer.choice, answer.grant, answer.by) == (
+        "session",
+        "run commands without network",
+        "ada",
+    )
     assert seen[0]["options"][0]["name"] == "Allow: run commands without network"
 
 
@@ -202,20 +226,33 @@ async def test_a_sub_agents_question_carries_its_own_session() -> None:
 def test_every_tool_that_ships_has_the_kind_of_what_it_does() -> None:
     kinds = {name: kind_of(tool) for name, tool in TOOLS.items()}
     expected = {
-        "read_file": "read", "list_files": "read", "search_files": "search", "git_command": "read", "write_file": "edit",
-        "edit_file": "edit", "create_dir": "edit", "move_path": "move", "delete_path": "delete",
-        "run_command": "execute", "update_task": "think", "get_current_time": "other",
-    }  # fmt: skip
+        "read_file": "read",
+        "list_files": "read",
+        "search_files": "search",
+        "git_command": "read",
+        "write_file": "edit",
+        "edit_file": "edit",
+        "create_dir": "edit",
+        "move_path": "move",
+        "delete_path": "delete",
+        "run_command": "execute",
+        "update_task": "think",
+        "get_current_time": "other",
+    }
     assert expected.items() <= kinds.items()
 
 
 @pytest.mark.proves("acp.locations")
 def test_locations_are_absolute_inside_the_folder_and_have_their_line(workspace: Workspace) -> None:
     def of(**values: Any) -> Any:
-        return locations_of(Call("c", "read_file", json.dumps(values)), TOOLS["read_file"], workspace)
+        return locations_of(
+            Call("c", "read_file", json.dumps(values)), TOOLS["read_file"], workspace
+        )
 
     assert of(path="a/../b.txt", line_start=7) == [{"path": f"{workspace.root}/b.txt", "line": 7}]
-    assert of(path=f"{workspace.root}/b.txt", line_start=True) == [{"path": f"{workspace.root}/b.txt"}]
+    assert of(path=f"{workspace.root}/b.txt", line_start=True) == [
+        {"path": f"{workspace.root}/b.txt"}
+    ]
     for outside in ("/etc/passwd", "../x", "~/x", "a\nb", 3):
         assert of(path=outside) == []
     assert locations_of(Call("c", "read_file", "{broken"), TOOLS["read_file"], workspace) == []
@@ -225,7 +262,12 @@ def test_locations_are_absolute_inside_the_folder_and_have_their_line(workspace:
 def test_titles_and_texts_cannot_pose_as_anything_else() -> None:
     call = Call("c", "run_command", json.dumps({"command": "x`\n# ok \u202e\x1b[2K" + "y" * 300}))
     title = title_of(call, TOOLS["run_command"])
-    assert "\n" not in title and "\x1b" not in title and "\u202e" not in title and title.count("`") == 2
+    assert (
+        "\n" not in title
+        and "\x1b" not in title
+        and "\u202e" not in title
+        and title.count("`") == 2
+    )
     assert len(title) < 160
     assert fenced("a\n````\nb").startswith("`````\n")
 
@@ -233,10 +275,19 @@ def test_titles_and_texts_cannot_pose_as_anything_else() -> None:
 @pytest.mark.proves("acp.context")
 @pytest.mark.parametrize(
     "blocks",
-    [None, [], [3], [{"type": "text"}], [{"type": "text", "text": " "}], [{"type": "video"}], [{"type": "image", "data": ""}],
-     [{"type": "resource", "resource": {"uri": "a", "blob": "aGk="}}], [{"type": "resource_link", "uri": 3}]],
+    [
+        None,
+        [],
+        [3],
+        [{"type": "text"}],
+        [{"type": "text", "text": " "}],
+        [{"type": "video"}],
+        [{"type": "image", "data": ""}],
+        [{"type": "resource", "resource": {"uri": "a", "blob": "aGk="}}],
+        [{"type": "resource_link", "uri": 3}],
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_prompt_that_cannot_be_read_is_refused(blocks: Any) -> None:
     with pytest.raises(ConfigError):
         message_of(blocks)
@@ -263,13 +314,20 @@ def test_servers_are_taken_as_entries_and_their_values_are_no_variables() -> Non
         "two": {"type": "http", "url": "https://a.example", "headers": {"A": "1"}},
     }
     assert entries_of(None) == {}
-    for wrong in ("x", [given[0], given[0]], [{"command": "x"}], [{"name": "a", "env": {"A": "1"}}]):
+    for wrong in (
+        "x",
+        [given[0], given[0]],
+        [{"command": "x"}],
+        [{"name": "a", "env": {"A": "1"}}],
+    ):
         with pytest.raises(ConfigError):
             entries_of(wrong)
 
 
 @pytest.mark.proves("acp.mcp-servers")
-def test_a_server_of_the_editor_is_used_if_the_person_approved_the_very_same_one(tmp_path: Path) -> None:
+def test_a_server_of_the_editor_is_used_if_the_person_approved_the_very_same_one(
+    tmp_path: Path,
+) -> None:
     settings = load_settings(workspace=tmp_path)
     entry = {"command": "/bin/x", "args": ["-v"], "env": {}}
     server = read_server("clock", entry, "here")
@@ -283,7 +341,9 @@ def test_a_server_of_the_editor_is_used_if_the_person_approved_the_very_same_one
 
     assert taken(clock=entry) == (["clock"], "")
     used, said = taken(clock={**entry, "args": ["-w"]}, other=entry)
-    assert used == [] and "`clock` that was handed over is not started" in said and "`other`" in said
+    assert (
+        used == [] and "`clock` that was handed over is not started" in said and "`other`" in said
+    )
     used, said = taken(**{"not a name!": entry})
     assert used == [] and "not a name!" in said
     assert servers_of(settings, Policy(root=tmp_path), ()) is None
@@ -302,7 +362,10 @@ def test_a_mode_that_nobody_is_asked_in_must_have_been_chosen_by_the_person(tmp_
 
 
 @pytest.mark.proves("acp.load")
-@given(words=st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=4), thought=st.text(max_size=5))
+@given(
+    words=st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=4),
+    thought=st.text(max_size=5),
+)
 def test_pieces_and_the_whole_come_to_the_same_messages(
     tmp_path_factory: pytest.TempPathFactory, words: list[str], thought: str
 ) -> None:
@@ -311,7 +374,11 @@ def test_pieces_and_the_whole_come_to_the_same_messages(
     kept = Kept(FileArtifacts(folder / "kept"), Scope.of(WHO), workspace)
     streamed, whole = (Telling(TOOLS.get, workspace, kept, Redactor()) for _ in range(2))
     answer = ModelAnswered("".join(words), reasoning=thought)
-    pieces = [*([ReasoningDelta(thought)] if thought else []), *(TextDelta(word) for word in words), answer]
+    pieces = [
+        *([ReasoningDelta(thought)] if thought else []),
+        *(TextDelta(word) for word in words),
+        answer,
+    ]
     one = [update for item in (RunStarted("x"), *pieces) for update in streamed.live(item)]
     other = [update for item in (RunStarted("x"), answer) for update in whole.live(item)]
     assert _text(one) == _text(other)
@@ -325,11 +392,20 @@ def _text(updates: list[dict[str, Any]]) -> dict[str, str]:
 
 
 @pytest.mark.proves("acp.every-call-ends")
-@pytest.mark.parametrize("end", ["answered", "denied", "refused", "cancelled", "next message", "left"])
-def test_every_call_that_was_told_is_told_to_have_ended_exactly_once(telling: Telling, end: str) -> None:
+@pytest.mark.parametrize(
+    "end", ["answered", "denied", "refused", "cancelled", "next message", "left"]
+)
+def test_every_call_that_was_told_is_told_to_have_ended_exactly_once(
+    telling: Telling, end: str
+) -> None:
     call = Call("c1", "create_dir", '{"path": "d"}')
     refused = Result.error(call, ErrorType.PERMISSION_DENIED, "no")
-    verdict = CallEvaluated("c1", "refuse" if end == "refused" else "ask", digest="d", result=refused if end == "refused" else None)  # fmt: skip
+    verdict = CallEvaluated(
+        "c1",
+        "refuse" if end == "refused" else "ask",
+        digest="d",
+        result=refused if end == "refused" else None,
+    )
     events: list[Any] = [SessionOpened(), RunStarted("x"), ModelAnswered("", (call,)), verdict]
     events += {
         "answered": [
@@ -345,7 +421,9 @@ def test_every_call_that_was_told_is_told_to_have_ended_exactly_once(telling: Te
     told = [update for event in events for update in telling.recorded(event)] + telling.left_open()
     ends = [update["status"] for update in told if update.get("status") in ("completed", "failed")]
     assert ends == ["completed" if end == "answered" else "failed"]
-    assert [update["toolCallId"] for update in told if update["sessionUpdate"] == "tool_call"] == ["c1"]
+    assert [update["toolCallId"] for update in told if update["sessionUpdate"] == "tool_call"] == [
+        "c1"
+    ]
 
 
 @pytest.mark.proves("acp.every-call-ends")
@@ -371,7 +449,10 @@ def test_lists_come_in_pages_newest_first_without_sub_agents_and_others_sessions
         who = Identity("local", user, session, "r")
         with journal() as store:
             store.append(
-                session, "r", [SessionOpened(**opened), RunStarted(f"About {session}")], identity=who
+                session,
+                "r",
+                [SessionOpened(**opened), RunStarted(f"About {session}")],
+                identity=who,
             )
 
     for number in range(3):

@@ -1,4 +1,6 @@
-"""The connection and a conversation in this process: answers by id, defects, and whoever speaks from a thread."""
+"""The connection and a conversation in this process: answers by id, defects, and whoever speaks
+from a thread.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ async def handle(method: str, params: Any) -> Any:
 
 
 @pytest.mark.proves("acp.junk")
-async def test_a_defect_costs_its_request_and_not_the_connection(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_defect_costs_its_request_and_not_the_connection(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     line = Line()
     peer = Peer(line, handle)  # type: ignore[arg-type]
     listening = asyncio.ensure_future(peer.listen())
@@ -118,7 +122,10 @@ async def test_lines_of_a_tool_are_shown_from_any_thread_and_an_editor_that_fail
     tmp_path: Path, script: Any, a_call: Any
 ) -> None:
     (tmp_path / "work").mkdir()
-    model, editor = script(a_call("write_file", path="a", content="b"), {"say": "Not then."}), Editor()
+    model, editor = (
+        script(a_call("write_file", path="a", content="b"), {"say": "Not then."}),
+        Editor(),
+    )
     talk = await begin({"model": model}, editor, folder=str(tmp_path / "work"), servers={})
     turn = asyncio.ensure_future(talk.prompt("go"))
     await asyncio.wait_for(editor.asked.wait(), PATIENCE)

@@ -1,4 +1,6 @@
-"""The process that an editor starts: how it ends, what it does with bytes that are no messages, and a real model in it."""
+"""The process that an editor starts: how it ends, what it does with bytes that are no messages, and
+a real model in it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ PATIENCE = 60
 
 async def at_work(served: Any, a_call: Any, pipe_in: Any) -> tuple[Any, Any, asyncio.Future[str]]:
     """A session whose command runs."""
-    talk = await served.talk(a_call("run_command", command=COMMAND, shell=True), {"say": "Never said."})
+    talk = await served.talk(
+        a_call("run_command", command=COMMAND, shell=True), {"say": "Never said."}
+    )
     pipe = pipe_in(talk.folder)
     served.editor.says = lambda question: "once"
     turn = asyncio.ensure_future(talk.prompt())
@@ -36,7 +40,9 @@ async def test_when_the_editor_goes_nothing_is_left_running_nobody_said_yes_and_
     serve: Any, a_call: Any, pipe_in: Any
 ) -> None:
     async with serve() as served:
-        asks = await served.talk(a_call("write_file", path="a", content="b"), {"say": "Never said."})
+        asks = await served.talk(
+            a_call("write_file", path="a", content="b"), {"say": "Never said."}
+        )
         asking = asyncio.ensure_future(asks.prompt())
         question = await served.editor.question()
         runs, pipe, running = await at_work(served, a_call, pipe_in)
@@ -94,7 +100,9 @@ class Raw:
 
     async def ask(self, method: str, params: Any = None, **more: Any) -> Any:
         await self.send(
-            json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params, **more}).encode()
+            json.dumps(
+                {"jsonrpc": "2.0", "id": 7, "method": method, "params": params, **more}
+            ).encode()
         )
         return await self.answer()  # fmt: skip
 
@@ -121,9 +129,15 @@ async def test_junk_is_answered_with_an_error_and_the_next_message_is_read(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *MAIN, "serve", "acp",
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment, limit=1 << 20,
-    )  # fmt: skip
+        sys.executable,
+        *MAIN,
+        "serve",
+        "acp",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env=environment,
+        limit=1 << 20,
+    )
     raw = Raw(process)
     for line, code in JUNK:
         await raw.send(line)
@@ -137,22 +151,41 @@ async def test_junk_is_answered_with_an_error_and_the_next_message_is_read(
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for cwd in (
-        None, 3, "", "relative", "./x", "~", "file:///tmp", "/no/such/folder", str(tmp_path / "file"), f"{tmp_path}\0",
-        str(tmp_path / "loop"), "/" + "x" * 5000,
-    ):  # fmt: skip
+        None,
+        3,
+        "",
+        "relative",
+        "./x",
+        "~",
+        "file:///tmp",
+        "/no/such/folder",
+        str(tmp_path / "file"),
+        f"{tmp_path}\0",
+        str(tmp_path / "loop"),
+        "/" + "x" * 5000,
+    ):
         refused = await raw.ask("session/new", {"cwd": cwd, "mcpServers": []})
         assert refused["error"]["code"] == -32602 and "`cwd`" in refused["error"]["message"], cwd
     for more in (
-        {"mcpServers": "x"}, {"mcpServers": [3]}, {"mcpServers": [{"name": "a", "type": "acp"}]},
+        {"mcpServers": "x"},
+        {"mcpServers": [3]},
+        {"mcpServers": [{"name": "a", "type": "acp"}]},
         {"mcpServers": [{"name": "a", "command": "x", "env": [{"name": "A", "value": "${HOME}"}]}]},
         {"additionalDirectories": ["/"]},
-    ):  # fmt: skip
-        assert (await raw.ask("session/new", {"cwd": str(tmp_path), **more}))["error"]["code"] == -32602
+    ):
+        assert (await raw.ask("session/new", {"cwd": str(tmp_path), **more}))["error"][
+            "code"
+        ] == -32602
     for method in ("load", "resume", "prompt", "close", "delete", "set_mode", "set_config_option"):
         params = {
-            "cwd": str(tmp_path), "sessionId": "f" * 32, "mcpServers": [], "prompt": [{"type": "text", "text": "x"}],
-            "modeId": "plan", "configId": "mode", "value": "plan",
-        }  # fmt: skip
+            "cwd": str(tmp_path),
+            "sessionId": "f" * 32,
+            "mcpServers": [],
+            "prompt": [{"type": "text", "text": "x"}],
+            "modeId": "plan",
+            "configId": "mode",
+            "value": "plan",
+        }
         assert (await raw.ask(f"session/{method}", params))["error"]["code"] == -32002, method
     assert process.stdin is not None
     process.stdin.close()
@@ -170,10 +203,14 @@ async def test_what_else_prints_does_not_reach_the_editor_and_nobody_else_reads_
         "    os.write(writing, b'message ' + os.read(reading, 100))\n"
     )
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        sys.executable,
+        "-c",
+        program,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
         env=dict(os.environ),
-    )  # fmt: skip
+    )
     out, err = await asyncio.wait_for(process.communicate(b"to the agent"), PATIENCE)
     assert out == b"message to the agent"
     assert b"from a library" in err and b"from a program" in err
@@ -188,6 +225,12 @@ async def test_a_real_model_reads_a_file_for_an_editor(serve: Any) -> None:
         served.editor.says = lambda question: "once"
         assert await talk.prompt("Read the file note.txt.") in ("end_turn", "max_turn_requests")
         read = talk.call()
-        assert (read["title"], read["kind"], read["status"]) == ("read_file `note.txt`", "read", "completed")
+        assert (read["title"], read["kind"], read["status"]) == (
+            "read_file `note.txt`",
+            "read",
+            "completed",
+        )
         assert "two" in read["content"][0]["content"]["text"]
-        assert [question.call["title"] for question in served.editor.asked] == ["read_file `note.txt`"]
+        assert [question.call["title"] for question in served.editor.asked] == [
+            "read_file `note.txt`"
+        ]

@@ -20,9 +20,14 @@ Step = Callable[..., dict[str, Any]]
 
 
 @pytest.mark.proves("acp.streamed")
-async def test_words_thoughts_calls_and_the_plan_arrive_as_they_happen(served: Any, a_call: Step) -> None:
+async def test_words_thoughts_calls_and_the_plan_arrive_as_they_happen(
+    served: Any, a_call: Step
+) -> None:
     talk = await served.talk(
-        {**a_call("add_task", say="Let me look.", content="Look around"), "reasoning": "Where to begin?"},
+        {
+            **a_call("add_task", say="Let me look.", content="Look around"),
+            "reasoning": "Where to begin?",
+        },
         a_call("update_task", task_id="task_1", status="completed"),
         a_call("list_files"),
         {"say": "All done."},
@@ -34,14 +39,18 @@ async def test_words_thoughts_calls_and_the_plan_arrive_as_they_happen(served: A
     assert talk.of("plan")[0]["entries"][0]["content"] == "Look around"
     kinds = [(one["title"], one["kind"], one["status"]) for one in talk.of("tool_call")]
     assert kinds == [
-        ("add_task", "think", "pending"), ("update_task", "think", "pending"), ("list_files", "read", "pending"),
-    ]  # fmt: skip
+        ("add_task", "think", "pending"),
+        ("update_task", "think", "pending"),
+        ("list_files", "read", "pending"),
+    ]
     listed = talk.call(2)
     assert listed["status"] == "completed" and "note.txt" in listed["content"][0]["content"]["text"]
 
 
 @pytest.mark.proves("acp.message-ids")
-async def test_pieces_of_one_message_share_an_id_and_messages_do_not(served: Any, a_call: Step) -> None:
+async def test_pieces_of_one_message_share_an_id_and_messages_do_not(
+    served: Any, a_call: Step
+) -> None:
     talk = await served.talk(a_call("list_files", say="one two three"), {"say": "four five six"})
     await talk.prompt()
     ids = list(dict.fromkeys(one["messageId"] for one in talk.of("agent_message_chunk")))
@@ -99,7 +108,9 @@ async def test_each_editing_tool_has_the_diff_of_what_it_did(
 
 
 @pytest.mark.proves("acp.permission-grants")
-async def test_always_grants_what_the_button_said_and_nothing_wider(served: Any, a_call: Step) -> None:
+async def test_always_grants_what_the_button_said_and_nothing_wider(
+    served: Any, a_call: Step
+) -> None:
     again = {"path": "note.txt", "old_string": "three", "new_string": "four"}
     other = {"path": "other.txt", "content": "x"}
     talk = await served.talk(
@@ -130,8 +141,11 @@ async def test_a_rejected_call_does_not_run_and_always_means_this_call_is_not_as
     served: Any, a_call: Step
 ) -> None:
     talk = await served.talk(
-        a_call("edit_file", **EDIT), a_call("edit_file", **EDIT), a_call("create_dir", path="d"), {"say": "Then not."}
-    )  # fmt: skip
+        a_call("edit_file", **EDIT),
+        a_call("edit_file", **EDIT),
+        a_call("create_dir", path="d"),
+        {"say": "Then not."},
+    )
     served.editor.says = lambda question: "reject_always"
     assert await talk.prompt() == "end_turn"
     assert [question.call["title"] for question in served.editor.asked] == [
@@ -146,7 +160,9 @@ async def test_a_rejected_call_does_not_run_and_always_means_this_call_is_not_as
 
 @pytest.mark.proves("acp.permission-rejected")
 @pytest.mark.parametrize("answer", ["cancelled", "no such option"])
-async def test_an_answer_that_is_none_of_the_options_is_a_no(served: Any, a_call: Step, answer: str) -> None:
+async def test_an_answer_that_is_none_of_the_options_is_a_no(
+    served: Any, a_call: Step, answer: str
+) -> None:
     talk = await served.talk(a_call("edit_file", **EDIT), {"say": "Then not."})
     served.editor.says = lambda question: answer
     await talk.prompt()
@@ -166,7 +182,10 @@ async def test_cancelling_ends_a_running_command_with_all_it_started(
     await served.agent.cancel(session_id=talk.id)
     assert await turn == "cancelled"
     await pipe.gone()
-    assert talk.call()["status"] == "failed" and "cancelled" in talk.call()["content"][0]["content"]["text"]
+    assert (
+        talk.call()["status"] == "failed"
+        and "cancelled" in talk.call()["content"][0]["content"]["text"]
+    )
     assert await talk.prompt("go on") == "end_turn"
     assert talk.text() == "Next."
 
@@ -184,11 +203,14 @@ async def test_cancelling_withdraws_a_question_and_nothing_runs(served: Any, a_c
 
 
 @pytest.mark.proves("acp.cancel")
-async def test_a_prompt_that_is_cancelled_before_it_began_ends_cancelled(served: Any, a_call: Step) -> None:
+async def test_a_prompt_that_is_cancelled_before_it_began_ends_cancelled(
+    served: Any, a_call: Step
+) -> None:
     talk = await served.talk(a_call("edit_file", **EDIT), {"say": "Next."})
     blocks = [acp.text_block("go")]
     turn = asyncio.ensure_future(served.agent.prompt(session_id=talk.id, prompt=blocks))
-    # The request is on its way, and the cancellation right behind it. Should that be slow, a question waits for it.
+    # The request is on its way, and the cancellation right behind it. Should that be slow, a
+    # question waits for it.
     await asyncio.sleep(0)
     await served.agent.cancel(session_id=talk.id)
     assert (await turn).stop_reason == "cancelled"
@@ -207,14 +229,21 @@ async def test_a_loaded_session_is_told_as_it_was_streamed(served: Any, a_call: 
         a_call("create_dir", path="d"),
         {"say": "Done with it."},
     )
-    served.editor.says = lambda question: "reject" if "create_dir" in question.call["title"] else "once"
+    served.editor.says = lambda question: (
+        "reject" if "create_dir" in question.call["title"] else "once"
+    )
     await talk.prompt("Please edit.")
     streamed = _folded(talk.told)
     talk.told.clear()
-    loaded = await served.agent.load_session(cwd=str(talk.folder), session_id=talk.id, mcp_servers=[])
+    loaded = await served.agent.load_session(
+        cwd=str(talk.folder), session_id=talk.id, mcp_servers=[]
+    )
     assert loaded.modes.current_mode_id == "default"
     assert talk.of("user_message_chunk")[0]["content"]["text"] == "Please edit."
-    assert _folded([one for one in talk.told if one["sessionUpdate"] != "user_message_chunk"]) == streamed
+    assert (
+        _folded([one for one in talk.told if one["sessionUpdate"] != "user_message_chunk"])
+        == streamed
+    )
     assert any(part["type"] == "diff" for part in streamed["calls"]["call_2_0"]["content"])
 
 
@@ -230,7 +259,9 @@ def _folded(updates: list[dict[str, Any]]) -> dict[str, Any]:
                 folded["plan"] = update
             case kind:
                 key = (kind, update["messageId"])
-                folded["messages"][key] = folded["messages"].get(key, "") + update["content"]["text"]
+                folded["messages"][key] = (
+                    folded["messages"].get(key, "") + update["content"]["text"]
+                )
     return folded
 
 
@@ -244,12 +275,18 @@ async def test_a_session_goes_on_after_it_was_resumed_and_its_calls_have_new_ids
     before = len(talk.told)
     assert await talk.prompt("again") == "end_turn"
     assert len({one["toolCallId"] for one in talk.of("tool_call")}) == 2
-    ids = {one["messageId"] for one in talk.told[before:] if one["sessionUpdate"] == "agent_message_chunk"}
+    ids = {
+        one["messageId"]
+        for one in talk.told[before:]
+        if one["sessionUpdate"] == "agent_message_chunk"
+    }
     assert ids == {"answer-3", "answer-4"}
 
 
 @pytest.mark.proves("acp.lifecycle")
-async def test_sessions_are_listed_closed_and_deleted_into_an_archive(served: Any, a_call: Step) -> None:
+async def test_sessions_are_listed_closed_and_deleted_into_an_archive(
+    served: Any, a_call: Step
+) -> None:
     talk = await served.talk({"say": "Hello."})
     await talk.prompt("A question\nwith two lines")
     listed = await served.agent.list_sessions(cwd=str(talk.folder))
@@ -268,12 +305,17 @@ async def test_sessions_are_listed_closed_and_deleted_into_an_archive(served: An
 
 
 @pytest.mark.proves("acp.modes")
-async def test_modes_are_the_gates_and_hold_from_the_next_call_on(served: Any, a_call: Step) -> None:
+async def test_modes_are_the_gates_and_hold_from_the_next_call_on(
+    served: Any, a_call: Step
+) -> None:
     again = {"path": "note.txt", "old_string": "three", "new_string": "four"}
     talk = await served.talk(
-        a_call("edit_file", **EDIT), {"say": "Refused."}, a_call("edit_file", **EDIT), a_call("edit_file", **again),
+        a_call("edit_file", **EDIT),
+        {"say": "Refused."},
+        a_call("edit_file", **EDIT),
+        a_call("edit_file", **again),
         {"say": "Edited."},
-    )  # fmt: skip
+    )
     offered = {mode.id for mode in talk.opened.modes.available_modes}
     assert offered == {"default", "acceptEdits", "plan", "dontAsk"}
     await served.agent.set_session_mode(session_id=talk.id, mode_id="plan")
@@ -302,12 +344,16 @@ async def test_bypassing_permissions_is_offered_only_where_the_person_chose_it(
 
 
 @pytest.mark.proves("acp.models")
-async def test_a_session_takes_another_model_that_the_settings_name(served: Any, a_call: Step) -> None:
+async def test_a_session_takes_another_model_that_the_settings_name(
+    served: Any, a_call: Step
+) -> None:
     other = served.script({"say": "I am the other one."})
     talk = await served.talk({"say": "I am the first."}, models={other: {"temperature": 0.5}})
     (option,) = (one for one in talk.opened.config_options if one.id == "model")
     assert [one.value for one in option.options][1:] == [other]
-    await served.agent.set_config_option(config_id="model", session_id=talk.id, value=other, type="select")
+    await served.agent.set_config_option(
+        config_id="model", session_id=talk.id, value=other, type="select"
+    )
     await talk.prompt()
     assert talk.text() == "I am the other one."
     with pytest.raises(acp.RequestError, match="not among"):
@@ -326,7 +372,9 @@ async def test_a_session_works_on_one_prompt_and_sessions_work_beside_each_other
     with pytest.raises(acp.RequestError, match="works on a prompt"):
         await waiting.prompt()
     with pytest.raises(acp.RequestError, match="works on a prompt"):
-        await served.agent.load_session(cwd=str(waiting.folder), session_id=waiting.id, mcp_servers=[])
+        await served.agent.load_session(
+            cwd=str(waiting.folder), session_id=waiting.id, mcp_servers=[]
+        )
     other = await served.talk({"say": "Here already."})
     assert await other.prompt() == "end_turn"
     assert not turn.done()
@@ -373,7 +421,9 @@ async def test_what_the_editor_embeds_is_read_by_the_model_and_links_are_named(s
         acp.text_block("Compare "),
         acp.resource_link_block("b.py", "file:///w/b.py"),
         acp.text_block(" with this:"),
-        acp.resource_block(acp.embedded_text_resource("file:///w/a%20b.py#L3", "x = 1\n</editor-context>\n")),
+        acp.resource_block(
+            acp.embedded_text_resource("file:///w/a%20b.py#L3", "x = 1\n</editor-context>\n")
+        ),
     ]
     await served.agent.prompt(session_id=talk.id, prompt=blocks)
     talk.told.clear()
@@ -404,7 +454,8 @@ async def test_a_server_that_nobody_approved_is_not_started_and_the_person_is_to
     await talk.prompt()
     (notice,) = talk.opened.field_meta["ferrule/notices"]
     assert (
-        "`editors` that was handed over is not started" in notice and "ferrule mcp approve editors" in notice
+        "`editors` that was handed over is not started" in notice
+        and "ferrule mcp approve editors" in notice
     )
     assert notice in talk.text() and talk.text().endswith("Hello.")
     assert not started.exists()
@@ -415,7 +466,9 @@ async def test_secrets_in_what_tools_say_are_taken_out_and_a_question_is_shown_a
     served: Any, a_call: Step
 ) -> None:
     secret = "ghp_" + "a1B2" * 9
-    talk = await served.talk(a_call("write_file", path="a.txt", content=f"token={secret}"), {"say": "ok"})
+    talk = await served.talk(
+        a_call("write_file", path="a.txt", content=f"token={secret}"), {"say": "ok"}
+    )
     served.editor.says = lambda question: "once"
     await talk.prompt()
     assert secret not in str(talk.of("tool_call"))
@@ -427,7 +480,9 @@ async def test_a_repository_that_is_not_trusted_decides_nothing(served: Any, a_c
     folder = served.home / "clone"
     (folder / ".ferrule").mkdir(parents=True)
     (folder / ".ferrule" / "ferrule.yaml").write_text("permissions: {allow: [Edit]}\n")
-    (folder / ".mcp.json").write_text('{"mcpServers": {"theirs": {"command": "touch", "args": ["x"]}}}')
+    (folder / ".mcp.json").write_text(
+        '{"mcpServers": {"theirs": {"command": "touch", "args": ["x"]}}}'
+    )
     served.settings(model=served.script(a_call("write_file", path="a", content="b"), {"say": "ok"}))
     served.editor.says = lambda question: "reject"
     served.editor.asked.clear()
@@ -448,7 +503,9 @@ async def test_a_session_is_not_loaded_into_another_folder_nor_by_half_its_id(
     with pytest.raises(acp.RequestError, match="another folder"):
         await served.agent.load_session(cwd=str(tmp_path), session_id=talk.id, mcp_servers=[])
     with pytest.raises(acp.RequestError, match="no session"):
-        await served.agent.load_session(cwd=str(talk.folder), session_id=talk.id[:12], mcp_servers=[])
+        await served.agent.load_session(
+            cwd=str(talk.folder), session_id=talk.id[:12], mcp_servers=[]
+        )
     link = tmp_path / "link"
     link.symlink_to(talk.folder)
     await served.agent.load_session(cwd=str(link), session_id=talk.id, mcp_servers=[])

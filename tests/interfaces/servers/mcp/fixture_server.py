@@ -1,9 +1,10 @@
-"""A server for `@modelcontextprotocol/conformance`: what its scenarios call, as tools, prompts and resources of an ordinary agent.
+"""A server for `@modelcontextprotocol/conformance`: what its scenarios call, as tools, prompts and
+resources of an ordinary agent.
 
     python fixture_server.py FOLDER
 
-Writes the address that it serves on to standard output. The suite brings no token, so one is put into each request on its way to the door; the
-door's other rules hold.
+Writes the address that it serves on to standard output. The suite brings no token, so one is put
+into each request on its way to the door; the door's other rules hold.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ TOKEN = "for-the-conformance-suite-only"
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c63f8cfc0000003010100c9fe92ef0000000049454e44ae426082"
 )
-WAV = b"RIFF$\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00@\x1f\x00\x00\x80>\x00\x00\x02\x00\x10\x00data\x00\x00\x00\x00"
+WAV = (
+    b"RIFF$\x00\x00\x00WAVEfmt "
+    b"\x10\x00\x00\x00\x01\x00\x01\x00@\x1f\x00\x00\x80>\x00\x00\x02\x00\x10\x00data\x00\x00\x00\x00"
+)
 PAUSE = 0.05
 """Seconds between two lines: the suite wants to see that they come one after another."""
 
@@ -74,7 +78,9 @@ async def test_audio_content(context: Context) -> None:
 @free
 async def test_embedded_resource(context: Context) -> None:
     """Bring a resource along."""
-    client_of(context).show(embedded("test://embedded-resource", "This is an embedded resource content."))
+    client_of(context).show(
+        embedded("test://embedded-resource", "This is an embedded resource content.")
+    )
 
 
 @free
@@ -82,7 +88,9 @@ async def test_multiple_content_types(context: Context) -> str:
     """Bring all kinds of content."""
     client = client_of(context)
     client.show(image(PNG))
-    client.show(embedded("test://mixed-content-resource", '{"test":"data","value":123}', "application/json"))
+    client.show(
+        embedded("test://mixed-content-resource", '{"test":"data","value":123}', "application/json")
+    )
     return "Multiple content types test:"
 
 
@@ -127,26 +135,39 @@ async def test_elicitation(message: str, context: Context) -> str:
         "username": {"type": "string", "description": "User's response"},
         "email": {"type": "string", "description": "User's email address"},
     }
-    return f"User response: {(await client_of(context).ask(answer=elicitation(message, fields)))['answer']}"
+    return (
+        "User response: "
+        f"{(await client_of(context).ask(answer=elicitation(message, fields)))['answer']}"
+    )
 
 
 async def form(context: Context, fields: Mapping[str, Mapping[str, Any]]) -> str:
-    answer = (await client_of(context).ask(answer=elicitation("Please fill this in.", fields, [])))["answer"]
+    answer = (await client_of(context).ask(answer=elicitation("Please fill this in.", fields, [])))[
+        "answer"
+    ]
     return (
-        f"Elicitation completed: action={answer['action']}, content={json.dumps(answer.get('content', {}))}"
+        f"Elicitation completed: action={answer['action']}, "
+        f"content={json.dumps(answer.get('content', {}))}"
     )
 
 
 @free
 async def test_elicitation_sep1034_defaults(context: Context) -> str:
     """Ask with defaults."""
-    return await form(context, {
-        "name": {"type": "string", "default": "John Doe"},
-        "age": {"type": "integer", "default": 30},
-        "score": {"type": "number", "default": 95.5},
-        "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
-        "verified": {"type": "boolean", "default": True},
-    })  # fmt: skip
+    return await form(
+        context,
+        {
+            "name": {"type": "string", "default": "John Doe"},
+            "age": {"type": "integer", "default": 30},
+            "score": {"type": "number", "default": 95.5},
+            "status": {
+                "type": "string",
+                "enum": ["active", "inactive", "pending"],
+                "default": "active",
+            },
+            "verified": {"type": "boolean", "default": True},
+        },
+    )
 
 
 @free
@@ -154,13 +175,20 @@ async def test_elicitation_sep1330_enums(context: Context) -> str:
     """Ask for choices of all kinds."""
     options = ["option1", "option2", "option3"]
     titled = [{"const": f"value{at}", "title": f"{at}. choice"} for at in (1, 2, 3)]
-    return await form(context, {
-        "untitledSingle": {"type": "string", "enum": options},
-        "titledSingle": {"type": "string", "oneOf": titled},
-        "legacyEnum": {"type": "string", "enum": ["opt1", "opt2", "opt3"], "enumNames": ["One", "Two", "Three"]},
-        "untitledMulti": {"type": "array", "items": {"type": "string", "enum": options}},
-        "titledMulti": {"type": "array", "items": {"anyOf": titled}},
-    })  # fmt: skip
+    return await form(
+        context,
+        {
+            "untitledSingle": {"type": "string", "enum": options},
+            "titledSingle": {"type": "string", "oneOf": titled},
+            "legacyEnum": {
+                "type": "string",
+                "enum": ["opt1", "opt2", "opt3"],
+                "enumNames": ["One", "Two", "Three"],
+            },
+            "untitledMulti": {"type": "array", "items": {"type": "string", "enum": options}},
+            "titledMulti": {"type": "array", "items": {"anyOf": titled}},
+        },
+    )
 
 
 @free
@@ -177,7 +205,9 @@ NAME = {"name": {"type": "string"}}
 @free
 async def test_input_required_result_elicitation(context: Context) -> str:
     """Ask for a name."""
-    answer = (await client_of(context).ask(user_name=elicitation("What is your name?", NAME)))["user_name"]
+    answer = (await client_of(context).ask(user_name=elicitation("What is your name?", NAME)))[
+        "user_name"
+    ]
     return f"Hello, {answer.get('content', {}).get('name')}!"
 
 
@@ -185,7 +215,9 @@ async def test_input_required_result_elicitation(context: Context) -> str:
 async def test_input_required_result_sampling(context: Context) -> str:
     """Ask the client's model for a capital."""
     question = sampling("What is the capital of France?", 100)
-    return str((await client_of(context).ask(capital_question=question))["capital_question"]["content"])
+    return str(
+        (await client_of(context).ask(capital_question=question))["capital_question"]["content"]
+    )
 
 
 @free
@@ -224,7 +256,9 @@ async def test_input_required_result_multi_round(context: Context) -> str:
     """Ask twice."""
     client = client_of(context)
     await client.ask(step1=elicitation("Step 1: What is your name?", NAME))
-    await client.ask(step2=elicitation("Step 2: What is your favorite color?", {"color": {"type": "string"}}))
+    await client.ask(
+        step2=elicitation("Step 2: What is your favorite color?", {"color": {"type": "string"}})
+    )
     return "both steps are done"
 
 
@@ -232,9 +266,14 @@ async def test_input_required_result_multi_round(context: Context) -> str:
 async def test_input_required_result_capabilities(context: Context) -> str:
     """Ask only what the client can answer."""
     client = client_of(context)
-    questions = {"user_name": elicitation("What is your name?", NAME), "greeting": sampling("Greet", 50)}
+    questions = {
+        "user_name": elicitation("What is your name?", NAME),
+        "greeting": sampling("Greet", 50),
+    }
     can = {"user_name": "elicitation", "greeting": "sampling"}
-    answers = await client.ask(**{name: one for name, one in questions.items() if client.can(can[name])})
+    answers = await client.ask(
+        **{name: one for name, one in questions.items() if client.can(can[name])}
+    )
     return ", ".join(sorted(answers))
 
 
@@ -293,19 +332,26 @@ HEADED = {
 }
 DATA = [
     define_tool(
-        "json_schema_2020_12_tool", "Takes a schema with everything.", parameters=SCHEMA, handler=passed,
+        "json_schema_2020_12_tool",
+        "Takes a schema with everything.",
+        parameters=SCHEMA,
+        handler=passed,
         side_effect="none",
     ),
     define_tool(
-        "test_x_mcp_header", "Repeats an argument as a header.", parameters=HEADED, handler=passed, side_effect="none"
+        "test_x_mcp_header",
+        "Repeats an argument as a header.",
+        parameters=HEADED,
+        handler=passed,
+        side_effect="none",
     ),
-]  # fmt: skip
+]
 
 
 async def asking(client: Client) -> str:
-    answer = (await client.ask(user_context=elicitation("What context?", {"context": {"type": "string"}})))[
-        "user_context"
-    ]
+    answer = (
+        await client.ask(user_context=elicitation("What context?", {"context": {"type": "string"}}))
+    )["user_context"]
     return f"Use this context: {answer.get('content')}"
 
 
@@ -325,7 +371,12 @@ PROMPTS = [
         lambda client, arg1, arg2: f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'",
         (PromptArgument("arg1", "First"), PromptArgument("arg2", "Second")),
     ),
-    Prompt("test_prompt_with_embedded_resource", "With a resource.", about, (PromptArgument("resourceUri"),)),
+    Prompt(
+        "test_prompt_with_embedded_resource",
+        "With a resource.",
+        about,
+        (PromptArgument("resourceUri"),),
+    ),
     Prompt(
         "test_prompt_with_image",
         "With a picture.",
@@ -339,7 +390,9 @@ PROMPTS = [
 OFFERS = Offers(
     prompts=PROMPTS,
     resources=[
-        Resource("test://static-text", "text", lambda: "This is the content of the static text resource."),
+        Resource(
+            "test://static-text", "text", lambda: "This is the content of the static text resource."
+        ),
         Resource("test://static-binary", "binary", lambda: PNG, media_type="image/png"),
         Resource("test://watched-resource", "watched", lambda: "watched"),
     ],
@@ -385,7 +438,9 @@ SERVERS: list[McpServer] = []
 
 
 def made(folder: Path) -> tuple[Agent, McpServer]:
-    tools = [one for name, one in globals().items() if name.startswith("test_") and isinstance(one, Tool)]
+    tools = [
+        one for name, one in globals().items() if name.startswith("test_") and isinstance(one, Tool)
+    ]
     agent = Agent("scripted:none", [*tools, *DATA], workspace=folder, journal=folder / "journal.db")
     agent.catalog.add(*changing(agent))
     SERVERS.append(McpServer(agent, name="conformance-fixture", offers=OFFERS))
@@ -396,7 +451,9 @@ async def main(folder: Path) -> None:
     listening = listen("127.0.0.1", 0)
     port = port_of(listening)
     agent, ours = made(folder)
-    door = ours.app(token=TOKEN, hosts=hosts_of("127.0.0.1", port), origins=origins_of("127.0.0.1", port))
+    door = ours.app(
+        token=TOKEN, hosts=hosts_of("127.0.0.1", port), origins=origins_of("127.0.0.1", port)
+    )
 
     async def with_token(scope: Any, receive: Any, send: Any) -> None:
         headers = [*scope.get("headers", ()), (b"authorization", f"Bearer {TOKEN}".encode())]

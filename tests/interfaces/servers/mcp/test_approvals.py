@@ -29,15 +29,22 @@ META = {
 }
 
 
-async def sent(client: Client, arguments: Any, state: str | None = None, answers: Any = None) -> Any:
-    """One exchange of the newer version, as it is: the client does not answer questions by itself."""
+async def sent(
+    client: Client, arguments: Any, state: str | None = None, answers: Any = None
+) -> Any:
+    """One exchange of the newer version, as it is: the client does not answer questions by
+    itself.
+    """
     return await client.session.call_tool(
         "shelve", arguments, request_state=state, input_responses=answers, allow_input_required=True
     )
 
 
 def yes(asked: Any) -> dict[str, Any]:
-    return {name: types.ElicitResult(action="accept", content={"run": True}) for name in asked.input_requests}
+    return {
+        name: types.ElicitResult(action="accept", content={"run": True})
+        for name in asked.input_requests
+    }
 
 
 @pytest.mark.proves("serve.mcp.approvals")
@@ -60,7 +67,9 @@ async def test_a_yes_of_the_person_at_the_client_lets_the_call_run_once(
 @pytest.mark.proves("serve.mcp.approvals")
 @ERAS
 @pytest.mark.parametrize("said", ["no", "cancel", {"run": False}, {"run": "true"}, {}])
-async def test_everything_but_a_clear_yes_is_a_no(place: Place, person: Person, era: str, said: Any) -> None:
+async def test_everything_but_a_clear_yes_is_a_no(
+    place: Place, person: Person, era: str, said: Any
+) -> None:
     person.says = [said]
     async with place.client(place.server(), era, person=person) as client:
         result = await client.call_tool("shelve", {"book": "Walden"})
@@ -70,7 +79,9 @@ async def test_everything_but_a_clear_yes_is_a_no(place: Place, person: Person, 
 
 @pytest.mark.proves("serve.mcp.approvals")
 @ERAS
-async def test_a_client_that_cannot_ask_gets_a_no_that_names_the_rule(place: Place, era: str) -> None:
+async def test_a_client_that_cannot_ask_gets_a_no_that_names_the_rule(
+    place: Place, era: str
+) -> None:
     async with place.client(place.server(), era) as client:
         result = await client.call_tool("shelve", {"book": "Walden"})
     said = json.loads(text_of(result))["error_message"]
@@ -80,7 +91,9 @@ async def test_a_client_that_cannot_ask_gets_a_no_that_names_the_rule(place: Pla
 
 @pytest.mark.proves("serve.mcp.approvals")
 @ERAS
-async def test_what_is_critical_is_never_asked_of_a_client(place: Place, person: Person, era: str) -> None:
+async def test_what_is_critical_is_never_asked_of_a_client(
+    place: Place, person: Person, era: str
+) -> None:
     person.says = ["yes"]
     async with place.client(place.server(), era, person=person) as client:
         result = await client.call_tool("burn", {})
@@ -124,7 +137,10 @@ async def test_the_answer_to_one_call_opens_no_other(place: Place, person: Perso
             with pytest.raises(MCPError, match="requestState"):
                 await sent(client, arguments, wrong, yes(asked))
         assert place.done == []
-        assert text_of(await sent(client, {"book": "Walden"}, state, yes(asked))) == "Walden is on its shelf"
+        assert (
+            text_of(await sent(client, {"book": "Walden"}, state, yes(asked)))
+            == "Walden is on its shelf"
+        )
         with pytest.raises(MCPError, match="requestState"):
             await sent(client, {"book": "Walden"}, state, yes(asked))
     assert place.done == ["Walden"]
@@ -141,7 +157,9 @@ async def test_answers_without_a_question_or_to_another_one_are_no_answer(
         assert again.input_requests and place.done == []
         other = {"approve_0000": types.ElicitResult(action="accept", content={"run": True})}
         asked = await sent(client, {"book": "Walden"}, first.request_state, other)
-        assert asked.input_requests and asked.request_state != first.request_state and place.done == []
+        assert (
+            asked.input_requests and asked.request_state != first.request_state and place.done == []
+        )
         await sent(client, {"book": "Walden"}, asked.request_state, yes(asked))
     assert place.done == ["Walden"]
 
@@ -160,7 +178,9 @@ async def test_another_client_cannot_answer(place: Place, person: Person) -> Non
 
 
 @pytest.mark.proves("serve.mcp.approvals")
-async def test_a_question_that_nobody_comes_back_to_holds_nobody_up(place: Place, person: Person) -> None:
+async def test_a_question_that_nobody_comes_back_to_holds_nobody_up(
+    place: Place, person: Person
+) -> None:
     person.says = ["yes"]
     async with place.client(place.server(), NEW, person=person) as client:
         await sent(client, {"book": "Moby Dick"})
@@ -191,12 +211,16 @@ async def test_calls_side_by_side_are_asked_about_one_after_another_and_each_get
     books = [f"book {at}" for at in range(6)]
     person.says = [{"run": True}, "no"] * 3
     async with place.client(place.server(), era, person=person) as client:
-        results = await asyncio.gather(*(client.call_tool("shelve", {"book": one}) for one in books))
+        results = await asyncio.gather(
+            *(client.call_tool("shelve", {"book": one}) for one in books)
+        )
     asked = [json.loads(one.message.partition("\n")[2])["book"] for one in person.asked]
     assert sorted(asked) == books
     allowed = {book for at, book in enumerate(asked) if at % 2 == 0}
     assert set(place.done) == allowed
-    assert {book for book, result in zip(books, results, strict=True) if not result.is_error} == allowed
+    assert {
+        book for book, result in zip(books, results, strict=True) if not result.is_error
+    } == allowed
 
 
 @pytest.mark.proves("serve.mcp.approvals")
@@ -253,15 +277,22 @@ async def test_arguments_that_a_hook_changed_after_the_yes_are_another_question(
             return None
 
     person.says = ["yes", second]
-    async with place.client(place.server(place.agent(hooks=[Correcting()])), era, person=person) as client:
+    async with place.client(
+        place.server(place.agent(hooks=[Correcting()])), era, person=person
+    ) as client:
         result = await client.call_tool("shelve", {"book": "Walden"})
-    assert ["Walden" in person.asked[0].message, "Moby Dick" in person.asked[1].message] == [True, True]
+    assert ["Walden" in person.asked[0].message, "Moby Dick" in person.asked[1].message] == [
+        True,
+        True,
+    ]
     assert len(person.asked) == 2 and result.is_error is (second == "no")
     assert place.done == (["Moby Dick"] if second == "yes" else [])
 
 
 @pytest.mark.proves("serve.mcp.approvals")
-async def test_a_question_that_is_too_long_says_what_it_leaves_out(place: Place, person: Person) -> None:
+async def test_a_question_that_is_too_long_says_what_it_leaves_out(
+    place: Place, person: Person
+) -> None:
     person.says = ["no"]
     async with place.client(place.server(), NEW, person=person) as client:
         await client.call_tool("shelve", {"book": "x" * 2 * MESSAGE})

@@ -60,8 +60,13 @@ async def test_reading_is_a_call_in_the_journal_and_rules_hold_for_it(place: Pla
     async with place.client(keeping(place), NEW) as client:
         uri = await large(client)
         await client.read_resource(uri)
-    assert [event.call.tool for event in place.events(DirectCall)] == ["catalogue", "artifact_fetch"]
-    denying = place.server(place.agent(artifacts=place.folder / "artifacts", deny=["artifact_fetch"]))
+    assert [event.call.tool for event in place.events(DirectCall)] == [
+        "catalogue",
+        "artifact_fetch",
+    ]
+    denying = place.server(
+        place.agent(artifacts=place.folder / "artifacts", deny=["artifact_fetch"])
+    )
     async with place.client(denying, NEW) as client:
         assert (await client.list_resource_templates()).resource_templates == []
         with pytest.raises(MCPError):
@@ -94,7 +99,10 @@ async def test_addresses_that_lead_nowhere_are_refused(place: Place, address: st
 @ERAS
 async def test_two_clients_do_not_see_each_others_artifacts(place: Place, era: str) -> None:
     server = keeping(place)
-    async with place.client(server, era, name="one") as one, place.client(server, era, name="two") as two:
+    async with (
+        place.client(server, era, name="one") as one,
+        place.client(server, era, name="two") as two,
+    ):
         uri = await large(one)
         assert (await two.list_resources()).resources == []
         with pytest.raises(MCPError):

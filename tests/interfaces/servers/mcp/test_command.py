@@ -1,4 +1,6 @@
-"""`ferrule serve mcp` as clients start it: a process of its own, its standard streams, and its end."""
+"""`ferrule serve mcp` as clients start it: a process of its own, its standard streams, and its
+end.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ from ferrule.core.events import DirectCall, SessionOpened, ToolAnswered
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.paths import journal
 
-HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+HELLO = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "raw", "version": "1"},
+}
 
 
 def records() -> list[Any]:
@@ -63,7 +69,9 @@ class Raw:
         assert self.process.stdin is not None
         return self.process.stdin
 
-    async def send(self, method: str, params: Any = None, *, answered: bool = True, number: str = "") -> Any:
+    async def send(
+        self, method: str, params: Any = None, *, answered: bool = True, number: str = ""
+    ) -> Any:
         self.numbers += answered
         named = {"id": number or self.numbers} if answered or number else {}
         said = {"jsonrpc": "2.0", "method": method, "params": params or {}, **named}
@@ -96,7 +104,9 @@ async def test_a_client_starts_the_command_and_works_in_the_folder(
 ) -> None:
     person.says = ["yes"]
     chosen = words("--deny-tool", "run_command", "--allow", "Read")
-    started = StdioServerParameters(command=sys.executable, args=chosen, cwd=folder, env=environment)
+    started = StdioServerParameters(
+        command=sys.executable, args=chosen, cwd=folder, env=environment
+    )
     async with Client(started, elicitation_callback=person) as client:
         assert client.protocol_version == NEW
         assert client.server_info is not None and client.server_info.name == "ferrule"
@@ -110,7 +120,9 @@ async def test_a_client_starts_the_command_and_works_in_the_folder(
     assert (folder / "new.txt").read_text() == "three\n"
     (asked,) = person.asked
     assert "+three" in asked.message, "the person saw what would change"
-    assert {record.user for record in records() if isinstance(record.event, SessionOpened)} == {"mcp:mcp"}
+    assert {record.user for record in records() if isinstance(record.event, SessionOpened)} == {
+        "mcp:mcp"
+    }
 
 
 def sleeping(seconds: str) -> list[int]:
@@ -124,7 +136,9 @@ def sleeping(seconds: str) -> list[int]:
 
 
 @pytest.mark.proves("serve.mcp.cancellation", "serve.mcp.stdout")
-async def test_a_program_that_a_call_started_is_gone_with_the_call_and_with_the_client(raw: Raw) -> None:
+async def test_a_program_that_a_call_started_is_gone_with_the_call_and_with_the_client(
+    raw: Raw,
+) -> None:
     for seconds, how in ((f"7{os.getpid()}.1", "cancelled"), (f"7{os.getpid()}.2", "closed")):
         # A program that starts another one: the whole of it is to end.
         command = {"command": ["timeout", "100000", "sleep", seconds]}
@@ -139,7 +153,9 @@ async def test_a_program_that_a_call_started_is_gone_with_the_call_and_with_the_
             listed = await raw.send("tools/list")
             assert listed["id"] == raw.numbers and listed["result"]["tools"]
             echo = {"name": "run_command", "arguments": {"command": ["echo", "not json"]}}
-            assert "not json" in (await raw.send("tools/call", echo))["result"]["content"][0]["text"]
+            assert (
+                "not json" in (await raw.send("tools/call", echo))["result"]["content"][0]["text"]
+            )
         else:
             raw.stdin.close()
             await until(lambda seconds=seconds: not sleeping(seconds))
@@ -153,10 +169,14 @@ async def test_a_program_that_a_call_started_is_gone_with_the_call_and_with_the_
 
 
 @pytest.mark.proves("serve.mcp.cancellation")
-async def test_a_server_that_is_told_to_end_takes_its_programs_along_and_writes_that_down(raw: Raw) -> None:
+async def test_a_server_that_is_told_to_end_takes_its_programs_along_and_writes_that_down(
+    raw: Raw,
+) -> None:
     seconds = f"7{os.getpid()}.3"
     command = {"command": ["timeout", "100000", "sleep", seconds]}
-    await raw.send("tools/call", {"name": "run_command", "arguments": command}, answered=False, number="told")
+    await raw.send(
+        "tools/call", {"name": "run_command", "arguments": command}, answered=False, number="told"
+    )
     await until(lambda: len(sleeping(seconds)) == 2)
     raw.process.send_signal(signal.SIGTERM)
     assert await asyncio.wait_for(raw.process.wait(), 30) == 143
@@ -172,9 +192,13 @@ async def test_over_http_the_token_comes_out_of_a_file(
     secret = tmp_path / "token"
     secret.write_text(f"{TOKEN}\n")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *words("--http", "--port", "0", "--allow", "Read", "--token-file", str(secret)),
-        cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        sys.executable,
+        *words("--http", "--port", "0", "--allow", "Read", "--token-file", str(secret)),
+        cwd=folder,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
     assert process.stderr is not None
     async with asyncio.timeout(60):
         line = (await process.stderr.readline()).decode().strip()

@@ -1,6 +1,8 @@
-"""The server scenarios of `@modelcontextprotocol/conformance`, all of them, in both versions of the protocol.
+"""The server scenarios of `@modelcontextprotocol/conformance`, all of them, in both versions of the
+protocol.
 
-One server, one run of the suite for each version. Every check must pass; a warning is a check that did not. What is not run is listed with its reason.
+One server, one run of the suite for each version. Every check must pass; a warning is a check that
+did not. What is not run is listed with its reason.
 """
 
 from __future__ import annotations
@@ -26,17 +28,30 @@ CHECKS = {"2025-11-25": 84, "2026-07-28": 152}
 NOT_RUN = {
     **dict.fromkeys(
         (
-            "tasks-lifecycle", "tasks-capability-negotiation", "tasks-wire-fields", "tasks-request-state-removal",
-            "tasks-mrtr-input", "tasks-request-headers", "tasks-dispatch-and-envelope", "tasks-status-notifications",
-            "tasks-required-task-error", "tasks-mrtr-composition",
+            "tasks-lifecycle",
+            "tasks-capability-negotiation",
+            "tasks-wire-fields",
+            "tasks-request-state-removal",
+            "tasks-mrtr-input",
+            "tasks-request-headers",
+            "tasks-dispatch-and-envelope",
+            "tasks-status-notifications",
+            "tasks-required-task-error",
+            "tasks-mrtr-composition",
         ),
-        "an extension that is not offered: a call that takes long is one call, with progress and cancellation",
+        (
+            "an extension that is not offered: a call that takes long is one call, with progress "
+            "and cancellation"
+        ),
     ),
     **dict.fromkeys(
         ("sep-2640-skills-directory", "sep-2640-skills-enumeration", "sep-2640-skills-manifest"),
-        "an extension that is not offered: skills are read with a tool, which is served like the others",
+        (
+            "an extension that is not offered: skills are read with a tool, which is served like "
+            "the others"
+        ),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +63,12 @@ def suite() -> list[str]:
 @asynccontextmanager
 async def fixture_server(folder: Path) -> AsyncIterator[str]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(FIXTURE), str(folder), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )  # fmt: skip
+        sys.executable,
+        str(FIXTURE),
+        str(folder),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
     assert process.stdout is not None
     try:
         async with asyncio.timeout(60):
@@ -75,11 +94,15 @@ async def ran(words: list[str], folder: Path) -> tuple[int, str]:
 
 def checks(folder: Path) -> list[dict[str, Any]]:
     """All checks of a run."""
-    return [one for file in sorted(folder.glob("*/checks.json")) for one in json.loads(file.read_text())]
+    return [
+        one for file in sorted(folder.glob("*/checks.json")) for one in json.loads(file.read_text())
+    ]
 
 
 @pytest.mark.proves("serve.mcp.conformance")
-async def test_every_server_scenario_passes_in_both_versions(suite: list[str], tmp_path: Path) -> None:
+async def test_every_server_scenario_passes_in_both_versions(
+    suite: list[str], tmp_path: Path
+) -> None:
     async with fixture_server(tmp_path) as url:
         for version, count in CHECKS.items():
             out = tmp_path / version

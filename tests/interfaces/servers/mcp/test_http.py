@@ -1,4 +1,6 @@
-"""Serving over HTTP: the door, connections that break and end, and streams that are nobody else's."""
+"""Serving over HTTP: the door, connections that break and end, and streams that are nobody
+else's.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ def message(method: str, params: Any = None, number: int | None = 1) -> str:
 
 HELLO = message(
     "initialize",
-    {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
+    {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    },
 )
 
 
@@ -45,14 +51,19 @@ def modern(params: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.proves("serve.mcp.http")
 @ERAS
-async def test_calls_questions_and_progress_work_over_http(place: Place, person: Person, era: str) -> None:
+async def test_calls_questions_and_progress_work_over_http(
+    place: Place, person: Person, era: str
+) -> None:
     person.says = ["yes", {"word": "hello"}, {"word": "world"}]
     heard: list[str | None] = []
 
     async def on_progress(progress: float, total: float | None, said: str | None) -> None:
         heard.append(said)
 
-    async with place.http(place.server()) as url, place.over_http(url, era, person=person) as client:
+    async with (
+        place.http(place.server()) as url,
+        place.over_http(url, era, person=person) as client,
+    ):
         assert not (await client.call_tool("shelve", {"book": "Walden"})).is_error
         assert text_of(await client.call_tool("ask_twice", {})) == "hello world"
         call = asyncio.create_task(client.call_tool("wait", {}, progress_callback=on_progress))
@@ -60,7 +71,9 @@ async def test_calls_questions_and_progress_work_over_http(place: Place, person:
         call.cancel()
         await place.ended.wait()
     assert place.done == ["Walden", "asked"]
-    assert [event.result.error_type for event in place.events(ToolAnswered)][-1] is ErrorType.CANCELLED
+    assert [event.result.error_type for event in place.events(ToolAnswered)][
+        -1
+    ] is ErrorType.CANCELLED
 
 
 @pytest.mark.proves("serve.mcp.http")
@@ -72,7 +85,9 @@ async def test_nobody_comes_in_without_the_token_or_from_another_site(place: Pla
                 await http.post(url, content=HELLO, headers={**ACCEPT, "authorization": "Bearer x"})
             ).status_code,
             "page": (
-                await http.post(url, content=HELLO, headers={**BEARER, "origin": "https://evil.example"})
+                await http.post(
+                    url, content=HELLO, headers={**BEARER, "origin": "https://evil.example"}
+                )
             ).status_code,
             "host": (
                 await http.post(url, content=HELLO, headers={**BEARER, "host": "evil.example"})
@@ -84,7 +99,9 @@ async def test_nobody_comes_in_without_the_token_or_from_another_site(place: Pla
 
 
 @pytest.mark.proves("serve.mcp.http")
-async def test_a_token_that_can_be_guessed_and_a_network_in_the_clear_are_refused(place: Place) -> None:
+async def test_a_token_that_can_be_guessed_and_a_network_in_the_clear_are_refused(
+    place: Place,
+) -> None:
     with pytest.raises(ConfigError, match="token needs"):
         await place.server().http(token="short", port=0)
     with pytest.raises(ConfigError, match="in the clear"):
@@ -92,13 +109,19 @@ async def test_a_token_that_can_be_guessed_and_a_network_in_the_clear_are_refuse
 
 
 @pytest.mark.proves("serve.mcp.http")
-async def test_a_session_that_is_deleted_is_gone_and_what_it_did_stays_in_the_journal(place: Place) -> None:
+async def test_a_session_that_is_deleted_is_gone_and_what_it_did_stays_in_the_journal(
+    place: Place,
+) -> None:
     async with place.http(place.server()) as url, httpx2.AsyncClient(headers=BEARER) as http:
         session = (await http.post(url, content=HELLO)).headers["mcp-session-id"]
         known = {"mcp-session-id": session, "mcp-protocol-version": "2025-11-25"}
-        await http.post(url, content=message("notifications/initialized", number=None), headers=known)
+        await http.post(
+            url, content=message("notifications/initialized", number=None), headers=known
+        )
         call = asyncio.create_task(
-            http.post(url, content=message("tools/call", {"name": "wait"}, 2), headers=known, timeout=30)
+            http.post(
+                url, content=message("tools/call", {"name": "wait"}, 2), headers=known, timeout=30
+            )
         )
         await place.begun.wait()
         assert (await http.delete(url, headers=known)).status_code == 200
@@ -117,7 +140,9 @@ async def test_a_connection_that_breaks_does_not_end_a_call_of_an_older_client_a
         session = (await http.post(url, content=HELLO)).headers["mcp-session-id"]
         other = (await http.post(url, content=HELLO)).headers["mcp-session-id"]
         known = {"mcp-session-id": session, "mcp-protocol-version": "2025-11-25"}
-        await http.post(url, content=message("notifications/initialized", number=None), headers=known)
+        await http.post(
+            url, content=message("notifications/initialized", number=None), headers=known
+        )
         async with http.stream(
             "POST", url, content=message("tools/call", {"name": "look"}, 2), headers=known
         ) as stream:
@@ -148,7 +173,9 @@ async def test_a_newer_client_that_closes_the_stream_ends_its_call(place: Place)
 
 
 @pytest.mark.proves("serve.mcp.bounded")
-async def test_streams_are_bounded_and_belong_to_one_session(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_streams_are_bounded_and_belong_to_one_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from mcp_types import JSONRPCNotification
 
     monkeypatch.setattr("ferrule.servers.mcp.http.KEPT_EVENTS", 3)
@@ -160,7 +187,9 @@ async def test_streams_are_bounded_and_belong_to_one_session(monkeypatch: pytest
     names: list[str] = []
     for at in range(5):
         _stream_owner.set("one" if at != 3 else "two")
-        names.append(await streams.store_event("1", JSONRPCNotification(jsonrpc="2.0", method=f"m{at}")))
+        names.append(
+            await streams.store_event("1", JSONRPCNotification(jsonrpc="2.0", method=f"m{at}"))
+        )
     _stream_owner.set("one")
     assert await streams.replay_events_after(names[0], send) is None, "forgotten"
     assert await streams.replay_events_after(names[2], send) == "1" and sent == ["m4"]
@@ -169,7 +198,8 @@ async def test_streams_are_bounded_and_belong_to_one_session(monkeypatch: pytest
 
 @pytest.mark.proves("serve.mcp.address")
 @pytest.mark.parametrize(
-    "given", ["https://a.example", "https://a.example/", "https://a.example/mcp", "https://a.example/mcp/"]
+    "given",
+    ["https://a.example", "https://a.example/", "https://a.example/mcp", "https://a.example/mcp/"],
 )
 def test_the_announced_address_has_the_path_once(given: str) -> None:
     assert endpoint_of(given) == "https://a.example/mcp"

@@ -65,8 +65,23 @@ async def test_the_inspector_calls_a_tool_over_http_in_the_newer_version(
 ) -> None:
     async with place.http(place.server()) as url:
         code, called = await inspect(
-            inspector, environment, folder,
-            "--server-url", url, "--header", f"Authorization: Bearer {TOKEN}", "--protocol-era", "modern",
-            "--method", "tools/call", "--tool-name", "look", "--tool-arg", "shelf=7",
-        )  # fmt: skip
-    assert code == 0 and called["structuredContent"] == {"shelf": 7, "books": ["Moby Dick", "Walden"]}
+            inspector,
+            environment,
+            folder,
+            "--server-url",
+            url,
+            "--header",
+            f"Authorization: Bearer {TOKEN}",
+            "--protocol-era",
+            "modern",
+            "--method",
+            "tools/call",
+            "--tool-name",
+            "look",
+            "--tool-arg",
+            "shelf=7",
+        )
+    assert code == 0 and called["structuredContent"] == {
+        "shelf": 7,
+        "books": ["Moby Dick", "Walden"],
+    }

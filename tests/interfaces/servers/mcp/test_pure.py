@@ -52,12 +52,18 @@ def test_structured_content_always_fits_the_schema_that_was_listed(
 
 @pytest.mark.proves("serve.mcp.structured")
 def test_a_value_that_was_cut_is_told_from_one_that_was_not() -> None:
-    cut = told(result('{"title": "Wal', partial=True, size=100), book, modern=True)["structuredContent"]
+    cut = told(result('{"title": "Wal', partial=True, size=100), book, modern=True)[
+        "structuredContent"
+    ]
     assert cut == {"truncated": True, "size_bytes": 100, "text": '{"title": "Wal'}
     assert jsonschema_rs.is_valid(CUT, cut)
-    stub = told(result({"artifact": REFERENCE}, partial=True), book, modern=True)["structuredContent"]
+    stub = told(result({"artifact": REFERENCE}, partial=True), book, modern=True)[
+        "structuredContent"
+    ]
     assert stub == {"artifact": REFERENCE, "truncated": True}
-    assert told(result({"title": "Walden"}), book, modern=True)["structuredContent"] == {"title": "Walden"}
+    assert told(result({"title": "Walden"}), book, modern=True)["structuredContent"] == {
+        "title": "Walden"
+    }
 
 
 @pytest.mark.proves("serve.mcp.structured")
@@ -90,7 +96,8 @@ def test_a_schema_that_refers_to_itself_is_not_moved_to_where_it_means_something
 def test_references_are_taken_from_what_was_kept_and_not_from_what_a_tool_says() -> None:
     assert reference_of(result({"artifact": REFERENCE}, partial=True)) == REFERENCE
     assert (
-        reference_of(result("x", partial=True, notes=(f"[the whole is kept as {REFERENCE}]",))) == REFERENCE
+        reference_of(result("x", partial=True, notes=(f"[the whole is kept as {REFERENCE}]",)))
+        == REFERENCE
     )
     assert reference_of(result({"artifact": REFERENCE})) == ""
     assert reference_of(result({"artifact": f"{REFERENCE}/.."}, partial=True)) == ""

@@ -19,7 +19,16 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import DirectCall, Noticed, ToolAnswered
 from ferrule.engine.event_bus.bus import Bus
-from ferrule.servers.mcp import Client, Offers, Prompt, PromptArgument, Resource, Template, client_of, image
+from ferrule.servers.mcp import (
+    Client,
+    Offers,
+    Prompt,
+    PromptArgument,
+    Resource,
+    Template,
+    client_of,
+    image,
+)
 from ferrule.servers.mcp.requests import SHOWN
 from ferrule.tools.context import Context
 
@@ -88,7 +97,9 @@ async def test_a_client_that_vanishes_in_the_middle_ends_its_call_and_nobody_els
         await place.ended.wait()
         assert not (await other.call_tool("look", {})).is_error
     calls = {event.call.id for event in place.events(DirectCall)}
-    assert {event.result.call_id for event in place.events(ToolAnswered)} == calls and len(calls) == 2
+    assert {event.result.call_id for event in place.events(ToolAnswered)} == calls and len(
+        calls
+    ) == 2
 
 
 @pytest.mark.proves("serve.mcp.cancellation")
@@ -101,7 +112,9 @@ async def test_a_server_that_closes_ends_what_is_at_work(place: Place) -> None:
         assert place.ended.is_set()
         with pytest.raises((MCPError, asyncio.CancelledError)):
             await call
-    assert [event.result.error_type for event in place.events(ToolAnswered)] == [ErrorType.CANCELLED]
+    assert [event.result.error_type for event in place.events(ToolAnswered)] == [
+        ErrorType.CANCELLED
+    ]
 
 
 @pytest.mark.proves("serve.mcp.questions")
@@ -112,7 +125,10 @@ async def test_a_tool_asks_the_person_at_the_client_and_runs_once(
     person.says = [{"word": "hello"}, {"word": "world"}]
     async with place.client(place.server(), era, person=person) as client:
         assert text_of(await client.call_tool("ask_twice", {})) == "hello world"
-    assert place.done == ["asked"] and [one.message for one in person.asked] == ["First?", "Second?"]
+    assert place.done == ["asked"] and [one.message for one in person.asked] == [
+        "First?",
+        "Second?",
+    ]
     assert len(place.events(DirectCall)) == len(place.events(ToolAnswered)) == 1
 
 
@@ -172,7 +188,9 @@ async def test_pictures_go_beside_the_result_within_bounds_and_the_journal_says_
 
 @pytest.mark.proves("serve.mcp.offers")
 @ERAS
-async def test_prompts_and_resources_of_a_program_are_served(place: Place, person: Person, era: str) -> None:
+async def test_prompts_and_resources_of_a_program_are_served(
+    place: Place, person: Person, era: str
+) -> None:
     async def welcome(client: Client, who: str) -> str:
         said = await client.elicit("How?", {"word": {"type": "string"}})
         return f"{said['word']}, {who}!"
@@ -180,8 +198,12 @@ async def test_prompts_and_resources_of_a_program_are_served(place: Place, perso
     offers = Offers(
         prompts=[Prompt("welcome", "Welcome somebody.", welcome, (PromptArgument("who"),))],
         resources=[Resource("book://walden", "walden", lambda: "When I wrote the following pages")],
-        templates=[Template("book://{title}/page/{page}", "page", lambda title, page: f"{title}, {page}")],
-        complete=lambda reference, name, typed: [one for one in ("ann", "bob") if one.startswith(typed)],
+        templates=[
+            Template("book://{title}/page/{page}", "page", lambda title, page: f"{title}, {page}")
+        ],
+        complete=lambda reference, name, typed: [
+            one for one in ("ann", "bob") if one.startswith(typed)
+        ],
     )
     person.says = [{"word": "Hello"}]
     async with place.client(place.server(offers=offers), era, person=person) as client:
@@ -205,7 +227,9 @@ async def test_prompts_and_resources_of_a_program_are_served(place: Place, perso
 @pytest.mark.proves("serve.mcp.news")
 @ERAS
 async def test_who_subscribed_to_a_resource_hears_that_it_changed(place: Place, era: str) -> None:
-    server = place.server(offers=Offers(resources=[Resource("book://walden", "walden", lambda: "text")]))
+    server = place.server(
+        offers=Offers(resources=[Resource("book://walden", "walden", lambda: "text")])
+    )
     told: asyncio.Queue[str] = asyncio.Queue()
 
     async def heard(message: Any) -> None:
@@ -270,14 +294,20 @@ async def test_a_call_of_ours_to_a_server_takes_its_trace_along(
     headers = {"Authorization": "Bearer ${LIBRARY_TOKEN}"}
     async with (
         place.http(place.server(place.agent(**theirs))) as url,
-        connect([McpServer("library", url=url, headers=headers)], workspace=place.folder) as servers,
+        connect(
+            [McpServer("library", url=url, headers=headers)], workspace=place.folder
+        ) as servers,
     ):
-        ours = Agent("scripted:none", servers.tools, approver=AllowThese(["*"]), journal=":memory:", **given)
+        ours = Agent(
+            "scripted:none", servers.tools, approver=AllowThese(["*"]), journal=":memory:", **given
+        )
         session = ours.session()
         result = await session.call("library__look", shelf=3)
         assert result.success and result.data["shelf"] == 3
         await session.close()
-    (made,) = [one for one in exporter.get_finished_spans() if one.name == "execute_tool library__look"]
+    (made,) = [
+        one for one in exporter.get_finished_spans() if one.name == "execute_tool library__look"
+    ]
     (span,) = [one for one in elsewhere.get_finished_spans() if one.name == "execute_tool look"]
     assert span.context.trace_id == made.context.trace_id
 

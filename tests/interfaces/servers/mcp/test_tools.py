@@ -34,11 +34,21 @@ async def price(title: Annotated[str, "What to look for."]) -> Book:
 
 @pytest.mark.proves("serve.mcp.tools")
 @ERAS
-async def test_tools_are_listed_with_wire_names_schemas_and_annotations(place: Place, era: str) -> None:
+async def test_tools_are_listed_with_wire_names_schemas_and_annotations(
+    place: Place, era: str
+) -> None:
     async with place.client(place.server(place.agent(price)), era) as client:
         listed = {one.name: one for one in (await client.list_tools()).tools}
     assert list(listed) == sorted(listed)
-    assert set(listed) == {"ask_twice", "burn", "catalogue", "look", "shelve", "shop__price", "wait"}
+    assert set(listed) == {
+        "ask_twice",
+        "burn",
+        "catalogue",
+        "look",
+        "shelve",
+        "shop__price",
+        "wait",
+    }
     shop = listed["shop__price"]
     assert shop.description == "Look up a book."
     assert shop.input_schema["properties"]["title"]["description"] == "What to look for."
@@ -47,13 +57,17 @@ async def test_tools_are_listed_with_wire_names_schemas_and_annotations(place: P
     assert hints["look"].read_only_hint and hints["look"].destructive_hint is None
     assert hints["shelve"].destructive_hint and not hints["shelve"].open_world_hint
     assert (
-        hints["burn"].destructive_hint and hints["burn"].open_world_hint and not hints["burn"].read_only_hint
+        hints["burn"].destructive_hint
+        and hints["burn"].open_world_hint
+        and not hints["burn"].read_only_hint
     )
 
 
 @pytest.mark.proves("serve.mcp.tools")
 @ERAS
-async def test_the_order_is_the_same_every_time_and_long_lists_come_in_pages(place: Place, era: str) -> None:
+async def test_the_order_is_the_same_every_time_and_long_lists_come_in_pages(
+    place: Place, era: str
+) -> None:
     many = [tool(lambda: "", name=f"tool_{at:03}", description="One of many.") for at in range(450)]
     async with place.client(place.server(place.agent(*many)), era) as client:
         orders: list[list[str]] = []
@@ -92,7 +106,9 @@ async def test_what_may_not_be_used_is_neither_listed_nor_called_nor_told_from_w
     inner = replace(made("inner"), loading=Loading.INTERNAL)
     hidden = [inner, made("scoped", scopes=["admin"]), made("denied")]
     async with place.client(place.server(place.agent(*hidden, deny=["denied"])), era) as client:
-        assert not {"inner", "scoped", "denied"} & {one.name for one in (await client.list_tools()).tools}
+        assert not {"inner", "scoped", "denied"} & {
+            one.name for one in (await client.list_tools()).tools
+        }
         said: list[str] = []
         for name in ("inner", "scoped", "denied", "absent"):
             with pytest.raises(MCPError) as raised:
@@ -108,12 +124,18 @@ async def test_deferred_tools_are_listed_and_marked_and_those_that_search_are_no
     place: Place, era: str
 ) -> None:
     later = tool(
-        lambda: "found", name="later", description="Rarely needed.", defer_loading=True, side_effect="none"
+        lambda: "found",
+        name="later",
+        description="Rarely needed.",
+        defer_loading=True,
+        side_effect="none",
     )
     async with place.client(place.server(place.agent(later)), era) as client:
         listed = {one.name: one for one in (await client.list_tools()).tools}
         assert text_of(await client.call_tool("later", {})) == "found"
-    assert listed["later"].meta is not None and listed["later"].meta["ferrule/loading"] == "deferred"
+    assert (
+        listed["later"].meta is not None and listed["later"].meta["ferrule/loading"] == "deferred"
+    )
     assert not any("search" in name for name in listed)
 
 
@@ -124,7 +146,11 @@ async def test_a_call_is_answered_with_text_and_with_the_value_that_its_schema_d
 ) -> None:
     async with place.client(place.server(place.agent(price)), era) as client:
         result = await client.call_tool("shop__price", {"title": "Walden"})
-        assert json.loads(text_of(result)) == result.structured_content == {"title": "Walden", "pages": 100}
+        assert (
+            json.loads(text_of(result))
+            == result.structured_content
+            == {"title": "Walden", "pages": 100}
+        )
         assert not result.is_error
 
 
@@ -134,7 +160,9 @@ async def test_a_failure_is_an_error_with_the_result_object(place: Place, era: s
     async with place.client(place.server(), era) as client:
         result = await client.call_tool("look", {"shelf": "high"})
     told = json.loads(text_of(result))
-    assert result.is_error and told["success"] is False and told["error_type"] == "validation_failed"
+    assert (
+        result.is_error and told["success"] is False and told["error_type"] == "validation_failed"
+    )
     assert "shelf" in told["error_message"]
 
 
@@ -155,7 +183,9 @@ async def test_every_call_is_one_call_of_the_clients_own_session_in_the_journal(
     whose = {record.user: record.session for _, record in made}
     assert set(whose) == {"mcp:Claude Code_", "mcp:editor"} and len(set(whose.values())) == 2
     answered = [event.result.call_id for event in place.events(ToolAnswered)]
-    assert sorted(answered) == sorted(event.call.id for event, _ in made) and len(set(answered)) == 6
+    assert (
+        sorted(answered) == sorted(event.call.id for event, _ in made) and len(set(answered)) == 6
+    )
     assert [event.text for event in place.events(Noticed) if "client `editor`" in event.text]
 
 
@@ -164,7 +194,9 @@ async def test_a_denied_call_does_nothing_and_its_reason_reaches_the_client(plac
     async with place.client(place.server(place.agent(mode="plan")), NEW) as client:
         result = await client.call_tool("shelve", {"book": "Walden"})
     assert result.is_error and json.loads(text_of(result))["error_type"] == "permission_denied"
-    assert place.done == [] and [event.verdict for event in place.events(CallEvaluated)] == ["refuse"]
+    assert place.done == [] and [event.verdict for event in place.events(CallEvaluated)] == [
+        "refuse"
+    ]
 
 
 @pytest.mark.proves("serve.mcp.calls")
@@ -212,7 +244,9 @@ async def test_clients_are_told_when_there_are_other_tools(place: Place, era: st
 
     async with place.client(server, era, message_handler=heard) as client:
         before = {one.name for one in (await client.list_tools()).tools}
-        agent.catalog.add(tool(lambda: "new", name="newcomer", description="New.", side_effect="none"))
+        agent.catalog.add(
+            tool(lambda: "new", name="newcomer", description="New.", side_effect="none")
+        )
         if era == OLD:
             await server.changed()
             assert await told.get() == "ToolListChangedNotification"
@@ -230,7 +264,9 @@ async def test_a_call_after_which_there_are_other_tools_is_followed_by_news(plac
     @tool(side_effect="none")
     async def grow() -> str:
         """Gain a tool."""
-        agent.catalog.add(tool(lambda: "grown", name="grown", description="New.", side_effect="none"))
+        agent.catalog.add(
+            tool(lambda: "grown", name="grown", description="New.", side_effect="none")
+        )
         return "grown"
 
     agent = place.agent(grow)
@@ -252,5 +288,9 @@ def test_identities_are_never_blank() -> None:
 
     for name in ("", " ", "\u202e", "\u200b\u200b", "x" * 1_000, "a\nb", "../../etc", "mcp:x"):
         kept = named(SimpleNamespace(client_info=SimpleNamespace(name=name)))
-        assert Identity("local", f"mcp:{kept}", "s", "r") and 0 < len(kept) <= 64 and kept.isprintable()
+        assert (
+            Identity("local", f"mcp:{kept}", "s", "r")
+            and 0 < len(kept) <= 64
+            and kept.isprintable()
+        )
     assert named(None) == "unknown"

@@ -92,7 +92,10 @@ async def test_a_long_connection_does_not_keep_what_its_calls_said(place: Place)
         (call,) = machine.ids
         slot = machine.slot(call)
         assert (
-            slot is not None and slot.result is not None and slot.result.success and slot.result.data is None
+            slot is not None
+            and slot.result is not None
+            and slot.result.success
+            and slot.result.data is None
         )
         assert not visit.calls
     await server.close()

@@ -1,4 +1,6 @@
-"""The endpoint in this process, with a scripted model behind it and the official client before it."""
+"""The endpoint in this process, with a scripted model behind it and the official client before
+it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ try:
     import openai
     import uvicorn as _  # noqa: F401  what serves
 except ImportError as error:
-    pytest.skip(f"the endpoint's server or client is not installed here: {error}", allow_module_level=True)
+    pytest.skip(
+        f"the endpoint's server or client is not installed here: {error}", allow_module_level=True
+    )
 
 from ferrule.core.events import Record
 from ferrule.models.client import Capabilities
@@ -93,7 +97,10 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 
 def said(*texts: str) -> list[dict[str, Any]]:
     """A conversation in turns, the user's first."""
-    return [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
+    return [
+        {"role": ("user", "assistant")[place % 2], "content": text}
+        for place, text in enumerate(texts)
+    ]
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""Sessions between requests: found by what was said, kept open within a bound, resumed from the journal."""
+"""Sessions between requests: found by what was said, kept open within a bound, resumed from the
+journal.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class Kept:
     """Conversations over a real agent, and which sessions were left."""
 
     def __init__(self, folder: Path, **bounds: int) -> None:
-        self.agent = Agent(Scripted([says(f"answer {n}") for n in range(20)]), journal=folder / "journal.db")
+        self.agent = Agent(
+            Scripted([says(f"answer {n}") for n in range(20)]), journal=folder / "journal.db"
+        )
         self.left: list[str] = []
         self.conversations = Conversations(self.leave, **bounds)
 
@@ -46,7 +50,9 @@ async def test_one_session_too_many_is_closed_and_goes_on_from_the_journal_when_
     assert taken is first and taken.session is None
     session = taken.opened()
     assert session.id == first.id
-    assert [one.text for one in session.driver.machine.history if isinstance(one, UserMessage)] == ["a"]
+    assert [one.text for one in session.driver.machine.history if isinstance(one, UserMessage)] == [
+        "a"
+    ]
     result = await session.run("more")
     assert result.session == first.id
     await kept.conversations.put("a2", taken)
@@ -55,7 +61,9 @@ async def test_one_session_too_many_is_closed_and_goes_on_from_the_journal_when_
 
 
 @pytest.mark.proves("serve.openai.conversation")
-async def test_what_was_taken_is_not_found_again_and_what_is_too_much_is_forgotten(tmp_path: Path) -> None:
+async def test_what_was_taken_is_not_found_again_and_what_is_too_much_is_forgotten(
+    tmp_path: Path,
+) -> None:
     kept = Kept(tmp_path, most_known=2)
     made = [await kept.one(name) for name in "abc"]
     for name, one in zip("abc", made, strict=True):
@@ -72,7 +80,11 @@ async def test_what_was_taken_is_not_found_again_and_what_is_too_much_is_forgott
 @pytest.mark.proves("serve.openai.bounded")
 def test_what_a_new_session_is_told_is_cut_to_its_end() -> None:
     text = told_of([UserMessage("x" * TOLD), UserMessage("the end")])
-    assert len(text) < TOLD + 500 and text.endswith("User: the end") and "the beginning is left out" in text
+    assert (
+        len(text) < TOLD + 500
+        and text.endswith("User: the end")
+        and "the beginning is left out" in text
+    )
 
 
 @pytest.mark.proves("serve.openai.conversation")

@@ -1,4 +1,6 @@
-"""A model by its own name: the client brings the tools, and a model that was never taught to call any calls them."""
+"""A model by its own name: the client brings the tools, and a model that was never taught to call
+any calls them.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,22 @@ async def test_a_call_comes_back_for_the_client_to_make_and_its_result_goes_to_t
 ) -> None:
     await place.serve(calls(PARIS, usage=Usage(9, 2)), says("Rain."))
     client = await place.client()
-    first = await client.chat.completions.create(model="scripted:test", messages=asking(), tools=[weather])
+    first = await client.chat.completions.create(
+        model="scripted:test", messages=asking(), tools=[weather]
+    )
     (choice,) = first.choices
     assert (choice.finish_reason, choice.message.content) == ("tool_calls", None)
     (call,) = choice.message.tool_calls
-    assert (call.function.name, json.loads(call.function.arguments)) == ("get_weather", {"city": "Paris"})
+    assert (call.function.name, json.loads(call.function.arguments)) == (
+        "get_weather",
+        {"city": "Paris"},
+    )
     assert first.usage.total_tokens == 11
     answered = {"role": "tool", "tool_call_id": call.id, "content": "18 degrees, rain"}
     messages = [*asking(), choice.message, answered]
-    second = await client.chat.completions.create(model="scripted:test", messages=messages, tools=[weather])
+    second = await client.chat.completions.create(
+        model="scripted:test", messages=messages, tools=[weather]
+    )
     assert (second.choices[0].message.content, second.choices[0].finish_reason) == ("Rain.", "stop")
     question, made, result = place.assembly.agent.wire.histories[-1]
     assert question == UserMessage("Weather in Paris?") and isinstance(made, AssistantMessage)
@@ -60,10 +69,16 @@ async def test_a_call_comes_back_for_the_client_to_make_and_its_result_goes_to_t
 async def test_a_model_without_a_tools_field_calls_in_the_way_that_it_manages(
     place: Any, weather: Any, capabilities: Capabilities, reply: Any, way: str
 ) -> None:
-    said = json.dumps(reply) if way == "constrained" else f"<tool_call>\n{json.dumps(reply)}\n</tool_call>"
+    said = (
+        json.dumps(reply)
+        if way == "constrained"
+        else f"<tool_call>\n{json.dumps(reply)}\n</tool_call>"
+    )
     await place.serve(says(said), capabilities=capabilities)
     client = await place.client()
-    made = await client.chat.completions.create(model="scripted:test", messages=asking(), tools=[weather])
+    made = await client.chat.completions.create(
+        model="scripted:test", messages=asking(), tools=[weather]
+    )
     (call,) = made.choices[0].message.tool_calls
     assert (call.function.name, call.function.arguments) == ("get_weather", '{"city":"Paris"}')
     assert made.ferrule["way"] == way
@@ -72,7 +87,9 @@ async def test_a_model_without_a_tools_field_calls_in_the_way_that_it_manages(
 
 
 @pytest.mark.proves("serve.openai.stream")
-async def test_calls_are_streamed_as_deltas_that_the_client_puts_together(place: Any, weather: Any) -> None:
+async def test_calls_are_streamed_as_deltas_that_the_client_puts_together(
+    place: Any, weather: Any
+) -> None:
     await place.serve(calls(PARIS, ("get_weather", {"city": "Ghent"}), text="Two cities."))
     client = await place.client()
     async with client.chat.completions.stream(
@@ -90,12 +107,16 @@ async def test_calls_are_streamed_as_deltas_that_the_client_puts_together(place:
 
 @pytest.mark.proves("serve.openai.stream")
 async def test_what_a_model_thinks_aloud_stands_beside_its_words(place: Any) -> None:
-    await place.serve(says("Rain.", reasoning="It is November."), says("Rain.", reasoning="It is November."))
+    await place.serve(
+        says("Rain.", reasoning="It is November."), says("Rain.", reasoning="It is November.")
+    )
     client = await place.client()
     whole = await client.chat.completions.create(model="scripted:test", messages=asking())
     message = whole.choices[0].message
     assert (message.content, message.reasoning_content) == ("Rain.", "It is November.")
-    stream = await client.chat.completions.create(model="scripted:test", messages=asking(), stream=True)
+    stream = await client.chat.completions.create(
+        model="scripted:test", messages=asking(), stream=True
+    )
     deltas = [chunk.choices[0].delta async for chunk in stream]
     assert "".join(getattr(one, "reasoning_content", "") for one in deltas) == "It is November."
     assert "".join(one.content or "" for one in deltas) == "Rain."
@@ -113,7 +134,9 @@ async def test_no_tool_may_be_called_where_the_client_says_none(place: Any, weat
 
 
 @pytest.mark.proves("serve.openai.choice")
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
+@pytest.mark.parametrize(
+    "choice", ["required", {"type": "function", "function": {"name": "get_weather"}}]
+)
 async def test_a_call_that_must_be_made_is_forced_where_none_comes(
     place: Any, weather: Any, choice: Any
 ) -> None:
@@ -125,15 +148,21 @@ async def test_a_call_that_must_be_made_is_forced_where_none_comes(
         model="scripted:test", messages=asking(), tools=[weather, other], tool_choice=choice
     )
     message = made.choices[0].message
-    assert message.content is None and [one.function.name for one in message.tool_calls] == ["get_weather"]
+    assert message.content is None and [one.function.name for one in message.tool_calls] == [
+        "get_weather"
+    ]
     schema = place.assembly.agent.wire.asks[-1].schema
     (form,) = schema["properties"]["reply"]["anyOf"]
-    offered = [one["properties"]["tool"]["const"] for one in form["properties"]["calls"]["items"]["anyOf"]]
+    offered = [
+        one["properties"]["tool"]["const"] for one in form["properties"]["calls"]["items"]["anyOf"]
+    ]
     assert offered == (["get_weather", "get_time"] if choice == "required" else ["get_weather"])
 
 
 @pytest.mark.proves("serve.openai.choice")
-async def test_a_required_call_that_no_model_made_is_an_error_and_no_answer(place: Any, weather: Any) -> None:
+async def test_a_required_call_that_no_model_made_is_an_error_and_no_answer(
+    place: Any, weather: Any
+) -> None:
     await place.serve(says("no"), says("no"))
     client = await place.client()
     with pytest.raises(openai.InternalServerError) as raised:
@@ -150,7 +179,9 @@ async def test_one_call_at_a_time_where_the_client_wants_it_so(place: Any, weath
     made = await client.chat.completions.create(
         model="scripted:test", messages=asking(), tools=[weather], parallel_tool_calls=False
     )
-    assert [one.function.arguments for one in made.choices[0].message.tool_calls] == ['{"city":"Paris"}']
+    assert [one.function.arguments for one in made.choices[0].message.tool_calls] == [
+        '{"city":"Paris"}'
+    ]
 
 
 SHAPE = {"type": "object", "properties": {"rain": {"type": "boolean"}}, "required": ["rain"]}
@@ -175,13 +206,22 @@ async def test_the_form_of_a_reply_is_given_to_the_model(place: Any) -> None:
 async def test_with_tools_a_form_holds_only_for_what_is_no_call(place: Any, weather: Any) -> None:
     await place.serve(calls(PARIS), says("It rains."), says('{"rain":true}'))
     client = await place.client()
-    asked = {"model": "scripted:test", "messages": asking(), "tools": [weather], "response_format": FORM}
+    asked = {
+        "model": "scripted:test",
+        "messages": asking(),
+        "tools": [weather],
+        "response_format": FORM,
+    }
     first = await client.chat.completions.create(**asked)
     assert first.choices[0].finish_reason == "tool_calls"
     second = await client.chat.completions.create(**asked)
     assert second.choices[0].message.content == '{"rain":true}'
     wire = place.assembly.agent.wire
-    assert [(one.tools, one.schema) for one in wire.asks] == [(True, None), (True, None), (False, SHAPE)]
+    assert [(one.tools, one.schema) for one in wire.asks] == [
+        (True, None),
+        (True, None),
+        (False, SHAPE),
+    ]
 
 
 @pytest.mark.proves("serve.openai.errors")
@@ -205,13 +245,21 @@ async def test_what_a_provider_refuses_has_the_status_that_a_client_acts_on(
     client = await place.client()
     for stream in (False, True):
         with pytest.raises(kind) as raised:
-            await client.chat.completions.create(model="scripted:test", messages=asking(), stream=stream)
+            await client.chat.completions.create(
+                model="scripted:test", messages=asking(), stream=stream
+            )
         assert raised.value.status_code == status and "sk-0123" not in str(raised.value)
         assert raised.value.response.headers["retry-after"] == "7"
         # What is between the server and its provider is not told: it may name accounts.
         assert ("key" in str(raised.value)) == (code != "unauthorized")
         place.assembly.agent.change_model(
-            Scripted([fails(ProviderError("key sk-0123456789abcdef0123456789", code=code, retry_after=7))])
+            Scripted(
+                [
+                    fails(
+                        ProviderError("key sk-0123456789abcdef0123456789", code=code, retry_after=7)
+                    )
+                ]
+            )
         )
 
 
@@ -219,15 +267,21 @@ async def test_what_a_provider_refuses_has_the_status_that_a_client_acts_on(
 async def test_the_way_that_the_settings_name_for_a_model_is_kept(place: Any, weather: Any) -> None:
     await place.serve(says("none"), options={"tool_mode": "text"})
     client = await place.client()
-    made = await client.chat.completions.create(model="scripted:test", messages=asking(), tools=[weather])
+    made = await client.chat.completions.create(
+        model="scripted:test", messages=asking(), tools=[weather]
+    )
     assert made.ferrule["way"] == "text"
 
 
 @pytest.mark.proves("serve.openai.calls")
-async def test_tools_that_the_provider_runs_itself_are_the_agents_alone(place: Any, turns: Any) -> None:
+async def test_tools_that_the_provider_runs_itself_are_the_agents_alone(
+    place: Any, turns: Any
+) -> None:
     config = place.folder.parent / "config"
     config.mkdir()
-    (config / "ferrule.yaml").write_text('models: {"scripted:test": {provider_tools: [{type: web_search}]}}')
+    (config / "ferrule.yaml").write_text(
+        'models: {"scripted:test": {provider_tools: [{type: web_search}]}}'
+    )
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("FERRULE_CONFIG", str(config))
         await place.serve(says("a"), says("b"))

@@ -1,4 +1,6 @@
-"""The model `ferrule`: an agent works a client's message, and a client that keeps nothing goes on with the session it had."""
+"""The model `ferrule`: an agent works a client's message, and a client that keeps nothing goes on
+with the session it had.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ import openai
 import pytest
 
 from ferrule.core.errors import ProviderError
-from ferrule.core.events import ContextAdded, ModelAnswered, RunFinished, RunStarted, SessionOpened, Usage
+from ferrule.core.events import (
+    ContextAdded,
+    ModelAnswered,
+    RunFinished,
+    RunStarted,
+    SessionOpened,
+    Usage,
+)
 from ferrule.core.messages import ToolMessage
 from ferrule.models.scripted import Scripted, calls, fails, says
 from ferrule.runtime.http.http_security import Who
@@ -33,7 +42,11 @@ async def test_a_message_is_a_run_of_the_agent_with_its_own_tools(place: Any) ->
     (choice,) = made.choices
     assert (choice.message.content, choice.finish_reason) == ("Let me look.\n\nIn May.", "stop")
     assert choice.message.tool_calls is None
-    assert (made.usage.prompt_tokens, made.usage.completion_tokens, made.usage.total_tokens) == (30, 7, 37)
+    assert (made.usage.prompt_tokens, made.usage.completion_tokens, made.usage.total_tokens) == (
+        30,
+        7,
+        37,
+    )
     assert made.usage.prompt_tokens_details.cached_tokens == 8
     (events,) = place.events()
     assert made.ferrule["session"] == events[0].session
@@ -94,15 +107,21 @@ async def test_what_the_rules_leave_open_is_a_no_and_the_answer_says_so(place: A
 @pytest.mark.proves("serve.openai.unattended")
 async def test_what_whoever_serves_said_yes_to_runs(place: Any) -> None:
     await place.serve(
-        calls(("write_file", {"path": "a.txt", "content": "x"})), says("Done!"), yes_to=("write_file",)
+        calls(("write_file", {"path": "a.txt", "content": "x"})),
+        says("Done!"),
+        yes_to=("write_file",),
     )
     client = await place.client()
     made = await client.chat.completions.create(model="ferrule", messages=hello())
-    assert made.choices[0].message.content == "Done!" and (place.folder / "a.txt").read_text() == "x"
+    assert (
+        made.choices[0].message.content == "Done!" and (place.folder / "a.txt").read_text() == "x"
+    )
 
 
 @pytest.mark.proves("serve.openai.unattended")
-async def test_what_a_run_had_to_do_and_did_not_is_said_whatever_the_model_claims(place: Any) -> None:
+async def test_what_a_run_had_to_do_and_did_not_is_said_whatever_the_model_claims(
+    place: Any,
+) -> None:
     await place.serve(says("All done!"), options={"tools__required": ("write_file",)})
     client = await place.client()
     made = await client.chat.completions.create(model="ferrule", messages=hello())
@@ -124,25 +143,38 @@ async def test_a_client_that_sends_all_again_goes_on_in_the_session_and_nothing_
     assert second.choices[0].message.content == "Broad beans."
     assert second.ferrule["session"] == first.ferrule["session"]
     (events,) = place.events()
-    assert [one.event.text for one in events if isinstance(one.event, RunStarted)] == ["When?", "Which?"]
+    assert [one.event.text for one in events if isinstance(one.event, RunStarted)] == [
+        "When?",
+        "Which?",
+    ]
     wire = place.assembly.agent.wire
     # The model reads what its own call returned, which the client never had.
-    assert [m.text for m in wire.histories[-1] if isinstance(m, ToolMessage)] == ["1: sow the beans in May"]
+    assert [m.text for m in wire.histories[-1] if isinstance(m, ToolMessage)] == [
+        "1: sow the beans in May"
+    ]
 
 
 @pytest.mark.proves("serve.openai.conversation")
-async def test_a_conversation_from_elsewhere_is_told_to_a_new_session(place: Any, turns: Any) -> None:
+async def test_a_conversation_from_elsewhere_is_told_to_a_new_session(
+    place: Any, turns: Any
+) -> None:
     await place.serve(says("Yes."), says("Another."))
     client = await place.client()
     told = turns("Is it May?", "It is April.", "And now?")
     await client.chat.completions.create(model="ferrule", messages=told)
     (events,) = place.events()
-    assert [one.event.kind for one in events[:3]] == ["session.opened", "context.added", "run.started"]
+    assert [one.event.kind for one in events[:3]] == [
+        "session.opened",
+        "context.added",
+        "run.started",
+    ]
     context = events[1].event
     assert isinstance(context, ContextAdded)
     assert "User: Is it May?\n\nAssistant: It is April." in context.text
     # Edited by the client: not what our session said, so not our session.
-    await client.chat.completions.create(model="ferrule", messages=turns("And now?", "Maybe.", "So?"))
+    await client.chat.completions.create(
+        model="ferrule", messages=turns("And now?", "Maybe.", "So?")
+    )
     assert len(place.events()) == 2
 
 
@@ -150,7 +182,9 @@ async def test_a_conversation_from_elsewhere_is_told_to_a_new_session(place: Any
 async def test_who_asks_once_more_from_an_earlier_point_gets_a_fork_that_knows_what_was_done(
     place: Any, turns: Any
 ) -> None:
-    await place.serve(LOOK, says("In May."), says("Broad."), says("Runner."), says("Both."), options=READ)
+    await place.serve(
+        LOOK, says("In May."), says("Broad."), says("Runner."), says("Both."), options=READ
+    )
     client = await place.client()
     first = await client.chat.completions.create(model="ferrule", messages=hello())
     said = first.choices[0].message.content
@@ -161,7 +195,9 @@ async def test_who_asks_once_more_from_an_earlier_point_gets_a_fork_that_knows_w
     assert first.ferrule["session"] == second.ferrule["session"] != third.ferrule["session"]
     # What the call returned before the fork is in its history, and what was said after that is not.
     wire = place.assembly.agent.wire
-    assert [m.text for m in wire.histories[-1] if isinstance(m, ToolMessage)] == ["1: sow the beans in May"]
+    assert [m.text for m in wire.histories[-1] if isinstance(m, ToolMessage)] == [
+        "1: sow the beans in May"
+    ]
     assert wire.histories[-1] == wire.histories[-2]
     assert [one.options.temperature for one in wire.opened] == [None, 1, None]
     opened = [one[0].event for one in place.events()]
@@ -203,7 +239,9 @@ async def test_instructions_of_the_client_join_those_of_the_agent(place: Any) ->
     (events,) = place.events()
     opened = events[0].event
     assert isinstance(opened, SessionOpened)
-    assert "You work in a folder" in opened.system and opened.system.index("Speak like a sailor.") > 0
+    assert (
+        "You work in a folder" in opened.system and opened.system.index("Speak like a sailor.") > 0
+    )
 
 
 @pytest.mark.proves("serve.openai.identity")
@@ -260,7 +298,9 @@ async def test_a_server_that_closes_ends_the_runs_and_writes_them_down(place: An
     server = await place.serve(waiting)
     client = await place.client()
     async with asyncio.timeout(20):
-        asking = asyncio.create_task(client.chat.completions.create(model="ferrule", messages=hello()))
+        asking = asyncio.create_task(
+            client.chat.completions.create(model="ferrule", messages=hello())
+        )
         await begun.wait()
         await server.close()
         with pytest.raises(openai.APIError):
@@ -286,7 +326,9 @@ async def test_a_silent_stream_sends_comments_that_clients_skip(
     async with (
         asyncio.timeout(20),
         httpx.AsyncClient(trust_env=False) as client,
-        client.stream("POST", f"{server.url}/v1/chat/completions", json=body, headers=headers) as answer,
+        client.stream(
+            "POST", f"{server.url}/v1/chat/completions", json=body, headers=headers
+        ) as answer,
     ):
         lines = answer.aiter_lines()
         async for line in lines:
@@ -298,7 +340,9 @@ async def test_a_silent_stream_sends_comments_that_clients_skip(
     go.clear()
     official = await place.client()
     async with asyncio.timeout(20):
-        stream = await official.chat.completions.create(model="ferrule", messages=hello(), stream=True)
+        stream = await official.chat.completions.create(
+            model="ferrule", messages=hello(), stream=True
+        )
         go.set()
         text = [chunk.choices[0].delta.content or "" async for chunk in stream]
     assert "".join(text) == "late"
@@ -319,8 +363,12 @@ async def test_a_defect_is_told_to_whoever_serves_and_is_not_asked_for_again(pla
 
 
 @pytest.mark.proves("serve.openai.errors")
-async def test_a_run_that_fails_is_an_error_that_no_client_answers_by_asking_again(place: Any) -> None:
-    server = await place.serve(LOOK, fails(ProviderError("no server", code="unreachable")), options=READ)
+async def test_a_run_that_fails_is_an_error_that_no_client_answers_by_asking_again(
+    place: Any,
+) -> None:
+    server = await place.serve(
+        LOOK, fails(ProviderError("no server", code="unreachable")), options=READ
+    )
     async with httpx.AsyncClient(trust_env=False) as client:
         answer = await client.post(
             f"{server.url}/v1/chat/completions",
@@ -356,7 +404,9 @@ async def test_a_limit_is_an_error_that_names_the_session(place: Any) -> None:
 
 
 @pytest.mark.proves("serve.openai.errors")
-async def test_after_a_failure_the_same_question_goes_on_where_the_run_ended(place: Any, turns: Any) -> None:
+async def test_after_a_failure_the_same_question_goes_on_where_the_run_ended(
+    place: Any, turns: Any
+) -> None:
     broken = fails(ProviderError("no server", code="unreachable"))
     await place.serve(says("one"), LOOK, broken, says("In May."), options=READ)
     client = await place.client()
@@ -380,7 +430,9 @@ async def test_one_request_too_many_is_told_to_come_again(place: Any) -> None:
     await place.serve(waiting, at_once=1)
     client = await place.client()
     async with asyncio.timeout(20):
-        first = asyncio.create_task(client.chat.completions.create(model="ferrule", messages=hello()))
+        first = asyncio.create_task(
+            client.chat.completions.create(model="ferrule", messages=hello())
+        )
         await begun.wait()
         with pytest.raises(openai.RateLimitError) as raised:
             await client.chat.completions.create(model="ferrule", messages=hello())
@@ -390,7 +442,9 @@ async def test_one_request_too_many_is_told_to_come_again(place: Any) -> None:
 
 
 @pytest.mark.proves("serve.openai.bounded")
-async def test_many_at_once_are_worked_side_by_side_each_in_a_session_of_its_own(place: Any) -> None:
+async def test_many_at_once_are_worked_side_by_side_each_in_a_session_of_its_own(
+    place: Any,
+) -> None:
     count, together = 6, asyncio.Barrier(6)
 
     async def waiting(history: Any) -> Any:
@@ -401,18 +455,28 @@ async def test_many_at_once_are_worked_side_by_side_each_in_a_session_of_its_own
     client = await place.client()
     async with asyncio.timeout(30):
         made = await asyncio.gather(
-            *[client.chat.completions.create(model="ferrule", messages=hello(f"{n}")) for n in range(count)]
+            *[
+                client.chat.completions.create(model="ferrule", messages=hello(f"{n}"))
+                for n in range(count)
+            ]
         )
     assert [one.choices[0].message.content for one in made] == [f"{n}" for n in range(count)]
     assert len({one.ferrule["session"] for one in made}) == count
 
 
 @pytest.mark.proves("serve.openai.parameters")
-async def test_settings_of_a_request_reach_the_model_and_stop_ends_the_text(place: Any, turns: Any) -> None:
+async def test_settings_of_a_request_reach_the_model_and_stop_ends_the_text(
+    place: Any, turns: Any
+) -> None:
     await place.serve(says("one END two"), says("three"), options={"workspace": str(place.folder)})
     client = await place.client()
     made = await client.chat.completions.create(
-        model="ferrule", messages=hello("a"), temperature=0.5, max_completion_tokens=7, seed=3, stop="END"
+        model="ferrule",
+        messages=hello("a"),
+        temperature=0.5,
+        max_completion_tokens=7,
+        seed=3,
+        stop="END",
     )
     assert made.choices[0].message.content == "one "
     second = await client.chat.completions.create(model="ferrule", messages=turns("a", "one ", "b"))
@@ -427,13 +491,19 @@ async def test_settings_of_a_request_reach_the_model_and_stop_ends_the_text(plac
 
 
 @pytest.mark.proves("serve.openai.agent")
-async def test_another_model_that_is_offered_works_as_the_agent_too(place: Any, tmp_path: Any) -> None:
+async def test_another_model_that_is_offered_works_as_the_agent_too(
+    place: Any, tmp_path: Any
+) -> None:
     script = tmp_path / "other.yaml"
     script.write_text(json.dumps([{"say": "I am another."}]))
     await place.serve(offers=[f"scripted:{script}"])
     client = await place.client()
-    made = await client.chat.completions.create(model=f"ferrule/scripted:{script}", messages=hello())
+    made = await client.chat.completions.create(
+        model=f"ferrule/scripted:{script}", messages=hello()
+    )
     assert made.choices[0].message.content == "I am another."
     (events,) = place.events()
-    assert isinstance(events[0].event, SessionOpened) and events[0].event.model == f"scripted:{script}"
+    assert (
+        isinstance(events[0].event, SessionOpened) and events[0].event.model == f"scripted:{script}"
+    )
     assert any(isinstance(one.event, ModelAnswered) for one in events)

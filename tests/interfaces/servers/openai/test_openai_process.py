@@ -1,4 +1,6 @@
-"""`ferrule serve openai` as a process of its own, asked by the official client; with the embedded model where it is pulled."""
+"""`ferrule serve openai` as a process of its own, asked by the official client; with the embedded
+model where it is pulled.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.paths import journal
 
 needs_model = pytest.mark.skipif(
-    not any(pull.folder().rglob("*.gguf")), reason="the model is not here: `ferrule models pull smollm2`"
+    not any(pull.folder().rglob("*.gguf")),
+    reason="the model is not here: `ferrule models pull smollm2`",
 )
 FERRULE = str(Path(sys.executable).with_name("ferrule"))
 
@@ -77,9 +80,15 @@ async def test_the_command_serves_on_a_free_port_and_ends_on_a_signal_with_every
 
 
 @pytest.mark.proves("serve.openai.process")
-def test_a_model_that_leads_nowhere_is_an_error_before_anything_is_served(ferrule: Any, folder: Path) -> None:
+def test_a_model_that_leads_nowhere_is_an_error_before_anything_is_served(
+    ferrule: Any, folder: Path
+) -> None:
     ran = ferrule("serve", "openai", "--port", "0", "--offer", "nobody:x", "-m", "local:smollm2")
-    assert ran.code == 2 and "`nobody` is not a provider" in ran.err and "serving ferrule" not in ran.err
+    assert (
+        ran.code == 2
+        and "`nobody` is not a provider" in ran.err
+        and "serving ferrule" not in ran.err
+    )
     ran = ferrule("serve", "openai", "--port", "0", "--host", "0.0.0.0", "-m", "local:smollm2")
     assert ran.code == 2 and "in the clear" in ran.err
 
@@ -116,13 +125,20 @@ async def test_a_model_that_was_never_taught_to_call_tools_calls_those_of_the_cl
     ):
         messages: list[Any] = [{"role": "user", "content": "What is the weather in Paris?"}]
         tools: Any = [weather]
-        first = await client.chat.completions.create(model="local:smollm2", messages=messages, tools=tools)
+        first = await client.chat.completions.create(
+            model="local:smollm2", messages=messages, tools=tools
+        )
         message = first.choices[0].message
         assert message.tool_calls is not None
         (call,) = message.tool_calls
         assert call.type == "function" and call.function.name == "get_weather"
         assert json.loads(call.function.arguments) == {"city": "Paris"}
-        messages += [message, {"role": "tool", "tool_call_id": call.id, "content": "18 degrees and rain"}]
-        second = await client.chat.completions.create(model="local:smollm2", messages=messages, tools=tools)
+        messages += [
+            message,
+            {"role": "tool", "tool_call_id": call.id, "content": "18 degrees and rain"},
+        ]
+        second = await client.chat.completions.create(
+            model="local:smollm2", messages=messages, tools=tools
+        )
     assert second.choices[0].finish_reason == "stop"
     assert "18 degrees and rain" in (second.choices[0].message.content or "")

@@ -1,4 +1,6 @@
-"""What a client may ask for: read strictly, refused by the field's name, never ignored in silence."""
+"""What a client may ask for: read strictly, refused by the field's name, never ignored in
+silence.
+"""
 
 from __future__ import annotations
 
@@ -62,18 +64,37 @@ def request(**more: Any) -> bytes:
         ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
         (
-            {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}]},
+            {
+                "tools": [
+                    {"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}
+                ]
+            },
             "tools[0].function.parameters",
         ),
         (
-            {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "nonsense"}}}]},
+            {
+                "tools": [
+                    {
+                        "type": "function",
+                        "function": {"name": "f", "parameters": {"type": "nonsense"}},
+                    }
+                ]
+            },
             "tools[0].function.parameters",
         ),
         ({"tool_choice": "required"}, "tool_choice"),
-        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}},
+            "tool_choice",
+        ),
         ({"response_format": {"type": "yaml"}}, "response_format.type"),
         (
-            {"response_format": {"type": "json_schema", "json_schema": {"schema": {"$ref": "http://a/b"}}}},
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"schema": {"$ref": "http://a/b"}},
+                }
+            },
             "response_format.json_schema.schema",
         ),
         ({"model": 1}, "model"),
@@ -81,19 +102,36 @@ def request(**more: Any) -> bytes:
         ({"messages": "hi"}, "messages"),
         ({"messages": [{"role": "robot", "content": "hi"}]}, "messages[0].role"),
         (
-            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
+                ]
+            },
             "messages[0].content[0]",
         ),
         ({"messages": [{"role": "assistant", "content": None}]}, "messages[0]"),
-        ({"messages": [{"role": "assistant", "content": "a", "audio": {"id": "x"}}]}, "messages[0].audio"),
         (
-            {"messages": [{"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}]},
+            {"messages": [{"role": "assistant", "content": "a", "audio": {"id": "x"}}]},
+            "messages[0].audio",
+        ),
+        (
+            {
+                "messages": [
+                    {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}
+                ]
+            },
             "messages[0].function_call",
         ),
-        ({"messages": [{"role": "tool", "tool_call_id": "c9", "content": ""}]}, "messages[0].tool_call_id"),
+        (
+            {"messages": [{"role": "tool", "tool_call_id": "c9", "content": ""}]},
+            "messages[0].tool_call_id",
+        ),
         ({"messages": [USER, {"role": "assistant", "tool_calls": [CALL]}]}, "messages"),
         ({"messages": [USER, {"role": "assistant", "tool_calls": [CALL]}, USER]}, "messages"),
-        ({"messages": [USER, {"role": "assistant", "tool_calls": [CALL, CALL]}]}, "messages[1].tool_calls"),
+        (
+            {"messages": [USER, {"role": "assistant", "tool_calls": [CALL, CALL]}]},
+            "messages[1].tool_calls",
+        ),
     ],
 )
 def test_what_is_not_understood_is_refused_by_its_name(fields: dict[str, Any], param: str) -> None:
@@ -105,10 +143,20 @@ def test_what_is_not_understood_is_refused_by_its_name(fields: dict[str, Any], p
 @pytest.mark.proves("serve.openai.parameters")
 def test_what_changes_no_answer_is_taken_and_left_alone() -> None:
     ignored = {
-        "store": True, "metadata": {"a": "b"}, "user": "ada", "service_tier": "auto", "safety_identifier": "x",
-        "prompt_cache_key": "k", "prediction": {"type": "content", "content": "x"}, "n": 1, "logprobs": False,
-        "logit_bias": None, "modalities": ["text"], "parallel_tool_calls": True, "tool_choice": "auto",
-    }  # fmt: skip
+        "store": True,
+        "metadata": {"a": "b"},
+        "user": "ada",
+        "service_tier": "auto",
+        "safety_identifier": "x",
+        "prompt_cache_key": "k",
+        "prediction": {"type": "content", "content": "x"},
+        "n": 1,
+        "logprobs": False,
+        "logit_bias": None,
+        "modalities": ["text"],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+    }
     asked = parse_request(request(**ignored))
     assert asked.sampling.given == {} and asked.sampling.stop == ()
 
@@ -159,10 +207,32 @@ def test_half_a_character_is_no_reason_to_fail() -> None:
 
 
 @pytest.mark.proves("serve.openai.messages")
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-       lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-           st.sampled_from(["role", "content", "tool_calls", "id", "type", "function", "name", "text", "tool_call_id"]),
-           inner | st.sampled_from(["user", "assistant", "tool", "text", "function"]), max_size=5), max_leaves=12))  # fmt: skip
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "role",
+                        "content",
+                        "tool_calls",
+                        "id",
+                        "type",
+                        "function",
+                        "name",
+                        "text",
+                        "tool_call_id",
+                    ]
+                ),
+                inner | st.sampled_from(["user", "assistant", "tool", "text", "function"]),
+                max_size=5,
+            )
+        ),
+        max_leaves=12,
+    )
+)
 def test_whatever_a_client_sends_as_messages_is_read_or_refused(value: Any) -> None:
     try:
         parse_messages([value])
@@ -186,7 +256,9 @@ def test_a_stop_text_is_found_wherever_the_pieces_of_an_answer_are_cut(
     shown = "".join(one.text for one in passed if isinstance(one, Words))
     whole = "".join(pieces)
     assert shown == cut(whole, stops) and not any(stop in shown for stop in stops)
-    assert whole.startswith(shown) and (shown == whole) == (not any(stop in whole for stop in stops))
+    assert whole.startswith(shown) and (shown == whole) == (
+        not any(stop in whole for stop in stops)
+    )
 
 
 @pytest.mark.proves("serve.openai.conversation")

@@ -1,7 +1,8 @@
 """An OpenAPI document as it was written, bounded, with its local references followed.
 
-Source: OpenAPI Specification 3.0.4 and 3.1.1. A document may be a stranger's: it is never more than `MAX_BYTES` of JSON (YAML: what
-`storage.settings.yaml_tree` reads), `MAX_DEPTH` levels and `MAX_NODES` values; nothing in it is fetched; a reference that leads out of the document, in a
+Source: OpenAPI Specification 3.0.4 and 3.1.1. A document may be a stranger's: it is never more than
+`MAX_BYTES` of JSON (YAML: what `storage.settings.yaml_tree` reads), `MAX_DEPTH` levels and
+`MAX_NODES` values; nothing in it is fetched; a reference that leads out of the document, in a
 circle or to nothing is a problem of the operation that has it.
 """
 
@@ -36,7 +37,9 @@ class Broken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation, with what its path says for all of its operations. `key` is `GET /pets/{id}`."""
+    """One operation, with what its path says for all of its operations. `key` is `GET
+    /pets/{id}`.
+    """
 
     method: str
     path: str
@@ -82,7 +85,9 @@ class Document:
     def skipped(self) -> Iterator[str]:
         """Operations of other methods."""
         for path, item in mapping_of(self.root.get("paths")).items():
-            yield from (f"{method.upper()} {path}" for method in _OTHERS if method in mapping_of(item))
+            yield from (
+                f"{method.upper()} {path}" for method in _OTHERS if method in mapping_of(item)
+            )
 
     def followed(self, value: Any) -> Object:
         """An object, or the one that it refers to. Raises Broken."""
@@ -97,7 +102,9 @@ class Document:
     def target(self, reference: str) -> Any:
         """What a local pointer names (RFC 6901). Raises Broken."""
         if not reference.startswith("#/"):
-            raise Broken(f"it refers to `{reference[:100]}`, and only `#/…` is followed: nothing is fetched")
+            raise Broken(
+                f"it refers to `{reference[:100]}`, and only `#/…` is followed: nothing is fetched"
+            )
         node: Any = self.root
         for part in reference[2:].split("/"):
             key = unquote(part).replace("~1", "/").replace("~0", "~")
@@ -138,7 +145,8 @@ def parse_document(data: bytes, file: str) -> Document:
             else "no `openapi`"
         )
         raise ConfigError(
-            f"{file}: found {told}", hint="OpenAPI 3.0 and 3.1 can be read; converters for older ones exist"
+            f"{file}: found {told}",
+            hint="OpenAPI 3.0 and 3.1 can be read; converters for older ones exist",
         )
     if not isinstance(found.get("paths"), Mapping):
         raise ConfigError(f"{file}: there are no `paths`")

@@ -1,10 +1,12 @@
-"""From an OpenAPI document to a manifest: which operations, under which names, at which server, with whose credentials.
+"""From an OpenAPI document to a manifest: which operations, under which names, at which server,
+with whose credentials.
 
     choice = Choice(server="https://api.example.com/v1", include_tags=("pets",))
     manifest, notices = import_document(document, choice)
 
-The manifest is plain values, as `reading.read_manifest` reads them. Secrets are references that the person fills: `${PETSTORE_API_KEY}` for the
-scheme `api_key` of a document called Petstore, unless `auth` says another one.
+The manifest is plain values, as `reading.read_manifest` reads them. Secrets are references that the
+person fills: `${PETSTORE_API_KEY}` for the scheme `api_key` of a document called Petstore, unless
+`auth` says another one.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from .document import Broken, Document, Object, Operation
 from .operations import Entry, entry_of
 
 MANY = 20
-"""Tools from which on they are found by search instead of being shown, where nobody says otherwise."""
+"""Tools from which on they are found by search instead of being shown, where nobody says otherwise.
+"""
 MAX_TOOLS = 512
 _NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _VARIABLE = re.compile(r"\{([^{}]*)\}")
@@ -33,10 +36,12 @@ _VARIABLE = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a person wants of a document. Patterns may hold `*`; operations are named by `operationId` or as `GET /pets/{id}`.
+    """What a person wants of a document. Patterns may hold `*`; operations are named by
+    `operationId` or as `GET /pets/{id}`.
 
-    `server` is one of the document's addresses, or another one. `auth` maps security schemes to references. `hosts` are opened besides the
-    server's own. `results` checks answers against the document; services often do not keep to it.
+    `server` is one of the document's addresses, or another one. `auth` maps security schemes to
+    references. `hosts` are opened besides the server's own. `results` checks answers against the
+    document; services often do not keep to it.
     """
 
     namespace: str = ""
@@ -67,8 +72,12 @@ def _any(names: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
-def import_document(document: Document, choice: Choice = Choice()) -> tuple[dict[str, Any], list[str]]:
-    """The manifest, and sentences about what was left out. Raises ConfigError where nothing can be made of it."""
+def import_document(
+    document: Document, choice: Choice = Choice()
+) -> tuple[dict[str, Any], list[str]]:
+    """The manifest, and sentences about what was left out. Raises ConfigError where nothing can be
+    made of it.
+    """
     return _Import(document, choice).manifest()
 
 
@@ -98,13 +107,16 @@ class _Import:
                     f"`{clean(operation.key)[:120]}` is left out: {clean(str(problem))[:300]}"
                 )
         self._notices += [
-            f"`{clean(key)[:120]}` is left out: tools have no such method" for key in self._document.skipped()
+            f"`{clean(key)[:120]}` is left out: tools have no such method"
+            for key in self._document.skipped()
         ]
         if not tools:
             why = "; ".join(self._notices[:3]) or "nothing is chosen"
             raise ConfigError(f"{self._document.file}: no operation becomes a tool: {why}")
         loading = self._choice.loading or ("deferred" if len(tools) > MANY else "always")
-        tools = [{**tool, **({"loading": loading} if loading != "always" else {})} for tool in tools]
+        tools = [
+            {**tool, **({"loading": loading} if loading != "always" else {})} for tool in tools
+        ]
         made: dict[str, Any] = {"namespace": self._namespace}
         if self._choice.hosts:
             made["hosts"] = list(self._choice.hosts)
@@ -114,7 +126,9 @@ class _Import:
 
     def _tool(self, operation: Operation) -> dict[str, Any]:
         auth = self._security(operation)
-        entry = entry_of(self._document, operation, self._server(operation), results=self._choice.results)
+        entry = entry_of(
+            self._document, operation, self._server(operation), results=self._choice.results
+        )
         _fit(entry)
         self._notices += entry.notices
         made = {"name": self._name(operation), **entry.fields}
@@ -152,7 +166,8 @@ class _Import:
         url = self._filled(described[0])
         if "://" not in url:
             raise Broken(
-                f"its server is `{clean(url)[:60]}`, which is no whole address: say which `server` it is"
+                f"its server is `{clean(url)[:60]}`, which is no whole address: say which "
+                "`server` it is"
             )
         return urljoin(url, chosen) if chosen else url
 
@@ -180,12 +195,16 @@ class _Import:
     # ---- security
 
     def _security(self, operation: Operation) -> dict[str, dict[str, str]]:
-        """The auth entries of an operation: of the first alternative that can be had, those that the person named first. Raises Broken."""
+        """The auth entries of an operation: of the first alternative that can be had, those that
+        the person named first. Raises Broken.
+        """
         given = operation.fields.get("security", self._document.root.get("security"))
         alternatives = [mapping_of(one) for one in list_of(given)]
         if not alternatives:
             return {}
-        alternatives.sort(key=lambda one: 0 if one and all(name in self._choice.auth for name in one) else 1)
+        alternatives.sort(
+            key=lambda one: 0 if one and all(name in self._choice.auth for name in one) else 1
+        )
         problem = Broken("its security cannot be used")
         for one in alternatives:
             try:
@@ -214,7 +233,9 @@ class _Import:
 
 
 def _fit(entry: Entry) -> None:
-    """Whether its schema can be used; without patterns if these are the reason. Raises ToolDefinitionError."""
+    """Whether its schema can be used; without patterns if these are the reason. Raises
+    ToolDefinitionError.
+    """
     schema = entry.fields["input_schema"]
     try:
         checking("it", schema)
@@ -224,10 +245,16 @@ def _fit(entry: Entry) -> None:
 
 
 def _without(value: Any, key: str) -> Any:
-    """A schema without a keyword. A property may have that name: its value is a schema and not a text."""
+    """A schema without a keyword. A property may have that name: its value is a schema and not a
+    text.
+    """
     if isinstance(value, Mapping):
         pairs = mapping_of(value).items()
-        return {name: _without(one, key) for name, one in pairs if not (name == key and isinstance(one, str))}
+        return {
+            name: _without(one, key)
+            for name, one in pairs
+            if not (name == key and isinstance(one, str))
+        }
     return [_without(one, key) for one in list_of(value)] if isinstance(value, list) else value
 
 

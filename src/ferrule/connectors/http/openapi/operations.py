@@ -1,7 +1,8 @@
 """One operation of an OpenAPI document as an entry of a manifest's `tools`.
 
-Arguments are the parameters by name (two of one name are told apart by where they go) and `body` for the request body. A parameter or a
-body that cannot be sent makes the operation one that is left out, if it is required; else only that part is left out, and said.
+Arguments are the parameters by name (two of one name are told apart by where they go) and `body`
+for the request body. A parameter or a body that cannot be sent makes the operation one that is left
+out, if it is required; else only that part is left out, and said.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _BODIES = {"application/x-www-form-urlencoded": "form", "text/plain": "text"}
 
 @dataclass(slots=True)
 class Entry:
-    """What becomes of an operation: an entry for `tools` without its name and auth, and what a person should know of it."""
+    """What becomes of an operation: an entry for `tools` without its name and auth, and what a
+    person should know of it.
+    """
 
     operation: Operation
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -77,7 +80,9 @@ class _Maker:
         if results and (output := self._result()):
             fields["output_schema"] = output
         if self._operation.tags:
-            fields["tags"] = [clean(tag)[:60] for tag in self._operation.tags[:10] if clean(tag).strip()]
+            fields["tags"] = [
+                clean(tag)[:60] for tag in self._operation.tags[:10] if clean(tag).strip()
+            ]
         return self._made
 
     # ---- parameters
@@ -96,7 +101,9 @@ class _Maker:
             raise Broken(f"it has more than {MAX_PARAMETERS} parameters")
         yield from found.values()
 
-    def _parameter(self, given: Object, places: dict[str, str], styled: list[dict[str, Any]]) -> None:
+    def _parameter(
+        self, given: Object, places: dict[str, str], styled: list[dict[str, Any]]
+    ) -> None:
         name, where = text_of(given.get("name")), text_of(given.get("in"))
         needed = given.get("required") is True or where == "path"
         if where == "header" and name.lower() in _IGNORED:
@@ -182,7 +189,9 @@ class _Maker:
             elif piece in places:
                 pieces.append(place_for(places[piece]))
             else:
-                raise Broken(f"its path has `{{{clean(piece)[:40]}}}`, and no parameter says what that is")
+                raise Broken(
+                    f"its path has `{{{clean(piece)[:40]}}}`, and no parameter says what that is"
+                )
         return "".join(pieces)
 
     # ---- bodies
@@ -244,7 +253,9 @@ def _chosen(content: Object) -> tuple[str, str] | None:
 
 
 def _description(document: Document, operation: Operation) -> str:
-    """Whose words these are, then what the document says. A model reads it: nothing in it that a person would not see."""
+    """Whose words these are, then what the document says. A model reads it: nothing in it that a
+    person would not see.
+    """
     summary = " ".join(clean(text_of(operation.fields.get("summary"))).split())
     longer = clean(text_of(operation.fields.get("description"))).strip()
     said = "\n".join(dict.fromkeys(text for text in (summary, longer) if text)) or operation.key

@@ -1,10 +1,13 @@
-"""Schemas of an OpenAPI document as JSON Schema that stands on its own: references filled in, bounded, nothing in it but what checks or explains.
+"""Schemas of an OpenAPI document as JSON Schema that stands on its own: references filled in,
+bounded, nothing in it but what checks or explains.
 
-A schema that refers to itself is filled in once more within itself, and is open below that: the service checks what is further in. The same
-where a schema is deeper than `MAX_DEPTH` or an operation's schemas grow beyond `MAX_NODES`. What is open takes any value, so nothing that the service would
-take is refused here.
+A schema that refers to itself is filled in once more within itself, and is open below that: the
+service checks what is further in. The same where a schema is deeper than `MAX_DEPTH` or an
+operation's schemas grow beyond `MAX_NODES`. What is open takes any value, so nothing that the
+service would take is refused here.
 
-OpenAPI 3.0 differs from JSON Schema in `nullable` and in exclusive bounds that are flags; both are rewritten.
+OpenAPI 3.0 differs from JSON Schema in `nullable` and in exclusive bounds that are flags; both are
+rewritten.
 """
 
 from __future__ import annotations
@@ -26,11 +29,27 @@ _LISTED = 100
 """Values of an `enum` and names of `required` or `properties` at the most."""
 
 _COPIED = (
-    "type", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
-    "pattern", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "const",
-)  # fmt: skip
+    "type",
+    "format",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minProperties",
+    "maxProperties",
+    "const",
+)
 _MANY = {"oneOf": "anyOf", "anyOf": "anyOf", "allOf": "allOf", "prefixItems": "prefixItems"}
-"""`oneOf` is taken as `anyOf`: where alternatives are left open, more than one of them fits. `not` is left to the service for the same reason."""
+"""`oneOf` is taken as `anyOf`: where alternatives are left open, more than one of them fits. `not`
+is left to the service for the same reason.
+"""
 _ONE = ("items", "additionalProperties")
 _FORMATS = frozenset(
     {
@@ -60,10 +79,14 @@ class Schemas:
         self._left = MAX_NODES
 
     def of(self, value: Any, *, writing: bool = True) -> dict[str, Any]:
-        """A schema on its own. `writing`: for a request, which has no properties that are `readOnly`. Raises Broken."""
+        """A schema on its own. `writing`: for a request, which has no properties that are
+        `readOnly`. Raises Broken.
+        """
         return self._made(value, (), 0, writing)
 
-    def _made(self, value: Any, on_way: tuple[str, ...], depth: int, writing: bool) -> dict[str, Any]:
+    def _made(
+        self, value: Any, on_way: tuple[str, ...], depth: int, writing: bool
+    ) -> dict[str, Any]:
         given = mapping_of(value)
         reference = given.get("$ref")
         self._left -= 1
@@ -72,7 +95,9 @@ class Schemas:
         if isinstance(reference, str):
             if on_way.count(reference) > 1 or len(on_way) > 2 * MAX_DEPTH:
                 return {}
-            target = self._made(self._document.target(reference), (*on_way, reference), depth, writing)
+            target = self._made(
+                self._document.target(reference), (*on_way, reference), depth, writing
+            )
             said = _described(given)
             return {**target, **said}
         made = _described(given)
@@ -91,7 +116,12 @@ class Schemas:
         return _corrected(made, given, self._document.old)
 
     def _inner(
-        self, given: Object, made: dict[str, Any], on_way: tuple[str, ...], depth: int, writing: bool
+        self,
+        given: Object,
+        made: dict[str, Any],
+        on_way: tuple[str, ...],
+        depth: int,
+        writing: bool,
     ) -> None:
         hidden: set[str] = set()
         if isinstance(listed := given.get("properties"), Mapping):
@@ -103,14 +133,17 @@ class Schemas:
                     properties[clean(name)] = self._made(one, on_way, depth + 1, writing)
             made["properties"] = properties
         names = [
-            name for name in list_of(given.get("required")) if isinstance(name, str) and name not in hidden
+            name
+            for name in list_of(given.get("required"))
+            if isinstance(name, str) and name not in hidden
         ]
         if names:
             made["required"] = list(dict.fromkeys(names))[:_LISTED]
         for key, meant in _MANY.items():
             if isinstance(given.get(key), list) and given[key] and meant not in made:
                 made[meant] = [
-                    self._made(one, on_way, depth + 1, writing) for one in list_of(given[key])[:_LISTED]
+                    self._made(one, on_way, depth + 1, writing)
+                    for one in list_of(given[key])[:_LISTED]
                 ]
         for key in _ONE:
             if isinstance(given.get(key), bool):
@@ -131,7 +164,9 @@ def _plain(value: Any) -> bool:
     """A scalar, or a short list of them (the `type` of 3.1)."""
     if isinstance(value, list):
         items = list_of(value)
-        return len(items) <= 10 and all(isinstance(one, (str, int, float)) or one is None for one in items)
+        return len(items) <= 10 and all(
+            isinstance(one, (str, int, float)) or one is None for one in items
+        )
     return value is None or (isinstance(value, (str, int, float)) and len(str(value)) <= 1000)
 
 

@@ -1,8 +1,10 @@
-"""`assert(…)` and `log(…)`: calls that Starlark cannot have by itself, rewritten before it reads the script.
+"""`assert(…)` and `log(…)`: calls that Starlark cannot have by itself, rewritten before it reads
+the script.
 
-`assert` is reserved there, and `log` is a namespace (`log.warn`), which is no function. Each call of them becomes the call of a
-function of ours in the same line, so that places stay right. Starlark's grammar lies within Python's, so Python's parser
-finds them; in what it cannot read nothing is changed. A script that has a `log` of its own keeps it.
+`assert` is reserved there, and `log` is a namespace (`log.warn`), which is no function. Each call
+of them becomes the call of a function of ours in the same line, so that places stay right.
+Starlark's grammar lies within Python's, so Python's parser finds them; in what it cannot read
+nothing is changed. A script that has a `log` of its own keeps it.
 """
 
 from __future__ import annotations

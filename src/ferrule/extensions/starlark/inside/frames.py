@@ -1,4 +1,5 @@
-"""Messages between a worker and its owner: JSON in frames, a length of four bytes (big endian) before each.
+"""Messages between a worker and its owner: JSON in frames, a length of four bytes (big endian)
+before each.
 
 owner to worker   {"run": digest, "source"?, "file", "function", "arguments", "seconds", "result", "memory", "pure"}
                   {"value": ...} or {"error": [type, message]}, the answer to a call
@@ -26,7 +27,9 @@ class TooLarge(Exception):
 
 
 def packed(message: dict[str, Any], most: int = FRAME_LIMIT) -> bytes:
-    """A message as it is sent. Raises TooLarge; half surrogate pairs become `?`, as JSON has no bytes for them."""
+    """A message as it is sent. Raises TooLarge; half surrogate pairs become `?`, as JSON has no
+    bytes for them.
+    """
     body = _encode(message).encode("utf-8", "replace")
     if len(body) > most:
         raise TooLarge(f"{len(body)} bytes, the bound is {most}")

@@ -1,11 +1,12 @@
 """What a worker gives up before it reads its first script.
 
-Its socket is descriptor 0 and no other descriptor can be opened after `lock`: no file, no connection, no pipe. It writes no file
-and leaves no core. Its memory is bounded twice: the script is stopped politely when the process holds more than its bound
-(`Watch`), and the kernel refuses what is far beyond (RLIMIT_AS).
+Its socket is descriptor 0 and no other descriptor can be opened after `lock`: no file, no
+connection, no pipe. It writes no file and leaves no core. Its memory is bounded twice: the script
+is stopped politely when the process holds more than its bound (`Watch`), and the kernel refuses
+what is far beyond (RLIMIT_AS).
 
-Not protected: a hole in the Starlark library would give a script what this process still has, which is system calls without
-descriptors. Scripts have no other way to Python or to the system.
+Not protected: a hole in the Starlark library would give a script what this process still has, which
+is system calls without descriptors. Scripts have no other way to Python or to the system.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _PAGE = resource.getpagesize()
 
 
 class Watch:
-    """Asked about every thousand instructions: must the script stop? `stopped` says why (`timeout`, `memory`).
+    """Asked about every thousand instructions: must the script stop? `stopped` says why (`timeout`,
+    `memory`).
 
     Ends the whole process where its owner is gone.
     """

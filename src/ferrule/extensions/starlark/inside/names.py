@@ -1,6 +1,8 @@
-"""The names that a script finds: which there are, and which of them are answered by the owner of the worker.
+"""The names that a script finds: which there are, and which of them are answered by the owner of
+the worker.
 
-Source: requirement 003, "Built-ins available inside run", and systems.md §4.1 for the further members.
+Source: requirement 003, "Built-ins available inside run", and systems.md §4.1 for the further
+    members.
 """
 
 from __future__ import annotations
@@ -8,8 +10,26 @@ from __future__ import annotations
 ASKED: dict[str, tuple[str, ...]] = {
     "exec": ("run",),
     "fs": (
-        "read", "write", "append", "exists", "stat", "list", "find", "glob", "copy", "diff", "mkdir", "move", "remove",
-        "replace", "replace_all", "read_lines", "line_count", "insert_at", "replace_lines", "delete_lines",
+        "read",
+        "write",
+        "append",
+        "exists",
+        "stat",
+        "list",
+        "find",
+        "glob",
+        "copy",
+        "diff",
+        "mkdir",
+        "move",
+        "remove",
+        "replace",
+        "replace_all",
+        "read_lines",
+        "line_count",
+        "insert_at",
+        "replace_lines",
+        "delete_lines",
     ),
     "http": ("get", "post"),
     "cache": ("get", "set", "has", "delete", "clear"),
@@ -17,16 +37,24 @@ ASKED: dict[str, tuple[str, ...]] = {
     "metrics": ("incr", "get", "reset", "snapshot"),
     "parallel": ("launch", "wait_all", "wait_any", "race", "join"),
     "meta": (
-        "tool_register", "hook_register", "agent_register", "register_tool", "register_hook", "register_agent",
-        "call_tool", "list_tools",
+        "tool_register",
+        "hook_register",
+        "agent_register",
+        "register_tool",
+        "register_hook",
+        "register_agent",
+        "call_tool",
+        "list_tools",
     ),
     "task": ("poll", "wait"),
     "time": ("now",),
     "uuid": ("v4", "v7"),
     "os": ("cwd", "hostname", "platform", "args"),
     "": ("delegate", "emit", "env", "random", "sleep"),
-}  # fmt: skip
-"""Namespace to members that do something outside: each is one message to the owner. `""`: names of their own."""
+}
+"""Namespace to members that do something outside: each is one message to the owner. `""`: names of
+their own.
+"""
 
 COMPUTED: dict[str, tuple[str, ...]] = {
     "re": ("match", "search", "findall", "find_all", "replace", "split"),
@@ -37,24 +65,39 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "url": ("parse", "encode"),
     "crypto": ("hmac_sha256", "hmac_sha512"),
     "set": (
-        "new", "values", "size", "contains", "union", "intersection", "intersect", "difference", "diff",
-        "symmetric_difference", "is_subset",
+        "new",
+        "values",
+        "size",
+        "contains",
+        "union",
+        "intersection",
+        "intersect",
+        "difference",
+        "diff",
+        "symmetric_difference",
+        "is_subset",
     ),
     "template": ("render",),
     "validate": ("email", "url", "json"),
     "": ("block", "allow", "modify"),
-}  # fmt: skip
-"""Members that only compute: they are worked out in the worker. `json` is the Starlark library's own."""
+}
+"""Members that only compute: they are worked out in the worker. `json` is the Starlark library's
+own.
+"""
 
 CALLED = ("assert", "log")
-"""Functions whose names the library cannot bind, since one is reserved and one is a namespace: `inside.calls` rewrites calls of them."""
+"""Functions whose names the library cannot bind, since one is reserved and one is a namespace:
+`inside.calls` rewrites calls of them.
+"""
 
 TOLD: dict[str, tuple[str, ...]] = {"log": ("info", "warn", "error", "debug"), "": ("print",)}
 """Members that tell the owner something and get no answer."""
 
 
 def namespaces() -> dict[str, tuple[str, ...]]:
-    """Every namespace with its members, for documentation and completion; `""` holds plain functions."""
+    """Every namespace with its members, for documentation and completion; `""` holds plain
+    functions.
+    """
     found: dict[str, tuple[str, ...]] = {"json": ("encode", "decode"), "": CALLED}
     for table in (ASKED, COMPUTED, TOLD):
         for space, members in table.items():

@@ -1,8 +1,9 @@
-"""Built-ins that only compute. Each takes and returns JSON values; a ValueError or TypeError is the script's error.
+"""Built-ins that only compute. Each takes and returns JSON values; a ValueError or TypeError is the
+script's error.
 
-Regular expressions are RE2's (https://github.com/google/re2/wiki/Syntax): no look-around and no back-references, and therefore
-time that is linear in the text, whatever the pattern. A built-in that takes too long holds the worker, and the owner's wall clock
-ends the worker.
+Regular expressions are RE2's (https://github.com/google/re2/wiki/Syntax): no look-around and no
+back-references, and therefore time that is linear in the text, whatever the pattern. A built-in
+that takes too long holds the worker, and the owner's wall clock ends the worker.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+")
 
 
 def match(pattern: str, text: str) -> dict[str, Any] | None:
-    """The match at the beginning of `text`: {match, groups, named, start, end}; None without one."""
+    """The match at the beginning of `text`: {match, groups, named, start, end}; None without
+    one.
+    """
     return _found(_compiled(pattern).match(text))
 
 
@@ -45,7 +48,9 @@ def findall(pattern: str, text: str) -> list[Any]:
     found: list[Any] = []
     for one in _matches(_compiled(pattern), text):
         if len(found) == MATCHES_LIMIT:
-            raise ValueError(f"re.findall: more than {MATCHES_LIMIT} matches; search a smaller text")
+            raise ValueError(
+                f"re.findall: more than {MATCHES_LIMIT} matches; search a smaller text"
+            )
         groups = list(one.groups(""))
         found.append(one.group() if not groups else groups[0] if len(groups) == 1 else groups)
     return found
@@ -188,7 +193,8 @@ def hmac_sha512(key: str, text: str) -> str:
     return hmac.new(key.encode(), text.encode(), hashlib.sha512).hexdigest()
 
 
-# Sets are lists in which each value is once: so they can be results, and what goes in comes out in its order.
+# Sets are lists in which each value is once: so they can be results, and what goes in comes out in
+# its order.
 
 
 def new_set(values: list[Any] | None = None) -> list[Any]:
@@ -232,7 +238,9 @@ def is_subset(first: list[Any], second: list[Any]) -> bool:
 
 
 def render(template: str, values: dict[str, Any]) -> str:
-    """`template` with each `{{path.to.value}}` filled in. A path that leads nowhere is an error that names it."""
+    """`template` with each `{{path.to.value}}` filled in. A path that leads nowhere is an error
+    that names it.
+    """
 
     def fill(found: re.Match[str]) -> str:
         value: Any = values
@@ -246,7 +254,9 @@ def render(template: str, values: dict[str, Any]) -> str:
 
 
 def is_email(text: str) -> bool:
-    """Whether the text has the form of an address: one `@`, a name before it, a domain with a dot after it."""
+    """Whether the text has the form of an address: one `@`, a name before it, a domain with a dot
+    after it.
+    """
     return len(text) <= 254 and _EMAIL.fullmatch(text) is not None
 
 
@@ -273,9 +283,13 @@ def is_json(text: str) -> bool:
 
 
 def check(condition: Any, message: Any = "an assertion does not hold") -> None:
-    """Fail with `message` unless the condition holds, as Starlark counts: nothing, zero and what is empty do not."""
+    """Fail with `message` unless the condition holds, as Starlark counts: nothing, zero and what is
+    empty do not.
+    """
     if not condition:
-        raise ValueError(message if isinstance(message, str) else json.dumps(message, ensure_ascii=False))
+        raise ValueError(
+            message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
+        )
 
 
 def block(reason: str = "") -> dict[str, Any]:
@@ -349,7 +363,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 def _compiled(pattern: str) -> Any:
     if len(pattern) > PATTERN_LIMIT:
-        raise ValueError(f"re: a pattern of {len(pattern)} characters, the bound is {PATTERN_LIMIT}")
+        raise ValueError(
+            f"re: a pattern of {len(pattern)} characters, the bound is {PATTERN_LIMIT}"
+        )
     re2 = _engine()
     options = re2.Options()
     options.max_mem = PATTERN_MEMORY
@@ -360,7 +376,8 @@ def _compiled(pattern: str) -> Any:
         said: Any = error.args[0]
         shown = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
         raise ValueError(
-            f"re: the pattern cannot be read: {shown} (RE2 syntax: no look-around, no back-references)"
+            f"re: the pattern cannot be read: {shown} (RE2 syntax: no look-around, no "
+            "back-references)"
         ) from None
 
 

@@ -1,9 +1,9 @@
 """Does a script call itself? Starlark has no recursion; the library we use would allow it.
 
-Functions are followed by their names through the text: a function that mentions itself, directly or through others,
-is refused. Starlark's grammar lies within Python's, so Python's parser reads it; what it cannot read is left to the
-library, which says better what is wrong. Not seen: a function that is passed as a value and called there. The depth of
-calls is bounded as well, so that ends too.
+Functions are followed by their names through the text: a function that mentions itself, directly or
+through others, is refused. Starlark's grammar lies within Python's, so Python's parser reads it;
+what it cannot read is left to the library, which says better what is wrong. Not seen: a function
+that is passed as a value and called there. The depth of calls is bounded as well, so that ends too.
 """
 
 from __future__ import annotations

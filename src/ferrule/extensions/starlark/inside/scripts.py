@@ -1,7 +1,8 @@
 """Compiles a script and calls a function of it, in a scope of its own each time.
 
-A text is parsed once and evaluated anew for each call, so no value lives from one call to the next; what its top level
-made is frozen before the function is called. A script that the library refuses, or that fails, raises `Failed`.
+A text is parsed once and evaluated anew for each call, so no value lives from one call to the next;
+what its top level made is frozen before the function is called. A script that the library refuses,
+or that fails, raises `Failed`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _LINES = re.compile(r"-->\s*(\S.*):(\d+):(\d+)")
 
 
 class Failed(Exception):
-    """A script was refused or went wrong: `reason` is `compile`, `fail`, `error`, `depth` or one of the worker's.
+    """A script was refused or went wrong: `reason` is `compile`, `fail`, `error`, `depth` or one of
+    the worker's.
 
     `kind` is the type of the built-in's error that it did not survive, or empty.
     """
@@ -36,7 +38,9 @@ class Failed(Exception):
 
 
 class Scripts:
-    """The Starlark library with our names in it. `functions` maps full names (`fs.read`, `env`) to what they do."""
+    """The Starlark library with our names in it. `functions` maps full names (`fs.read`, `env`) to
+    what they do.
+    """
 
     def __init__(self, functions: dict[str, Callable[..., Any]], stop: Callable[[], bool]) -> None:
         import starlark
@@ -62,7 +66,8 @@ class Scripts:
         if (found := recursion(source)) is not None:
             name, line = found
             raise Failed(
-                "compile", f"{file}:{line}: `{name}` calls itself; Starlark has no recursion, use a loop"
+                "compile",
+                f"{file}:{line}: `{name}` calls itself; Starlark has no recursion, use a loop",
             )
         if len(self._parsed) >= KEPT:
             self._parsed.clear()
@@ -74,7 +79,9 @@ class Scripts:
         self._parsed[digest] = parsed, _SPACES & frozenset(_WORD.findall(source))
 
     def call(self, digest: str, function: str, arguments: Sequence[Any], *, pure: bool) -> Any:
-        """The value that `function` returns. An empty `function` evaluates the text's top level and returns None."""
+        """The value that `function` returns. An empty `function` evaluates the text's top level and
+        returns None.
+        """
         library, module = self._library, self._library.Module()
         parsed, spaces = self._parsed[digest]
         names, opening = self._opening(spaces, pure)
@@ -91,9 +98,11 @@ class Scripts:
             raise Failed("error", f"its result cannot be written as JSON: {error}") from None
 
     def _opening(self, wanted: frozenset[str], pure: bool) -> tuple[list[str], Any]:
-        """The names that are given to a module, and the text that puts them into namespaces: those in `wanted`, and plain functions.
+        """The names that are given to a module, and the text that puts them into namespaces: those
+        in `wanted`, and plain functions.
 
-        A namespace that a script does not mention is left out: a call would pay for each of its names.
+        A namespace that a script does not mention is left out: a call would pay for each of its
+        names.
         """
         found = self._openings.get((wanted, pure))
         if found is not None:
@@ -108,7 +117,11 @@ class Scripts:
         for space, members in spaces.items():
             fields = ", ".join(f"{member}={_hidden(full(space, member))}" for member in members)
             lines.append(f"{space} = struct({fields})")
-        used = [*plain, *CALLED, *(full(space, one) for space, members in spaces.items() for one in members)]
+        used = [
+            *plain,
+            *CALLED,
+            *(full(space, one) for space, members in spaces.items() for one in members),
+        ]
         text = self._library.parse("built-ins", "\n".join(lines) + "\n", self._dialect)
         found = self._openings[wanted, pure] = used, text
         return found
@@ -139,7 +152,9 @@ def told(text: str) -> str:
 
 
 def _unparsed(text: str, file: str, source: str) -> str:
-    """Why a text cannot be read, with its place. The library gives its end as line 1 and draws nothing there."""
+    """Why a text cannot be read, with its place. The library gives its end as line 1 and draws
+    nothing there.
+    """
     at_end = "unexpected new line" in text and not re.search(r"^ *1 \|", text, re.MULTILINE)
     if not at_end:
         return told(text)

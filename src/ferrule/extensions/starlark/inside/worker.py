@@ -1,6 +1,8 @@
-"""A worker: one process that runs one script at a time for its owner, until the owner closes the socket.
+"""A worker: one process that runs one script at a time for its owner, until the owner closes the
+socket.
 
-It knows nothing but the scripts it is sent. Whatever a script wants of the world is a message to the owner.
+It knows nothing but the scripts it is sent. Whatever a script wants of the world is a message to
+the owner.
 """
 
 from __future__ import annotations
@@ -57,7 +59,10 @@ class Worker:
 
     def warm_up(self) -> None:
         """Everything that could be imported later is used once now: later nothing can be opened."""
-        source = 'def run(a):\n    return [json.encode(a), re.match("(?i)ä|b{2}", "ä"), url.parse("http://x"), print]\n'
+        source = (
+            'def run(a):\n    return [json.encode(a), re.match("(?i)ä|b{2}", "ä"), '
+            'url.parse("http://x"), print]\n'
+        )
         for digest, text in (("", source), ("broken", "def run(:\n"), ("odd", "ä = ä\n")):
             try:
                 self._scripts.parse(digest, text, "x")
@@ -76,7 +81,10 @@ class Worker:
             except Failed as failed:
                 spent = failed.reason == "memory"
                 frame = packed(
-                    {"failed": [failed.reason, failed.message[:LINE_LIMIT], failed.kind], "spent": spent}
+                    {
+                        "failed": [failed.reason, failed.message[:LINE_LIMIT], failed.kind],
+                        "spent": spent,
+                    }
                 )
             except TooLarge as error:
                 frame = packed({"failed": ["size", f"its result is too large: {error}", ""]})
@@ -97,14 +105,15 @@ class Worker:
                 self._scripts.parse(digest, request["source"], request["file"])
             elif not self._scripts.knows(digest):
                 raise Failed("unknown", "the text of this script is not here")
-            return self._scripts.call(digest, request["function"], request["arguments"], pure=request["pure"])
+            return self._scripts.call(
+                digest, request["function"], request["arguments"], pure=request["pure"]
+            )
         except Failed as failed:
             raise self._explained(failed) from None
         except MemoryError:
             raise Failed("memory", "") from None
-        except (
-            BaseException
-        ) as error:  # boundary: the library panics with no Exception; one call fails, not the worker
+        # boundary: the library panics with no Exception; one call fails, not the worker
+        except BaseException as error:
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
             reason = "memory" if "memory" in str(error) else "error"

@@ -1,10 +1,12 @@
-"""Assembles classic BPF programs for seccomp: a list of rules about system calls in, the kernel's bytes out.
+"""Assembles classic BPF programs for seccomp: a list of rules about system calls in, the kernel's
+bytes out.
 
-A program is a binary search for the number, which ends where an answer stands or where argument words are looked at,
-rule by rule. Besides being short for each call, it is short for the kernel to look through when it is put on, call by call.
-Jumps of classic BPF reach 255 instructions ahead, so a program has at most about twice as many. Only loads of the
-number and the machine, comparisons and returns are used outside of rules about arguments, so that the kernel can tell
-ahead which calls are always allowed, and never runs the program for these.
+A program is a binary search for the number, which ends where an answer stands or where argument
+words are looked at, rule by rule. Besides being short for each call, it is short for the kernel to
+look through when it is put on, call by call. Jumps of classic BPF reach 255 instructions ahead, so
+a program has at most about twice as many. Only loads of the number and the machine, comparisons and
+returns are used outside of rules about arguments, so that the kernel can tell ahead which calls are
+always allowed, and never runs the program for these.
 
 Sources: `linux/filter.h`, `linux/bpf_common.h`, `linux/seccomp.h`.
 """
@@ -30,7 +32,9 @@ Instruction = tuple[int, int, int, int]
 """Operation, jump if true, jump if false, constant."""
 
 Answer = tuple[Instruction, ...]
-"""Instructions that find the answer to a call whose number is in the accumulator; all ways through them return."""
+"""Instructions that find the answer to a call whose number is in the accumulator; all ways through
+them return.
+"""
 Range = tuple[int, Answer]
 """The first number that the answer is for. It ends where the next range begins."""
 
@@ -48,14 +52,19 @@ def refuse(error: int) -> int:
 class Word:
     """A condition on 32 bits of an argument: `(word & mask)` is, or is not, one of `values`.
 
-    Both machines are little-endian. `high` takes the upper half: the kernel ignores it for arguments that are an
-    `int`, and a condition on the lower half is exact for these.
+    Both machines are little-endian. `high` takes the upper half: the kernel ignores it for
+    arguments that are an `int`, and a condition on the lower half is exact for these.
     """
 
     __slots__ = ("argument", "high", "mask", "one_of", "values")
 
     def __init__(
-        self, argument: int, *values: int, mask: int = 0xFFFFFFFF, high: bool = False, one_of: bool = True
+        self,
+        argument: int,
+        *values: int,
+        mask: int = 0xFFFFFFFF,
+        high: bool = False,
+        one_of: bool = True,
     ) -> None:
         self.argument = argument
         self.values = values
@@ -65,7 +74,9 @@ class Word:
 
 
 class Rule:
-    """The answer to a call if all conditions hold. A rule whose conditions do not hold leaves the call to later ones."""
+    """The answer to a call if all conditions hold. A rule whose conditions do not hold leaves the
+    call to later ones.
+    """
 
     __slots__ = ("answer", "number", "when")
 
@@ -76,7 +87,9 @@ class Rule:
 
 
 def assemble(architecture: int, rules: Iterable[Rule], last: int) -> bytes:
-    """The program: another machine or the x32 table ends the process, numbers above `last` do not exist."""
+    """The program: another machine or the x32 table ends the process, numbers above `last` do not
+    exist.
+    """
     program: list[Instruction] = [
         (_LOAD, 0, 0, _MACHINE),
         (_EQUAL, 1, 0, architecture),
@@ -88,7 +101,9 @@ def assemble(architecture: int, rules: Iterable[Rule], last: int) -> bytes:
 
 
 def _ranges(rules: Iterable[Rule], last: int) -> list[Range]:
-    """Where in the numbers an answer begins to hold, and how it is found. In order, neighbours different."""
+    """Where in the numbers an answer begins to hold, and how it is found. In order, neighbours
+    different.
+    """
     absent = ((_RETURN, 0, 0, refuse(38)),)
     begins: dict[int, Answer] = {0: _ALLOWED}
     for number, of_number in groupby(sorted(rules, key=_number), _number):
@@ -118,7 +133,9 @@ def _search(ranges: list[Range]) -> list[Instruction]:
 
 
 def _answer(rules: Iterable[Rule]) -> Answer:
-    """The rules of one number, one after another: `for each condition: load, and, compare, skip if not; return answer`."""
+    """The rules of one number, one after another: `for each condition: load, and, compare, skip if
+    not; return answer`.
+    """
     program: list[Instruction] = []
     for rule in rules:
         body: list[Instruction] = [(_RETURN, 0, 0, rule.answer)]

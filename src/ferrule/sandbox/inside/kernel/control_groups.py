@@ -1,10 +1,11 @@
 """A control group for all commands of a server: bounds for what they use together. Version 1 and 2.
 
-The server enters it once, and what it forks is born there. One for each command would be better, but entering a group
-makes every fork of the machine wait for some ten milliseconds (cgroup_threadgroup_rwsem of the kernel).
+The server enters it once, and what it forks is born there. One for each command would be better,
+but entering a group makes every fork of the machine wait for some ten milliseconds
+(cgroup_threadgroup_rwsem of the kernel).
 
-`cgroup.py` chooses where it is made, what is written there, and where the server goes back to at its end: a group can
-be removed only when it is empty.
+`cgroup.py` chooses where it is made, what is written there, and where the server goes back to at
+its end: a group can be removed only when it is empty.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def enter(groups: list[Group]) -> None:
-    """Make the groups, unless an earlier server of the session did, and go there. OSError if that is refused."""
+    """Make the groups, unless an earlier server of the session did, and go there. OSError if that
+    is refused.
+    """
     for folder, values, _ in groups:
         if not os.path.isdir(folder):  # noqa: PTH112  no pathlib in here
             os.mkdir(folder)  # noqa: PTH102  no pathlib in here

@@ -1,15 +1,17 @@
-"""Landlock: a process gives up, for itself and all it starts, whatever it was not granted here. For good.
+"""Landlock: a process gives up, for itself and all it starts, whatever it was not granted here. For
+good.
 
-Rights are words, so that a plan can be made without a kernel (`landlock_rules.py`); what a word means depends on the
-version (ABI) that the kernel speaks:
+Rights are words, so that a plan can be made without a kernel (`landlock_rules.py`); what a word
+means depends on the version (ABI) that the kernel speaks:
 
     1  the rights on files below      2  `move` between folders (before, that was always refused)
     3  truncating belongs to `write`  4  TCP                        5  ioctl on devices belongs to `device`
     6  signals and abstract sockets   7  what is written to the audit log
 
-What no version knows: changing modes, owners, times and attributes; looking at a file's size or at whether it exists;
-connecting to a socket that has a path. What a capability overrules: CAP_PERFMON and CAP_SYS_ADMIN read the
-memory of other processes in spite of it, so capabilities are given up as well. Sources: `linux/landlock.h`, landlock(7).
+What no version knows: changing modes, owners, times and attributes; looking at a file's size or at
+whether it exists; connecting to a socket that has a path. What a capability overrules: CAP_PERFMON
+and CAP_SYS_ADMIN read the memory of other processes in spite of it, so capabilities are given up as
+well. Sources: `linux/landlock.h`, landlock(7).
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from .libc import library
 NEWEST = 7
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = (1 << bit for bit in range(6))
-MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK, MAKE_SYM = (1 << bit for bit in range(6, 13))
+MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK, MAKE_SYM = (
+    1 << bit for bit in range(6, 13)
+)
 REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 
 WORDS = {
@@ -69,9 +73,10 @@ class Unavailable(Exception):
 class Spec:
     """What is granted. Everything else on files is refused.
 
-    `abi`: speak as if the kernel knew no more than this version. `tcp`: TCP may be used. `signals`, `abstract_sockets`:
-    processes and abstract sockets outside may be reached. `quiet`: refusals are kept out of the audit log. `files`: False
-    leaves files as they are (but for device nodes: something must be refused), within what was given up before.
+    `abi`: speak as if the kernel knew no more than this version. `tcp`: TCP may be used. `signals`,
+    `abstract_sockets`: processes and abstract sockets outside may be reached. `quiet`: refusals are
+    kept out of the audit log. `files`: False leaves files as they are (but for device nodes:
+    something must be refused), within what was given up before.
     """
 
     __slots__ = ("abi", "abstract_sockets", "files", "granted", "quiet", "signals", "tcp")
@@ -115,7 +120,9 @@ def ruleset(spec: Spec, abi: int) -> bytes:
     if abi >= 4:
         attributes += struct.pack("=Q", 0 if spec.tcp else _TCP)
     if abi >= 6:
-        scoped = (0 if spec.signals else _SIGNALS) | (0 if spec.abstract_sockets else _ABSTRACT_SOCKETS)
+        scoped = (0 if spec.signals else _SIGNALS) | (
+            0 if spec.abstract_sockets else _ABSTRACT_SOCKETS
+        )
         attributes += struct.pack("=Q", scoped)
     return attributes
 
@@ -133,8 +140,8 @@ def abi() -> int:
 def restrict(spec: Spec) -> int:
     """Give up all but what is granted; the answer is the version that was used.
 
-    Paths that do not exist grant nothing, nor do symbolic links: they would grant what they lead to. `Unavailable`
-    if nothing could be given up.
+    Paths that do not exist grant nothing, nor do symbolic links: they would grant what they lead
+    to. `Unavailable` if nothing could be given up.
     """
     version = min(abi(), spec.abi, NEWEST)
     if version < 1:
@@ -151,7 +158,9 @@ def restrict(spec: Spec) -> int:
         finally:
             os.close(rules)
     except OSError as error:
-        raise Unavailable(f"Landlock could not be applied: {error.strerror} ({error.filename})") from error
+        raise Unavailable(
+            f"Landlock could not be applied: {error.strerror} ({error.filename})"
+        ) from error
     return version
 
 

@@ -1,7 +1,9 @@
-"""What is granted where Landlock stands alone, so that masked names stay out of reach. Pure but for `listing`.
+"""What is granted where Landlock stands alone, so that masked names stay out of reach. Pure but for
+`listing`.
 
-Landlock can only grant, and what is granted for a folder holds for everything below it. A folder with a masked name
-somewhere below therefore grants no more than to be listed, and its other entries are granted one by one:
+Landlock can only grant, and what is granted for a folder holds for everything below it. A folder
+with a masked name somewhere below therefore grants no more than to be listed, and its other entries
+are granted one by one:
 
     root/            list                    holds a masked name
     root/.env        nothing                 masked
@@ -10,9 +12,9 @@ somewhere below therefore grants no more than to be listed, and its other entrie
     root/sub/k.pem   nothing                 masked
     root/sub/a.py    everything on a file
 
-Not protected, and said in the report: names of masked files can be seen (and what a masked folder holds can be
-listed); no file can be created, removed or renamed in a folder that holds a masked name; entries that come later are
-not granted; existence and size are open to everyone.
+Not protected, and said in the report: names of masked files can be seen (and what a masked folder
+holds can be listed); no file can be created, removed or renamed in a folder that holds a masked
+name; entries that come later are not granted; existence and size are open to everyone.
 """
 
 from __future__ import annotations
@@ -26,12 +28,15 @@ from .landlock import ALL, LOOK, Granted
 FILE, FOLDER, OTHER = "file", "folder", "other"
 
 Listing = Callable[[str], Mapping[str, str]]
-"""Entries of a folder: name to FILE, FOLDER or OTHER (links: they are granted nothing, what they lead to may be)."""
+"""Entries of a folder: name to FILE, FOLDER or OTHER (links: they are granted nothing, what they
+lead to may be).
+"""
 
 _ON_FILES = ("read", "write", "execute", "device")
 _ONLY_LIST = ("list",)
 
-# /proc: files about a process outside are refused by Landlock itself, which lets nobody look out of its domain.
+# /proc: files about a process outside are refused by Landlock itself, which lets nobody look out of
+# its domain.
 SYSTEM = (
     "/proc",
     "/sys/devices/system/cpu",
@@ -61,7 +66,8 @@ def grants(
 ) -> tuple[Granted, ...]:
     """Everything a command is granted. All paths are absolute.
 
-    `masked` are names in any of the folders, `read_only` in `root` or one of `writable`. `readable` are folders beside
+    `masked` are names in any of the folders, `read_only` in `root` or one of `writable`. `readable`
+    are folders beside
     these: the system's, toolchains, what a person opened.
     """
     hidden, fixed = _below(masked), _below(read_only)
@@ -95,7 +101,9 @@ def _ancestors(name: str) -> list[str]:
     return ["/".join(parts[:count]) or "/" for count in range(1, len(parts))]
 
 
-def _grants_in(path: str, kind: str, hidden: _Names, fixed: _Names, listing: Listing) -> list[Granted]:
+def _grants_in(
+    path: str, kind: str, hidden: _Names, fixed: _Names, listing: Listing
+) -> list[Granted]:
     if kind == OTHER or path in hidden.names:
         return []
     if path in fixed.names:
@@ -108,7 +116,9 @@ def _grants_in(path: str, kind: str, hidden: _Names, fixed: _Names, listing: Lis
     return found
 
 
-def _fixed_in(path: str, kind: str, hidden: _Names, fixed: _Names, listing: Listing) -> list[Granted]:
+def _fixed_in(
+    path: str, kind: str, hidden: _Names, fixed: _Names, listing: Listing
+) -> list[Granted]:
     """A name that may be read and not written, with what is masked below it left out."""
     if kind == OTHER or path in hidden.names:
         return []
@@ -121,13 +131,17 @@ def _fixed_in(path: str, kind: str, hidden: _Names, fixed: _Names, listing: List
 
 
 def listing(path: str) -> dict[str, str]:
-    """The entries of a folder on disk. One that cannot be listed has none: then nothing in it is granted."""
+    """The entries of a folder on disk. One that cannot be listed has none: then nothing in it is
+    granted.
+    """
     found: dict[str, str] = {}
     try:
         with os.scandir(path) as entries:
             for entry in entries:
                 mode = entry.stat(follow_symlinks=False).st_mode
-                found[entry.name] = FOLDER if stat.S_ISDIR(mode) else OTHER if stat.S_ISLNK(mode) else FILE
+                found[entry.name] = (
+                    FOLDER if stat.S_ISDIR(mode) else OTHER if stat.S_ISLNK(mode) else FILE
+                )
     except OSError:
         return {}
     return found

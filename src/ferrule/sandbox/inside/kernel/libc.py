@@ -1,4 +1,6 @@
-"""Functions of the C library that Python does not have. They fail with OSError, named after what was called."""
+"""Functions of the C library that Python does not have. They fail with OSError, named after what
+was called.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ def library() -> ctypes.CDLL:
 
 
 def call(function: str, *arguments: int | bytes | ctypes.c_void_p | None) -> int:
-    """What the function returns. OSError if that is -1, or if there is no such function here (ENOSYS)."""
+    """What the function returns. OSError if that is -1, or if there is no such function here
+    (ENOSYS).
+    """
     found = getattr(library(), function, None)
     if found is None:
         raise OSError(38, os.strerror(38), function)

@@ -1,7 +1,8 @@
 """Mounts: carries out the steps that `layout.py` worked out, in a mount namespace of our own.
 
-Uses the calls of Linux 5.12 (open_tree, mount_setattr, move_mount): a copy of a tree is made read-only before it can
-be seen, with all that is mounted below it, and nothing that was forbidden in it before becomes allowed.
+Uses the calls of Linux 5.12 (open_tree, mount_setattr, move_mount): a copy of a tree is made
+read-only before it can be seen, with all that is mounted below it, and nothing that was forbidden
+in it before becomes allowed.
 
 A step is `(action, place, detail)`; places are absolute, as the command will see them:
 
@@ -56,13 +57,16 @@ def make_private() -> None:
 def enter(view: str, steps: Iterable[Step]) -> None:
     """Make a new root over the folder `view`, and build the view in it.
 
-    What is outside is taken hold of first; places are looked up only when the new root is ours. A link in the view
-    (`/bin`, or what a command left in the workspace) then leads to where it leads for commands, and nowhere else.
+    What is outside is taken hold of first; places are looked up only when the new root is ours. A
+    link in the view (`/bin`, or what a command left in the workspace) then leads to where it leads
+    for commands, and nowhere else.
     """
     steps = list(dict.fromkeys(steps))
     make_private()
     sources = {step: _take(step) for step in steps if step[0] in ATTRIBUTES and step[0] != "hold"}
-    call("mount", b"tmpfs", os.fsencode(view), b"tmpfs", _MS_NOSUID | _MS_NODEV, b"mode=755,size=16m")
+    call(
+        "mount", b"tmpfs", os.fsencode(view), b"tmpfs", _MS_NOSUID | _MS_NODEV, b"mode=755,size=16m"
+    )
     os.mkdir(view + _OUTSIDE)  # noqa: PTH102  no pathlib in here
     os.chdir(view)
     call("syscall", _PIVOT[os.uname().machine], b".", os.fsencode("." + _OUTSIDE))
@@ -87,7 +91,9 @@ ATTRIBUTES = {
 
 
 def apply(steps: Iterable[Step], sources: Mapping[Step, int] | None = None) -> None:
-    """Carry out steps. `sources` are copies of what they lay somewhere, taken before. Raises StepFailed."""
+    """Carry out steps. `sources` are copies of what they lay somewhere, taken before. Raises
+    StepFailed.
+    """
     for step in steps:
         action, place, detail = step
         try:
@@ -100,7 +106,9 @@ def apply(steps: Iterable[Step], sources: Mapping[Step, int] | None = None) -> N
 
 
 def above(steps: Iterable[Step]) -> frozenset[str]:
-    """The folders that something which is laid over a name lies in. Moved, they would take it along."""
+    """The folders that something which is laid over a name lies in. Moved, they would take it
+    along.
+    """
     found: set[str] = set()
     for action, place, _ in steps:
         folder = place.rpartition("/")[0] if action in ("cover", "hold") else ""
@@ -111,7 +119,9 @@ def above(steps: Iterable[Step]) -> frozenset[str]:
 
 
 def _failed(step: Step, error: OSError) -> StepFailed:
-    return StepFailed(f"`{' '.join(step).strip()}`: {error.strerror} ({error.filename or 'no such place'})")
+    return StepFailed(
+        f"`{' '.join(step).strip()}`: {error.strerror} ({error.filename or 'no such place'})"
+    )
 
 
 def _take(step: Step) -> int:
@@ -208,7 +218,14 @@ def _pts(place: str, _: str) -> None:
 
 def _overlay(place: str, folder: str) -> None:
     options = f"lowerdir={_escaped(place)},upperdir={_escaped(folder)}/upper,workdir={_escaped(folder)}/work,userxattr"
-    call("mount", b"overlay", os.fsencode(place), b"overlay", _MS_NOSUID | _MS_NODEV, os.fsencode(options))
+    call(
+        "mount",
+        b"overlay",
+        os.fsencode(place),
+        b"overlay",
+        _MS_NOSUID | _MS_NODEV,
+        os.fsencode(options),
+    )
 
 
 def _escaped(path: str) -> str:
@@ -221,7 +238,9 @@ def _seal(place: str, _: str) -> None:
 
 
 def close_proc() -> None:
-    """`/proc` read-only, by the call that every kernel has: bubblewrap is used where there are no newer ones."""
+    """`/proc` read-only, by the call that every kernel has: bubblewrap is used where there are no
+    newer ones.
+    """
     flags = _MS_REMOUNT | _MS_BIND | _MS_READ_ONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
     call("mount", b"none", b"/proc", None, flags, None)
 

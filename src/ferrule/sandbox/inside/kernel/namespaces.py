@@ -26,7 +26,9 @@ _SECURE = 0b11101111
 
 
 def leave_outside(user: bool) -> None:
-    """What is forked from here on gets process ids of its own, and with `user` the rights of a user namespace."""
+    """What is forked from here on gets process ids of its own, and with `user` the rights of a user
+    namespace.
+    """
     if user:
         leave_user()
     call("unshare", NEW_PID)
@@ -44,9 +46,10 @@ def leave_user() -> None:
 def lock_mounts() -> None:
     """Have a copy of all mounts, in which each holds fast to what it lies on.
 
-    The kernel locks mounts that are copied for a less privileged user namespace than the one that made them: none can be
-    taken off its place, not even when the copy's last process ends. Whoever still holds a folder then sees what lies over
-    the names in it. So this is to be called in another user namespace than the one that the mounts were made in.
+    The kernel locks mounts that are copied for a less privileged user namespace than the one that
+    made them: none can be taken off its place, not even when the copy's last process ends. Whoever
+    still holds a folder then sees what lies over the names in it. So this is to be called in
+    another user namespace than the one that the mounts were made in.
     """
     call("unshare", NEW_MOUNTS)
 
@@ -70,12 +73,16 @@ def _write(path: str, text: str) -> None:
 
 
 def hide_from_children() -> None:
-    """Memory, descriptors and links of this process in /proc are closed to others of its user (ptrace too)."""
+    """Memory, descriptors and links of this process in /proc are closed to others of its user
+    (ptrace too).
+    """
     call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def bound_capabilities() -> None:
-    """No program that is run later can have a capability, whoever owns it. What this process holds, it keeps."""
+    """No program that is run later can have a capability, whoever owns it. What this process holds,
+    it keeps.
+    """
     for capability in range(64):
         try:
             call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
@@ -84,7 +91,9 @@ def bound_capabilities() -> None:
 
 
 def bound_rights() -> None:
-    """Nothing that is run from here on gains rights: being root by number gives none, nor does who owns a program."""
+    """Nothing that is run from here on gains rights: being root by number gives none, nor does who
+    owns a program.
+    """
     # Who may not set them has few capabilities, and gains none below.
     with contextlib.suppress(PermissionError):
         call("prctl", _PR_SET_SECUREBITS, _SECURE, 0, 0, 0)
@@ -99,7 +108,9 @@ def drop_capabilities() -> None:
 
 
 def limit(bounds: dict[str, int | None]) -> None:
-    """Limits of each process, by the names of the resource module (`FSIZE`); None leaves one as it is. No core dumps."""
+    """Limits of each process, by the names of the resource module (`FSIZE`); None leaves one as it
+    is. No core dumps.
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name, most in bounds.items():
         if most is None:

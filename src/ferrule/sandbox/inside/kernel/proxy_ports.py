@@ -1,11 +1,13 @@
-"""The way to Ferrule's proxy from inside a command's network namespace: one listening socket, handed out.
+"""The way to Ferrule's proxy from inside a command's network namespace: one listening socket,
+handed out.
 
-A socket belongs to the network namespace it was made in, whoever holds it. So nothing is forwarded in here: the listening
-socket goes out over the control channel, Ferrule accepts on it, and what it accepts are connections of the namespace.
-No path and no port of the machine lead to it; only processes of this namespace can connect.
+A socket belongs to the network namespace it was made in, whoever holds it. So nothing is forwarded
+in here: the listening socket goes out over the control channel, Ferrule accepts on it, and what it
+accepts are connections of the namespace. No path and no port of the machine lead to it; only
+processes of this namespace can connect.
 
-Runs in the first process of the namespace before the command is forked, and the command must not inherit what
-`listen` returns. Imports nothing of Ferrule.
+Runs in the first process of the namespace before the command is forked, and the command must not
+inherit what `listen` returns. Imports nothing of Ferrule.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import socket
 import struct
 
 PORT = 31280
-"""Below the ports that the kernel gives to clients, so that no earlier connection can have taken it."""
+"""Below the ports that the kernel gives to clients, so that no earlier connection can have taken
+it.
+"""
 BACKLOG = 128
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS = 0x8913, 0x8914
@@ -26,7 +30,9 @@ _REQUEST = "16sH14x"
 
 
 def bring_up_loopback() -> None:
-    """Bring `lo` up in the network namespace of this process. Raises OSError (EPERM without CAP_NET_ADMIN)."""
+    """Bring `lo` up in the network namespace of this process. Raises OSError (EPERM without
+    CAP_NET_ADMIN).
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         answer = fcntl.ioctl(sock, _SIOCGIFFLAGS, struct.pack(_REQUEST, b"lo", 0))
         flags = struct.unpack(_REQUEST, answer)[1]
@@ -34,7 +40,9 @@ def bring_up_loopback() -> None:
 
 
 def listen(port: int = PORT) -> list[socket.socket]:
-    """Sockets that listen on this port of 127.0.0.1, and of ::1 where there is IPv6. Raises OSError."""
+    """Sockets that listen on this port of 127.0.0.1, and of ::1 where there is IPv6. Raises
+    OSError.
+    """
     made = [_listening(socket.AF_INET, "127.0.0.1", port)]
     with contextlib.suppress(OSError):  # No IPv6 here: then nobody can ask for ::1 either.
         made.append(_listening(socket.AF_INET6, "::1", port))
@@ -42,7 +50,9 @@ def listen(port: int = PORT) -> list[socket.socket]:
 
 
 def hand_out(control: socket.socket, message: bytes, made: list[socket.socket]) -> None:
-    """Send the sockets along with a message on a unix socket, and close them here. Raises OSError."""
+    """Send the sockets along with a message on a unix socket, and close them here. Raises
+    OSError.
+    """
     try:
         socket.send_fds(control, [message], [sock.fileno() for sock in made])
     finally:

@@ -1,18 +1,23 @@
-"""What a command may ask of the kernel: the seccomp filter that its processes carry, and how it is put on.
+"""What a command may ask of the kernel: the seccomp filter that its processes carry, and how it is
+put on.
 
 Three kinds of answers:
 
-* *No such call* (ENOSYS) where programs fall back to an older call that can be judged: `clone3`, `openat2`, `io_uring`.
-* *Not permitted* (EPERM) for what reaches out of a sandbox or changes the machine: mounts, namespaces, tracing
-  and the memory of other processes, keys, kernel modules, clocks, input put into a terminal.
-* *Ask pid 1* for calls that create a name, since no mount can forbid a name that does not exist yet. pid 1
-  performs the call itself (`mediator.py`); nothing it has judged is read again by the kernel.
+* *No such call* (ENOSYS) where programs fall back to an older call that can be judged: `clone3`,
+  `openat2`, `io_uring`.
+* *Not permitted* (EPERM) for what reaches out of a sandbox or changes the machine: mounts,
+  namespaces, tracing and the memory of other processes, keys, kernel modules, clocks, input put
+  into a terminal.
+* *Ask pid 1* for calls that create a name, since no mount can forbid a name that does not exist
+  yet. pid 1 performs the call itself (`mediator.py`); nothing it has judged is read again by the
+  kernel.
 
-A call with a number that this file has never heard of does not exist, so that a later kernel's way of creating a
-name is closed until it was looked at. A program of another machine (32 bits, x32) ends at its first call.
+A call with a number that this file has never heard of does not exist, so that a later kernel's way
+of creating a name is closed until it was looked at. A program of another machine (32 bits, x32)
+ends at its first call.
 
-Not covered here: what ordinary calls may reach; that is the business of mounts, of Landlock and of the network
-namespace. Calls that need a capability are named anyway, though a command holds none.
+Not covered here: what ordinary calls may reach; that is the business of mounts, of Landlock and of
+the network namespace. Calls that need a capability are named anyway, though a command holds none.
 """
 
 from __future__ import annotations
@@ -30,24 +35,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ABSENT = (
-    "clone3 openat2 io_uring_setup io_uring_enter io_uring_register fsopen fsconfig fsmount fspick open_tree "
+    "clone3 openat2 io_uring_setup io_uring_enter io_uring_register fsopen fsconfig fsmount "
+    "fspick open_tree "
     "open_tree_attr move_mount mount_setattr"
 )
 _FORBIDDEN = (
-    "_sysctl acct add_key bpf chroot clock_settime create_module delete_module fanotify_init fanotify_mark "
-    "finit_module init_module ioperm iopl kcmp kexec_file_load kexec_load keyctl lookup_dcookie modify_ldt mount "
-    "nfsservctl open_by_handle_at perf_event_open pidfd_getfd pivot_root process_madvise process_mrelease "
-    "process_vm_readv process_vm_writev ptrace quotactl quotactl_fd reboot request_key setdomainname sethostname "
+    "_sysctl acct add_key bpf chroot clock_settime create_module delete_module fanotify_init "
+    "fanotify_mark "
+    "finit_module init_module ioperm iopl kcmp kexec_file_load kexec_load keyctl "
+    "lookup_dcookie modify_ldt mount "
+    "nfsservctl open_by_handle_at perf_event_open pidfd_getfd pivot_root process_madvise "
+    "process_mrelease "
+    "process_vm_readv process_vm_writev ptrace quotactl quotactl_fd reboot request_key "
+    "setdomainname sethostname "
     "setns settimeofday swapoff swapon sysfs syslog umount2 uselib userfaultfd vhangup"
 )
-_CREATING = "bind creat link linkat mkdir mkdirat mknod mknodat rename renameat renameat2 symlink symlinkat"  # and open
+# and open
+_CREATING = (
+    "bind creat link linkat mkdir mkdirat mknod mknodat rename renameat renameat2 symlink symlinkat"
+)
 _REMOVING = "rmdir unlink unlinkat"
 _ATTRIBUTES = (
-    "chmod chown fchmod fchmodat fchmodat2 fchown fchownat fremovexattr fsetxattr futimesat lchown lremovexattr lsetxattr "
+    "chmod chown fchmod fchmodat fchmodat2 fchown fchownat fremovexattr fsetxattr futimesat "
+    "lchown lremovexattr lsetxattr "
     "removexattr setxattr utime utimensat utimes"
 )
 _NEWER_ATTRIBUTES = "file_setattr removexattrat setxattrat"  # programs fall back to the ones above
-_BETWEEN = "mq_open mq_unlink msgctl msgget msgrcv msgsnd semctl semget semop semtimedop shmat shmctl shmget"
+_BETWEEN = (
+    "mq_open mq_unlink msgctl msgget msgrcv msgsnd semctl semget semop semtimedop shmat shmctl "
+    "shmget"
+)
 
 _NEW_NAMESPACE = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
 _NEW_TIME = 0x80  # for unshare only: clone has the end signal there
@@ -66,9 +83,15 @@ _FORBIDDEN_CONTROLS = (
 )
 
 _FILE_CONTROLS = (0x5800, 0x6600, 0x7600, 0x9400)
-"""The second byte: what file systems are asked for, flags, encryption and clones among it, also through a file open to read."""
+"""The second byte: what file systems are asked for, flags, encryption and clones among it, also
+through a file open to read.
+"""
 
-_PERSONALITIES = (0, 0x0040000, 0xFFFFFFFF)  # none, ADDR_NO_RANDOMIZE (debuggers, sanitizers), the question
+_PERSONALITIES = (
+    0,
+    0x0040000,
+    0xFFFFFFFF,
+)  # none, ADDR_NO_RANDOMIZE (debuggers, sanitizers), the question
 
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _STREAM, _SEQPACKET, _TYPE = 1, 5, 0xF
@@ -92,14 +115,17 @@ def program(
 ) -> bytes:
     """The filter as the kernel reads it.
 
-    `allow_unix_only`: no family of sockets but AF_UNIX. False is right only inside a network namespace that has
-    nothing but loopback: then IPv4, IPv6 and questions about routes are allowed too.
+    `allow_unix_only`: no family of sockets but AF_UNIX. False is right only inside a network
+    namespace that has nothing but loopback: then IPv4, IPv6 and questions about routes are allowed
+    too.
     `mediate`: creating calls go to whoever holds the listener.
-    `connect`: False where processes outside lie in reach: sockets can then be had in pairs or bound, but reach nothing
-    by name, and queues and memory that the machine's processes share by number or name do not exist.
-    `removals`: removing calls go there too. `opens`: so do all that open a file to read or write it, cut it short, or
-    change what is said about it.
-    `by_name`: False where unix sockets come in pairs alone, so that no descriptor can be handed to another command.
+    `connect`: False where processes outside lie in reach: sockets can then be had in pairs or
+    bound, but reach nothing by name, and queues and memory that the machine's processes share by
+    number or name do not exist.
+    `removals`: removing calls go there too. `opens`: so do all that open a file to read or write
+    it, cut it short, or change what is said about it.
+    `by_name`: False where unix sockets come in pairs alone, so that no descriptor can be handed to
+        another command.
     """
     on = machine or system_calls.machine()
 
@@ -116,16 +142,24 @@ def program(
     # Another process's limits: pid 1 needs its own.
     for high in (False, True):
         rules += named(
-            "prlimit64", refuse(EPERM), Word(0, 0, one_of=False), Word(2, 0, high=high, one_of=False)
+            "prlimit64",
+            refuse(EPERM),
+            Word(0, 0, one_of=False),
+            Word(2, 0, high=high, one_of=False),
         )
-    rules += named("socket", refuse(EACCES if allow_unix_only else EAFNOSUPPORT), *_families(allow_unix_only))
+    rules += named(
+        "socket", refuse(EACCES if allow_unix_only else EAFNOSUPPORT), *_families(allow_unix_only)
+    )
     if not allow_unix_only:
-        rules += named("socket", refuse(EAFNOSUPPORT), Word(0, _AF_NETLINK), Word(2, 0, one_of=False))
+        rules += named(
+            "socket", refuse(EAFNOSUPPORT), Word(0, _AF_NETLINK), Word(2, 0, one_of=False)
+        )
     rules += named("socketpair", refuse(EAFNOSUPPORT), Word(0, _AF_UNIX, one_of=False))
     if not by_name:
         rules += named("socket", refuse(EACCES), Word(0, _AF_UNIX))
     if not connect:
-        # A datagram socket reaches any name without connecting, and `sendmsg` hides the name in memory.
+        # A datagram socket reaches any name without connecting, and `sendmsg` hides the name in
+        # memory.
         rules += named(
             "socket socketpair",
             refuse(EACCES),
@@ -151,8 +185,9 @@ def program(
 
 
 def _no_gained_rights(named: Callable[..., list[Rule]], mediate: bool) -> list[Rule]:
-    """No file is made one that whoever runs it becomes its owner by. Folders may have such bits: there they mean
-    something else, so whoever holds the listener looks at what it is."""
+    """No file is made one that whoever runs it becomes its owner by. Folders may have such bits:
+    there they mean something else, so whoever holds the listener looks at what it is.
+    """
     rules: list[Rule] = []
     for names, mode in (("chmod fchmod", 1), ("fchmodat fchmodat2", 2)):
         rules += named(names, NOTIFY if mediate else refuse(EPERM), _some_of(mode, _GAINED))
@@ -202,7 +237,12 @@ def prepare(
     key = (allow_unix_only, mediate, connect, removals, opens, by_name)
     if key not in _assembled:
         _assembled[key] = program(
-            allow_unix_only, mediate, connect=connect, removals=removals, opens=opens, by_name=by_name
+            allow_unix_only,
+            mediate,
+            connect=connect,
+            removals=removals,
+            opens=opens,
+            by_name=by_name,
         )
     return _assembled[key]
 
@@ -218,14 +258,19 @@ def install(
 ) -> int | None:
     """Put the filter on this process and all it will start; it cannot be taken off.
 
-    With `mediate` the answer is the listener's descriptor, closed on exec: whoever reads it must be another process,
-    and from here on this one may not create a name before that process listens. OSError if the kernel refuses.
+    With `mediate` the answer is the listener's descriptor, closed on exec: whoever reads it must be
+    another process, and from here on this one may not create a name before that process listens.
+    OSError if the kernel refuses.
     """
     bytecode = prepare(
         allow_unix_only, mediate, connect=connect, removals=removals, opens=opens, by_name=by_name
     )
     if library().prctl(
-        _PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)
+        _PR_SET_NO_NEW_PRIVS,
+        ctypes.c_ulong(1),
+        ctypes.c_ulong(0),
+        ctypes.c_ulong(0),
+        ctypes.c_ulong(0),
     ):
         raise OSError(ctypes.get_errno(), "no_new_privs could not be set")
     filter_program = _Program(len(bytecode) // 8, bytecode)
@@ -233,7 +278,8 @@ def install(
         _seccomp(0, filter_program)
         return None
     try:
-        # With this, a signal that does not kill the caller waits until its call is done, and the call is done once.
+        # With this, a signal that does not kill the caller waits until its call is done, and the
+        # call is done once.
         return _seccomp(_NEW_LISTENER | _WAIT_KILLABLE, filter_program)
     except OSError as error:
         if error.errno != EINVAL:

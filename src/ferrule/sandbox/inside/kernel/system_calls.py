@@ -1,7 +1,8 @@
 """Numbers of system calls, for the two machines that the filter knows.
 
-From the kernel's tables (`arch/x86/entry/syscalls/syscall_64.tbl`, `include/uapi/asm-generic/unistd.h`). `None`: the
-machine has no such call. Only calls are listed that the filter or the files beside it name.
+From the kernel's tables (`arch/x86/entry/syscalls/syscall_64.tbl`,
+`include/uapi/asm-generic/unistd.h`). `None`: the machine has no such call. Only calls are listed
+that the filter or the files beside it name.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """What `seccomp_data.arch` holds on each machine (`linux/audit.h`)."""
 
 LAST = 469
-"""The highest number looked at when this table was written (`file_setattr`, Linux 6.18): what comes later is unknown."""
+"""The highest number looked at when this table was written (`file_setattr`, Linux 6.18): what comes
+later is unknown.
+"""
 
 O_LARGEFILE = {"x86_64": 0o100000, "aarch64": 0o400000}
 
@@ -162,12 +165,16 @@ def machine() -> str:
     """The machine we run on, one of `MACHINES`."""
     name = os.uname().machine
     if name not in MACHINES:
-        raise UnknownMachine(f"no system call numbers for `{name}`: known are {', '.join(MACHINES)}")
+        raise UnknownMachine(
+            f"no system call numbers for `{name}`: known are {', '.join(MACHINES)}"
+        )
     return name
 
 
 def number(call: str, on: str | None = None) -> int | None:
-    """The number of `call` on a machine (this one by default); None where the machine has no such call."""
+    """The number of `call` on a machine (this one by default); None where the machine has no such
+    call.
+    """
     return _NUMBERS[call][MACHINES.index(on or machine())]
 
 

@@ -25,7 +25,9 @@ MOST_NAMED = 100
 
 
 class Answering:
-    """`here` brings the listener, or its end if the command gets none. `above` are folders that stay where they are."""
+    """`here` brings the listener, or its end if the command gets none. `above` are folders that
+    stay where they are.
+    """
 
     def __init__(
         self,
@@ -41,7 +43,8 @@ class Answering:
         self.report = report
         self.told = 0
         self.mediator: Mediator | None = None
-        # Whoever holds the command could do more with files than it may. Done while the command gets ready.
+        # Whoever holds the command could do more with files than it may. Done while the command
+        # gets ready.
         lower_rights()
         with here:
             _, found = receive_descriptors(here, 1, 1)
@@ -49,7 +52,9 @@ class Answering:
             session.rules.own = frozenset(launch.own)
             session.rules.room = launch.room
             session.rules.anchor(above)
-            self.mediator = Mediator(found[0], session.rules, session.lock, more=more, covers=covers)
+            self.mediator = Mediator(
+                found[0], session.rules, session.lock, more=more, covers=covers
+            )
 
     def join(self, attention: process_tree.Attention) -> None:
         if self.mediator is not None:

@@ -1,7 +1,8 @@
 """What is said about a file and is not in it: mode, owner, times, extended attributes.
 
-No file gets the set-user-id or set-group-id bit. Landlock knows nothing of these. Where it stands alone they are changed here, by a handle of the file, and only where the
-command may write: below the roots and in the session's own folders, and not of what is withheld.
+No file gets the set-user-id or set-group-id bit. Landlock knows nothing of these. Where it stands
+alone they are changed here, by a handle of the file, and only where the command may write: below
+the roots and in the session's own folders, and not of what is withheld.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _Perform = Callable[[Request], int]
 
 
 def _handle(request: Request, base: int, path: int | None, flags: int = 0) -> bytes:
-    """The file as a path of ours that means it whatever becomes of its name. `path` None: the descriptor `base` itself."""
+    """The file as a path of ours that means it whatever becomes of its name. `path` None: the
+    descriptor `base` itself.
+    """
     if path is None or not request.asked.arguments[path]:
         handle = request.handles.keep(request.caller.descriptor(base))
     elif flags & AT_EMPTY_PATH and not request.text(path):
@@ -74,13 +77,17 @@ def _chown(
     def perform(request: Request) -> int:
         how = fixed if flags is None else request.asked.integer(flags)
         integer = request.asked.integer
-        os.chown(_handle(request, _base(request, base), path, how), integer(owner), integer(owner + 1))
+        os.chown(
+            _handle(request, _base(request, base), path, how), integer(owner), integer(owner + 1)
+        )
         return 0
 
     return perform
 
 
-def _times(base: int | None, path: int | None, times: int, form: str, flags: int | None = None) -> _Perform:
+def _times(
+    base: int | None, path: int | None, times: int, form: str, flags: int | None = None
+) -> _Perform:
     """`form`: how the two times are written: `=qqqq` seconds and a part, `=qq` seconds alone."""
 
     def perform(request: Request) -> int:
@@ -88,7 +95,9 @@ def _times(base: int | None, path: int | None, times: int, form: str, flags: int
         address = request.asked.arguments[times]
         given = None
         if address:
-            given = request.ground.memory.exactly(request.asked.thread, address, struct.calcsize(form))
+            given = request.ground.memory.exactly(
+                request.asked.thread, address, struct.calcsize(form)
+            )
         spec = None if given is None else _spec(struct.unpack(form, given), micro=flags is None)
         target = _handle(request, _base(request, base), path, how)
         return file_calls.utimensat(AT_FDCWD, target, spec, 0)
@@ -112,7 +121,9 @@ def _set_attribute(path: int | None, flags: int = 0) -> _Perform:
         size = request.asked.arguments[3]
         if size > _MOST_VALUE:
             return -EINVAL
-        value = request.ground.memory.exactly(request.asked.thread, request.asked.arguments[2], size)
+        value = request.ground.memory.exactly(
+            request.asked.thread, request.asked.arguments[2], size
+        )
         target = _handle(request, _base(request, None if path is not None else 0), path, flags)
         os.setxattr(target, request.text(1), value, request.asked.integer(4))
         return 0

@@ -1,8 +1,10 @@
 """Whoever made a call: its memory, its folders and descriptors, its umask.
 
-Everything is asked through a handle of /proc/THREAD, kept between calls. A handle belongs to a process and not to a
-number: once the process has ended, every question through it fails, whoever bears the number by then.
-Memory is read by number; whether the caller still waited, and so bore the number, is asked after reading.
+Everything is asked through a handle of /proc/THREAD, kept between calls. A handle belongs to a
+process and not to a
+number: once the process has ended, every question through it fails, whoever bears the number by
+then. Memory is read by number; whether the caller still waited, and so bore the number, is asked
+after reading.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ class Memory:
         self._ranges = ctypes.addressof(self._here), ctypes.addressof(self._there)
 
     def read(self, thread: int, address: int, size: int) -> bytes:
-        """Up to `size` bytes (at most 4096) that do not cross into what is not mapped. EFAULT if there are none."""
+        """Up to `size` bytes (at most 4096) that do not cross into what is not mapped. EFAULT if
+        there are none.
+        """
         self._here.size = self._there.size = size
         self._there.start = address
         here, there = self._ranges
@@ -63,12 +67,16 @@ class Memory:
         return self._view[:count].tobytes()
 
     def text(self, thread: int, address: int) -> bytes:
-        """A string that ends with a zero byte, without it. ENAMETOOLONG if it does not end within 4096 bytes."""
+        """A string that ends with a zero byte, without it. ENAMETOOLONG if it does not end within
+        4096 bytes.
+        """
         found = b""
         while len(found) < PATH_MAX:
             at = address + len(found)
             room = PAGE - at % PAGE
-            chunk = self.read(thread, at, min(room, PATH_MAX - len(found), PATH_MAX if found else _FIRST))
+            chunk = self.read(
+                thread, at, min(room, PATH_MAX - len(found), PATH_MAX if found else _FIRST)
+            )
             head, zero, _ = chunk.partition(b"\0")
             found += head
             if zero:
@@ -113,7 +121,9 @@ class Caller:
             else -ENOENT
         )
         if found == -EACCES:
-            return self.same_descriptor(number)  # a process that nobody may look into: the folder is not ours
+            return self.same_descriptor(
+                number
+            )  # a process that nobody may look into: the folder is not ours
         if found == -ENOENT:
             raise Refusal(EBADF)
         return self._or_gone(found)
@@ -141,7 +151,9 @@ class Caller:
         return int(self._field(b"\nTgid:"))
 
     def terminal(self) -> int:
-        """The device number of its controlling terminal, 0 if there is none (proc(5), `stat`, field 7)."""
+        """The device number of its controlling terminal, 0 if there is none (proc(5), `stat`, field
+        7).
+        """
         stat = file_calls.openat(self._folder, b"stat", os.O_RDONLY | os.O_CLOEXEC, 0)
         try:
             line = os.read(self._or_gone(stat), PAGE)
@@ -184,7 +196,9 @@ class Callers:
         self._known: dict[int, Caller] = {}
 
     def find(self, thread: int) -> Caller:
-        """The caller with this number. It may be one that bore the number before: then questions to it end with Gone."""
+        """The caller with this number. It may be one that bore the number before: then questions to
+        it end with Gone.
+        """
         caller = self._known.get(thread)
         if caller is None:
             caller = Caller(thread)

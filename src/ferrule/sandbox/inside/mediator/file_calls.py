@@ -1,8 +1,9 @@
-"""System calls on files as the kernel has them: descriptors and names in, a result or an errno below zero out.
+"""System calls on files as the kernel has them: descriptors and names in, a result or an errno
+below zero out.
 
-For the mediator, which passes on what the kernel says and must not pay for an exception each time. Unlike `os.open`,
-`openat` here adds no O_CLOEXEC: the flags of a file that is handed to a caller are the ones that it asked for, and a
-mediator never executes a program.
+For the mediator, which passes on what the kernel says and must not pay for an exception each time.
+Unlike `os.open`, `openat` here adds no O_CLOEXEC: the flags of a file that is handed to a caller
+are the ones that it asked for, and a mediator never executes a program.
 """
 
 from __future__ import annotations
@@ -99,7 +100,9 @@ def on_proc(descriptor: int) -> bool:
 
 
 def open_folder(base: int, path: bytes) -> int:
-    """A handle of the folder at `path` below `base`. Links are followed, those of /proc to open files are ELOOP."""
+    """A handle of the folder at `path` below `base`. Links are followed, those of /proc to open
+    files are ELOOP.
+    """
     return _openat2(base, path, ctypes.byref(_folder), ctypes.sizeof(_folder))
 
 
@@ -113,7 +116,9 @@ _AT_INODE, _AT_BIRTH, _AT_DEVICE, _AT_MOUNT = 32, 80, 136, 144
 
 
 def mount_of(descriptor: int) -> int:
-    """The number of the mount that a file was opened on, an errno below zero where it cannot be told (before Linux 5.8)."""
+    """The number of the mount that a file was opened on, an errno below zero where it cannot be
+    told (before Linux 5.8).
+    """
     result = _statx(descriptor, b"", AT_EMPTY_PATH, _STATX_MOUNT, ctypes.byref(_statx_buffer))
     if result < 0:
         return result
@@ -122,7 +127,9 @@ def mount_of(descriptor: int) -> int:
 
 
 def birth_of(folder: int, name: bytes, flags: int) -> str:
-    """`DEVICE:INODE:MOMENT`, the moment being when the file was made; empty where that is not known or no such file is."""
+    """`DEVICE:INODE:MOMENT`, the moment being when the file was made; empty where that is not known
+    or no such file is.
+    """
     mask = _STATX_NUMBER | _STATX_BIRTH
     if _statx(folder, name, flags, mask, ctypes.byref(_statx_buffer)) < 0:
         return ""
@@ -156,4 +163,6 @@ def keep_capabilities(kept: int) -> int:
     """Make these the permitted and effective ones; none is inherited."""
     low, high = kept & 0xFFFFFFFF, kept >> 32
     header = ctypes.create_string_buffer(_CAPABILITY_HEADER)
-    return _capset(header, ctypes.create_string_buffer(struct.pack("=6I", low, low, 0, high, high, 0), 24))
+    return _capset(
+        header, ctypes.create_string_buffer(struct.pack("=6I", low, low, 0, high, high, 0), 24)
+    )

@@ -1,7 +1,8 @@
 """Which file a name means, told so that no later file can be taken for it.
 
-Numbers of files are used again as soon as a file is gone. What is compared here is what a file server would give a client for
-it, which holds the generation of the number where the file system counts these, and the moment at which the file was made.
+Numbers of files are used again as soon as a file is gone. What is compared here is what a file
+server would give a client for it, which holds the generation of the number where the file system
+counts these, and the moment at which the file was made.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from . import file_calls
 from .file_calls import AT_EMPTY_PATH
 
 _NO_FOLLOW = 0x100
-_HANDLE_ALONE = 0x200  # AT_HANDLE_FID: also where no server could export the file system (Linux 6.5)
+_HANDLE_ALONE = (
+    0x200  # AT_HANDLE_FID: also where no server could export the file system (Linux 6.5)
+)
 _MOST_HANDLE = 128
 _HEAD = struct.Struct("=Ii")
 _buffer = ctypes.create_string_buffer(_HEAD.size + _MOST_HANDLE)
@@ -23,9 +26,11 @@ _mount = ctypes.c_int()
 
 
 def identify(folder: int, name: bytes = b"") -> str:
-    """What tells a file from all others, before and after; without a name the file that the descriptor holds.
+    """What tells a file from all others, before and after; without a name the file that the
+    descriptor holds.
 
-    Empty where the file system cannot tell, and where there is no such file: that is equal to nothing.
+    Empty where the file system cannot tell, and where there is no such file: that is equal to
+    nothing.
     """
     born = file_calls.birth_of(folder, name, _NO_FOLLOW | AT_EMPTY_PATH)
     handle = _handle(folder, name)
@@ -35,7 +40,9 @@ def identify(folder: int, name: bytes = b"") -> str:
 def _handle(folder: int, name: bytes) -> bytes:
     for flags in (AT_EMPTY_PATH, AT_EMPTY_PATH | _HANDLE_ALONE):
         _HEAD.pack_into(_buffer, 0, _MOST_HANDLE, 0)
-        result = file_calls.name_to_handle(folder, name, ctypes.byref(_buffer), ctypes.byref(_mount), flags)
+        result = file_calls.name_to_handle(
+            folder, name, ctypes.byref(_buffer), ctypes.byref(_mount), flags
+        )
         if result == 0:
             size, _ = _HEAD.unpack_from(_buffer)
             return _buffer.raw[4 : _HEAD.size + size]

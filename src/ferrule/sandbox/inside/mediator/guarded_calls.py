@@ -1,8 +1,10 @@
-"""Calls that a mediator performs beyond creating ones: removing a name, and where no mounts hold, opening any file.
+"""Calls that a mediator performs beyond creating ones: removing a name, and where no mounts hold,
+opening any file.
 
-Without a view of its own a command sees every name of the machine. What it may open is then held by Landlock, which the
-mediator lives under as well; which names are withheld below that, only somebody who knows them can say. So every
-opening call comes here, is resolved by descriptor, judged, and performed.
+Without a view of its own a command sees every name of the machine. What it may open is then held by
+Landlock, which the mediator lives under as well; which names are withheld below that, only somebody
+who knows them can say. So every opening call comes here, is resolved by descriptor, judged, and
+performed.
 """
 
 from __future__ import annotations
@@ -22,8 +24,17 @@ from .requests import Request
 _REMOVE_FOLDER = 0x200
 _NAMELESS = 0o20000000  # __O_TMPFILE, which os.O_TMPFILE joins with O_DIRECTORY
 _PROC_SECRETS = frozenset(
-    {b"kcore", b"keys", b"key-users", b"kpagecount", b"kpageflags", b"kpagecgroup", b"sched_debug", b"timer_list"}
-)  # fmt: skip
+    {
+        b"kcore",
+        b"keys",
+        b"key-users",
+        b"kpagecount",
+        b"kpageflags",
+        b"kpagecgroup",
+        b"sched_debug",
+        b"timer_list",
+    }
+)
 
 
 def _unlink(request: Request) -> int:
@@ -45,7 +56,11 @@ def _remove(request: Request, base: int, path: int, flags: int) -> int:
     if place.plain:
         name = request.name_of(place)
         status = _status(place)
-        if status is not None and request.verdict(name, folder=folder) == REFUSED and name is not None:
+        if (
+            status is not None
+            and request.verdict(name, folder=folder) == REFUSED
+            and name is not None
+        ):
             raise request.ground.refuse(name)
         request.ground.covers.enter(place.path, place.plain)
         request.ground.covers.touch(status)
@@ -91,7 +106,9 @@ def _open_any(request: Request, base: int, path: int, flags: int, mode: int) -> 
     return _hand_over(request, place, handle, status, flags & ~os.O_EXCL)
 
 
-def _hand_over(request: Request, place: Place, handle: int, status: os.stat_result, flags: int) -> int | None:
+def _hand_over(
+    request: Request, place: Place, handle: int, status: os.stat_result, flags: int
+) -> int | None:
     if not stat.S_ISDIR(status.st_mode):
         return opening.open_existing(request, place, handle, flags)
     instead = request.seen(place, handle, status, flags)
@@ -99,7 +116,9 @@ def _hand_over(request: Request, place: Place, handle: int, status: os.stat_resu
     return opening.give(request, opening.reopen(folder, flags), flags)
 
 
-def _open_nameless(request: Request, place: Place, handle: int, flags: int, mode: int) -> int | None:
+def _open_nameless(
+    request: Request, place: Place, handle: int, flags: int, mode: int
+) -> int | None:
     """A file without a name, in a folder. Naming it is another call."""
     request.ground.covers.enter(request.ground.resolver.where(handle))
     request.ground.use_umask(request.caller.umask())
@@ -108,11 +127,15 @@ def _open_nameless(request: Request, place: Place, handle: int, flags: int, mode
 
 
 def found(request: Request, base: int, path: int, *, follow: bool) -> tuple[Place, int]:
-    """What is by that name: where it is, and a handle. Refusal if nothing is, or nobody may look at it."""
+    """What is by that name: where it is, and a handle. Refusal if nothing is, or nobody may look at
+    it.
+    """
     start = request.place(base, request.text(path))
     plain = start.plain
     if not plain:  # `/`, `.`, `..`: no link can be one of these
-        here = request.handles.keep(file_calls.openat(start.folder, start.name, file_calls.O_PATH, 0))
+        here = request.handles.keep(
+            file_calls.openat(start.folder, start.name, file_calls.O_PATH, 0)
+        )
         return start, here
     slashes = start.name != plain
     # Without slashes: after those the kernel would follow a link of /proc as ours.
@@ -133,13 +156,20 @@ def found(request: Request, base: int, path: int, *, follow: bool) -> tuple[Plac
 
 
 def _check_proc(request: Request, place: Place) -> None:
-    """Of /proc: what is about the machine and what is the caller's own, nothing of other processes or their sockets."""
+    """Of /proc: what is about the machine and what is the caller's own, nothing of other processes
+    or their sockets.
+    """
     if not place.on_proc:
         return
     parts = (place.path + b"/" + place.plain).split(b"/")[2:]
     if (parts[:1] and parts[0] in _PROC_SECRETS) or b"net" in parts[1:4]:
         raise Refusal(EACCES)
-    if place.foreign and parts[:1] and parts[0].isdigit() and int(parts[0]) != request.caller.process():
+    if (
+        place.foreign
+        and parts[:1]
+        and parts[0].isdigit()
+        and int(parts[0]) != request.caller.process()
+    ):
         raise Refusal(EACCES)
 
 

@@ -1,14 +1,16 @@
-"""The mediator: performs, for the processes of a command, the calls that create names, unless a name is refused.
+"""The mediator: performs, for the processes of a command, the calls that create names, unless a
+name is refused.
 
-It runs as pid 1 of the command's namespace, with the same view of files and, once `lower_rights` was called, no more
-rights on files than the command. A caller waits in its call until the answer; what it asked for is read from
-its memory once, looked up by descriptor, judged, and performed here. The kernel never reads the caller's memory again, so
-there is no moment between check and use.
+It runs as pid 1 of the command's namespace, with the same view of files and, once `lower_rights`
+was called, no more rights on files than the command. A caller waits in its call until the answer;
+what it asked for is read from its memory once, looked up by descriptor, judged, and performed here.
+The kernel never reads the caller's memory again, so there is no moment between check and use.
 
-Errors are those of the kernel, since the kernel performs the call. A refused name is EACCES. Different from a call made
-directly, and harmless: too many open files is noticed after a file was created; F_GETFL does not show O_NOFOLLOW for a
-file that existed; what a caller opens on /proc by name must be its own; a signal with a handler that interrupts
-(no SA_RESTART) may end any of these calls with EINTR, always before it was performed (before Linux 5.19: also after).
+Errors are those of the kernel, since the kernel performs the call. A refused name is EACCES.
+Different from a call made directly, and harmless: too many open files is noticed after a file was
+created; F_GETFL does not show O_NOFOLLOW for a file that existed; what a caller opens on /proc by
+name must be its own; a signal with a handler that interrupts (no SA_RESTART) may end any of these
+calls with EINTR, always before it was performed (before Linux 5.19: also after).
 """
 
 from __future__ import annotations
@@ -40,11 +42,14 @@ _NODES = (0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR, stat.S_IFB
 
 
 class Mediator:
-    """Answers the calls that come through one listener. Single-threaded; whoever owns the loop calls `handle_one`.
+    """Answers the calls that come through one listener. Single-threaded; whoever owns the loop
+    calls `handle_one`.
 
-    `refused`: names below the roots that were asked for and denied. `made`: what was created that others may not see.
-    `openers`: process ids of forks that wait for a FIFO; whoever reaps them may take them out. `more` are calls beyond the
-    creating ones (`guarded_calls`), `covers` what is withheld without a mount.
+    `refused`: names below the roots that were asked for and denied. `made`: what was created that
+        others may not see.
+    `openers`: process ids of forks that wait for a FIFO; whoever reaps them may take them out.
+    `more` are calls beyond the creating ones (`guarded_calls`), `covers` what is withheld without a
+    mount.
     """
 
     def __init__(
@@ -61,7 +66,9 @@ class Mediator:
         if covers is not None:
             self._ground.covers = covers
         self._callers = Callers()
-        self._performed = creating_calls() if more is None else {**creating_calls(), **_numbered(more)}
+        self._performed = (
+            creating_calls() if more is None else {**creating_calls(), **_numbered(more)}
+        )
 
     @property
     def refused(self) -> list[str]:
@@ -138,7 +145,9 @@ def _mkdir(request: Request) -> int:
 
 
 def _mkdirat(request: Request) -> int:
-    return _make_folder(request, request.asked.integer(0), request.text(1), request.asked.integer(2))
+    return _make_folder(
+        request, request.asked.integer(0), request.text(1), request.asked.integer(2)
+    )
 
 
 def _make_folder(request: Request, base: int, path: bytes, mode: int) -> int:
@@ -161,7 +170,9 @@ def _mknodat(request: Request) -> int:
 
 
 def _make_node(request: Request, base: int, path: int, index: int) -> int:
-    """Devices are refused even where the kernel has one that needs no rights (the whiteout, 0:0)."""
+    """Devices are refused even where the kernel has one that needs no rights (the whiteout,
+    0:0).
+    """
     mode = request.asked.integer(index) & 0o177777
     kind = stat.S_IFMT(mode)
     if kind not in _NODES:
@@ -207,13 +218,19 @@ def _linkat(request: Request) -> int:
     return _make_hard_link(request, integer(0), 1, integer(2), 3, integer(4))
 
 
-def _make_hard_link(request: Request, old_base: int, old: int, new_base: int, new: int, flags: int) -> int:
+def _make_hard_link(
+    request: Request, old_base: int, old: int, new_base: int, new: int, flags: int
+) -> int:
     if flags & ~(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH):
         return -EINVAL
     folder, name, follow = _linked(request, old_base, request.text(old), flags)
     place = request.place(new_base, request.text(new))
     secret = request.check(place)
-    if secret is None and request.name_of(place) is not None and _is_own(request, folder, name, follow):
+    if (
+        secret is None
+        and request.name_of(place) is not None
+        and _is_own(request, folder, name, follow)
+    ):
         request.ground.take_room()  # another name of what is hidden is hidden
     request.still_waits()
     result = file_calls.linkat(folder, name, place.folder, place.name, follow)
@@ -223,7 +240,9 @@ def _make_hard_link(request: Request, old_base: int, old: int, new_base: int, ne
 
 
 def _is_own(request: Request, folder: int, name: bytes, follow: int) -> bool:
-    """Whether the file that gets another name is the session's own. `name` is of ours where links are followed."""
+    """Whether the file that gets another name is the session's own. `name` is of ours where links
+    are followed.
+    """
     if not follow:
         return request.is_own(folder, name)
     return request.is_own(int(name.rpartition(b"/")[2] or b"-1"))
@@ -249,7 +268,9 @@ def _linked(request: Request, base: int, path: bytes, flags: int) -> tuple[int, 
     if name is not None and request.verdict(name, folder=False) == REFUSED:
         raise request.ground.refuse(name)
     request.ground.covers.enter(place.path, place.plain)
-    found = request.handles.keep(file_calls.openat(place.folder, place.name, O_PATH | O_NOFOLLOW, 0))
+    found = request.handles.keep(
+        file_calls.openat(place.folder, place.name, O_PATH | O_NOFOLLOW, 0)
+    )
     request.ground.covers.touch(os.fstat(found))
     return place.folder, place.name, 0
 
@@ -268,7 +289,9 @@ def _renameat2(request: Request) -> int:
 
 
 def _bind(request: Request) -> int:
-    """A socket's address may be a name. The socket is the caller's own, so that its address reads as it was given."""
+    """A socket's address may be a name. The socket is the caller's own, so that its address reads
+    as it was given.
+    """
     size = request.asked.integer(2)
     if not 0 <= size <= _MOST_ADDRESS:
         return -EINVAL
@@ -322,7 +345,9 @@ _PERFORMED: dict[str, Callable[[Request], int | None]] = {
 
 @cache
 def creating_calls() -> dict[int, Callable[[Request], int | None]]:
-    """What performs them, by their numbers here: asked for once before mediators are forked, it costs them nothing."""
+    """What performs them, by their numbers here: asked for once before mediators are forked, it
+    costs them nothing.
+    """
     return _numbered({**_PERFORMED, **MODES})
 
 
@@ -334,9 +359,11 @@ def _numbered(
 
 
 def lower_rights() -> None:
-    """Keep the right to look into processes and give up all others, so that we may do with files what callers may.
+    """Keep the right to look into processes and give up all others, so that we may do with files
+    what callers may.
 
-    For good, for this process and its forks; user and group ids stay. OSError if the kernel refuses.
+    For good, for this process and its forks; user and group ids stay. OSError if the kernel
+    refuses.
     """
     permitted = file_calls.permitted_capabilities()
     result = file_calls.keep_capabilities(permitted & 1 << _CAP_SYS_PTRACE)

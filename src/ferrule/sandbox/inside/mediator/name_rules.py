@@ -1,14 +1,16 @@
-"""Which names a command may create, and what moving a folder does to the names in it. Text only, no I/O.
+"""Which names a command may create, and what moving a folder does to the names in it. Text only, no
+I/O.
 
 On top of the lists of `permissions/protected_names.py`:
 
-* RESERVED names are refused at any depth, and so are those of `LEADING`: they lead to another folder's configuration or are lists
-  of programs to run.
-* PROTECTED names are refused where they begin at the workspace's root: `site-packages/x.pth` at the root is
-  run by whoever starts Python here, the one in a virtual environment is what pip is for. `.git` is exempt: git
-  commands write it, apart from RESERVED names inside.
+* RESERVED names are refused at any depth, and so are those of `LEADING`: they lead to another
+  folder's configuration or are lists of programs to run.
+* PROTECTED names are refused where they begin at the workspace's root: `site-packages/x.pth` at the
+  root is run by whoever starts Python here, the one in a virtual environment is what pip is for.
+  `.git` is exempt: git commands write it, apart from RESERVED names inside.
 * `.git` is a folder or nothing: a file or link of that name leads git to a configuration elsewhere.
-* SECRET names may be created: a test key is the command's own. They are reported, so that it stays readable to it, and counted.
+* SECRET names may be created: a test key is the command's own. They are reported, so that it stays
+  readable to it, and counted.
 
 The lists fold spelling, so `.GIT` and `.git ` are `.git` here as everywhere.
 """
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 FREE, SECRET, REFUSED = 0, 1, 2
 
 MOST_ROOM = 10_000
-"""Names that commands may make of those that are hidden from others: half of what one command's view can hide."""
+"""Names that commands may make of those that are hidden from others: half of what one command's
+view can hide.
+"""
 _MOST_KEPT = 16_384
 LEADING = (
     ".git/**/commondir",
@@ -35,12 +39,18 @@ LEADING = (
     ".hg/sharedpath",
     ".hg/hgrc-not-shared",
 )
-"""Beyond the lists: what version control follows to other configurations, or runs when a person goes on with a rebase."""
+"""Beyond the lists: what version control follows to other configurations, or runs when a person
+goes on with a rebase.
+"""
 
 
 def _reserved() -> ModuleType:
-    """`permissions/protected_names.py`, loaded by its place: it needs the standard library only, and this process has no package."""
-    known = sys.modules.get("ferrule.permissions.protected_names") or sys.modules.get("_ferrule_reserved")
+    """`permissions/protected_names.py`, loaded by its place: it needs the standard library only,
+    and this process has no package.
+    """
+    known = sys.modules.get("ferrule.permissions.protected_names") or sys.modules.get(
+        "_ferrule_reserved"
+    )
     if known is not None:
         return known
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  pathlib is not loaded here
@@ -57,8 +67,8 @@ def _reserved() -> ModuleType:
 class Rules:
     """The names of one command. `roots` are absolute folders; the first is the workspace.
 
-    `own` are files (`file_identity`) that the session's own commands created and that are hidden from others, `room` how many
-    more of these there may be.
+    `own` are files (`file_identity`) that the session's own commands created and that are hidden
+    from others, `room` how many more of these there may be.
     """
 
     def __init__(
@@ -87,11 +97,15 @@ class Rules:
         self._leads_at_root = lists.Names(reserved=tuple(sorted(_leading(at_root))))
         self._kept: dict[tuple[str, bool], int] = {}
         self._kept_folders: dict[bytes, str | None] = {}
-        self.decide("warm/.git", folder=False)  # compiles the patterns: once, before anything is forked
+        self.decide(
+            "warm/.git", folder=False
+        )  # compiles the patterns: once, before anything is forked
         self.may_differ("warm")
 
     def relative(self, folder: bytes, name: bytes) -> str | None:
-        """The name below a root of `name` in `folder` (absolute, as the kernel gives it); None if it is below none."""
+        """The name below a root of `name` in `folder` (absolute, as the kernel gives it); None if
+        it is below none.
+        """
         within = self._kept_folders.get(folder, "")
         if within == "":
             if len(self._kept_folders) >= _MOST_KEPT:
@@ -147,7 +161,8 @@ class Rules:
         return verdict is not None and verdict.startswith("protected")
 
     def may_differ(self, folder: str) -> bool:
-        """Whether names below a folder of this name may be decided otherwise than below an ordinary folder.
+        """Whether names below a folder of this name may be decided otherwise than below an ordinary
+        folder.
 
         True if a pattern of several components may begin in `folder` and end below it.
         """
@@ -158,7 +173,9 @@ class Rules:
 
 
 def _reserved_by(names: object, part: str) -> bool:
-    """Whether one of these lists' own patterns matches one component. The standing lists may match too: harmless."""
+    """Whether one of these lists' own patterns matches one component. The standing lists may match
+    too: harmless.
+    """
     verdict: str | None = names.check(part, write=False)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
     return verdict is not None and verdict.startswith("reserved")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 

@@ -1,7 +1,7 @@
 """What the kernel says through a seccomp listener, and the answers it takes.
 
-Layouts and numbers from `linux/seccomp.h`. The kernel tells the sizes of its structures, which may grow: what
-comes after the fields known here is left zero.
+Layouts and numbers from `linux/seccomp.h`. The kernel tells the sizes of its structures, which may
+grow: what comes after the fields known here is left zero.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _block_signals.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class Asked:
-    """A call that waits for its answer: its number, six argument words and the thread (as pid 1 numbers it)."""
+    """A call that waits for its answer: its number, six argument words and the thread (as pid 1
+    numbers it).
+    """
 
     __slots__ = ("arguments", "id", "number", "thread")
 
@@ -65,7 +67,9 @@ class Listener:
             return  # before Linux 6.6: slower, the same otherwise
 
     def receive(self) -> Asked | None:
-        """The next call. Blocks if there is none; None if its caller is gone already, or a signal came."""
+        """The next call. Blocks if there is none; None if its caller is gone already, or a signal
+        came.
+        """
         self._buffer[:] = self._empty
         try:
             fcntl.ioctl(self.descriptor, self._receive, self._buffer, True)
@@ -85,14 +89,19 @@ class Listener:
         return True
 
     def answer(self, asked: Asked, result: int) -> None:
-        """What the call returns: a value, or an errno below zero. A caller that is gone needs none."""
+        """What the call returns: a value, or an errno below zero. A caller that is gone needs
+        none.
+        """
         value, error = (0, result) if result < 0 else (result, 0)
         self._control(self._send, _ANSWER.pack(asked.id, value, error, 0) + self._rest)
 
     def give(self, asked: Asked, descriptor: int, close_on_exec: int) -> None:
-        """Answer with a copy of our descriptor, at the caller's lowest free number. Too many are an errno for it."""
+        """Answer with a copy of our descriptor, at the caller's lowest free number. Too many are an
+        errno for it.
+        """
         entry = _DESCRIPTOR.pack(asked.id, _ADD_AND_ANSWER, descriptor, 0, close_on_exec)
-        # A signal to us in the middle would have the kernel answer 0: standard input, as the caller would read it.
+        # A signal to us in the middle would have the kernel answer 0: standard input, as the caller
+        # would read it.
         _block_signals(_SIG_SETMASK, _ALL_SIGNALS, self._mask)
         error = self._control(_ADD, entry)
         _block_signals(_SIG_SETMASK, self._mask, None)
@@ -111,7 +120,9 @@ def _sizes() -> tuple[int, int]:
     """Bytes of a notification and of an answer on this kernel."""
     buffer = ctypes.create_string_buffer(6)
     number = system_calls.number("seccomp")
-    library().syscall(ctypes.c_long(number or -1), ctypes.c_long(_GET_SIZES), ctypes.c_long(0), buffer)
+    library().syscall(
+        ctypes.c_long(number or -1), ctypes.c_long(_GET_SIZES), ctypes.c_long(0), buffer
+    )
     notification, answer, _ = struct.unpack("=HHH", buffer.raw)
     return notification, answer
 

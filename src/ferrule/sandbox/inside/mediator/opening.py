@@ -1,7 +1,8 @@
 """Opens a file for a caller that may thereby create it, and hands it over.
 
-A file that exists is held by a handle first and opened through it, so that what was looked at is what is
-opened. What does not exist is created exclusively. Where opening would wait (a FIFO without its other end) a fork waits.
+A file that exists is held by a handle first and opened through it, so that what was looked at is
+what is opened. What does not exist is created exclusively. Where opening would wait (a FIFO without
+its other end) a fork waits.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _ASK_AGAIN = 1.0
 
 
 def open_for(request: Request, base: int, path: int, flags: int, mode: int) -> int | None:
-    """What the call returns if it fails; None if the caller was given its descriptor, or a fork will do that.
+    """What the call returns if it fails; None if the caller was given its descriptor, or a fork
+    will do that.
 
     `path` is the number of the argument that points to the name.
     """
@@ -70,7 +72,9 @@ def _look_up(request: Request, start: Place, flags: int) -> tuple[Place, int]:
 
 
 def _why_not(place: Place, flags: int) -> int:
-    """The kernel's errno for a name that cannot be that of a new file: `.`, `..`, `/` or one with a slash at its end."""
+    """The kernel's errno for a name that cannot be that of a new file: `.`, `..`, `/` or one with a
+    slash at its end.
+    """
     found = file_calls.openat(place.folder, place.name, flags | os.O_CREAT, 0)
     if found >= 0:
         os.close(found)
@@ -160,7 +164,8 @@ def _wait_and_give(request: Request, handle: int, flags: int) -> None:
         signal.signal(signal.SIGALRM, end_if_gone)
         signal.setitimer(signal.ITIMER_REAL, _ASK_AGAIN, _ASK_AGAIN)
         try:
-            # The interpreter's own: it calls the handler when it is interrupted, and goes on waiting.
+            # The interpreter's own: it calls the handler when it is interrupted, and goes on
+            # waiting.
             found = os.open(f"/proc/self/fd/{handle}", flags & ~(_CREATING | os.O_NOFOLLOW))
         except OSError as error:
             request.ground.listener.answer(request.asked, -(error.errno or EACCES))

@@ -1,9 +1,12 @@
-"""Where a caller's name leads: to a handle of a folder, and a last component that nobody has looked up yet.
+"""Where a caller's name leads: to a handle of a folder, and a last component that nobody has looked
+up yet.
 
-The folder is held by descriptor from here on, so that what is judged is what is used. Links on the way are followed by
-the kernel. A folder on a mount that is not in our view is refused: it came from somebody else, its path says nothing, and what
-lies over its names is not what lies over ours. Names that lead through /proc mean the caller's process and not ours: these few are walked here, one component
-at a time, and only the caller's own entries are followed. Another process's (`/proc/1/cwd`!) are refused.
+The folder is held by descriptor from here on, so that what is judged is what is used. Links on the
+way are followed by the kernel. A folder on a mount that is not in our view is refused: it came from
+somebody else, its path says nothing, and what lies over its names is not what lies over ours. Names
+that lead through /proc mean the caller's process and not ours: these few are walked here, one
+component at a time, and only the caller's own entries are followed. Another process's
+(`/proc/1/cwd`!) are refused.
 """
 
 from __future__ import annotations
@@ -51,9 +54,11 @@ class Handles:
 
 
 class Place:
-    """A name in a folder. `path` is where the folder is, `direct` whether the kernel alone followed the way there.
+    """A name in a folder. `path` is where the folder is, `direct` whether the kernel alone followed
+    the way there.
 
-    `foreign`: on /proc and not about the caller's process, so that nothing there may be opened for it.
+    `foreign`: on /proc and not about the caller's process, so that nothing there may be opened for
+        it.
     """
 
     __slots__ = ("direct", "folder", "foreign", "name", "on_proc", "path")
@@ -70,13 +75,17 @@ class Place:
 
     @property
     def plain(self) -> bytes:
-        """The name without slashes at its end; empty for those that no call can create (`/`, `.`, `..`)."""
+        """The name without slashes at its end; empty for those that no call can create (`/`, `.`,
+        `..`).
+        """
         name = self.name.rstrip(b"/")
         return b"" if name in (b".", b"..") else name
 
 
 class Resolver:
-    """Resolves names for callers. `usual` are folders without a procfs below, which most names lead to."""
+    """Resolves names for callers. `usual` are folders without a procfs below, which most names lead
+    to.
+    """
 
     def __init__(self, usual: tuple[bytes, ...] = ()) -> None:
         self._own = os.open("/proc/self/fd", os.O_PATH)
@@ -91,7 +100,9 @@ class Resolver:
         return path
 
     def _check_mount(self, folder: int, path: bytes) -> None:
-        """Refusal of a folder that another view has. Mounts of ours never change, so each is looked at once."""
+        """Refusal of a folder that another view has. Mounts of ours never change, so each is looked
+        at once.
+        """
         mount = file_calls.mount_of(folder)
         if mount in self._mounts:
             return
@@ -121,7 +132,9 @@ class Resolver:
         return self.place_from(caller, handles.keep(caller.descriptor(base)), path, handles)
 
     def place_from(self, caller: Caller, folder: int, path: bytes, handles: Handles) -> Place:
-        """The same, from a folder of ours; AT_FDCWD stands for the root and needs an absolute path."""
+        """The same, from a folder of ours; AT_FDCWD stands for the root and needs an absolute
+        path.
+        """
         parent, name = _split(path)
         found, direct = folder, True
         if parent:
@@ -145,7 +158,11 @@ class Resolver:
 
     def _walk(self, caller: Caller, base: int, path: bytes, handles: Handles) -> int:
         """The folder at `path`, one component at a time."""
-        here = handles.keep(file_calls.openat(AT_FDCWD, b"/", O_PATH, 0)) if path.startswith(b"/") else base
+        here = (
+            handles.keep(file_calls.openat(AT_FDCWD, b"/", O_PATH, 0))
+            if path.startswith(b"/")
+            else base
+        )
         parts = path.split(b"/")[::-1]
         links = 0
         while parts:
@@ -174,15 +191,21 @@ class Resolver:
         return here
 
     def _beyond(self, folder: int, path: bytes, handles: Handles) -> int | None:
-        """What is left of a way that led out of /proc: the kernel's again, unless it leads back there."""
+        """What is left of a way that led out of /proc: the kernel's again, unless it leads back
+        there.
+        """
         found = file_calls.open_folder(folder, path)
         if found == -ELOOP:
             return None
         handles.keep(found)
         return None if file_calls.on_proc(found) else found
 
-    def _link(self, caller: Caller, folder: int, name: bytes, link: int, handles: Handles) -> bytes | int:
-        """The text of a link; for an entry of /proc that leads to an open file, a handle of that file."""
+    def _link(
+        self, caller: Caller, folder: int, name: bytes, link: int, handles: Handles
+    ) -> bytes | int:
+        """The text of a link; for an entry of /proc that leads to an open file, a handle of that
+        file.
+        """
         if not file_calls.on_proc(folder):
             return os.readlink(b"", dir_fd=link)
         where = self.where(folder)
@@ -224,7 +247,9 @@ def _owns(caller: Caller, where: bytes) -> bool:
 
 
 def _split(path: bytes) -> tuple[bytes, bytes]:
-    """The folder's path (empty: where it begins) and the last component with the slashes after it."""
+    """The folder's path (empty: where it begins) and the last component with the slashes after
+    it.
+    """
     plain = path.rstrip(b"/")
     if not plain:
         return path[:1], path[:1]

@@ -1,8 +1,9 @@
 """Moves names for a caller: what it moves must not become reserved, nor cease to be.
 
-A mask covers a name where it is. Moved with its folder, `.git/config` would be an ordinary `old/config` to the next
-command, so a folder is moved only if every name below it stays as it was decided: reserved names reserved, secret
-names secret unless they are the session's own. Most moves cannot change that, and look at nothing.
+A mask covers a name where it is. Moved with its folder, `.git/config` would be an ordinary
+`old/config` to the next command, so a folder is moved only if every name below it stays as it was
+decided: reserved names reserved, secret names secret unless they are the session's own. Most moves
+cannot change that, and look at nothing.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ def _rename(
 class _Move:
     """One name that gets another. `status` is None if there is nothing by that name."""
 
-    def __init__(self, request: Request, source: Place, target: Place, status: os.stat_result | None) -> None:
+    def __init__(
+        self, request: Request, source: Place, target: Place, status: os.stat_result | None
+    ) -> None:
         self.request = request
         self.source = source
         for place in (source, target):
@@ -76,16 +79,21 @@ class _Move:
         self.status = status
 
     def check(self) -> list[tuple[str, str]]:
-        """The identity of what gets a secret name by this. Refusal if a name becomes reserved, or ceases to be reserved or secret."""
+        """The identity of what gets a secret name by this. Refusal if a name becomes reserved, or
+        ceases to be reserved or secret.
+        """
         if self.status is None:
             return []
         folder = is_folder(self.status)
         if self.old is not None and self.request.verdict(self.old, folder=folder) == REFUSED:
             raise self.request.ground.refuse(self.old)
         if self.old in self.request.ground.rules.anchored:
-            # While it moves, the look for what to mask before another command could miss what is in it.
+            # While it moves, the look for what to mask before another command could miss what is in
+            # it.
             raise Refusal(EBUSY)
-        found = list(self._changed(self.old, self.new, self.status, self.source.folder, self.source.plain))
+        found = list(
+            self._changed(self.old, self.new, self.status, self.source.folder, self.source.plain)
+        )
         if folder and self._content_may_change():
             for below, status, handle, entry in _content(self.source.folder, self.source.plain):
                 old, new = _below(self.old, below), _below(self.new, below)
@@ -123,7 +131,9 @@ class _Move:
 
 
 def _status(place: Place) -> os.stat_result | None:
-    """What is by this name; None if nothing is, or the call itself will say why that cannot be told."""
+    """What is by this name; None if nothing is, or the call itself will say why that cannot be
+    told.
+    """
     if not place.plain:
         return None
     try:
@@ -139,7 +149,9 @@ def _below(name: str | None, below: str) -> str | None:
 
 
 def _content(parent: int, name: bytes) -> Iterator[tuple[str, os.stat_result, int, bytes]]:
-    """Everything below a folder, with the folder that each is in. Refusal if it cannot be seen, or is too much to look at."""
+    """Everything below a folder, with the folder that each is in. Refusal if it cannot be seen, or
+    is too much to look at.
+    """
     count = 0
     for path, folders, files, handle in os.fwalk(name, dir_fd=parent, onerror=_unseen):
         base = path[len(name) + 1 :]

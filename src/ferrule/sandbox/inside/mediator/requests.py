@@ -1,4 +1,6 @@
-"""One creating call on its way, and what all of them share: the rules, the lock, what was refused and made."""
+"""One creating call on its way, and what all of them share: the rules, the lock, what was refused
+and made.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ _COUNT = 8
 
 
 class Made:
-    """A file that the command created and that is hidden from commands of others: one with a secret name, a socket.
+    """A file that the command created and that is hidden from commands of others: one with a secret
+    name, a socket.
 
     `identity` as of `file_identity`. `name` is relative to its root.
     """
@@ -38,9 +41,9 @@ class Made:
 class Ground:
     """What the calls of one command have in common.
 
-    `lock` is a descriptor of a file that all mediators of a workspace share and no command sees. Creating a name holds it
-    shared, moving a folder exclusively: otherwise one command could check a folder's content while
-    another adds to it.
+    `lock` is a descriptor of a file that all mediators of a workspace share and no command sees.
+    Creating a name holds it shared, moving a folder exclusively: otherwise one command could check
+    a folder's content while another adds to it.
     """
 
     def __init__(self, listener: Listener, rules: Rules, lock: int | None) -> None:
@@ -55,8 +58,11 @@ class Ground:
         self.own: set[str] = set(rules.own)
         self._room = rules.room
         self._taken = 0
-        # Opened anew: locks belong to an open file, and forks of one server share what they inherit.
-        self._lock = None if lock is None else os.open(f"/proc/self/fd/{lock}", os.O_RDWR | os.O_CLOEXEC)
+        # Opened anew: locks belong to an open file, and forks of one server share what they
+        # inherit.
+        self._lock = (
+            None if lock is None else os.open(f"/proc/self/fd/{lock}", os.O_RDWR | os.O_CLOEXEC)
+        )
         self._umask = os.umask(0)
         os.umask(self._umask)
 
@@ -74,7 +80,9 @@ class Ground:
             fcntl.flock(self._lock, how)
 
     def use_umask(self, umask: int) -> None:
-        """The caller's umask is ours while we create for it, so that default ACLs mean what they mean."""
+        """The caller's umask is ours while we create for it, so that default ACLs mean what they
+        mean.
+        """
         if umask != self._umask:
             os.umask(umask)
             self._umask = umask
@@ -91,9 +99,11 @@ class Ground:
             self.made.append(Made(identity, name))
 
     def take_room(self, count: int = 1) -> None:
-        """Refusal where the workspace would hold too many names that must be hidden from commands of others.
+        """Refusal where the workspace would hold too many names that must be hidden from commands
+        of others.
 
-        Counted are the names that were there when the command began, and those that commands made since that run at the same
+        Counted are the names that were there when the command began, and those that commands made
+        since that run at the same
         time: the latter in the file that all their mediators share, until `leave_room`.
         """
         used = self._change_used(count)
@@ -132,9 +142,13 @@ class Request:
         self._texts: dict[int, bytes] = {}
 
     def text(self, index: int) -> bytes:
-        """The string that an argument points to. Read once: the caller may change it at any time."""
+        """The string that an argument points to. Read once: the caller may change it at any
+        time.
+        """
         if index not in self._texts:
-            self._texts[index] = self.ground.memory.text(self.asked.thread, self.asked.arguments[index])
+            self._texts[index] = self.ground.memory.text(
+                self.asked.thread, self.asked.arguments[index]
+            )
         return self._texts[index]
 
     def place(self, base: int, path: bytes) -> Place:
@@ -144,7 +158,9 @@ class Request:
         return found
 
     def still_waits(self) -> None:
-        """Gone if the caller was killed: then what was read may not be its own. Asked last before anything happens."""
+        """Gone if the caller was killed: then what was read may not be its own. Asked last before
+        anything happens.
+        """
         if not self.ground.listener.waits(self.asked):
             raise Gone
 
@@ -190,13 +206,17 @@ class Request:
             self.ground.note_made(identify(place.folder, place.plain), name)
 
     def exists(self, place: Place) -> bool:
-        found = file_calls.openat(place.folder, place.name, file_calls.O_PATH | file_calls.O_NOFOLLOW, 0)
+        found = file_calls.openat(
+            place.folder, place.name, file_calls.O_PATH | file_calls.O_NOFOLLOW, 0
+        )
         if found >= 0:
             os.close(found)
         return found >= 0
 
     def seen(self, place: Place, handle: int, status: os.stat_result, flags: int) -> int | None:
-        """As `Covers.seen`, also of a file that was named by one of the caller's descriptors (`/proc/self/fd/7`)."""
+        """As `Covers.seen`, also of a file that was named by one of the caller's descriptors
+        (`/proc/self/fd/7`).
+        """
         folder, name = place.path, place.plain
         if place.on_proc and self.ground.covers:
             try:
@@ -206,7 +226,9 @@ class Request:
         return self.ground.covers.seen(folder or b"/", name, status, flags)
 
     def is_own(self, folder: int, name: bytes = b"") -> bool:
-        """Whether commands of the session made the file of this name, or the one that a descriptor holds."""
+        """Whether commands of the session made the file of this name, or the one that a descriptor
+        holds.
+        """
         return bool(self.ground.own) and identify(folder, name) in self.ground.own
 
 

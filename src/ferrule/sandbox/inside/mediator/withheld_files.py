@@ -1,10 +1,12 @@
-"""What is withheld where no mount can be laid over it: by path, and by the file itself, which may have other names.
+"""What is withheld where no mount can be laid over it: by path, and by the file itself, which may
+have other names.
 
-The mediator asks here before it opens, links, moves or removes anything. For namespaces there is nothing in it: there
-mounts lie over the same names, and the kernel refuses.
+The mediator asks here before it opens, links, moves or removes anything. For namespaces there is
+nothing in it: there mounts lie over the same names, and the kernel refuses.
 
-`steps` are those of `layout.finishing`: what is covered is seen as the thing that would lie over it (an empty folder, a
-file that nobody may open, a `.git/config` without secrets), what is held can be read and not changed.
+`steps` are those of `layout.finishing`: what is covered is seen as the thing that would lie over it
+(an empty folder, a file that nobody may open, a `.git/config` without secrets), what is held can be
+read and not changed.
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 
 
 class Covers:
-    """`held`: what stands for `HELD` in the sources of steps. `roots`: folders that may be written. `shared`: the folder that
-    stands in for /dev/shm, which programs reach by opening alone. Paths are absolute, as the kernel gives them."""
+    """`held`: what stands for `HELD` in the sources of steps. `roots`: folders that may be written.
+    `shared`: the folder that stands in for /dev/shm, which programs reach by opening alone. Paths
+    are absolute, as the kernel gives them.
+    """
 
     def __init__(
         self,
@@ -75,7 +79,9 @@ class Covers:
         return path
 
     def enter(self, folder: bytes, name: bytes = b"", *, change: bool = True) -> None:
-        """Refusal where a folder, or a name in it, is hidden; where it is held, if something is to `change`."""
+        """Refusal where a folder, or a name in it, is hidden; where it is held, if something is to
+        `change`.
+        """
         if self._empty:
             return
         how = self._how(folder)
@@ -97,10 +103,14 @@ class Covers:
             raise Refusal(EACCES)
 
     def seen(self, folder: bytes, name: bytes, status: os.stat_result, flags: int) -> int | None:
-        """A handle of what is opened in place of this file; None: the file itself. Refusal if it may not be opened."""
+        """A handle of what is opened in place of this file; None: the file itself. Refusal if it
+        may not be opened.
+        """
         if self._empty:
             return None
-        cover = self._hidden.get(_joined(folder, name)) or self._files.get((status.st_dev, status.st_ino))
+        cover = self._hidden.get(_joined(folder, name)) or self._files.get(
+            (status.st_dev, status.st_ino)
+        )
         if cover is None or self._how(folder) == HIDDEN:
             self.enter(folder, name, change=bool(flags & _WRITING))
             return None
