@@ -92,7 +92,7 @@ def assembled(job: Job, journal: Journal) -> Agent:
     options = {name.replace(".", "__"): value for name, value in job.options.items()}
     given = {**options, "model": job.model or None, "workspace": job.workspace or None}
     agent = assemble(given, notice=notice, journal=journal).agent
-    return agent.working_for(job.tenant, job.user, journal)
+    return agent.working_for(job.user, tenant=job.tenant, journal=journal)
 
 
 @click.command()

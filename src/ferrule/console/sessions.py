@@ -86,7 +86,7 @@ class Live:
 
     @property
     def identity(self) -> Identity:
-        return self.session.driver.log.identity
+        return self.session.identity
 
     @property
     def works(self) -> bool:
@@ -139,7 +139,7 @@ class Desk:
             return info.state
         if live is None and self._leased(info.session):
             return "elsewhere"
-        if live is not None and info.runs and not live.session.driver.machine.active:
+        if live is not None and info.runs and not live.session.has_open_run:
             # It ended after this was read of it.
             return "running"
         return "interrupted" if info.runs else "idle"
@@ -182,7 +182,7 @@ class Desk:
         if live.works:
             live.session.tell(_words(text))
             return live
-        if live.session.driver.machine.active:
+        if live.session.has_open_run:
             raise DeskError("its last run is still open", hint="resume it first")
         await self.say(live, text)
         return live
@@ -198,7 +198,7 @@ class Desk:
         """
         live = self._open(viewer.tenant, viewer.user, Setup(), None)
         try:
-            await self._begin(live, lambda: live.session.driver.call(tool, values, by=TRYING))
+            await self._begin(live, lambda: live.session.call_tool(tool, values, by=TRYING))
         except BaseException:
             await self.leave(live.id)
             raise
@@ -209,7 +209,7 @@ class Desk:
         live = await self._taken(viewer, info)
         if live.works:
             raise DeskError("it is running", code="session_busy")
-        if not live.session.driver.machine.active:
+        if not live.session.has_open_run:
             raise DeskError("nothing was left open", code="session_idle")
         await self._begin(live, lambda: live.session.resume("the process that ran this ended"))
         return live
@@ -222,7 +222,7 @@ class Desk:
 
     def stop_call(self, session: str, call: str) -> None:
         """End one call; the run goes on. Raises DeskError."""
-        if not self._working(session).session.driver.stop_call(call):
+        if not self._working(session).session.stop_call(call):
             raise DeskError("that call is not running", code="session_idle")
 
     async def stop(self, session: str) -> None:
@@ -315,7 +315,7 @@ class Desk:
         agent = self._agent(assembly, tenant, user)
         made = agent.resume(session) if session else agent.session()
         live = self._live[made.id] = Live(made, assembly, setup, self.questions)
-        made.ask_with(live)
+        made.set_approver(live)
         self._idle(live)
         return live
 
@@ -327,7 +327,7 @@ class Desk:
     def _agent(self, assembly: Assembly, tenant: str, user: str) -> Agent:
         if (tenant, user) == ("local", self.owner):
             return assembly.agent
-        return assembly.agent.working_for(tenant, user, self.journal)
+        return assembly.agent.working_for(user, tenant=tenant, journal=self.journal)
 
     def _make_room(self) -> None:
         quiet = next((live for live in self._live.values() if not live.works), None)
@@ -347,15 +347,14 @@ class Desk:
             live.leaves.cancel()
         live.failed = ""
         begun = asyncio.Event()
-        before, log = live.session.driver.log.observer, live.session.driver.log
-        log.observer = lambda _: begun.set()
+        stop_observing = live.session.observe(lambda _: begun.set())
         self.changes += 1
         live.work = asyncio.create_task(self._work(live, doing), name=f"console run {live.id}")
         waits = asyncio.create_task(begun.wait())
         await asyncio.wait([live.work, waits], return_when=asyncio.FIRST_COMPLETED)
         waits.cancel()
-        log.observer = before
-        log.flush()
+        stop_observing()
+        live.session.flush()
 
     async def _fresh(self, live: Live) -> None:
         """Let a message be worked with what files say now (`runtime.hot_reload`). A folder that was

@@ -29,7 +29,6 @@ from ferrule.tools.definition import Tool
 from ferrule.tools.names import wire_name_beside
 
 from .driver import Driver
-from .hooks.driver import HookedDriver
 from .registration.registration import SOURCE
 from .registration.session_catalog import SessionCatalog
 from .session import Session
@@ -118,10 +117,10 @@ def _hand_over(old: Driver, new: Driver) -> None:
     )
     new.log, new.memory, new.closers = old.log, old.memory, old.closers
     new.approver, new.elapsed, new.inbox.loop = old.approver, old.elapsed, old.inbox.loop
-    if isinstance(old, HookedDriver):
-        old.leave()
-    if isinstance(new, HookedDriver):
-        new.go_on(old)
+    for extension in old.extensions:
+        extension.release()
+    for extension in new.extensions:
+        extension.take_over(old)
     if lost:
         listed = ", ".join(f"`{tool.full_name}`" for tool in lost)
         new.inbox.tell(_FORGOTTEN.format(listed), SOURCE)

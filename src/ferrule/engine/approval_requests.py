@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import ConsentAnswered, PersonAnswered, ToolAnswered
@@ -17,27 +18,42 @@ from .dispatcher import Prepared
 from .session_log import Log
 
 
+class AskingSession(Protocol):
+    """A session, as far as its approver and its log go."""
+
+    @property
+    def approver(self) -> Approver: ...
+
+    @property
+    def log(self) -> Log: ...
+
+
 @frozen
 class CurrentApprover:
-    """Whoever is asked at that moment: an interface may take over a session after it was made. For
-    handlers that must ask.
+    """Whoever a session asks at that moment, for handlers that must ask: an interface may take over
+    a session after it was made.
 
-    `log`: where an answer is written before the handler goes on.
+    An answer is in the journal before the handler goes on.
     """
 
-    current: Callable[[], Approver]
-    log: Callable[[], Log] | None = None
+    session: AskingSession
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        """As `Approver.ask`. Raises JournalError, which is no yes, where the answer cannot be
+        """As `Approver.ask`. Raises JournalError, which is no yes, if the answer cannot be
         written.
         """
-        answer = await self.current().ask(request)
-        if self.log is not None:
-            said = (answer.choice, request.digest, answer.grant, answer.by, answer.note)
-            self.log().record(
-                ConsentAnswered(request.call.id, request.tool.name, request.reason, *said)
-            )
+        answer = await self.session.approver.ask(request)
+        event = ConsentAnswered(
+            request.call.id,
+            request.tool.name,
+            request.reason,
+            answer.choice,
+            request.digest,
+            answer.grant,
+            answer.by,
+            answer.note,
+        )
+        self.session.log.record(event)
         return answer
 
 

@@ -1,7 +1,7 @@
-"""The driver: carries out what the machine says, and tells it what came of it.
+"""The driver: carries out the machine's commands and feeds it the events that follow.
 
-It only orchestrates. What may happen is the machine's decision, whether a call may run is the
-dispatcher's, what was said is the journal's. Its own promises:
+It only orchestrates. The machine decides what happens, the dispatcher whether a call may run, and
+the journal remembers. Its own promises:
 
 * An event is in the journal before anything outside this process follows from it: a request to the
   model, a question, an effect. Events with nothing of that between them share one write. A call
@@ -16,7 +16,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
 from secrets import token_hex
 from typing import Any, ClassVar
 
@@ -42,13 +45,15 @@ from ferrule.permissions.approvals import Approver
 from ferrule.storage.journal.sqlite import Journal
 from ferrule.tools.context import Context
 
-from .approval_requests import ask
+from .approval_requests import CurrentApprover, ask
+from .available_tools import Usable
 from .budgets import Budgets
 from .cleanup import Closers
 from .context.options import ContextOptions, LookAround
 from .context.window import Room
 from .direct_calls import DirectCalls
 from .dispatcher import Dispatcher, Prepared
+from .driver_extension import DriverExtension
 from .live_events import Progress
 from .messages import Inbox
 from .recovery import settle
@@ -56,13 +61,30 @@ from .running_calls import Going, stop
 from .session_log import Log
 from .write_batching import Together
 
+MAX_CONTINUATIONS = 3
+"""How often extensions may send one message on: a hook that is never content must not keep a model
+running for ever.
+"""
+
 
 class Driver:
     """Drives one session's machine. One run at a time; direct calls may join in.
 
-    `exchange` is opened at the first question to the model. With `interruptible` each call gets its
-    own task, so that `stop_call` works; without it a lone call runs in place, which is faster.
-    `unclosed` is `Closers`'.
+    Args:
+        machine: Decides what is done.
+        dispatcher: Evaluates and executes calls.
+        journal: Where events go.
+        identity: Whose session it is.
+        open_exchange: Opens the conversation with the model at its first question.
+        approver: Who is asked about calls that need an approval.
+        resources: What tools find with `Context.resource`.
+        interruptible: Give each call its own task, so that `stop_call` works; without it a lone
+            call runs in place, which is faster.
+        unclosed: Where sessions with open cleanups are listed (`Closers`).
+        context: How the session keeps within the model's context window.
+        look_around: Measures that window.
+        together: Shares journal writes with other sessions.
+        extensions: What is added to this session (`driver_extension`).
     """
 
     def __init__(
@@ -72,74 +94,139 @@ class Driver:
         journal: Journal,
         identity: Identity,
         *,
-        exchange: Callable[[], Awaitable[Exchange]],
+        open_exchange: Callable[[Driver], Awaitable[Exchange]],
         approver: Approver,
-        resources: dict[type, object],
+        resources: Mapping[type, object],
         interruptible: bool = False,
         unclosed: set[Closers],
         context: ContextOptions | None = None,
         look_around: LookAround | None = None,
         together: Together | None = None,
+        extensions: Sequence[DriverExtension] = (),
     ) -> None:
-        self.machine, self.dispatcher = machine, dispatcher
+        self.machine = machine
+        self.dispatcher = dispatcher
         self.log = Log(journal, identity, together)
-        self.inbox, self._going = Inbox(self._feed), Going()
+        self.inbox = Inbox(self.feed)
         self.closers = Closers(self.log, unclosed)
         self.memory: dict[str, Any] = {}
         self.budgets: Budgets | None = None
-        self.elapsed, self.driving = 0.0, False
-        self._open_exchange, self.approver = exchange, approver
+        self.elapsed = 0.0
+        self.driving = False
+        self.approver = approver
+        self.extensions = tuple(extensions)
+        self._open_exchange = open_exchange
         self._exchange: Exchange | None = None
-        self._resources, self._interruptible = resources, interruptible
+        self._interruptible = interruptible
         self._prepared: dict[str, Prepared] = {}
-        self._direct = DirectCalls(machine, self._feed, self._drive, self._settle)
-        self.room = Room(self, self._feed, exchange, context, look_around)
+        self._going = Going()
+        self._direct = DirectCalls(machine, self.feed, self._drive, self._settle)
+        self.room = Room(self, self.feed, self._opened, context, look_around)
+        self._resources: dict[type, object] = {
+            **resources,
+            Approver: CurrentApprover(self),
+            Usable: Usable(self),
+        }
+        for extension in self.extensions:
+            extension.attach(self)
+            self._resources |= extension.resources()
 
     # ---- what callers ask for
 
     def open(self, opened: events.SessionOpened | None) -> None:
-        """Take the session's lease; a new session's first event is written with its first run."""
+        """Take the session's lease. A new session's first event is written with its first run.
+
+        Args:
+            opened: The first event of a new session; None for one that is in the journal.
+        """
+        for extension in reversed(self.extensions):
+            opened = extension.before_open(opened)
         self.log.journal.lease(self.log.identity.session)
         self.log.begun = opened is None
         if opened is not None:
-            self._feed(opened)
+            self.feed(opened)
+        for extension in self.extensions:
+            extension.after_open()
 
     def recall(self, journal: list[events.Event]) -> None:
-        """Become what a journal says: history, open calls, what was granted for the session."""
+        """Rebuild the session from its journal: history, open calls, grants of the session."""
         self.machine.rebuild(journal)
         for event in journal:
-            if (
-                isinstance(event, events.PersonAnswered)
-                and event.choice == "session"
-                and event.grant
-            ):
+            if not isinstance(event, events.PersonAnswered):
+                continue
+            if event.choice == "session" and event.grant:
                 self.dispatcher.gate.grant(event.grant)
+        for extension in self.extensions:
+            extension.rebuild(journal)
+
+    async def start(self) -> None:
+        """Let extensions begin the session. Raises what an extension raises to refuse it."""
+        for extension in self.extensions:
+            await extension.start()
 
     async def run(self, started: events.RunStarted, run: str = "") -> Finish:
-        """One message worked to its end. Cancelling the task settles the run before it raises."""
-        who, self.elapsed = self.log.identity, 0.0
+        """Work one message to its end. Cancelling the task settles the run before it raises.
+
+        Extensions may send the message on, at most `MAX_CONTINUATIONS` times.
+        """
+        await self.start()
+        for extension in reversed(self.extensions):
+            extension.before_run(started)
+        continuations = 0
+        while True:
+            begun = started
+            for extension in reversed(self.extensions):
+                begun = await extension.before_turns(begun)
+            finish = await self._run_once(begun, "" if continuations else run)
+            text = await self._end_turns(finish, continuations)
+            if not text:
+                return finish
+            continuations += 1
+            # What was required of this message has been done: it is not required again.
+            started = replace(started, text=text, require=())
+
+    async def _run_once(self, started: events.RunStarted, run: str) -> Finish:
+        who = self.log.identity
+        self.elapsed = 0.0
         self.log.identity = Identity(who.tenant, who.user, who.session, run or token_hex(16))
-        return await self._to_the_end(self._feed(started))
+        return await self._to_the_end(self.feed(started))
+
+    async def _end_turns(self, finish: Finish, continuations: int) -> str:
+        """Return the text that an extension sends the message on with."""
+        last = continuations >= MAX_CONTINUATIONS
+        text = ""
+        for extension in self.extensions:
+            more = await extension.after_turns(finish, continuations, last=last)
+            text = text or more
+        return "" if last else text
 
     async def resume(self, reason: str) -> Finish | None:
-        """Go on with a run that another process left open; None if there was nothing to do."""
-        commands = self._feed(events.Recovered(reason, asks=True))
+        """Finish a run that another process left open; None if there was nothing to do."""
+        for extension in reversed(self.extensions):
+            extension.before_resume()
+        await self.start()
+        commands = self.feed(events.Recovered(reason, asks=True))
         if not commands and not self.machine.active:
             return None
-        return await self._to_the_end(commands)
+        finish = await self._to_the_end(commands)
+        await self._end_turns(finish, MAX_CONTINUATIONS)
+        return finish
 
     async def call(self, tool: str, arguments: dict[str, Any], *, by: str = "person") -> Result:
         """Run one tool without a model (`DirectCalls`)."""
+        await self.start()
         return await self._direct.call(tool, arguments, by)
 
     def reopen(self) -> None:
         """Forget the exchange: the next question goes to whatever model the agent has then."""
         self._exchange = None
         self.room.forget()
+        for extension in self.extensions:
+            extension.reset_exchange()
 
     def add_context(self, text: str) -> None:
-        """Put text into the history as the person's words, without asking for an answer."""
-        self._feed(events.ContextAdded(text))
+        """Add text to the history as the person's words, without asking for an answer."""
+        self.feed(events.ContextAdded(text))
         self.log.flush()
 
     def stop_call(self, call_id: str = "") -> bool:
@@ -166,6 +253,8 @@ class Driver:
         finally:
             self.driving = False
             self.log.together.running -= 1
+            for extension in self.extensions:
+                await extension.run_ended()
         return finish or Finish("failed", code="internal", detail="the run ended without an answer")
 
     async def _drive(self, commands: Iterable[Command]) -> Finish | None:
@@ -180,7 +269,7 @@ class Driver:
                     if isinstance(command, Evaluate):
                         prepared = self.dispatcher.evaluate(command.call)
                         self._prepared[command.call.id] = prepared
-                        todo.extend(self._feed(prepared.evaluation))
+                        todo.extend(self.feed(prepared.evaluation))
                     elif isinstance(command, Finish):
                         finish = self._finish(command)
                     elif todo or tasks or self._interruptible:
@@ -205,32 +294,58 @@ class Driver:
         return task
 
     async def _ask_model(self, command: AskModel) -> list[Command]:
+        for extension in reversed(self.extensions):
+            instead = await extension.before_question(command.round)
+            if instead is not None:
+                return instead
+        commands = await self._ask_exchange(command)
+        for extension in self.extensions:
+            commands = await extension.after_question(commands)
+        return commands
+
+    async def _ask_exchange(self, command: AskModel) -> list[Command]:
         await self.log.kept()
-        room, history = self.room, self.machine.history
+        room = self.room
+        history = self.machine.history
         for message in history[room.counted :]:
             room.tokens += len(message.text)
         room.counted = len(history)
         try:
-            if room.tokens > room.most and (ended := await room.make()):
-                return ended
-            exchange = self._exchange = self._exchange or await self._open_exchange()
-            sink, history = self.log if self.log.observer else None, self.machine.history
+            if room.tokens > room.most:
+                ended = await room.make()
+                if ended:
+                    return ended
+            if self._exchange is None:
+                self._exchange = await self._opened()
+            exchange = self._exchange
+            history = self.machine.history
+            sink = self.log if self.log.watched else None
             answer = await exchange.ask(history, tools=command.tools, sink=sink)
             if exchange.notices:
                 self.log.take(exchange.notices)
         except ProviderError as error:
-            if error.code == "context_overflow" and (ended := await room.overflowed()) is not None:
-                return ended or await Driver._ask_model(self, command)
-            return self._feed(events.ModelFailed(error.code, error.detail, error.hint))
+            if error.code == "context_overflow":
+                ended = await room.overflowed()
+                if ended is not None:
+                    return ended or await self._ask_exchange(command)
+            return self.feed(events.ModelFailed(error.code, error.detail, error.hint))
         if answer.usage.input:
             room.known = room.tokens = answer.usage.input + answer.usage.output
             room.counted = room.base = len(history) + 1
         answer = named(answer, self.machine.ids, self.machine.round)
-        return (
-            self._feed(answer)
-            if self.budgets is None
-            else self.budgets.answered(answer, self._feed)
-        )
+        if self.budgets is None:
+            return self.feed(answer)
+        return self.budgets.answered(answer, self.feed)
+
+    async def _opened(self) -> Exchange:
+        """Return a conversation with the model, with every extension around it."""
+
+        async def open() -> Exchange:
+            return await self._open_exchange(self)
+
+        for extension in self.extensions:
+            open = partial(extension.open_exchange, open)
+        return await open()
 
     async def _run_tool(self, command: RunTool) -> list[Command]:
         call, digest = command.call, command.evaluation.digest
@@ -239,40 +354,44 @@ class Driver:
             # After a restart the settings may have changed: what was approved is not what would
             # run.
             self._prepared[call.id] = prepared
-            return self._feed(prepared.evaluation)
+            return self.feed(prepared.evaluation)
         try:
             if prepared.evaluation.announced:
-                self._feed(events.CallStarted(call.id, digest))
+                self.feed(events.CallStarted(call.id, digest))
                 await self.log.kept()
             outcome = await self.dispatcher.execute(prepared, self._context(call, prepared))
         except asyncio.CancelledError:
             why = self._going.why(call.id)
-            commands = self._feed(events.ToolAnswered(self.dispatcher.stopped(prepared, why or "")))
+            commands = self.feed(events.ToolAnswered(self.dispatcher.stopped(prepared, why or "")))
             if why is None:
                 raise
             return commands
         if isinstance(outcome, Prepared):
             self._prepared[call.id] = outcome
-            return self._feed(outcome.evaluation)
+            return self.feed(outcome.evaluation)
         self._prepared.pop(call.id, None)
-        return self._feed(events.ToolAnswered(outcome))
+        return self.feed(events.ToolAnswered(outcome))
 
     async def _ask_person(self, command: AskPerson) -> list[Command]:
         self.log.flush()
         prepared = self._prepared[command.call.id]
         context = self._context(command.call, prepared)
-        return self._feed(
-            await ask(prepared, context, self.approver, self.dispatcher.gate, self._going.why)
-        )
+        async with AsyncExitStack() as held:
+            for extension in reversed(self.extensions):
+                await held.enter_async_context(extension.question_turn())
+            answer = await ask(
+                prepared, context, self.approver, self.dispatcher.gate, self._going.why
+            )
+            return self.feed(answer)
 
     async def _stop_tool(self, stop: StopTool) -> list[Command]:
         ended = self._going.end(stop.call.id, stop.reason)
-        return [] if ended else self._feed(events.ToolAnswered(not_begun(stop.call, stop.reason)))
+        return [] if ended else self.feed(events.ToolAnswered(not_begun(stop.call, stop.reason)))
 
     async def _settle_call(self, command: Settle) -> list[Command]:
         prepared = self.dispatcher.evaluate(command.call)
         context = self._context(command.call, prepared)
-        return self._feed(await settle(command, prepared, context, self.dispatcher, self.approver))
+        return self.feed(await settle(command, prepared, context, self.dispatcher, self.approver))
 
     def _context(self, call: Call, prepared: Prepared) -> Context:
         async def nested(tool: str, arguments: dict[str, Any]) -> Result:
@@ -295,20 +414,23 @@ class Driver:
 
     def _finish(self, command: Finish) -> Finish:
         said = (command.stop, command.text, command.code, command.detail, command.usage)
-        self._feed(events.RunFinished(*said, history=self.log.shown.digest(self.machine.history)))
+        self.feed(events.RunFinished(*said, history=self.log.shown.digest(self.machine.history)))
         return command
 
     async def _settle(self, event: events.Cancelled | events.LimitHit) -> Finish | None:
-        ends = (self._finish(one) for one in self._feed(event) if isinstance(one, Finish))
+        ends = (self._finish(one) for one in self.feed(event) if isinstance(one, Finish))
         finish = next(ends, None)
         self.log.flush()
         return finish
 
-    def _feed(self, event: events.Event) -> list[Command]:
+    def feed(self, event: events.Event) -> list[Command]:
+        """Give the machine an event and log it. Return what is to be done next."""
         if isinstance(event, events.ToolAnswered):
             slot = self.machine.slot(event.result.call_id)
             if slot is None or slot.result is not None:
                 return []
+        for extension in self.extensions:
+            extension.before_event(event)
         commands = self.machine.feed(event)
         if self._direct.waiting:
             self._direct.answer()

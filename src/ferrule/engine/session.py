@@ -1,15 +1,16 @@
-"""A session: runs that share a history, a journal and a driver."""
+"""A session: runs that share a history and a journal. The facade that interfaces see."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
-from ferrule.core.calls import Result
+from ferrule.core.calls import Call, Result, compact
 from ferrule.core.commands import Finish
 from ferrule.core.errors import ConfigError, ContextLeak, LimitReached, ProviderError, RunCancelled
 from ferrule.core.events import ContextCompacted, RunStarted, Usage
@@ -23,21 +24,37 @@ from .budgets import Budgets, dollars
 from .live_events import Live
 
 if TYPE_CHECKING:
+    from ferrule.core.identity import Identity
+    from ferrule.core.messages import Message
     from ferrule.permissions.approvals import Approver
+    from ferrule.permissions.gate import Mode
+    from ferrule.storage.artifacts.store import Artifacts
+    from ferrule.tools.catalog import Catalog
+    from ferrule.tools.definition import Tool
 
+    from .context.options import ContextOptions
     from .context.usage import ContextUsage
     from .driver import Driver
+    from .live_events import Observer
+
+T = TypeVar("T")
 
 
 @frozen
 class RunResult:
-    """What a run came to. `stop` is `done`, `limit` (only with `on_limit: answer`) or `failed`:
-    then it ended like any other, but without what it was to do, and `missing` holds the tools that
-    never succeeded, each entry as its alternatives.
+    """What a run ended with.
 
-    `results` are the answers of its calls in the order they came; `session` can be resumed. `cost`
-    is in US dollars, that of agents included; it is counted where `Limits.max_cost` bounds it, else
-    None.
+    Attributes:
+        text: The model's answer.
+        stop: `done`, `limit` (only with `on_limit: answer`), or `failed`: a required tool never
+            succeeded.
+        results: The results of its calls, as they came.
+        usage: What it used of the model, sub-agents included.
+        rounds: The model's answers.
+        session: The session's id; it can be resumed.
+        missing: The required tools that never succeeded, each entry as its alternatives.
+        cost: In US dollars, sub-agents included; counted where `Limits.max_cost` bounds it, else
+            None.
     """
 
     text: str
@@ -51,9 +68,13 @@ class RunResult:
 
 
 class Aims(TypedDict, total=False):
-    """What a caller may ask of a run. `join` says how many calls of an answer must succeed before
-    the others are not needed (`core.joins`), `require_successful_tools` which tools must have
-    succeeded for it to be done (`core.required_tools`).
+    """What a caller may ask of a run.
+
+    Attributes:
+        join: How many calls of an answer must succeed before the others are not needed
+            (`core.joins`).
+        require_successful_tools: The tools that must have succeeded for it to be done
+            (`core.required_tools`).
     """
 
     join: str | int
@@ -61,56 +82,43 @@ class Aims(TypedDict, total=False):
 
 
 def parse_aims(
-    aims: Aims,
-    join: int = 0,
-    require: tuple[str, ...] = (),
-    *,
-    caller: Callable[..., Any] | None = None,
+    options: Aims, join: int = 0, require: tuple[str, ...] = ()
 ) -> tuple[int, tuple[str, ...]]:
-    """`join` and `require` of `RunStarted`; those given stand where `aims` say nothing. Raises
-    ConfigError.
+    """Return `join` and `require` of `RunStarted`; those given hold where `options` say nothing.
 
-    `caller` is the function that was given these as its further options: an error about an unknown
-    one names its own, too.
+    Raises:
+        ConfigError: An option is not valid.
+        TypeError: There is no such option.
     """
-    given = aims.get("require_successful_tools")
-    unknown = [name for name in aims if name not in Aims.__annotations__]
+    known = list(Aims.__annotations__)
+    unknown = [name for name in options if name not in known]
     if unknown:
-        own = () if caller is None else _options_of(caller)
-        raise TypeError(_unexpected(unknown, (*own, *Aims.__annotations__)))
+        raise TypeError(_unexpected(unknown, known))
+    given = options.get("require_successful_tools")
     if given is not None:
         require = parse_required(given)
-    return parse_join(aims["join"]) if "join" in aims else join, require
-
-
-def _options_of(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Names of the options that a method takes by keyword."""
-    from inspect import Parameter, signature
-
-    named = [
-        one
-        for one in signature(function).parameters.values()
-        if one.kind is not Parameter.VAR_KEYWORD
-    ]
-    return tuple(one.name for one in named if one.name != "self")
+    if "join" in options:
+        join = parse_join(options["join"])
+    return join, require
 
 
 def _unexpected(unknown: Sequence[str], options: Sequence[str]) -> str:
-    from difflib import get_close_matches
-
     near = [
         match for name in unknown for match in get_close_matches(name, options, n=2, cutoff=0.6)
     ]
-    meant = (
-        f"did you mean {' or '.join(f'`{name}`' for name in dict.fromkeys(near))}? " if near else ""
-    )
     named = ", ".join(f"`{name}`" for name in unknown)
-    return f"unexpected {named}; {meant}there are: {', '.join(options)}"
+    listed = ", ".join(options)
+    if not near:
+        return f"unexpected {named}; there are: {listed}"
+    meant = " or ".join(f"`{name}`" for name in dict.fromkeys(near))
+    return f"unexpected {named}; did you mean {meant}? there are: {listed}"
 
 
 class Session:
-    """Made by `Agent.session` and `Agent.resume`. One run at a time; close it to give its lease
-    back.
+    """Runs that share a history. Made by `Agent.session` and `Agent.resume`.
+
+    One run at a time; close it to give its lease back. Everything an interface needs of a session
+    is a method here: nobody else talks to its driver.
     """
 
     def __init__(
@@ -129,15 +137,29 @@ class Session:
         self.driver = driver
         self.model = model
         self.limits = limits
-        self.join, self.require = join, require
+        self.join = join
+        self.require = require
+        self._running: asyncio.Task[Any] | None = None
+        self._cancelled = False
 
-    async def run(self, text: str, *, run: str = "", **aims: Unpack[Aims]) -> RunResult:
-        """Work one message to its end. What `aims` leave out is as the agent has it; `run` is an id
-        for it, which must be new.
+    # ---- work
 
-        Raises ConfigError for aims that cannot be meant and while another run is under way
-        (`busy`), LimitReached (resumable), ProviderError (ContextLeak), RunCancelled. Cancelling
-        the awaiting task settles the run first: every call is answered and journaled.
+    async def run(self, text: str, *, run: str = "", **options: Unpack[Aims]) -> RunResult:
+        """Work one message to its end.
+
+        Cancelling the awaiting task, or `cancel`, settles the run first: every call is answered and
+        journaled.
+
+        Args:
+            text: The message.
+            run: An id for the run, which must be new; by default a random one.
+            **options: What they leave out is as the agent has it.
+
+        Raises:
+            ConfigError: An option is not valid, or another run is under way (`busy`).
+            LimitReached: A limit was reached; the session can go on.
+            ProviderError: The model gave no answer.
+            RunCancelled: Somebody cancelled it.
         """
         if self.driver.driving:
             # One run at a time: a second one would end the first one's answer, or its own.
@@ -157,42 +179,53 @@ class Session:
         )
         self.driver.budgets = self._budgets(limits) if counted else None
         started = RunStarted(text, self.model, limits, self.join, self.require)
-        if aims or self.require:
-            started = self._aimed(started, aims)
-        return self._outcome(await self.driver.run(started, run))
-
-    def _budgets(self, limits: Limits) -> Budgets:
-        return Budgets(self.driver.machine, limits, self.model, self.driver.log.notice)
-
-    def _aimed(self, started: RunStarted, aims: Aims) -> RunStarted:
-        join, require = parse_aims(aims, started.join, started.require)
-        catalog = self.driver.dispatcher.catalog
-        for name in chain.from_iterable(entry.split(OR) for entry in require):
-            if name not in catalog:
-                near = ", ".join(f"`{one}`" for one in catalog.nearest(name))
-                raise ConfigError(
-                    f"require_successful_tools: there is no tool `{name}`",
-                    hint=near and f"nearest: {near}",
-                )
-        return replace(started, join=join, require=require)
+        if options or self.require:
+            started = self._with_options(started, options)
+        return self._result(await self._cancellable(self.driver.run(started, run)))
 
     async def resume(self, reason: str = "the process that ran this ended") -> RunResult | None:
-        """Finish the run that was open when the session was last left; None if there was none."""
+        """Finish the run that was open when the session was last left; None if there was none.
+
+        Raises as `run`.
+        """
         self.driver.budgets = self._budgets(self.driver.machine.limits)
-        finish = await self.driver.resume(reason)
-        return None if finish is None else self._outcome(finish)
+        finish = await self._cancellable(self.driver.resume(reason))
+        return None if finish is None else self._result(finish)
+
+    async def stream(self, text: str, **options: Unpack[Aims]) -> AsyncIterator[Live]:
+        """`run`, event by event as it happens. Leaving the loop cancels it.
+
+        Raises what `run` raises, after the last event.
+        """
+        queue: asyncio.Queue[Live | None] = asyncio.Queue()
+        stop_observing = self.observe(queue.put_nowait)
+        task = asyncio.create_task(self.run(text, **options))
+        task.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (item := await queue.get()) is not None:
+                yield item
+            await task
+        finally:
+            stop_observing()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
 
     async def call(self, tool: str, /, **arguments: Any) -> Result:
         """Run one tool through the gate, without a model. Never raises for what the tool does."""
         return await self.driver.call(tool, arguments)
 
-    def ask_with(self, approver: Approver) -> None:
-        """Have this approver asked from now on; whoever subscribed to the bus goes on seeing the
-        questions.
-        """
-        from .event_bus.attachment import change_approver
+    async def call_tool(
+        self, tool: str, arguments: Mapping[str, Any], *, by: str = "person"
+    ) -> Result:
+        """`call` with arguments that are data.
 
-        change_approver(self.driver, approver)
+        Args:
+            tool: The tool's full name.
+            arguments: Its arguments.
+            by: Who makes the call, for the journal.
+        """
+        return await self.driver.call(tool, dict(arguments), by=by)
 
     async def delegate(self, task: str, agent: str = "", **more: Any) -> Result:
         """Have another agent do a task (`Agent(agents=...)`): a call of the tool `delegate`, like
@@ -203,71 +236,214 @@ class Session:
         """
         return await self.driver.call("delegate", {"task": task, "agent": agent, **more})
 
-    async def stream(self, text: str, **aims: Unpack[Aims]) -> AsyncIterator[Live]:
-        """The same run, event by event, as it happens. Leaving the loop cancels it.
+    def cancel(self) -> bool:
+        """Cancel the run that is under way; `run` raises RunCancelled once it is settled.
 
-        Raises what `run` raises, after the last event.
+        Called from the session's event loop.
+
+        Returns:
+            Whether a run was under way.
         """
-        queue: asyncio.Queue[Live | None] = asyncio.Queue()
-        previous = self.driver.log.observer
-        self.driver.log.observer = queue.put_nowait
-        task = asyncio.create_task(self.run(text, **aims))
-        task.add_done_callback(lambda _: queue.put_nowait(None))
-        try:
-            while (item := await queue.get()) is not None:
-                yield item
-            await task
-        finally:
-            self.driver.log.observer = previous
-            if not task.done():
-                task.cancel()
-                await asyncio.wait([task])
+        if self._running is None or self._cancelled:
+            return False
+        self._cancelled = True
+        self._running.cancel()
+        return True
+
+    def stop_call(self, call_id: str = "") -> bool:
+        """Stop one running call, by default the newest; the run goes on.
+
+        Returns:
+            Whether it was running. Calls can be stopped where `Host.interruptible` is set.
+        """
+        return self.driver.stop_call(call_id)
+
+    # ---- what it is told
 
     def tell(self, text: str, source: str = PERSON) -> None:
-        """Give the model words on the way, from any thread: it reads them before its next answer in
-        this run.
+        """Tell the model something during a run, from any thread: it reads it before its next
+        answer.
 
-        Where no run is under way they wait for the next one. Words of a `source` other than the
-        person are data to it.
+        Where no run is under way it waits for the next one. What a `source` other than the person
+        says is data to the model.
         """
         self.driver.inbox.tell(text, source)
+
+    def add_context(self, text: str) -> None:
+        """Add text to the history as the person's words, without asking for an answer."""
+        self.driver.add_context(text)
+
+    def add_notice(self, topic: str, text: str, *, flush: bool = False) -> None:
+        """Journal something a person should know, and show it to observers.
+
+        It is written with what is written next, or with `flush` at once.
+        """
+        self.driver.log.notice(topic, text)
+        if flush:
+            self.flush()
+
+    def set_mode(self, mode: str) -> None:
+        """Change the permission mode from the next call on. Raises ConfigError."""
+        from ferrule.permissions.gate import select_mode
+
+        dispatcher = self.driver.dispatcher
+        dispatcher.gate = dispatcher.gate.with_mode(select_mode(mode, "flags"))
+
+    def set_approver(self, approver: Approver) -> None:
+        """Ask this approver from now on. Who watches the session still sees what is asked."""
+        from .event_bus.attachment import change_approver
+
+        change_approver(self.driver, approver)
+
+    def reset_model(self) -> None:
+        """Ask whatever model the agent has by now from the next question on, with the whole
+        history.
+        """
+        self.driver.reopen()
+
+    # ---- what it shows
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Show everything that happens from now on to `observer`, which must be quick and must not
+        raise. There may be any number of them.
+
+        Returns:
+            A function that stops it.
+        """
+        return self.driver.log.observe(observer)
+
+    @property
+    def identity(self) -> Identity:
+        """Whose session it is, with the run that is under way or was the last one."""
+        return self.driver.log.identity
+
+    @property
+    def mode(self) -> Mode:
+        """The permission mode."""
+        return self.driver.dispatcher.gate.mode
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a run is under way in this process."""
+        return self.driver.driving
+
+    @property
+    def has_open_run(self) -> bool:
+        """Whether a run has begun and not ended, here or in a process that is gone."""
+        return self.driver.machine.active
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a run or a call has begun and not ended."""
+        return self.driver.machine.active or bool(self.driver.machine.open_calls())
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the journal has it: one that was opened and never used is not there."""
+        return self.driver.log.begun
+
+    @property
+    def history(self) -> Sequence[Message]:
+        """The messages so far, as the model is sent them."""
+        return self.driver.machine.history
+
+    @property
+    def usage(self) -> Usage:
+        """What the current run, or the last one, has used of the model."""
+        return self.driver.machine.usage
+
+    @property
+    def rounds(self) -> int:
+        """The model's answers in the current run, or the last one."""
+        return self.driver.machine.round
+
+    def results(self) -> list[Result]:
+        """Return the results of the current run's calls, or the last one's, as they came."""
+        return self.driver.machine.results()
+
+    def find_call(self, call_id: str) -> Call | None:
+        """Return a call of the current run by its id; None if there is none."""
+        slot = self.driver.machine.slot(call_id)
+        return None if slot is None else slot.call
+
+    @property
+    def catalog(self) -> Catalog:
+        """The session's tools, those included that it gained."""
+        return self.driver.dispatcher.catalog
+
+    def is_usable(self, tool: Tool) -> bool:
+        """Whether the tool may be called and shown here."""
+        return self.driver.dispatcher.usable(tool)
+
+    def needs_approval(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call would be asked about, as things are."""
+        call = Call("", tool, compact(arguments))
+        return self.driver.dispatcher.evaluate(call).evaluation.verdict == "ask"
+
+    @property
+    def artifacts(self) -> Artifacts | None:
+        """Where large results of the session are kept; None if nowhere."""
+        keeper = self.driver.dispatcher.keeper
+        return None if keeper is None else keeper.artifacts
+
+    def receipts(self) -> list[dict[str, Any]]:
+        """Return the receipt of each run so far (`storage.audit.receipts`): digests, approvals,
+        effects and cost, no data.
+        """
+        from ferrule.storage.audit.receipts import receipts
+
+        if not self.is_recorded:
+            return []
+        return list(receipts(self.driver.log.journal.records(self.id)))
+
+    def flush(self) -> None:
+        """Write everything so far to the journal. Raises JournalError."""
+        self.driver.log.flush()
+
+    # ---- its context window
+
+    @property
+    def context_options(self) -> ContextOptions:
+        """How it keeps within the model's context window."""
+        return self.driver.room.option
+
+    async def context_usage(self) -> ContextUsage:
+        """Return what fills the model's context window now: system text, tools, history by kind,
+        what was compacted, what is left.
+        """
+        return await self.driver.room.usage()
 
     async def compact(self, *, summary: bool = True) -> ContextCompacted | None:
         """Leave old parts out of what the model is sent (`engine.context.window`): results, and
         with `summary` all but the last messages.
 
-        Returns what was done; None if nothing may go, or a run is under way: then it is done before
-        its next question. Where no summary could be had its `note` says why. Raises what asking a
-        model raises, but for ProviderError.
+        Returns:
+            What was done; None if nothing may go, or if a run is under way: then it is done before
+            its next question. If no summary could be had, its `note` says why.
+
+        Raises what asking a model raises, but for ProviderError.
         """
         return await self.driver.room.compact(summary=summary)
 
-    async def context_usage(self) -> ContextUsage:
-        """What fills the model's window now: system text, tools, history by kind, what was
-        compacted, what is left.
-        """
-        return await self.driver.room.usage()
-
     def restore(self) -> bool:
-        """Undo all that was compacted, for the next question; False if nothing was. Raises
-        ConfigError while a run is under way.
+        """Undo all compaction, for the next question; False if there was none. Raises ConfigError
+        while a run is under way.
         """
-        return self.driver.room.restore(self.driver.log.identity.user)
+        return self.driver.room.restore(self.identity.user)
 
-    def receipts(self) -> list[dict[str, Any]]:
-        """The receipt of each run so far (`storage.audit.receipts`): digests, approvals, effects
-        and cost, no data.
+    # ---- its end
+
+    def fork(self, runs: int) -> str:
+        """Return the id of a new session with this one's history up to the end of run number
+        `runs`. Raises ConfigError if there is no such run.
         """
-        from ferrule.storage.audit.receipts import receipts
+        from .rewind.rewind import fork
 
-        return (
-            list(receipts(self.driver.log.journal.records(self.id)))
-            if self.driver.log.begun
-            else []
-        )
+        store = None if self.artifacts is None else self.artifacts.store
+        return fork(self.driver.log.journal, self.id, runs, store)
 
     async def close(self) -> None:
-        """End what tools left open (`Context.on_close`), then give the lease back. The journal
+        """Close what tools left open (`Context.on_close`), then give the lease back. The journal
         keeps everything.
         """
         try:
@@ -275,7 +451,35 @@ class Session:
         finally:
             self.driver.log.journal.release(self.id)
 
-    def _outcome(self, finish: Finish) -> RunResult:
+    # ---- how
+
+    async def _cancellable(self, work: Coroutine[Any, Any, T]) -> T:
+        self._running = task = asyncio.current_task()
+        self._cancelled = False
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not self._cancelled or task is None or task.uncancel():
+                raise
+            raise RunCancelled("stopped by a person or the caller") from None
+        finally:
+            self._running = None
+
+    def _budgets(self, limits: Limits) -> Budgets:
+        return Budgets(self.driver.machine, limits, self.model, self.driver.log.notice)
+
+    def _with_options(self, started: RunStarted, options: Aims) -> RunStarted:
+        join, require = parse_aims(options, started.join, started.require)
+        for name in chain.from_iterable(entry.split(OR) for entry in require):
+            if name not in self.catalog:
+                near = ", ".join(f"`{one}`" for one in self.catalog.nearest(name))
+                raise ConfigError(
+                    f"require_successful_tools: there is no tool `{name}`",
+                    hint=near and f"nearest: {near}",
+                )
+        return replace(started, join=join, require=require)
+
+    def _result(self, finish: Finish) -> RunResult:
         if finish.stop != "done" and not finish.missing:
             self._raise(finish)
         machine = self.driver.machine
@@ -303,10 +507,8 @@ class Session:
             raise kind(finish.detail, code=finish.code, hint=finish.hint)
 
 
-def waited(work: Callable[[], Coroutine[Any, Any, RunResult]]) -> RunResult:
-    """What this comes to, for a caller without an event loop; inside one, a thread of its own has
-    one.
-    """
+def run_in_new_loop(work: Callable[[], Coroutine[Any, Any, RunResult]]) -> RunResult:
+    """Run this for a caller without an event loop; inside one, in a thread of its own."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -6,7 +6,7 @@ written together (`flush`). They leave the buffer only after the write: a full d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from json.encoder import encode_basestring as quote
 from typing import Protocol
@@ -39,10 +39,6 @@ class Outlet(Protocol):
         ...
 
 
-def _unseen(item: Live) -> None:
-    """Observes for those at the outlet, who have it already."""
-
-
 class Log:
     """One session's. Fulfils `models.client.Sink`."""
 
@@ -52,21 +48,41 @@ class Log:
         self.journal = journal
         self.identity = identity
         self.together = together or Together(journal)
-        self.observer: Observer | None = None
         self.outlet: Outlet | None = None
+        self._observers: tuple[Observer, ...] = ()
+        self._outlet_watched = False
         self.shown = Shown()
         self.begun = False
         """Whether the session is in the journal: one that was opened and never used is not."""
         self.unwritten: list[Event] = []
         """What the journal does not have yet."""
 
+    @property
+    def watched(self) -> bool:
+        """Whether anybody wants a model's words as they arrive."""
+        return bool(self._observers) or self._outlet_watched
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Show everything that happens from now on to `observer` too.
+
+        Returns:
+            A function that stops it. Calling it again does nothing.
+        """
+
+        def notify(item: Live) -> None:
+            observer(item)
+
+        self._observers = (*self._observers, notify)
+
+        def stop() -> None:
+            self._observers = tuple(one for one in self._observers if one is not notify)
+
+        return stop
+
     def add(self, event: Event) -> None:
         """Remember an event and show it. Written by the next `flush`."""
         self.unwritten.append(event)
-        if self.outlet is not None:
-            self.outlet.publish(event)
-        if self.observer:
-            self.observer(event)
+        self.show(event)
 
     def flush(self) -> None:
         """Write what is unwritten. Raises JournalError, and keeps it, if that fails."""
@@ -76,7 +92,9 @@ class Log:
             )
             self.unwritten, self.begun = [], True
         if self.outlet is not None:
-            self._flushed(self.outlet)
+            self.outlet.flushed()
+            # Read here, before each request to the model, rather than for every piece of its answer.
+            self._outlet_watched = self.outlet.watched
 
     async def kept(self) -> None:
         """`flush`, with the events of other sessions that are at this point too. Also if it is
@@ -88,13 +106,6 @@ class Log:
         finally:
             self.flush()
 
-    def _flushed(self, outlet: Outlet) -> None:
-        outlet.flushed()
-        # A model is asked for its words as they arrive where somebody observes; this comes before
-        # each question.
-        if self.observer is None or self.observer is _unseen:
-            self.observer = _unseen if outlet.watched else None
-
     def record(self, event: Event) -> None:
         """Remember an event and write it at once: something outside this process follows from it.
         Raises JournalError.
@@ -103,11 +114,11 @@ class Log:
         self.flush()
 
     def show(self, item: Live) -> None:
-        """Show something that is not journaled."""
+        """Show something to the outlet and the observers. It is not journaled."""
         if self.outlet is not None:
             self.outlet.publish(item)
-        if self.observer:
-            self.observer(item)
+        for observer in self._observers:
+            observer(item)
 
     def text(self, piece: str) -> None:
         """A piece of the answer, from the wire."""

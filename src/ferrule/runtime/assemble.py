@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ferrule.core.calls import Call
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.engine.agent import Agent
 from ferrule.engine.artifacts.tools import TOOLS as ARTIFACT_TOOLS
@@ -119,8 +118,8 @@ class Assembly:
         try:
             await self.agent.disconnect()
         finally:
-            self.agent.change_model(wire, options=options, way=_way(mine))
-            session.driver.reopen()
+            self.agent.change_model(wire, options=options, tool_mode=_way(mine))
+            session.reset_model()
             session.limits, session.model = mine.limits, name
 
     async def leave(self, session: Session, *, strict: bool = True) -> None:
@@ -157,18 +156,12 @@ class Assembly:
                 self.agent.journal.close()
 
     def _sign(self, session: Session | None) -> None:
-        if self.signer is None or session is None or not session.driver.log.begun:
+        if self.signer is None or session is None or not session.is_recorded:
             return
         from ferrule.storage.audit.checkpoints import place_of, sign_heads
 
         journal, now = self.agent.journal, int(time.time() * 1000)
         sign_heads(journal, place_of(journal), self.signer, [session.id], now=now)
-
-
-def call_of(session: Session, call_id: str) -> Call | None:
-    """A call of the run by its id, for drawing it."""
-    slot = session.driver.machine.slot(call_id)
-    return None if slot is None else slot.call
 
 
 def assemble(

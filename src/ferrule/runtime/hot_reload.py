@@ -207,7 +207,7 @@ class Reloading:
         tools = Tools.between(before.agent.catalog, made.agent.catalog, files)
         made.agent.catalog = continued(made.agent.catalog, before.agent.catalog)
         if _same_model(before, made):
-            made.agent.ask_like(before.agent)
+            made.agent.share_model(before.agent)
         now.agent, now.settings, now.signer = made.agent, made.settings, made.signer
         now.extensions, now.servers, now.peers = made.extensions, made.servers, made.peers
         self._past.append(before)
@@ -215,7 +215,7 @@ class Reloading:
             # One that is behind already goes on from what it works with: all that changed since is
             # new to it.
             self._behind.setdefault(session.id, before)
-            if not _works(session):
+            if not session.is_busy:
                 self._go_on(session, files)
         for key in _STARTS:
             if before.settings[key] != now.settings[key]:
@@ -228,14 +228,13 @@ class Reloading:
         was, seen = before.settings.repository, now.settings.repository
         files = sorted({*files, *_differing(was.files, seen.files)})
         tools = Tools.between(before.agent.catalog, now.agent.catalog, files)
-        mode = session.driver.dispatcher.gate.mode
+        mode = session.mode
         now.agent.take_over(session, changed=(*tools.changed, *tools.gone))
-        dispatcher = session.driver.dispatcher
         if mode != before.settings.mode:
             # What the person chose in this session holds in it.
-            dispatcher.gate = dispatcher.gate.with_mode(mode)
+            session.set_mode(mode)
         lost = _in_force(was) and not _in_force(seen)
-        session.driver.log.notice(SOURCE, f"{_WITHDRAWN if lost else ''}{_sentence(files, tools)}")
+        session.add_notice(SOURCE, f"{_WITHDRAWN if lost else ''}{_sentence(files, tools)}")
         if told := _told(before.agent, now.agent, tools):
             session.tell(told, SOURCE)
 
@@ -259,11 +258,6 @@ def _seen(catalog: Catalog) -> dict[str, Tool]:
     with them.
     """
     return {tool.full_name: tool for tool in catalog if tool.loading is not Loading.INTERNAL}
-
-
-def _works(session: Session) -> bool:
-    machine = session.driver.machine
-    return machine.active or bool(machine.open_calls())
 
 
 def _in_force(seen: Snapshot) -> bool:

@@ -20,7 +20,7 @@ from ferrule.cli.permission_prompt import TerminalApprover
 from ferrule.cli.run.run import stopping, unmet
 from ferrule.cli.terminal_agent import seat
 from ferrule.core.errors import FerruleError, RunCancelled
-from ferrule.runtime.assemble import call_of, model_of, person
+from ferrule.runtime.assemble import model_of, person
 from ferrule.storage import paths
 
 from .history import told
@@ -42,7 +42,7 @@ async def converse(options: dict[str, Any]) -> int:
     chat = Chat(assembly, assembly.open(resumed))
     approver = TerminalApprover(assembly.terminal, lambda text: _answer(chat, text), user=person())
     assembly.agent.approver = approver
-    chat.session.ask_with(approver)
+    chat.session.set_approver(approver)
     watch(chat, reasoning=bool(options.get("reasoning")))
     _greet(chat)
     fresh = Fresh(chat, options, lambda text: _answer(chat, text))
@@ -115,11 +115,11 @@ def watch(chat: Chat, *, reasoning: bool = False) -> None:
 
     chat.show = Show(
         chat.assembly.terminal,
-        lambda call_id: call_of(chat.session, call_id),
+        lambda call_id: chat.session.find_call(call_id),
         live=True,
         reasoning=reasoning,
     )
-    chat.session.driver.log.observer = chat.show
+    chat.session.observe(chat.show)
 
 
 def _greet(chat: Chat) -> None:
@@ -181,7 +181,7 @@ async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False
 
     def interrupt() -> None:
         nonlocal stopped_at
-        if stopped_at != chat.show.answered and chat.session.driver.stop_call():
+        if stopped_at != chat.show.answered and chat.session.stop_call():
             stopped_at = chat.show.answered
             chat.assembly.terminal.say(
                 " ! stopping the call; Ctrl-C again stops the turn", style="yellow"

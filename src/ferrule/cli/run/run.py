@@ -18,7 +18,7 @@ from ferrule.core.events import FORMAT, Event, encode
 from ferrule.engine.budgets import dollars
 from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
 from ferrule.engine.session import RunResult, Session
-from ferrule.runtime.assemble import call_of, model_of
+from ferrule.runtime.assemble import model_of
 
 OUTCOMES = {
     ErrorType.PERMISSION_DENIED: 4,
@@ -85,8 +85,8 @@ async def _work(
 ) -> int:
     stream, one_object = bool(options.get("json_stream")), bool(options.get("as_json"))
     live = not stream and not one_object and sys.stdout.isatty()
-    show = Show(assembly.terminal, lambda call_id: call_of(session, call_id), live=live)
-    session.driver.log.observer = _printer(assembly, show) if stream else show
+    show = Show(assembly.terminal, session.find_call, live=live)
+    session.observe(_printer(assembly, show) if stream else show)
     if stream:
         opening = {"v": FORMAT, "kind": "session", "session": session.id, "model": session.model}
         assembly.terminal.answer(as_json(opening))
@@ -110,7 +110,7 @@ async def _work(
             f"! not done: {unmet(results[-1].missing)} never succeeded", style="yellow"
         )
         return NOT_DONE
-    return exit_code(session.driver.machine.results())
+    return exit_code(session.results())
 
 
 async def _runs(

@@ -250,25 +250,25 @@ def _pieces(text: str) -> Iterator[bytes]:
         yield text[start : start + PIECE].encode("utf-8", "replace")
 
 
-def kept_in(
-    given: Artifacts | ArtifactStore | str | Path | bool | None, limits: Limits
+def artifacts_for(
+    given: Artifacts | ArtifactStore | str | Path | bool | None, limits: Limits, catalog: Catalog
 ) -> Artifacts:
-    """What `Agent(artifacts=...)` means. None: keep only what exceeds the output limit."""
+    """Return what `Storage(artifacts=...)` means; None keeps only what exceeds the output limit.
+
+    The tools that read artifacts are added to the catalog if the model gets stubs.
+    """
     if isinstance(given, (str, Path)):
         artifacts = Artifacts(artifacts_at(given))
     elif given is None or isinstance(given, bool):
         artifacts = Artifacts(artifacts_at(None), THRESHOLD if given else None)
     else:
         artifacts = given if isinstance(given, Artifacts) else Artifacts(given)
+    if artifacts.threshold is not None:
+        from .tools import TOOLS
+
+        catalog.add(*(tool for tool in TOOLS if tool.name not in catalog))
     least = min(artifacts.threshold or THRESHOLD, limits.max_output_bytes + 1)
     return replace(artifacts, room=least - min(256, least // 2))
-
-
-def join(catalog: Catalog) -> None:
-    """Add the tools that read artifacts to an agent's tools, unless they are there."""
-    from .tools import TOOLS
-
-    catalog.add(*(tool for tool in TOOLS if tool.name not in catalog))
 
 
 def guarded(

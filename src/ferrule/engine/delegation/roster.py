@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ferrule.core.errors import ConfigError
+from ferrule.engine.agent_options import SubAgents
 from ferrule.engine.background import TASK_TOOLS
 from ferrule.models.client import Wire
 from ferrule.tools.catalog import Catalog
@@ -30,6 +31,13 @@ class Roster:
                     ),
                     hint="rename one",
                 )
+
+    @staticmethod
+    def of(agents: SubAgents | Iterable[SubAgent] | None) -> Roster:
+        """Return what `Agent(agents=...)` means. Raises ConfigError."""
+        if isinstance(agents, SubAgents):
+            return Roster(agents.agents, agents.limits)
+        return Roster(agents or ())
 
     def wire(self, model: str, connect: Callable[[str], Wire]) -> Wire:
         """A model of an agent's own, connected once. Raises ConfigError."""

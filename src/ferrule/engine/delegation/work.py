@@ -62,13 +62,19 @@ class Home(Protocol):
 
 
 class Delegator(Protocol):
-    """The driver of the session that delegates."""
+    """The session that delegates."""
 
     lineage: Lineage
-    dispatcher: Dispatcher
     hooks: Hooks
-    log: Log
-    approver: Approver
+
+    @property
+    def dispatcher(self) -> Dispatcher: ...
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def approver(self) -> Approver: ...
 
     def record(self, event: DelegationStarted | DelegationFinished) -> None:
         """Put it into the session's journal."""
@@ -173,8 +179,8 @@ class DelegatedWork:
                 ),
             )
         )
-        if driver.log.observer is not None:
-            session.driver.log.observer = _shown(self)
+        if driver.log.watched:
+            session.observe(_shown(self))
         return session
 
     async def _checked(self, session: Session) -> dict[str, Any]:

@@ -137,5 +137,5 @@ async def _finish_others(session: Session) -> None:
     try:
         await session.resume(GONE)
     except FerruleError:
-        if session.driver.machine.active:
+        if session.has_open_run:
             raise

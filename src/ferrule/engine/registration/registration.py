@@ -62,12 +62,14 @@ class Registrar(Protocol):
     it (`DirectCall.by`).
     """
 
-    dispatcher: Dispatcher
-    hooks: Hooks
     callers: dict[str, str]
+    delegation: Delegation
 
     @property
-    def delegation(self) -> Delegation: ...
+    def dispatcher(self) -> Dispatcher: ...
+
+    @property
+    def hooks(self) -> Hooks: ...
 
     def watch_end(self) -> None:
         """Let hooks be asked at the session's end, where none was before."""
@@ -172,13 +174,13 @@ def _left(what: str, there: int, most: int) -> int:
     return most - there - 1
 
 
-def gone(journal: Iterable[Event]) -> str:
+def gone(events: Iterable[Event]) -> str:
     """What a model must know of a session that another process left: what was registered and is not
     there any more; "" if nothing.
     """
     asked: dict[str, str] = {}
     lost: list[str] = []
-    for event in journal:
+    for event in events:
         match event:
             case DirectCall(call=call) if call.tool.removeprefix(f"{OWN}::") in NAMES:
                 kind = call.tool.rpartition("_")[2]

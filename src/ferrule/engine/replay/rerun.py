@@ -118,13 +118,13 @@ async def rerun(
     )
     missing = tuple(name for name in recording.tools if agent.catalog.get(name) is None)
     seen = _Seen(answers)
-    session.driver.log.observer = seen.take
+    session.observe(seen.take)
     runs: list[AgainRun] = []
     recorded = _by_run(recording)
     try:
         for told in recording.told:
             if told.limits is None:
-                session.driver.add_context(told.text)
+                session.add_context(told.text)
                 continue
             session.limits, session.join = told.limits, told.join
             session.require = _required(told.require, agent.catalog)

@@ -191,8 +191,8 @@ class Desk:
 
         session = conversation.session
         async with conversation.busy:
-            session.ask_with(task)
-            session.driver.log.observer = shown
+            session.set_approver(task)
+            stop_observing = session.observe(shown)
             try:
                 result = await session.run(text)
                 end = Item("done", result.text)
@@ -204,5 +204,5 @@ class Desk:
                 # What went wrong inside is for the agent's owner, who has the journal.
                 end = Item("failed", f"the agent cannot work now ({error.code})")
             finally:
-                session.driver.log.observer = None
+                stop_observing()
         task.items.put_nowait(end)

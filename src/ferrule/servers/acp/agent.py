@@ -133,7 +133,7 @@ class Agent:
         """`session/delete`. See `history` for what that means."""
         session = _text(params, "sessionId")
         if (known := self._open.get(session)) is not None:
-            begun = known.session.driver.log.begun
+            begun = known.session.is_recorded
             await self._close(known)
             if not begun:
                 return {}

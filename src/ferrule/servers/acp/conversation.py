@@ -70,11 +70,10 @@ class Conversation:
         self._stopped, self._said = False, 0
         agent, settings = assembly.agent, assembly.settings
         where, most, days = (settings[f"artifacts.{key}"] for key in ("store", "max_bytes", "days"))
-        scope = Scope.of(session.driver.log.identity)
+        scope = Scope.of(session.identity)
         kept = Kept(artifacts_at(where, max_bytes=most, days=days), scope, agent.workspace)
-        catalog = session.driver.dispatcher.catalog
-        self._telling = Telling(catalog.get, agent.workspace, kept, Redactor.of_process(os.environ))
-        session.driver.log.observer = self._see
+        self._telling = Telling(session.catalog.get, agent.workspace, kept, Redactor.of_process(os.environ))
+        session.observe(self._see)
 
     @property
     def busy(self) -> bool:
@@ -84,7 +83,7 @@ class Conversation:
     @property
     def mode(self) -> str:
         """The gate's mode."""
-        return str(self.session.driver.dispatcher.gate.mode)
+        return str(self.session.mode)
 
     def state(self) -> dict[str, Any]:
         """Modes and options, as opening a session answers them; notices in `_meta`."""
@@ -210,10 +209,9 @@ class Conversation:
 
     def set_mode(self, mode: str) -> None:
         """Another mode from the next call on. Raises ConfigError."""
-        driver = self.session.driver
         chosen = chosen_mode(self.assembly.settings, self.mode, mode)
-        driver.dispatcher.gate = driver.dispatcher.gate.with_mode(chosen)
-        driver.log.notice("mode", f"set to {chosen}")
+        self.session.set_mode(chosen)
+        self.session.add_notice("mode", f"set to {chosen}")
         self.outbox.put({"sessionUpdate": "current_mode_update", "currentModeId": chosen})
         self.outbox.put({"sessionUpdate": "config_option_update", "configOptions": self.options()})
 
@@ -227,7 +225,7 @@ class Conversation:
                 hint="name it in your settings",
             )
         await self.assembly.change_model(model, self.session)
-        self.session.driver.log.notice("model", f"changed to {model}")
+        self.session.add_notice("model", f"changed to {model}")
         self._telling.window = None
 
     # ---- the whole of it
@@ -292,7 +290,7 @@ async def begin(
     yes_to = tuple(options.get("yes_to") or ())
     approver: Approver = AllowThese(yes_to, asks) if yes_to else asks
     assembly.agent.approver = approver
-    session.ask_with(approver)
+    session.set_approver(approver)
     return conversation
 
 

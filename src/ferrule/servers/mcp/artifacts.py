@@ -41,17 +41,17 @@ class Unreadable(Exception):
 
 def readable(visit: Visit) -> bool:
     """Whether the client's session has artifacts and the tool that reads them."""
-    dispatcher = visit.session.driver.dispatcher
-    reader = dispatcher.catalog.get(READER)
-    return dispatcher.keeper is not None and reader is not None and dispatcher.usable(reader)
+    session = visit.session
+    reader = session.catalog.get(READER)
+    return session.artifacts is not None and reader is not None and session.is_usable(reader)
 
 
 async def linked(visit: Visit, reference: str) -> list[Block]:
     """The link to an artifact of this session; none if it is not one."""
-    keeper = visit.session.driver.dispatcher.keeper
-    if not reference or keeper is None or not readable(visit):
+    artifacts = visit.session.artifacts
+    if not reference or artifacts is None or not readable(visit):
         return []
-    store, scope = keeper.artifacts.store, Scope.of(visit.session.driver.log.identity)
+    store, scope = artifacts.store, Scope.of(visit.session.identity)
     try:
         return [_link(await run_blocking(lambda: store.find(scope, reference)))]
     except ArtifactMissing:
@@ -62,10 +62,10 @@ async def listed(visit: Visit) -> list[dict[str, Any]]:
     """As in `resources/list`: the newest artifacts of the client, if nobody else can come as this
     client.
     """
-    keeper = visit.session.driver.dispatcher.keeper
-    if not visit.who.alone or keeper is None or not readable(visit):
+    artifacts = visit.session.artifacts
+    if not visit.who.alone or artifacts is None or not readable(visit):
         return []
-    store, scope = keeper.artifacts.store, Scope.of(visit.session.driver.log.identity)
+    store, scope = artifacts.store, Scope.of(visit.session.identity)
     found: list[Artifact] = await run_blocking(lambda: store.list(scope))
     return [
         {key: one for key, one in _link(artifact).items() if key != "type"}

@@ -79,24 +79,24 @@ class Service:
 
     async def list_tools(self, context: Any, params: Any) -> dict[str, Any]:
         peer = Peer(context)
-        dispatcher = self.visit(peer, context).session.driver.dispatcher
-        tools = list(served(dispatcher.catalog, dispatcher.usable).items())
+        session = self.visit(peer, context).session
+        tools = list(served(session.catalog, session.is_usable).items())
         page, more = _page(tools, params)
         return {"tools": [listed(name, tool, modern=peer.modern) for name, tool in page], **more}
 
     async def call_tool(self, context: Any, params: Any) -> dict[str, Any]:
         peer = Peer(context)
         visit = self.visit(peer, context)
-        tool = find(visit.session.driver.dispatcher, params.name)
+        tool = find(visit.session, params.name)
         if tool is None:
             # Also for what exists and is not served: nobody learns here what else there is.
-            log = visit.session.driver.log
-            log.notice("mcp", f"asked for a tool that is not served: {params.name[:200]!r}")
-            log.flush()
+            visit.session.add_notice(
+                "mcp", f"asked for a tool that is not served: {params.name[:200]!r}", flush=True
+            )
             raise invalid(f"Unknown tool: {params.name[:200]}")
 
         async def work(request: Request) -> dict[str, Any]:
-            catalog = visit.session.driver.dispatcher.catalog
+            catalog = visit.session.catalog
             before = catalog.version
             result = await visit.call(tool.full_name, params.arguments or {})
             if catalog.version != before:

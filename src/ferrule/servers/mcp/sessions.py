@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ferrule.core.calls import Call, Result, compact
+from ferrule.core.calls import Call, Result
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import DirectCall
 from ferrule.engine.agent import Agent
@@ -81,8 +81,8 @@ class Visit:
         self.seen = time.monotonic()
         self._at_work: set[Request] = set()
         self._asking = asyncio.Lock()
-        session.ask_with(AllowThese(yes_to, ClientApprover()) if yes_to else ClientApprover())
-        session.driver.log.observer = self._observe
+        session.set_approver(AllowThese(yes_to, ClientApprover()) if yes_to else ClientApprover())
+        self._stop_observing = session.observe(self._observe)
 
     @property
     def busy(self) -> bool:
@@ -124,7 +124,7 @@ class Visit:
     async def _call(self, tool: str, arguments: Mapping[str, Any]) -> Result:
         give_back = await self._turn_to_ask(tool, arguments)
         try:
-            return await self.session.driver.call(tool, dict(arguments), by=BY)
+            return await self.session.call_tool(tool, arguments, by=BY)
         finally:
             give_back()
 
@@ -138,7 +138,7 @@ class Visit:
         """End what is at work, written down, and the session."""
         for request in list(self._at_work):
             await request.stop()
-        self.session.driver.log.observer = None
+        self._stop_observing()
         await self._end(self.session)
 
     async def _within(
@@ -153,8 +153,7 @@ class Visit:
         at a time, and carries out what waits for it within another call, which would have to wait
         for it in turn.
         """
-        dispatcher = self.session.driver.dispatcher
-        if dispatcher.evaluate(Call("", tool, compact(arguments))).evaluation.verdict != "ask":
+        if not self.session.needs_approval(tool, arguments):
             return _nothing
         await self._asking.acquire()
         held = [self._asking]
@@ -217,9 +216,8 @@ class Visits:
         if visit is None:
             self._make_room()
             agent = self.agent
-            tenant = who.tenant or agent._tenant  # pyright: ignore[reportPrivateUsage]  an agent does not say it otherwise
-            session = agent.working_for(tenant, who.user, agent.journal).session()
-            session.driver.log.notice("mcp", about)
+            session = agent.working_for(who.user, tenant=who.tenant).session()
+            session.add_notice("mcp", about)
             visit = Visit(who, session, self.yes_to, self.end)
         visit.seen = time.monotonic()
         self._visits[who.key] = visit

@@ -19,7 +19,7 @@ from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import FINDERS, Loading, SideEffect, Tool
 
 if TYPE_CHECKING:
-    from ferrule.engine.dispatcher import Dispatcher
+    from ferrule.engine.session import Session
 
 PAGE = 200
 """Tools of one answer."""
@@ -35,10 +35,12 @@ def served(catalog: Catalog, usable: Callable[[Tool], bool]) -> dict[str, Tool]:
     }
 
 
-def find(dispatcher: Dispatcher, name: str) -> Tool | None:
-    """The tool that a client calls by this name, if it is served to it."""
-    tool = dispatcher.catalog.get(name)
-    return tool if tool is not None and tool.source != FINDERS and dispatcher.usable(tool) else None
+def find(session: Session, name: str) -> Tool | None:
+    """Return the tool that a client calls by this name; None if it is not served to it."""
+    tool = session.catalog.get(name)
+    if tool is None or tool.source == FINDERS or not session.is_usable(tool):
+        return None
+    return tool
 
 
 def listed(name: str, tool: Tool, *, modern: bool) -> dict[str, Any]:

@@ -11,7 +11,6 @@ their results are news beside it.
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,7 +89,7 @@ class Agents:
             if conversation.options != options:
                 conversation.agent.change_model(conversation.agent.wire, options=options)
                 conversation.options = options
-                conversation.opened().driver.reopen()
+                conversation.opened().reset_model()
             run = _Run(conversation.opened(), self._approvers(), emit)
             try:
                 ended = await run.work(message.text)
@@ -155,14 +154,15 @@ def check_for_agent(asked: Asked) -> None:
 def _begun(
     agent: Agent, options: ModelOptions, told: Told, before: tuple[Message, ...]
 ) -> Conversation:
-    mine = copy(agent)
-    mine.change_model(agent.wire, options=options)
+    instructions = agent.instructions
     if told.system:
         said = f"The program that asks says of its task:\n{told.system}"
-        mine.instructions = f"{agent.instructions}\n\n{said}" if agent.instructions else said
+        instructions = f"{instructions}\n\n{said}" if instructions else said
+    mine = agent.with_instructions(instructions)
+    mine.change_model(agent.wire, options=options)
     session = mine.session()
     if before:
-        session.driver.add_context(told_of(before))
+        session.add_context(told_of(before))
     return Conversation(mine, session.id, session, options)
 
 
@@ -184,13 +184,12 @@ class _Run:
 
     async def work(self, text: str) -> Ended:
         nobody, approver = self.approvers
-        log = self.session.driver.log
-        self.session.ask_with(approver)
-        log.observer = self._take
+        self.session.set_approver(approver)
+        stop_observing = self.session.observe(self._take)
         try:
             result = await self.session.run(text)
         finally:
-            log.observer = None
+            stop_observing()
         if result.text and not self.said:
             self._say(result.text)
         if nobody.refused:
@@ -230,11 +229,11 @@ class _Run:
     def _news(self, item: Live) -> dict[str, Any] | None:
         match item:
             case CallEvaluated(call_id, verdict):
-                slot = self.session.driver.machine.slot(call_id)
+                call = self.session.find_call(call_id)
                 return {
                     "event": "call",
                     "id": call_id,
-                    "tool": slot.call.tool if slot else "",
+                    "tool": call.tool if call else "",
                     "verdict": verdict,
                 }
             case PersonAnswered(call_id, choice):

@@ -20,7 +20,6 @@ this process only.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -110,7 +109,7 @@ class Conversations:
         passed = self._passed.get(point)
         if passed is None:
             return None
-        agent = copy(passed.agent)
+        agent = passed.agent.with_instructions(passed.agent.instructions)
         name = fork(agent.journal, passed.id, passed.runs, self._store)
         # The agent may have been given other options since.
         return replace(passed, agent=agent, id=name, options=None)

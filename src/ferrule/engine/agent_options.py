@@ -1,0 +1,120 @@
+"""What an agent is given besides its model and its tools: options that belong together.
+
+Each of them is a value with defaults that work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
+from ferrule.models.registry import resolve
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ferrule.models.client import Wire
+    from ferrule.permissions.approvals import Approver
+    from ferrule.permissions.gate import Gate
+    from ferrule.storage.artifacts.store import Artifacts, ArtifactStore
+    from ferrule.storage.journal.sqlite import Journal
+    from ferrule.tools.search.options import ToolSearch
+
+    from .clock import Clock
+    from .delegation.sub_agent import DelegationLimits, SubAgent
+    from .event_bus.bus import Bus
+
+
+@frozen
+class Permissions:
+    """What tools may do, and who is asked about the rest.
+
+    Attributes:
+        allow: Permission rules: `"Edit(docs/**)"`, `"Bash(git diff:*)"`, a tool's name.
+        ask: Rules for calls that need an approval each time.
+        deny: Rules for calls that are refused. Deny wins over ask, ask over allow.
+        mode: What holds where no rule does: `default`, `acceptEdits`, `plan`, `dontAsk`, `auto` or
+            `bypassPermissions`.
+        approver: Answers what the rules leave open. Without one, *ask* means *deny*.
+        scopes: Scopes that the sessions hold; a tool that needs another one is refused.
+        gate: A gate of your own, instead of rules and mode.
+    """
+
+    allow: Sequence[str] = ()
+    ask: Sequence[str] = ()
+    deny: Sequence[str] = ()
+    mode: str = "default"
+    approver: Approver | None = None
+    scopes: Iterable[str] = ()
+    gate: Gate | None = None
+
+
+@frozen
+class Storage:
+    """Where sessions are kept, and in whose name.
+
+    Attributes:
+        journal: A journal, a file or an address (`storage.locations`). By default the person's own,
+            in their state folder; `":memory:"` keeps nothing.
+        artifacts: Where large results are kept: True for the person's own state folder, a folder,
+            an address or a store. The model then gets stubs, and tools to read parts. By default
+            only what exceeds the output limit is kept, for its owner, if the journal is a file.
+        tenant: Whose sessions they are, among those who share a journal.
+        user: Whose sessions they are, within the tenant. By default the system's user.
+    """
+
+    journal: Journal | str | Path | None = None
+    artifacts: Artifacts | ArtifactStore | str | Path | bool | None = None
+    tenant: str = "local"
+    user: str = ""
+
+
+@frozen
+class ToolCalling:
+    """How the model calls tools, and what it sees of them.
+
+    Attributes:
+        mode: `auto` chooses by what the model can do; `native`, `constrained`, `text` and
+            `commands` force a tool mode.
+        fallback: Whether a mode that the model cannot use falls to the next one.
+        results: `value` shows the model a successful result's value; `envelope` the whole result
+            object always.
+        search: How deferred tools are found (`tools.search.options`). None: searched for if there
+            are any. False: tools are not deferred.
+    """
+
+    mode: str = "auto"
+    fallback: bool = True
+    results: str = "value"
+    search: ToolSearch | Mapping[str, Any] | str | bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.results not in ("value", "envelope"):
+            raise ConfigError(f"results = {self.results!r}", hint="use `value` or `envelope`")
+
+
+@frozen
+class SubAgents:
+    """Agents that sessions may delegate to with the tool `delegate`, and their bounds."""
+
+    agents: Iterable[SubAgent] = ()
+    limits: DelegationLimits | None = None
+
+
+@frozen
+class Host:
+    """What the program around an agent provides.
+
+    Attributes:
+        connect: Turns a model's name into a client when it is first needed.
+        bus: Where others see what happens in the sessions (`engine.event_bus.bus`).
+        clock: The time that retries and timeouts use.
+        interruptible: Give each call its own task, so that a person can stop one of them.
+    """
+
+    connect: Callable[[str], Wire] = resolve
+    bus: Bus | None = None
+    clock: Clock | None = None
+    interruptible: bool = False

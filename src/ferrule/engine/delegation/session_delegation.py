@@ -1,0 +1,133 @@
+"""A session that can delegate to sub-agents, or is a sub-agent's.
+
+Tokens, money and calls are counted for the whole tree of sessions (`lineage`); no model is asked
+when none are left, one question at a time is put to a person for all of the tree, and what agents
+still do when the run ends is ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any
+
+from ferrule.core import events
+from ferrule.core.commands import Command, Finish
+from ferrule.engine.background import background_of
+from ferrule.engine.budgets import calls_of
+from ferrule.engine.dispatcher import Dispatcher
+from ferrule.engine.driver import Driver
+from ferrule.engine.driver_extension import DriverExtension
+from ferrule.engine.hooks.chain import Hooks
+from ferrule.engine.session_log import Log
+from ferrule.permissions.approvals import Approver
+
+from .delegation import Delegation, value_of
+from .lineage import Lineage
+from .roster import Roster
+from .sub_agent import DELEGATE
+from .work import Home
+
+
+class SessionDelegation(DriverExtension):
+    """Delegates for a session of `home`. Fulfils `work.Delegator`.
+
+    Args:
+        home: The agent whose session it is.
+        roster: The sub-agents it may delegate to.
+        lineage: Where the session stands in its tree; None if nobody delegated to it.
+        hooks: The session's hooks.
+    """
+
+    def __init__(self, home: Home, roster: Roster, lineage: Lineage | None, hooks: Hooks) -> None:
+        self.hooks = hooks
+        self._is_sub_agent = lineage is not None
+        self.lineage = lineage or Lineage.root(home.limits)
+        self.delegation = Delegation(home, self, roster)
+        hooks.through = self._delegate_for_hook
+
+    def attach(self, driver: Driver) -> None:
+        super().attach(driver)
+        if self._is_sub_agent:
+            self.hooks.agent_type = self.lineage.agent
+            self.hooks.agent_id = driver.log.identity.session
+
+    def resources(self) -> Mapping[type, object]:
+        return {Delegation: self.delegation}
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """The session's dispatcher."""
+        return self.driver.dispatcher
+
+    @property
+    def log(self) -> Log:
+        """The session's log."""
+        return self.driver.log
+
+    @property
+    def approver(self) -> Approver:
+        """Who is asked at this moment."""
+        return self.driver.approver
+
+    def record(self, event: events.DelegationStarted | events.DelegationFinished) -> None:
+        """Journal a delegation: its start before the agent does anything, its end with the next
+        write.
+        """
+        self.driver.feed(event)
+        if isinstance(event, events.DelegationStarted):
+            self.driver.log.flush()
+
+    def before_open(self, opened: events.SessionOpened | None) -> events.SessionOpened | None:
+        mine = self.lineage
+        if opened is None or not mine.agent:
+            return opened
+        return replace(opened, parent=mine.parent, parent_call=mine.call, agent=mine.agent)
+
+    def before_run(self, started: events.RunStarted) -> None:
+        self.lineage.begin(started.limits)
+
+    def before_resume(self) -> None:
+        machine = self.driver.machine
+        self.lineage.begin(machine.limits, self.driver.elapsed)
+        self.lineage.shared.spend(machine.usage, calls_of(machine))
+
+    async def run_ended(self) -> None:
+        await self._end_agents()
+        self.lineage.end()
+
+    async def before_question(self, turn: int) -> list[Command] | None:
+        name = self.lineage.shared.used_up()
+        if not name:
+            return None
+        # Agents that work beside this one have used it up, or those that it waited for.
+        limit = getattr(self.driver.machine.limits, name) or 0
+        return self.driver.feed(events.LimitHit(name, limit))
+
+    async def after_question(self, commands: list[Command]) -> list[Command]:
+        if not any(isinstance(one, Finish) for one in commands):
+            return commands
+        await self._end_agents()
+        # What they used until now is part of what this run used.
+        usage = self.driver.machine.usage
+        return [replace(one, usage=usage) if isinstance(one, Finish) else one for one in commands]
+
+    def question_turn(self) -> AbstractAsyncContextManager[object]:
+        return self.lineage.tree.asking()
+
+    def before_event(self, event: events.Event) -> None:
+        if isinstance(event, events.ModelAnswered):
+            self.lineage.shared.spend(event.usage, len(event.calls))
+        elif isinstance(event, events.ContextCompacted):
+            self.lineage.shared.spend(event.usage, 0)
+
+    async def _end_agents(self) -> None:
+        tasks = background_of(self.driver.memory)
+        if tasks is not None:
+            await tasks.end_run()
+            self.driver.log.flush()
+
+    async def _delegate_for_hook(self, request: Mapping[str, Any]) -> Any:
+        """Have an agent do a call's work for a hook: a delegation like any other."""
+        return value_of(await self.driver.call(DELEGATE, dict(request), by="hook"))

@@ -1,0 +1,192 @@
+"""Hooks around sessions, turns, questions to the model and its answers.
+
+Hooks on calls are not here: they sit in the dispatcher, where every call passes, whoever makes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+
+from ferrule.core import events
+from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.commands import Command, Evaluate, Finish
+from ferrule.engine.driver import Driver
+from ferrule.engine.driver_extension import DriverExtension
+from ferrule.models.client import Exchange
+
+from .call_adapter import around_calls
+from .call_hooks import Hook, HookBlocked
+from .chain import Hooks, Outcome
+from .events import EventHook, Failed, SessionEnd, SessionStart, TurnEnd, TurnStart
+from .exchange import HookedExchange
+
+
+class SessionHooks(DriverExtension):
+    """Asks one session's hooks. Tools find `hooks` with `Context.resource(Hooks)`."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self.hooks = hooks
+        self._exchange: HookedExchange | None = None
+        self._source = "startup"
+        self._started = False
+        self._starting = asyncio.Lock()
+        self._model = ""
+
+    def attach(self, driver: Driver) -> None:
+        super().attach(driver)
+        self.hooks.notice = driver.log.notice
+        self.hooks.identity = lambda: driver.log.identity
+
+    def resources(self) -> Mapping[type, object]:
+        return {Hooks: self.hooks}
+
+    # ---- the session
+
+    def before_open(self, opened: events.SessionOpened | None) -> events.SessionOpened | None:
+        self._source = "resume" if opened is None else "startup"
+        self._model = "" if opened is None else opened.model
+        return opened
+
+    async def start(self) -> None:
+        """Fire `session.start` once per session and process. Raises HookBlocked; the next attempt
+        asks again.
+        """
+        if self._started:
+            return
+        async with self._starting:
+            if self._started:
+                return
+            outcome = await self.hooks.fire(SessionStart(self._source, self._model))
+            self._refuse("the session was not started", outcome)
+            self._started = True
+            self._add_context(outcome)
+            if self.hooks.on("session.end"):
+                self.fire_end_on_close()
+
+    def release(self) -> None:
+        self.driver.closers.drop(self._end)
+
+    def take_over(self, previous: Driver) -> None:
+        log = self.driver.log
+        self.hooks.notice = log.notice
+        before = [one for one in previous.extensions if isinstance(one, SessionHooks)]
+        self._started = before[0]._started if before else log.begun
+        self._source = "resume" if log.begun else "startup"
+        if self._started and self.hooks.on("session.end"):
+            self.fire_end_on_close()
+
+    def fire_end_on_close(self) -> None:
+        """Fire `session.end` when the session closes."""
+        self.driver.closers.add(self._end)
+
+    async def _end(self) -> None:
+        await self.hooks.fire(SessionEnd())
+
+    # ---- turns
+
+    def before_run(self, started: events.RunStarted) -> None:
+        self._model = started.model
+        self.hooks.stop = ""
+
+    async def before_turns(self, started: events.RunStarted) -> events.RunStarted:
+        outcome = await self.hooks.fire(TurnStart(started.text))
+        self._refuse("the message was refused", outcome)
+        payload = outcome.payload
+        assert isinstance(payload, TurnStart)
+        self._add_context(outcome)
+        return replace(started, text=payload.text)
+
+    async def after_turns(self, finish: Finish, continuations: int, *, last: bool) -> str:
+        log = self.driver.log
+        if finish.stop in ("failed", "limit"):
+            await self.hooks.fire(Failed("run", finish.code, finish.detail))
+        outcome = await self.hooks.fire(
+            TurnEnd(finish.text, finish.stop, finish.code, finish.detail, continuations)
+        )
+        self._add_context(outcome)
+        if outcome.blocked and finish.stop == "done" and not self.hooks.stop:
+            if not last:
+                return f"[{outcome.blocked}]"
+            log.notice(
+                "hook",
+                f"the turn ended after {continuations} continuations, against {outcome.blocked}",
+            )
+        log.flush()
+        return ""
+
+    # ---- questions and answers
+
+    async def open_exchange(self, open: Callable[[], Awaitable[Exchange]]) -> Exchange:
+        # Nothing was run yet where a person has the context compacted.
+        await self.start()
+        self._exchange = HookedExchange(await open(), open, self.hooks, self._add_notice)
+        self._exchange.round = self.driver.machine.round
+        return self._exchange
+
+    def reset_exchange(self) -> None:
+        self._exchange = None
+
+    async def before_question(self, turn: int) -> list[Command] | None:
+        if self.hooks.stop:
+            return self.driver.feed(events.ModelFailed("hook_stopped", self.hooks.stop))
+        if self._exchange is not None:
+            self._exchange.round = turn
+        return None
+
+    async def after_question(self, commands: list[Command]) -> list[Command]:
+        """Refuse the calls of an answer that a hook withheld."""
+        if self._exchange is None or not self._exchange.refused:
+            return commands
+        reason = self._exchange.refused
+        self._exchange.refused = ""
+        calls = [each.call for each in commands if isinstance(each, Evaluate)]
+        rest: list[Command] = [each for each in commands if not isinstance(each, Evaluate)]
+        for call in calls:
+            rest += self.driver.feed(_refusal(call, reason))
+        return rest
+
+    # ---- what hooks say
+
+    def _add_notice(self, text: str, hook: str, at_once: bool) -> None:
+        self.driver.feed(events.NoticeGiven(text, f"hook:{hook}", at_once))
+
+    def _add_context(self, outcome: Outcome) -> None:
+        for hook, text in outcome.context:
+            self._add_notice(text, hook, False)
+
+    def _refuse(self, what: str, outcome: Outcome) -> None:
+        if not outcome.blocked:
+            return
+        self.driver.log.notice("hook", f"{what} by {outcome.blocked}")
+        self.driver.log.flush()
+        code = "hook_broken" if outcome.broken else "hook_blocked"
+        raise HookBlocked(f"{what} by {outcome.blocked}", code=code)
+
+
+def _refusal(call: Call, why: str) -> events.CallEvaluated:
+    message = f"`{call.tool}` was not run: the answer was withheld by {why}"
+    result = Result.error(call, ErrorType.PERMISSION_DENIED, message)
+    return events.CallEvaluated(call.id, "refuse", message, effect="none", result=result)
+
+
+def split_hooks(
+    given: Iterable[Hook | EventHook | Hooks], *, workspace: str, mode: str
+) -> tuple[Hooks, tuple[Hook, ...]]:
+    """Return the hooks of a new session, and those of them that sit around its calls."""
+    flat: list[Hook | EventHook] = []
+    delegate = None
+    for one in given:
+        if isinstance(one, Hooks):
+            flat.extend(one.hooks)
+            delegate = one.delegate or delegate
+        else:
+            flat.append(one)
+    hooks = Hooks(
+        [hook for hook in flat if isinstance(hook, EventHook)],
+        delegate=delegate,
+        workspace=workspace,
+        mode=mode,
+    )
+    return hooks, around_calls(flat, hooks)

@@ -1,0 +1,66 @@
+"""The model of an agent: its name, and its client once that is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ferrule.models.client import ModelOptions, Wire
+
+
+class ModelConnection:
+    """Connects to one model when it is first needed.
+
+    Args:
+        model: A name, `provider:model`, or a client.
+        connect: Turns a name into a client.
+        options: How the model is asked.
+        tool_mode: How it calls tools; `auto` chooses.
+    """
+
+    def __init__(
+        self,
+        model: str | Wire,
+        connect: Callable[[str], Wire],
+        options: ModelOptions,
+        tool_mode: str,
+    ) -> None:
+        self.model: str | Wire = model
+        """What was given, or its client once that was made."""
+        self.connect = connect
+        self.options = options
+        self.tool_mode = tool_mode
+
+    @property
+    def name(self) -> str:
+        """The model's full name, `provider:model`."""
+        return self.model if isinstance(self.model, str) else self.model.model
+
+    @property
+    def client(self) -> Wire:
+        """The model's client. Raises ConfigError for a name that leads nowhere."""
+        if isinstance(self.model, str):
+            self.model = self.connect(self.model)
+        return self.model
+
+    def changed(
+        self,
+        model: str | Wire,
+        *,
+        options: ModelOptions | None = None,
+        tool_mode: str | None = None,
+    ) -> ModelConnection:
+        """Return a connection to another model. What is not given stays."""
+        return ModelConnection(
+            model, self.connect, options or self.options, tool_mode or self.tool_mode
+        )
+
+    def to_model_of(self, other: ModelConnection) -> ModelConnection:
+        """Return a connection like this one that shares another one's client."""
+        return self.changed(other.model)
+
+    async def close(self) -> None:
+        """Give the connections, or the local server, back. They are made anew when needed."""
+        if not isinstance(self.model, str):
+            await self.model.close()

@@ -1,0 +1,123 @@
+"""The tools that an agent's sessions begin with, and how they find those that they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any
+
+from ferrule.models.client import ToolSpec
+from ferrule.permissions.gate import Gate
+from ferrule.tools.catalog import Catalog
+from ferrule.tools.definition import FINDERS, Loading, Tool
+from ferrule.tools.search.options import ToolSearch
+
+_LOADING = attrgetter("loading")
+
+
+class OfferedTools:
+    """A catalog as a gate and scopes let a model see it.
+
+    Args:
+        catalog: All tools. May grow.
+        gate: Hides tools that are denied.
+        scopes: What the sessions hold.
+        search: How deferred tools are found (`Agent(tool_calling=ToolCalling(search=...))`).
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        gate: Gate,
+        scopes: frozenset[str],
+        search: ToolSearch | Mapping[str, Any] | str | bool | None,
+    ) -> None:
+        self.catalog = catalog
+        self.gate = gate
+        self.scopes = scopes
+        self._given = search
+        self._search_option = _option_of(search)
+        self._always_searched = self._search_option is not None
+        self._specs: tuple[int, str, tuple[ToolSpec, ...]] | None = None
+        self._search: tuple[int, ToolSearch | None] | None = None
+
+    def changed(
+        self, *, catalog: Catalog | None = None, gate: Gate | None = None, searched: bool = True
+    ) -> OfferedTools:
+        """Return the same with another catalog or gate.
+
+        With `searched=False` a search is offered only if there are deferred tools.
+        """
+        made = OfferedTools(catalog or self.catalog, gate or self.gate, self.scopes, self._given)
+        made._always_searched = made._always_searched and searched
+        return made
+
+    def is_usable(self, tool: Tool) -> bool:
+        """Whether sessions may call the tool."""
+        return (
+            tool.loading is not Loading.INTERNAL
+            and tool.scopes <= self.scopes
+            and not self.gate.hidden(tool)
+        )
+
+    def specs(self, mode: str = "client") -> tuple[ToolSpec, ...]:
+        """Return the tools as a model gets them: sorted, hidden ones left out.
+
+        The same value is returned while nothing changes. Where deferred tools are searched for
+        (`search`), `mode` says by whom: `client` leaves them out, `native` marks them.
+        """
+        version, option = self.catalog.version, self.search
+        cached = self._specs
+        if cached is None or cached[:2] != (version, mode):
+            cached = (version, mode, self._list_specs(option, mode))
+            self._specs = cached
+        return cached[2]
+
+    def _list_specs(self, option: ToolSearch | None, mode: str) -> tuple[ToolSpec, ...]:
+        if option is not None:
+            from .tool_search.discovery import first_specs
+
+            return first_specs(self.catalog, option, mode, self.is_usable)
+        names = self.catalog.wire_table()
+        return tuple(
+            ToolSpec(
+                tool.full_name,
+                names[tool.full_name],
+                tool.description,
+                tool.schema_json(),
+                tool.examples,
+            )
+            for tool in self.catalog
+            if tool.source != FINDERS and self.is_usable(tool)
+        )
+
+    @property
+    def search(self) -> ToolSearch | None:
+        """How sessions find deferred tools, as things are; None if they need not.
+
+        Raises ConfigError if a model would begin with no tool but the search, and if the search's
+        name is taken.
+        """
+        cached = self._search
+        if cached is None or cached[0] != self.catalog.version:
+            option = self._choose_search()
+            # Read again: the tools that search are in the catalog by now.
+            cached = self._search = (self.catalog.version, option)
+        return cached[1]
+
+    def _choose_search(self) -> ToolSearch | None:
+        if self._given is False:
+            return None
+        if not self._always_searched and Loading.DEFERRED not in map(_LOADING, self.catalog):
+            return None
+        from .tool_search.tools import prepared
+
+        return prepared(
+            self._search_option, self.catalog, self.is_usable, always=self._always_searched
+        )
+
+
+def _option_of(search: ToolSearch | Mapping[str, Any] | str | bool | None) -> ToolSearch | None:
+    if search is None or search is False:
+        return None
+    return ToolSearch.of(search)

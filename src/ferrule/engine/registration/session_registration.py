@@ -1,0 +1,63 @@
+"""A session that may gain tools, hooks and agents while it runs.
+
+How a model learns of a new tool is said in `engine.registration.exchange`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ferrule.core.events import DirectCall, Event
+from ferrule.engine.delegation.delegation import Delegation
+from ferrule.engine.dispatcher import Dispatcher
+from ferrule.engine.driver_extension import DriverExtension
+from ferrule.engine.hooks.chain import Hooks
+from ferrule.engine.hooks.session_hooks import SessionHooks
+
+from .registration import SOURCE, Registration, RegistrationLimits, gone
+
+
+class SessionRegistration(DriverExtension):
+    """Registers for a session whose dispatcher has a `SessionCatalog`. Fulfils
+    `registration.Registrar`.
+    """
+
+    def __init__(
+        self, limits: RegistrationLimits, hooks: SessionHooks, delegation: Delegation
+    ) -> None:
+        self.delegation = delegation
+        self.callers: dict[str, str] = {}
+        self._hooks = hooks
+        self._registration = Registration(self, limits)
+        self._gone = ""
+
+    def resources(self) -> Mapping[type, object]:
+        return {Registration: self._registration}
+
+    @property
+    def hooks(self) -> Hooks:
+        """The session's hooks."""
+        return self._hooks.hooks
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """The session's dispatcher."""
+        return self.driver.dispatcher
+
+    def watch_end(self) -> None:
+        """Fire `session.end` when the session closes."""
+        self._hooks.fire_end_on_close()
+
+    def rebuild(self, events: Sequence[Event]) -> None:
+        self._gone = gone(events)
+
+    def after_open(self) -> None:
+        if self._gone:
+            self.driver.inbox.tell(self._gone, SOURCE)
+            self._gone = ""
+
+    def before_event(self, event: Event) -> None:
+        if isinstance(event, DirectCall):
+            # Kept for the session, as the machine keeps ids: a tool may go on after its call was
+            # answered.
+            self.callers[event.call.id] = event.by

@@ -1,0 +1,204 @@
+"""Makes the sessions of an agent out of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ferrule.core.identity import Identity
+from ferrule.core.machine import Machine
+from ferrule.models.client import Exchange, ToolSpec
+from ferrule.models.tool_modes.selection import choose, open_exchange
+
+from .artifacts.intake import Keeper, guarded
+from .context.options import Around, look_around
+from .dispatcher import Dispatcher
+from .driver import Driver
+from .driver_extension import DriverExtension
+from .session import Session
+from .write_batching import Together
+
+if TYPE_CHECKING:
+    from ferrule.tools.catalog import Catalog
+    from ferrule.tools.search.options import ToolSearch
+
+    from .agent import Agent
+    from .hooks.call_hooks import Hook
+    from .tool_search.discovery import Searching
+
+
+def build_session(
+    agent: Agent, session_id: str, system: str, machine: Machine | None = None
+) -> Session:
+    """Return a session that is not opened yet.
+
+    Args:
+        agent: What it is made of.
+        session_id: Its id.
+        system: Its system text.
+        machine: Its state, if it has one already.
+    """
+    machine = machine or Machine()
+    search = agent.offered.search
+    resources = dict(agent.resources)
+    catalog = agent.catalog
+    searching = None
+    if agent.registration is not None or search is not None:
+        from .registration.session_catalog import SessionCatalog
+
+        catalog = SessionCatalog(catalog)
+        if search is not None:
+            searching = _searching(agent, search, catalog, session_id)
+            resources[type(searching)] = searching
+    extensions, call_hooks = _extensions(agent)
+    dispatcher = Dispatcher(
+        catalog,
+        agent.gate.for_session(),
+        hooks=call_hooks,
+        scopes=agent.offered.scopes,
+        cap=agent.limits.max_output_bytes,
+        clock=agent.clock,
+        keeper=_keeper(agent),
+        by_model=partial(_is_call_of_model, machine),
+        searching=searching,
+    )
+    if agent.artifacts is not None and agent.workspace is not None:
+        from .rewind.file_copies import Copies
+
+        dispatcher.copies = Copies(agent.artifacts.store, agent.workspace)
+    if agent.together is None or agent.together.journal is not agent.journal:
+        agent.together = Together(agent.journal)
+    opening = _Opening(agent, system)
+    driver = Driver(
+        machine,
+        dispatcher,
+        agent.journal,
+        Identity(agent.tenant, agent.user, session_id, "none"),
+        open_exchange=opening.open,
+        approver=agent.approver,
+        resources=resources,
+        interruptible=agent.interruptible,
+        unclosed=agent.unclosed,
+        context=agent.context,
+        look_around=opening.look_around,
+        together=agent.together,
+        extensions=extensions,
+    )
+    if searching is not None:
+        searching.usable = dispatcher.usable
+        searching.record = driver.log.add
+    join, require = agent.run_defaults
+    return Session(session_id, driver, agent.model, agent.limits, join, require, system)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """Opens the conversation of an agent's session with its model."""
+
+    agent: Agent
+    system: str
+
+    async def look_around(self) -> Around:
+        """Measure what a conversation takes of the model's context window."""
+        model = self.agent.connection
+        return await look_around(
+            model.client, model.options, self.system, self.agent.offered.specs()
+        )
+
+    async def open(self, driver: Driver) -> Exchange:
+        """Open it with the session's tools, those included that were added to it."""
+        catalog = driver.dispatcher.catalog
+        if catalog is self.agent.catalog:
+            return await self._open(driver, (), "")
+        from .registration.exchange import GrowingExchange
+        from .registration.session_catalog import SessionCatalog
+
+        assert isinstance(catalog, SessionCatalog)
+
+        async def open(added: tuple[ToolSpec, ...], tool_mode: str) -> Exchange:
+            return await self._open(driver, added, tool_mode)
+
+        dispatcher = driver.dispatcher
+        growing = GrowingExchange(
+            open, catalog, lambda: catalog.specs(dispatcher.usable), dispatcher.searching
+        )
+        await growing.open()
+        return growing
+
+    async def _open(self, driver: Driver, added: tuple[ToolSpec, ...], tool_mode: str) -> Exchange:
+        """Open it with `added` tools behind the agent's, in another tool mode if one is given."""
+        agent = self.agent
+        model = agent.connection
+        tool_mode = tool_mode or model.tool_mode
+        options = model.options
+        searching = driver.dispatcher.searching
+        if searching is None:
+            specs = agent.offered.specs()
+            if added:
+                specs = (*specs, *added)
+        else:
+            mode = await searching.choose(model.client, tool_mode)
+            specs, options = searching.offered(agent.offered.specs(mode), added, options)
+        if tool_mode == "auto" and not agent.fallback and specs:
+            tool_mode = choose(await model.client.capabilities())
+        exchange, _ = await open_exchange(
+            model.client,
+            tool_mode,
+            self.system,
+            specs,
+            options,
+            driver.log.notice,
+            native_fallback="allow" if agent.fallback else "reject",
+        )
+        keeper = driver.dispatcher.keeper
+        if keeper is None:
+            return exchange
+        return guarded(exchange, keeper, agent.catalog, driver.log.notice)
+
+
+def _is_call_of_model(machine: Machine, call_id: str) -> bool:
+    slot = machine.slot(call_id)
+    return slot is not None and not slot.direct
+
+
+def _keeper(agent: Agent) -> Keeper | None:
+    if agent.artifacts is None:
+        return None
+    reader = agent.catalog.get("artifact_read")
+    readable = reader is not None and not agent.gate.hidden(reader)
+    return Keeper(agent.artifacts, agent.limits.max_output_bytes, readable=readable)
+
+
+def _searching(agent: Agent, option: ToolSearch, catalog: Catalog, session_id: str) -> Searching:
+    from .registration.session_catalog import SessionCatalog
+    from .tool_search.discovery import Searching
+    from .tool_search.index import Indexes
+
+    assert isinstance(catalog, SessionCatalog)
+    if agent.indexes is None:
+        agent.indexes = Indexes()
+    return Searching(option, catalog, agent.indexes, session_id)
+
+
+def _extensions(agent: Agent) -> tuple[Sequence[DriverExtension], tuple[Hook, ...]]:
+    """Return what is added to a session, and the hooks around its calls."""
+    if not agent.hooks and agent.roster is None:
+        return (), ()
+    from .hooks.session_hooks import SessionHooks, split_hooks
+
+    workspace = str(agent.workspace.root) if agent.workspace else ""
+    hooks, call_hooks = split_hooks(agent.hooks, workspace=workspace, mode=str(agent.gate.mode))
+    session_hooks = SessionHooks(hooks)
+    if agent.roster is None:
+        return (session_hooks,), call_hooks
+    from .delegation.session_delegation import SessionDelegation
+
+    delegation = SessionDelegation(agent, agent.roster, agent.lineage, hooks)
+    if agent.registration is None:
+        return (session_hooks, delegation), call_hooks
+    from .registration.session_registration import SessionRegistration
+
+    registration = SessionRegistration(agent.registration, session_hooks, delegation.delegation)
+    return (session_hooks, delegation, registration), call_hooks
