@@ -22,7 +22,7 @@ from typing import Any
 import search
 import stub
 
-from ferrule import Agent, Limits, OpenAIChat, tool
+from ferrule import Agent, Limits, OpenAIChat, ToolCalling, tool
 from ferrule.tools.definition import Loading, Tool
 from ferrule.tools.search.index import Index
 
@@ -191,9 +191,8 @@ async def requests(tools: list[Tool], *, rounds: int, search: Any) -> list[bytes
     agent = Agent(
         wire,
         [peek, *tools],
-        way="native",
+        tool_calling=ToolCalling(mode="native", search=search),
         limits=limits,
-        tool_search=search,
         instructions="Answer briefly.",
     )
     try:

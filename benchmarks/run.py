@@ -122,13 +122,19 @@ def tools() -> dict[str, Callable[..., Any]]:
 
 
 def agent(base_url: str, folder: str, **limits: Any) -> Any:
-    from ferrule import Agent, Limits, OpenAIChat
+    from ferrule import Agent, Limits, OpenAIChat, Storage
     from ferrule.tools.decorator import make
 
     made = [make(f, side_effect="none") for f in tools().values()]
     wire = OpenAIChat("stub", base_url=base_url, api_key="none")
     bounds = Limits(max_rounds=1000, max_calls_per_round=64, **limits)
-    return Agent(wire, made, limits=bounds, way="native", journal=f"{folder}/bench.db")
+    return Agent(
+        wire,
+        made,
+        limits=bounds,
+        tool_calling="native",
+        storage=Storage(journal=f"{folder}/bench.db"),
+    )
 
 
 async def measured(base_url: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from ferrule import Agent
+from ferrule import Agent, Storage
 from ferrule.core.messages import Message, ToolMessage
 from ferrule.engine.distributed.jobs import Job
 from ferrule.models.scripted import Scripted, Step, calls, says
@@ -75,4 +75,6 @@ class Endless(Scripted):
 
 def make(job: Job, journal: Journal) -> Agent:
     """One for each job."""
-    return Agent(Endless(), [pay], journal=journal, tenant=job.tenant, user=job.user)
+    return Agent(
+        Endless(), [pay], storage=Storage(journal=journal, tenant=job.tenant, user=job.user)
+    )

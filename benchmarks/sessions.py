@@ -38,7 +38,7 @@ def echo(text: str) -> str:
 
 async def made(folder: Path, size: int) -> tuple[Any, str]:
     """An agent whose journal holds a session of about so many events, and its id."""
-    from ferrule import Agent
+    from ferrule import Agent, Permissions, Storage
     from ferrule.core.limits import Limits
     from ferrule.models.scripted import Scripted, calls, says
     from ferrule.tools.decorator import tool
@@ -52,9 +52,8 @@ async def made(folder: Path, size: int) -> tuple[Any, str]:
     agent = Agent(
         Scripted(steps),
         [tool(side_effect="read")(echo)],
-        allow=["echo"],
-        journal=folder / f"{size}.db",
-        user="bench",
+        permissions=Permissions(allow=["echo"]),
+        storage=Storage(journal=folder / f"{size}.db", user="bench"),
         limits=Limits(),
     )
     session = agent.session()
@@ -159,9 +158,8 @@ async def replays(count: int) -> int:
             "local:smollm2",
             [*tools.TOOLS, *browse.TOOLS, *search_files.TOOLS, *clock.TOOLS],
             workspace=work,
-            allow=["Read(**)", "Edit(**)"],
-            journal=folder / "journal.db",
-            user="bench",
+            permissions=Permissions(allow=["Read(**)", "Edit(**)"]),
+            storage=Storage(journal=folder / "journal.db", user="bench"),
         )
         started = time.perf_counter()
         for number in range(count):

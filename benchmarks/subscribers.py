@@ -49,6 +49,7 @@ async def serve_console(folder: str, events: int) -> None:
     from ferrule.console.viewer import Viewer
     from ferrule.core.messages import AssistantMessage, Message, UserMessage
     from ferrule.engine.agent import Agent
+    from ferrule.engine.agent_options import Host, Storage
     from ferrule.engine.event_bus.events import BusEvent
     from ferrule.models.scripted import Scripted, Step, calls, says
     from ferrule.runtime.assemble import Assembly
@@ -81,7 +82,13 @@ async def serve_console(folder: str, events: int) -> None:
     wire = Scripted([answer] * events, model="scripted:bench")
 
     def make(_setup: Any, _journal: Any, bus: Any) -> Assembly:
-        agent = Agent(wire, [look], workspace=folder, journal=store, bus=bus, user="reader")
+        agent = Agent(
+            wire,
+            [look],
+            workspace=folder,
+            storage=Storage(journal=store, user="reader"),
+            host=Host(bus=bus),
+        )
         return Assembly(agent, load_settings(workspace=folder), lambda _: None, owns_journal=False)
 
     console = console_with(make, owner="reader")

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from ferrule import Agent, tool
+from ferrule import Agent, Storage, tool
 from ferrule.extensions.builtins.builtins import World
 from ferrule.extensions.starlark.pool import Pool
 from ferrule.extensions.tool_files.handlers import make_tool
@@ -45,7 +45,7 @@ async def times(calls: int) -> tuple[float, float]:
     pool = Pool(warm=1)
     scripted = make_tool(parse_tool(FILE, "say_file.md"), World(), pool=pool)
     with tempfile.TemporaryDirectory() as folder:
-        agent = Agent(Scripted([]), [scripted, say], journal=f"{folder}/bench.db")
+        agent = Agent(Scripted([]), [scripted, say], storage=Storage(journal=f"{folder}/bench.db"))
         session = agent.session()
         spent: dict[str, list[float]] = {"say_file": [], "say": []}
         try:

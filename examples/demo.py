@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ferrule import Agent
+from ferrule import Agent, Permissions, Storage
 from ferrule.core.events import CallEvaluated, ModelAnswered, RunFinished, ToolAnswered
 from ferrule.toolkits import clock
 from ferrule.toolkits.files import browse, tools
@@ -51,8 +51,8 @@ async def main(folder: Path) -> None:
         "local:smollm2",
         [*tools.TOOLS, *browse.TOOLS, *search_files.TOOLS, *clock.TOOLS],
         workspace=folder / "lighthouse",
-        allow=["Read(**)"],
-        journal=folder / "demo.db",
+        permissions=Permissions(allow=["Read(**)"]),
+        storage=Storage(journal=folder / "demo.db"),
     )
     try:
         for question in QUESTIONS:

@@ -6,7 +6,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from ferrule import Agent, Scripted
+from ferrule import Agent, Permissions, Scripted
 from ferrule.models.scripted import calls, says
 from ferrule.toolkits.files import browse
 from ferrule.toolkits.files import tools as files
@@ -33,7 +33,12 @@ with tempfile.TemporaryDirectory() as folder:
     tools = [*files.TOOLS, *browse.TOOLS, *search_files.TOOLS]
     model = parser.parse_args().model or Scripted(script)
     allow = ["Read(**)", "Edit(notes/**)"]
-    agent = Agent(model, tools, workspace=folder, allow=allow, deny=["Read(private/**)"])
+    agent = Agent(
+        model,
+        tools,
+        workspace=folder,
+        permissions=Permissions(allow=allow, deny=["Read(private/**)"]),
+    )
     answer = agent.run_sync("What is still to do? Do it, and note it in notes/done.md.")
 for result in answer.results:
     print("ok  " if result.success else "no  ", result.tool, result.error_message or result.data)

@@ -13,7 +13,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from ferrule import Agent, Scripted
+from ferrule import Agent, Permissions, Scripted, Storage
 from ferrule.core.events import CallEvaluated, ModelAnswered, ToolAnswered
 from ferrule.models.scripted import calls, says
 from ferrule.testing.fakes import RecordingApprover
@@ -80,9 +80,9 @@ async def main(folder: Path) -> None:
         Scripted([*script, says("Run `make`.")]),
         [*tools.TOOLS, *commands.TOOLS],
         workspace=workspace,
-        approver=approver,
+        permissions=Permissions(approver=approver),
         resources=[CommandPolicy(shell_allowed=True)],
-        journal=folder / "journal.db",
+        storage=Storage(journal=folder / "journal.db"),
     )
     results: list[str] = []
     try:

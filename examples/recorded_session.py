@@ -7,7 +7,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from ferrule import Agent, LimitReached, Limits, Scripted, tool
+from ferrule import Agent, LimitReached, Limits, Scripted, Storage, tool
 from ferrule.models.scripted import calls, says
 from ferrule.storage.export import jsonl, transcripts
 
@@ -21,7 +21,10 @@ def roll(sides: int) -> int:
 async def main(model: str | None, file: Path) -> None:
     one = Limits(max_rounds=1)
     first = Agent(
-        model or Scripted([calls(("roll", {"sides": 6}))]), [roll], limits=one, journal=file
+        model or Scripted([calls(("roll", {"sides": 6}))]),
+        [roll],
+        limits=one,
+        storage=Storage(journal=file),
     )
     session = first.session()
     try:
@@ -31,7 +34,9 @@ async def main(model: str | None, file: Path) -> None:
     await session.close()
     # Another agent, perhaps in another process on another day, goes on with what the first one
     # left.
-    second = Agent(model or Scripted([says("It came up 3.")]), [roll], journal=file)
+    second = Agent(
+        model or Scripted([says("It came up 3.")]), [roll], storage=Storage(journal=file)
+    )
     session = second.resume(session.id)
     print((await session.run("And?")).text)
     second.journal.verify(session.id)

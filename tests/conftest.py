@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 # That a machine is busy is no finding about Ferrule. How many cases there are and how large they
 # may be stays bounded. Tests that want more cases than these say so.

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from .core.identity import Identity
     from .core.limits import Limits
     from .engine.agent import Agent
+    from .engine.agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
+    from .engine.context.options import ContextOptions
     from .engine.delegation.sub_agent import DelegationLimits, SubAgent
     from .engine.delegation.tool import ask_agent
     from .engine.event_bus.bus import Bus
@@ -61,7 +63,8 @@ if TYPE_CHECKING:
         modify,
     )
     from .engine.live_events import Progress, ReasoningDelta, TextDelta
-    from .engine.session import RunResult, Session
+    from .engine.registration.registration import RegistrationLimits
+    from .engine.session import Aims, RunResult, Session
     from .engine.telemetry.telemetry import Telemetry
     from .extensions.hooks.decorator import hook
     from .models.anthropic.client import Anthropic
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
     from .models.openai.chat import OpenAIChat
     from .models.openai.responses import OpenAIResponses
     from .models.scripted import Scripted
+    from .permissions.approvals import Answer, ApprovalRequest, Approver
     from .permissions.filesystem.workspace import Workspace
     from .permissions.redaction import Redactor
     from .tools.catalog import Catalog
@@ -99,6 +103,10 @@ _WHERE = {
     "core.identity": ("Identity",),
     "core.limits": ("Limits",),
     "engine.agent": ("Agent",),
+    "engine.agent_options": ("Host", "Permissions", "Storage", "SubAgents", "ToolCalling"),
+    "engine.context.options": ("ContextOptions",),
+    "engine.registration.registration": ("RegistrationLimits",),
+    "permissions.approvals": ("Answer", "ApprovalRequest", "Approver"),
     "engine.event_bus.bus": ("Bus",),
     "engine.event_bus.scope": ("Operator", "OwnSession", "OwnSessions"),
     "engine.delegation.tool": ("ask_agent",),
@@ -128,7 +136,7 @@ _WHERE = {
     ),
     "engine.hooks.call_hooks": ("Block", "Change", "Hook", "HookBlocked"),
     "engine.live_events": ("Progress", "ReasoningDelta", "TextDelta"),
-    "engine.session": ("RunResult", "Session"),
+    "engine.session": ("Aims", "RunResult", "Session"),
     "engine.delegation.sub_agent": ("DelegationLimits", "SubAgent"),
     "engine.telemetry.telemetry": ("Telemetry",),
     "extensions.hooks.decorator": ("hook",),
@@ -158,7 +166,11 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "WRITES",
     "Action",
     "Agent",
+    "Aims",
+    "Answer",
     "Anthropic",
+    "ApprovalRequest",
+    "Approver",
     "Block",
     "Bus",
     "Call",
@@ -170,6 +182,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "ConfigError",
     "Context",
     "ContextLeak",
+    "ContextOptions",
     "Custom",
     "DelegationLimits",
     "DelegationPost",
@@ -182,6 +195,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "Hook",
     "HookBlocked",
     "Hooks",
+    "Host",
     "Identity",
     "JournalError",
     "LimitReached",
@@ -194,10 +208,12 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "Operator",
     "OwnSession",
     "OwnSessions",
+    "Permissions",
     "Progress",
     "ProviderError",
     "ReasoningDelta",
     "Redactor",
+    "RegistrationLimits",
     "Reliability",
     "Result",
     "RetryCall",
@@ -210,10 +226,13 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "SessionNotFound",
     "SessionStart",
     "SideEffect",
+    "Storage",
     "SubAgent",
+    "SubAgents",
     "Telemetry",
     "TextDelta",
     "Tool",
+    "ToolCalling",
     "ToolDefinitionError",
     "ToolFailed",
     "ToolPost",

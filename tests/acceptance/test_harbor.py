@@ -29,6 +29,7 @@ from ferrule import (
     ContextLeak,
     ErrorType,
     Scripted,
+    Storage,
     ToolDefinitionError,
     ToolFailed,
     hook,
@@ -45,6 +46,7 @@ from ferrule.models.scripted import Step, calls, says
 from ferrule.storage.audit.audit import calls as audited
 from ferrule.tools.definition import Tool
 from ferrule.tools.toolset import configured
+from grouped_options import grouped
 
 BOUND = 30.0
 CITIES = {"Lisbon": 21.3, "Ghent": 9.5}
@@ -82,7 +84,7 @@ def agent_of(
     tools: Sequence[Tool],
     **options: Any,
 ) -> Agent:
-    return Agent(Scripted([*steps]), tools, journal=":memory:", **options)
+    return Agent(Scripted([*steps]), tools, **grouped(journal=":memory:", **options))
 
 
 # ---- one contract, whatever stands behind it
@@ -296,7 +298,9 @@ async def test_a_hundred_calls_of_one_tool_at_one_time_each_get_their_own_answer
     catalog = Catalog([echo])
 
     async def one(number: int) -> list[str]:
-        agent = Agent("scripted:x", catalog, journal=":memory:", user=f"user-{number}")
+        agent = Agent(
+            "scripted:x", catalog, storage=Storage(journal=":memory:", user=f"user-{number}")
+        )
         session = agent.session()
         result = await session.call("echo", city=f"City-{number}")
         await session.close()

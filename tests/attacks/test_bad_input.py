@@ -23,10 +23,12 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import JournalError, ProviderError
 from ferrule.core.messages import ToolMessage
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Storage
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.ollama_double import OllamaDouble
+from grouped_options import grouped
 
 CommandLine = Callable[..., tuple[int, str, str]]
 
@@ -74,7 +76,7 @@ def agent(folder: Path, *steps: Any, **options: Any) -> Agent:
         "journal": SqliteJournal(":memory:"),
         **options,
     }
-    return Agent(Scripted(steps), TOOLS, workspace=folder, **given)
+    return Agent(Scripted(steps), TOOLS, **grouped(workspace=folder, **given))
 
 
 # ---- arguments
@@ -355,7 +357,7 @@ async def test_a_model_that_ollama_does_not_have_names_the_command_and_those_the
             Ollama("qwen9", base_url=double.url),
             TOOLS,
             workspace=folder,
-            journal=SqliteJournal(":memory:"),
+            storage=Storage(journal=SqliteJournal(":memory:")),
         )
         try:
             with pytest.raises(ProviderError) as caught:

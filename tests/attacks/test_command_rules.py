@@ -25,6 +25,7 @@ from servers import Face, all_faces, end, exchanged, found, spelled, spoken_to, 
 
 import ferrule
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
 from ferrule.sandbox.backends.missing_protection import SandboxGap
 from ferrule.sandbox.backends.probes import probe
@@ -236,7 +237,11 @@ def spoken(base: Path, *words: str, stdin: str = "") -> str:
 def library(base: Path) -> str:
     with SqliteJournal(base / "journal.db") as journal:
         ours = Agent(
-            Scripted([]), COMMANDS, workspace=base / "work", journal=journal, deny=DENY, allow=ALLOW
+            Scripted([]),
+            COMMANDS,
+            workspace=base / "work",
+            storage=Storage(journal=journal),
+            permissions=Permissions(deny=DENY, allow=ALLOW),
         )
         return str(_called(ours))
 
@@ -249,9 +254,8 @@ def library_with_policy(base: Path) -> str:
             Scripted([]),
             COMMANDS,
             workspace=base / "work",
-            journal=journal,
-            deny=DENY,
-            allow=ALLOW,
+            storage=Storage(journal=journal),
+            permissions=Permissions(deny=DENY, allow=ALLOW),
             resources=[policy],
         )
         return str(_called(ours))

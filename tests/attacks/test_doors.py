@@ -43,6 +43,7 @@ from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.trust import COVERED
 from ferrule.testing.fakes import RecordingApprover
 from ferrule.toolkits.commands import CommandPolicy
+from grouped_options import grouped
 
 pytestmark = pytest.mark.skipif(GIT is None, reason="there is no git on the PATH")
 
@@ -55,12 +56,14 @@ def agent(world: World, model: Any = None, **options: Any) -> Agent:
     return Agent(
         model or Scripted([]),
         TOOLS,
-        workspace=world.root,
-        journal=SqliteJournal(":memory:"),
-        approver=given.pop("approver", None) or RecordingApprover(["once"]),
-        resources=[CommandPolicy(shell_allowed=True, on_gap="off")],
-        limits=Limits(max_rounds=100_000, max_calls_per_round=50),
-        **given,
+        **grouped(
+            workspace=world.root,
+            journal=SqliteJournal(":memory:"),
+            approver=given.pop("approver", None) or RecordingApprover(["once"]),
+            resources=[CommandPolicy(shell_allowed=True, on_gap="off")],
+            limits=Limits(max_rounds=100_000, max_calls_per_round=50),
+            **given,
+        ),
     )
 
 

@@ -27,6 +27,7 @@ from ferrule.core.events import CallStarted
 from ferrule.core.limits import Limits
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.engine.hooks.call_hooks import Change
 from ferrule.models.client import ModelOptions
 from ferrule.models.dialects import ALL
@@ -235,8 +236,8 @@ def test_what_runs_is_what_was_approved(approved: str, put: str, late: Any) -> N
     async def work() -> tuple[Any, list[str]]:
         with tempfile.TemporaryDirectory() as folder:
             ours = Agent(
-                Scripted([]), TOOLS, workspace=folder, approver=RecordingApprover(answer),
-                journal=SqliteJournal(":memory:"), hooks=[Changes({"path": put, "content": "new"})],
+                Scripted([]), TOOLS, workspace=folder, permissions=Permissions(approver=RecordingApprover(answer)),
+                storage=Storage(journal=SqliteJournal(":memory:")), hooks=[Changes({"path": put, "content": "new"})],
             )  # fmt: skip
             result = await ours.session().call("write_file", path=approved, content="new")
             return result, sorted(
@@ -353,9 +354,9 @@ async def converse(answers: list[Step], way: str) -> tuple[list[Message], set[st
             Scripted([*answers, *[says("done")] * 10]),
             QUICK,
             workspace=folder,
-            way=way,
-            journal=journal,
-            mode="bypassPermissions",
+            tool_calling=way,
+            storage=Storage(journal=journal),
+            permissions=Permissions(mode="bypassPermissions"),
             limits=Limits(max_rounds=4, max_calls_per_round=3),
         )
         session = ours.session()

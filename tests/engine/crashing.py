@@ -72,11 +72,11 @@ class Dispatcher(driving.Dispatcher):
 
 def main() -> int:
     from ferrule.cli.root import run
-    from ferrule.engine import lazy_parts
+    from ferrule.engine import session_builder
 
     SqliteJournal.append = append  # type: ignore[method-assign]
     storing.open_database = lambda *args: Watched(open_of_journal(*args))  # type: ignore[assignment]
-    lazy_parts.Dispatcher = Dispatcher  # type: ignore[misc]
+    session_builder.Dispatcher = Dispatcher  # type: ignore[misc]
     code = run(sys.argv[3:])
     print(counted["writes"], file=sys.stderr)
     return code

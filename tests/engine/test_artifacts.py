@@ -28,6 +28,7 @@ from ferrule import (
     ErrorType,
     Limits,
     Scripted,
+    Storage,
     hook,
     modify,
     tool,
@@ -42,6 +43,7 @@ from ferrule.storage.artifacts.files import FileArtifacts
 from ferrule.storage.artifacts.store import THRESHOLD, Artifacts, Scope
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.definition import Tool
+from grouped_options import grouped
 
 
 @tool(side_effect="none")
@@ -76,7 +78,7 @@ TOOLS = [text, rows, parts, table]
 def agent(*steps: Any, tools: list[Any] | None = None, **options: Any) -> Agent:
     options.setdefault("journal", SqliteJournal(":memory:"))
     options.setdefault("artifacts", True)
-    return Agent(Scripted([*steps]), tools or TOOLS, **options)
+    return Agent(Scripted([*steps]), tools or TOOLS, **grouped(**options))
 
 
 async def one(ours: Agent, name: str, **arguments: Any) -> tuple[Session, Result]:
@@ -126,7 +128,7 @@ async def test_the_notes_of_a_result_count_too() -> None:
 async def test_the_model_reads_the_stub_and_then_parts_and_the_journal_holds_the_hash() -> None:
     journal = SqliteJournal(":memory:")
     wire = Scripted([calls(("rows", {"count": 5000})), says("ok")])
-    ours = Agent(wire, TOOLS, artifacts=True, journal=journal)
+    ours = Agent(wire, TOOLS, storage=Storage(artifacts=True, journal=journal))
     result = await ours.run("go")
     seen = wire.histories[-1]
     told = next(message for message in seen if isinstance(message, ToolMessage))
@@ -138,7 +140,7 @@ async def test_the_model_reads_the_stub_and_then_parts_and_the_journal_holds_the
         for r in journal.records(result.session)
         if isinstance(r.event, ToolAnswered)
     ]
-    found = FileArtifacts().list(Scope("local", ours._user, result.session))  # pyright: ignore[reportPrivateUsage]
+    found = FileArtifacts().list(Scope("local", ours.user, result.session))
     assert [data["artifact"] for data in kept] == [f"art-{one.sha256}" for one in found]
     assert found[0].tool == "rows"
 
@@ -186,14 +188,14 @@ async def test_by_default_what_is_cut_stays_readable_for_its_owner_where_the_jou
             and cut.notes[0] == "[output truncated at 65536 bytes of 70000]"
         )
         reference = cut.notes[1].split()[-1].rstrip("]")
-        scope = Scope("local", ours._user, session.id)  # pyright: ignore[reportPrivateUsage]
+        scope = Scope("local", ours.user, session.id)
         assert FileArtifacts().find(scope, reference).size == 70_000
     finally:
         ours.journal.close()
 
 
 def test_by_default_nothing_is_kept_beside_a_journal_in_memory() -> None:
-    assert agent(artifacts=None)._artifacts is None  # pyright: ignore[reportPrivateUsage]
+    assert agent(artifacts=None).artifacts is None
 
 
 @pytest.mark.proves("artifacts.without-readers")
@@ -464,7 +466,7 @@ async def test_pieces_that_take_too_long_are_a_timeout_and_stop_being_read() -> 
 
 MEMORY = """
 import asyncio, json, resource, sys
-from ferrule import Agent, Chunks, Scripted, tool
+from ferrule import Agent, Chunks, Scripted, Storage, tool
 from ferrule.models.scripted import calls, says
 
 MEBI = 1 << 20
@@ -485,7 +487,7 @@ def peak():
 
 async def main():
     wire = Scripted([calls(("dump", {"mebi": 1})), calls(("dump", {"mebi": 200})), says("ok")])
-    agent = Agent(wire, [dump], artifacts=True, journal=":memory:")
+    agent = Agent(wire, [dump], storage=Storage(artifacts=True, journal=":memory:"))
     session = agent.session()
     small = await session.call("dump", mebi=1)
     await session.call("artifact_read", ref=small.data["artifact"], mode="grep", pattern="^8")
@@ -612,7 +614,7 @@ async def test_raw_bytes_in_the_place_of_a_stub_are_not_sent_and_are_an_error_an
 ):
     journal = SqliteJournal(":memory:")
     wire = Scripted([calls(("text", {"size": 50_000})), says("never")])
-    ours = Agent(wire, TOOLS, artifacts=True, journal=journal, hooks=[unstubbed])
+    ours = Agent(wire, TOOLS, storage=Storage(artifacts=True, journal=journal), hooks=[unstubbed])
     with pytest.raises(ContextLeak) as raised:
         await ours.run("go")
     assert (raised.value.code, raised.value.exit_code) == ("context_leak", 1)
@@ -628,8 +630,7 @@ async def test_a_message_with_the_text_of_a_kept_result_or_a_data_url_is_a_leak(
     ours = Agent(
         Scripted([calls(("text", {"size": 50_000})), says("ok")]),
         TOOLS,
-        artifacts=True,
-        journal=journal,
+        storage=Storage(artifacts=True, journal=journal),
     )
     session = ours.session()
     await session.run("go")

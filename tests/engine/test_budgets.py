@@ -26,6 +26,7 @@ from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.models.prices import cost
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
+from grouped_options import grouped
 
 RAN: list[int] = []
 ONE_DOLLAR = Usage(1_000_000, 0)
@@ -55,7 +56,7 @@ def adds(*sums: int, usage: Usage = ONE_DOLLAR) -> Any:
 
 def agent(steps: list[Any], limits: Limits, **options: Any) -> Agent:
     options.setdefault("journal", SqliteJournal(":memory:"))
-    return Agent(Scripted(steps), [add], limits=limits, **options)
+    return Agent(Scripted(steps), [add], **grouped(limits=limits, **options))
 
 
 def journaled(ours: Agent, session: str) -> list[Event]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, ConfigError, LimitReached, Limits, tool
+from ferrule import Agent, ConfigError, LimitReached, Limits, Storage, tool
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import (
     ContextCompacted,
@@ -47,6 +47,7 @@ from ferrule.storage.export.transcripts import transcript
 from ferrule.storage.journal.past_calls import past_calls
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.provider_double import ProviderDouble
+from grouped_options import grouped
 
 WINDOW = 4_000
 ASKED = REQUEST.partition(".")[0]
@@ -124,7 +125,7 @@ class Worker(Scripted):
 
 def agent_of(wire: Wire, journal: SqliteJournal, **more: Any) -> Agent:
     more.setdefault("limits", Limits(max_rounds=100))
-    return Agent(wire, [look, glance], journal=journal, user="me", **more)
+    return Agent(wire, [look, glance], **grouped(journal=journal, user="me", **more))
 
 
 async def worked(
@@ -291,7 +292,7 @@ async def test_far_from_full_nothing_is_looked_up() -> None:
             return await super().capabilities()
 
     wire = Asked(1)
-    session = agent_of(wire, SqliteJournal(":memory:"), way="native").session()
+    session = agent_of(wire, SqliteJournal(":memory:"), tool_mode="native").session()
     await session.run("a word?")
     await session.run("a word?")
     assert wire.looked == 0
@@ -315,7 +316,7 @@ async def test_the_window_is_what_the_server_was_asked_for() -> None:
 @pytest.mark.parametrize("given", ["sometimes", {"share": 0.99}, {"keep": 0}, {"window": 5}])
 def test_options_that_cannot_be_meant_are_refused(given: Any) -> None:
     with pytest.raises(ConfigError, match="context"):
-        Agent(Scripted([]), context=given, journal=":memory:")
+        Agent(Scripted([]), context=given, storage=Storage(journal=":memory:"))
 
 
 # ---- the summary is an answer like any other
@@ -612,7 +613,7 @@ def test_a_recording_of_today_is_replayed_byte_for_byte_for_ever() -> None:
 
 KILLED = """
 import asyncio, os, signal, sys
-sys.path.insert(0, {folder!r})
+sys.path[:0] = [{folder!r}, {folder!r} + '/..']
 from test_compaction import Worker, agent_of, SqliteJournal
 class Killed(Worker):
     async def summarize(self, usage):
@@ -749,7 +750,7 @@ async def test_providers_take_what_is_sent_after_a_compaction(kind: str) -> None
         "anthropic": lambda url: Anthropic("claude-opus-4-6", base_url=url, api_key="k"),
     }
     async with ProviderDouble(steps) as server:
-        agent = agent_of(makes[kind](server.url), SqliteJournal(":memory:"), way="native")
+        agent = agent_of(makes[kind](server.url), SqliteJournal(":memory:"), tool_mode="native")
         session = agent.session()
         await session.run("read")
         made = await session.compact()

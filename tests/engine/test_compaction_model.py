@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrule import Agent, ProviderError
+from ferrule import Agent, ProviderError, Storage
 from ferrule.core.events import ContextCompacted
 from ferrule.core.messages import UserMessage
 from ferrule.engine.replay.replay import replay
@@ -29,7 +29,11 @@ async def test_a_conversation_longer_than_the_window_of_a_real_model_goes_on() -
 
     journal = SqliteJournal(":memory:")
     agent = Agent(
-        wire, instructions="Be brief.", journal=journal, options=options, context={"keep": 2}
+        wire,
+        instructions="Be brief.",
+        storage=Storage(journal=journal),
+        model_options=options,
+        context={"keep": 2},
     )
     session = agent.session()
     for n in range(5):

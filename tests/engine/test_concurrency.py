@@ -24,7 +24,10 @@ from ferrule import (
     ConfigError,
     Context,
     ErrorType,
+    Host,
+    Permissions,
     Scripted,
+    Storage,
     tool,
 )
 from ferrule.core.calls import Result
@@ -38,6 +41,7 @@ from ferrule.permissions.approvals import Answer, ApprovalRequest
 from ferrule.storage.artifacts.files import FileArtifacts
 from ferrule.storage.artifacts.store import Artifacts
 from ferrule.storage.journal.sqlite import SqliteJournal
+from grouped_options import grouped
 
 BOUND = 30
 """Seconds after which a test that waits for an event has failed."""
@@ -136,16 +140,15 @@ async def test_128_runs_of_different_people_over_one_catalog_keep_results_journa
             agent = Agent(
                 model,
                 catalog,
-                journal=journal,
-                artifacts=store,
-                tenant=f"t{number % 2}",
-                user=f"u{number}",
+                storage=Storage(
+                    journal=journal, artifacts=store, tenant=f"t{number % 2}", user=f"u{number}"
+                ),
                 resources=[Belongs(number)],
             )
             session = agent.session()
             shown: list[str] = []
-            session.driver.log.observer = lambda item: (
-                shown.append(item.text) if isinstance(item, Progress) else None
+            session.observe(
+                lambda item: shown.append(item.text) if isinstance(item, Progress) else None
             )
             ran = await session.run(f"question {number}")
             await session.close()
@@ -194,7 +197,7 @@ async def test_128_runs_of_one_agent_whose_handlers_block_go_on_at_the_same_time
         [rounds(lambda n: calls(("block", {"number": n})), lambda n: says(f"{n}"))] * (2 * RUNS)
     )
     with SqliteJournal(":memory:") as journal:
-        agent = Agent(model, [block], journal=journal)
+        agent = Agent(model, [block], storage=Storage(journal=journal))
 
         async def one(number: int) -> None:
             ran = await agent.run(f"question {number}")
@@ -220,7 +223,7 @@ def test_one_agent_serves_many_threads_each_with_a_loop_of_its_own(tmp_path: Pat
             return script(history)  # type: ignore[operator, return-value]
 
     with SqliteJournal(tmp_path / "journal.db") as journal:
-        agent = Agent(Scripted([guarded] * 256), [whose], journal=journal)
+        agent = Agent(Scripted([guarded] * 256), [whose], storage=Storage(journal=journal))
 
         def several(begin: int) -> None:
             async def all_of_them() -> None:
@@ -267,7 +270,7 @@ async def test_cancelling_one_of_128_runs_touches_no_other() -> None:
         [rounds(lambda n: calls(("wait", {"number": n})), lambda n: says(f"{n}"))] * (2 * RUNS)
     )
     with SqliteJournal(":memory:") as journal:
-        agent = Agent(model, [wait], journal=journal)
+        agent = Agent(model, [wait], storage=Storage(journal=journal))
         sessions = [agent.session() for _ in range(RUNS)]
         runs = [asyncio.ensure_future(s.run(f"question {n}")) for n, s in enumerate(sessions)]
         victim = 77
@@ -329,8 +332,8 @@ async def test_reads_of_a_file_wait_for_the_write_before_them_and_others_do_not(
     ran = await Agent(
         Scripted([calls(*made), says("ok")]),
         [look, change],
-        journal=SqliteJournal(":memory:"),
-        allow=["change"],
+        storage=Storage(journal=SqliteJournal(":memory:")),
+        permissions=Permissions(allow=["change"]),
     ).run("go")
     assert [r.data for r in ran.results] == ["a", "a", "b"]
     assert order.index("end a") < order.index("read a") and order[0] == "begin a"
@@ -405,7 +408,7 @@ class Branches:
     async def run(self, *does: str, join: str | int, **options: Any) -> tuple[Result, ...]:
         with SqliteJournal(":memory:") as journal:
             model = Scripted([calls(*(("branch", {"does": one}) for one in does)), says("ok")])
-            agent = Agent(model, [self.tool], journal=journal, **options)
+            agent = Agent(model, [self.tool], **grouped(journal=journal, **options))
             ran = await asyncio.wait_for(agent.run("go", join=join), BOUND)
             kept = {r.event.result.call_id: r.event.result for r in journal.records(ran.session)
                     if isinstance(r.event, ToolAnswered)}  # fmt: skip
@@ -473,7 +476,7 @@ async def test_a_handler_in_a_thread_is_not_waited_for_and_what_it_may_have_done
 
     agent = Agent(
         Scripted([calls(("slow", {"path": "a"}), ("quick", {})), says("ok")]), [slow, quick],
-        journal=SqliteJournal(":memory:"), allow=["slow"], join="first_success",
+        storage=Storage(journal=SqliteJournal(":memory:")), permissions=Permissions(allow=["slow"]), run_options={"join": "first_success"},
     )  # fmt: skip
     ran = await asyncio.wait_for(agent.run("go"), BOUND)
     assert not left.is_set()
@@ -517,7 +520,7 @@ async def test_a_question_to_a_person_is_taken_back_when_nobody_needs_its_call_a
 
     agent = Agent(
         Scripted([calls(("send", {}), ("look", {})), says("ok")]), [send, look],
-        journal=SqliteJournal(":memory:"), approver=person,
+        storage=Storage(journal=SqliteJournal(":memory:")), permissions=Permissions(approver=person),
     )  # fmt: skip
     ran = await asyncio.wait_for(agent.run("go", join="first_success"), BOUND)
     assert person.taken_back and ends(ran.results) == ["cancelled", "found"]
@@ -528,16 +531,21 @@ async def test_a_question_to_a_person_is_taken_back_when_nobody_needs_its_call_a
 async def test_a_join_that_cannot_be_meant_is_refused_before_anything_runs() -> None:
     model = Scripted([])
     with pytest.raises(ConfigError, match="join = 'any'"):
-        Agent(model, join="any")
+        Agent(model, run_options={"join": "any"})
     with pytest.raises(ConfigError, match="join = 51"):
-        await Agent(model, journal=SqliteJournal(":memory:")).run("go", join=51)
+        await Agent(model, storage=Storage(journal=SqliteJournal(":memory:"))).run("go", join=51)
     assert model.asks == []
 
 
 async def test_a_person_who_stops_a_call_is_not_taken_for_a_join() -> None:
     branches = Branches()
     model = Scripted([calls(("branch", {"does": "hang"})), says("ok")])
-    agent = Agent(model, [branches.tool], journal=SqliteJournal(":memory:"), interruptible=True)
+    agent = Agent(
+        model,
+        [branches.tool],
+        storage=Storage(journal=SqliteJournal(":memory:")),
+        host=Host(interruptible=True),
+    )
     session = agent.session()
     run = asyncio.ensure_future(session.run("go"))
     await asyncio.wait_for(branches.hanging.wait(), BOUND)
@@ -568,7 +576,9 @@ async def test_a_run_that_is_cancelled_while_calls_are_being_ended_settles() -> 
 
     with SqliteJournal(":memory:") as journal:
         model = Scripted([calls(("stubborn", {}), ("quick", {})), says("ok")])
-        session = Agent(model, [stubborn, quick], journal=journal, join=1).session()
+        session = Agent(
+            model, [stubborn, quick], storage=Storage(journal=journal), run_options={"join": 1}
+        ).session()
         run = asyncio.ensure_future(session.run("go"))
         await asyncio.wait_for(ending.wait(), BOUND)
         run.cancel()

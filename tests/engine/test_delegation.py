@@ -24,6 +24,7 @@ from ferrule import (
     Result,
     RunResult,
     Scripted,
+    Storage,
     ToolFailed,
     tool,
 )
@@ -59,6 +60,7 @@ from ferrule.models.scripted import calls, fails, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
 from ferrule.tools.definition import Loading
+from grouped_options import grouped
 
 RAN: list[Any] = []
 
@@ -102,7 +104,7 @@ def ask(agent: str = "adder", task: str = "what is 2 + 3?", **more: Any) -> Any:
 def parent(steps: list[Any], agents: Any = (ADDER, WRITER, READER), **options: Any) -> Agent:
     options.setdefault("journal", SqliteJournal(":memory:"))
     options.setdefault("tools", [add, write, look])
-    return Agent(Scripted(steps), agents=agents, **options)
+    return Agent(Scripted(steps), **grouped(agents=agents, **options))
 
 
 def delegations(result: RunResult) -> list[Result]:
@@ -175,7 +177,7 @@ async def test_both_journals_say_who_delegated_to_whom_and_the_chains_hold() -> 
 
 @pytest.mark.proves("delegation.present-only-with-agents")
 async def test_without_agents_there_is_no_tool_and_no_cost() -> None:
-    plain = Agent(Scripted([]), [add], journal=SqliteJournal(":memory:"))
+    plain = Agent(Scripted([]), [add], storage=Storage(journal=SqliteJournal(":memory:")))
     assert [tool.name for tool in plain.catalog] == ["add"]
     assert plain.roster is None and type(plain.session().driver).__name__ == "Driver"
 
@@ -183,9 +185,9 @@ async def test_without_agents_there_is_no_tool_and_no_cost() -> None:
 @pytest.mark.proves("delegation.what-may-be-delegated")
 async def test_the_description_names_the_agents_but_not_those_that_are_denied() -> None:
     ours = parent([], deny=["Agent(writer)"])
-    shown = next(spec for spec in ours.specs() if spec.name == "delegate").description
+    shown = next(spec for spec in ours.offered.specs() if spec.name == "delegate").description
     assert "- adder: Adds numbers." in shown and "writer" not in shown
-    assert "delegate" not in [spec.name for spec in parent([], deny=["Agent"]).specs()]
+    assert "delegate" not in [spec.name for spec in parent([], deny=["Agent"]).offered.specs()]
 
 
 # ---- what is refused
@@ -1124,7 +1126,7 @@ async def test_where_there_are_no_agents_a_tool_is_told_so() -> None:
     plain = Agent(
         Scripted([calls(("second_opinion", {})), says("ok")]),
         [second_opinion],
-        journal=SqliteJournal(":memory:"),
+        storage=Storage(journal=SqliteJournal(":memory:")),
     )
     [failed] = (await plain.run("go")).results
     assert failed.error_type is ErrorType.PERMISSION_DENIED

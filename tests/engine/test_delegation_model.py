@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, Scripted
+from ferrule import Agent, Host, Permissions, Scripted, Storage
 from ferrule.core.events import CallEvaluated, ModelAnswered, SessionOpened
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.models.client import ModelOptions
@@ -49,11 +49,11 @@ async def test_a_real_model_does_what_was_delegated_to_it(tmp_path: Path) -> Non
         Scripted([calls(ask), then]),
         tools.TOOLS,
         workspace=tmp_path,
-        allow=["Read(**)"],
-        journal=SqliteJournal(":memory:"),
+        permissions=Permissions(allow=["Read(**)"]),
+        storage=Storage(journal=SqliteJournal(":memory:")),
         agents=[reader],
-        options=ModelOptions(),
-        connect=lambda name: local,
+        model_options=ModelOptions(),
+        host=Host(connect=lambda name: local),
     )
     result = await ours.run("When are the beans sown?")
     [answer] = result.results

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule import Agent, Limits, Risk, Scripted, SideEffect, Tool, tool
+from ferrule import Agent, Limits, Risk, Scripted, SideEffect, Storage, SubAgents, Tool, tool
 from ferrule.core.events import RunStarted, SessionOpened
 from ferrule.engine.delegation.child_session import tightened
 from ferrule.engine.delegation.lineage import Budget
@@ -66,10 +66,9 @@ async def test_no_agent_has_a_tool_or_a_limit_beyond_its_sessions(
     ours = Agent(
         Scripted(steps),
         TOOLS,
-        journal=SqliteJournal(":memory:"),
-        agents=[agent],
+        storage=Storage(journal=SqliteJournal(":memory:")),
+        agents=SubAgents([agent], DelegationLimits(max_depth=depth)),
         limits=above,
-        delegation=DelegationLimits(max_depth=depth),
     )
     result = await ours.session().run("go") if above.max_rounds > 1 else None
     if result is None or not result.results[0].success:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, Context, Scripted, tool
+from ferrule import Agent, Context, Scripted, Storage, tool
 from ferrule.core.events import Noticed, NoticeGiven
 from ferrule.core.messages import ToolMessage, UserMessage
 from ferrule.engine.cleanup import Closers
@@ -20,7 +20,9 @@ from ferrule.testing.journal_conformance import ME
 
 
 def agent(steps: list[Any], tools: list[Any], journal: SqliteJournal | None = None) -> Agent:
-    return Agent(Scripted(steps), tools, journal=journal or SqliteJournal(":memory:"))
+    return Agent(
+        Scripted(steps), tools, storage=Storage(journal=journal or SqliteJournal(":memory:"))
+    )
 
 
 @pytest.mark.proves("notices.with-the-results")

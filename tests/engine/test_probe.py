@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, tool
+from ferrule import Agent, Permissions, Storage, tool
 from ferrule.core.events import CallProbed, CallStarted, Recovered, ToolAnswered
 from ferrule.core.identity import Identity
 from ferrule.core.messages import ToolMessage
@@ -72,9 +72,8 @@ async def died(
     first = Agent(
         Scripted([calls(("send", {"text": "hello"})), says("?")]),
         [send],
-        allow=["send"],
-        journal=journal,
-        user="me",
+        permissions=Permissions(allow=["send"]),
+        storage=Storage(journal=journal, user="me"),
     )
     session = first.session()
     await session.run("send it")
@@ -93,7 +92,10 @@ async def died(
     if not did:
         world.sent.clear()
     agent = Agent(
-        Scripted([says("went on")]), [send], allow=allow, journal=left, user="me", approver=approver
+        Scripted([says("went on")]),
+        [send],
+        permissions=Permissions(allow=allow, approver=approver),
+        storage=Storage(journal=left, user="me"),
     )
     again = agent.resume(session.id)
     result = await again.resume()

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule import Agent, Limits
+from ferrule import Agent, Host, Limits, Permissions, Storage
 from ferrule.core import events
 from ferrule.core.errors import ConfigError, FerruleError, JournalError, ProviderError, RunCancelled
 from ferrule.core.events import Record
@@ -73,7 +73,12 @@ async def worked(
     """The records of a session in which this was done, whatever it raised."""
     journal = SqliteJournal(":memory:")
     agent = Agent(
-        script, TOOLS, allow=ALLOW, journal=journal, limits=limits, interruptible=True, user="me"
+        script,
+        TOOLS,
+        permissions=Permissions(allow=ALLOW),
+        storage=Storage(journal=journal, user="me"),
+        limits=limits,
+        host=Host(interruptible=True),
     )
     session = agent.session()
     with contextlib.suppress(FerruleError, asyncio.CancelledError):
@@ -103,9 +108,7 @@ async def two_runs() -> list[Record]:
 
 async def cancelled(session: Session) -> None:
     started = asyncio.Event()
-    session.driver.log.observer = lambda item: (
-        started.set() if isinstance(item, events.CallEvaluated) else None
-    )
+    session.observe(lambda item: started.set() if isinstance(item, events.CallEvaluated) else None)
     task = asyncio.create_task(session.run("wait"))
     await asyncio.wait_for(started.wait(), 10)
     await asyncio.sleep(0)
@@ -250,7 +253,9 @@ async def test_another_model_gets_the_recorded_results_and_no_handler_runs() -> 
             says("?"),
         ]
     )
-    again = await rerun(recording, Agent(Scripted([]), TOOLS, journal=":memory:"), model=model)
+    again = await rerun(
+        recording, Agent(Scripted([]), TOOLS, storage=Storage(journal=":memory:")), model=model
+    )
     assert ran == []
     first, second = again.runs
     assert first.calls[0].same
@@ -266,7 +271,14 @@ async def test_recorded_answers_meet_the_tools_as_they_are() -> None:
     recording = Recording.of(await two_runs())
     ran.clear()
     again = await rerun(
-        recording, Agent(Scripted([]), TOOLS, allow=ALLOW, journal=":memory:"), tools="live"
+        recording,
+        Agent(
+            Scripted([]),
+            TOOLS,
+            permissions=Permissions(allow=ALLOW),
+            storage=Storage(journal=":memory:"),
+        ),
+        tools="live",
     )
     assert again.same
     assert ran == [(1, 2), "so", (3, 2)]
@@ -276,7 +288,12 @@ async def test_recorded_answers_meet_the_tools_as_they_are() -> None:
         return a - b
 
     broken.__name__ = "add"
-    agent = Agent(Scripted([]), [broken, fail], allow=ALLOW, journal=":memory:")
+    agent = Agent(
+        Scripted([]),
+        [broken, fail],
+        permissions=Permissions(allow=ALLOW),
+        storage=Storage(journal=":memory:"),
+    )
     again = await rerun(recording, agent, tools="live")
     assert [call.same for run in again.runs for call in run.calls] == [False, True, False, False]
     assert again.missing == ("endless",)
@@ -287,7 +304,14 @@ async def test_live_tools_stay_behind_the_agents_own_gate() -> None:
     recording = Recording.of(await two_runs())
     ran.clear()
     again = await rerun(
-        recording, Agent(Scripted([]), TOOLS, deny=("add",), journal=":memory:"), tools="live"
+        recording,
+        Agent(
+            Scripted([]),
+            TOOLS,
+            permissions=Permissions(deny=("add",)),
+            storage=Storage(journal=":memory:"),
+        ),
+        tools="live",
     )
     assert (1, 2) not in ran
     assert again.runs[0].calls[0].result is not None
@@ -297,7 +321,7 @@ async def test_live_tools_stay_behind_the_agents_own_gate() -> None:
 async def test_a_rerun_that_could_not_differ_is_refused() -> None:
     recording = Recording.of(await two_runs())
     with pytest.raises(ConfigError, match="nothing new"):
-        await rerun(recording, Agent(Scripted([]), TOOLS, journal=":memory:"))
+        await rerun(recording, Agent(Scripted([]), TOOLS, storage=Storage(journal=":memory:")))
 
 
 def test_arguments_are_the_same_if_they_are_the_same_json() -> None:
@@ -312,7 +336,7 @@ async def test_other_rules_say_which_past_calls_they_would_have_stopped() -> Non
     records = await two_runs()
     owner = Identity("local", "me", records[0].session, "r")
     journal.append(records[0].session, "r", [record.event for record in records], identity=owner)
-    catalog = Agent(Scripted([]), TOOLS, journal=":memory:").catalog
+    catalog = Agent(Scripted([]), TOOLS, storage=Storage(journal=":memory:")).catalog
     strict = Gate(RuleSet.of(deny=["add"], ask=["fail"]))
     ran.clear()
     judged = list(what_if(past_calls(journal), lambda workspace: strict, catalog))
@@ -326,7 +350,7 @@ async def test_other_rules_say_which_past_calls_they_would_have_stopped() -> Non
         what_if(
             past_calls(journal),
             lambda workspace: strict,
-            Agent(Scripted([]), [fail], journal=":memory:").catalog,
+            Agent(Scripted([]), [fail], storage=Storage(journal=":memory:")).catalog,
         )
     )
     assert {one.verdict for one in gone if one.call.tool == "add"} == {"deny"}
@@ -500,13 +524,13 @@ async def test_bundles_are_tests_for_pytest(tmp_path: Path) -> None:
     )
     write_bundle(tmp_path / "bad.ferrule", broken, ["0" * 32])
     (tmp_path / "test_tools.py").write_text(
-        "from ferrule import Agent\n"
+        "from ferrule import Agent, Permissions, Storage\n"
         "def add(a: int, b: int) -> int:\n    '''Add two numbers.'''\n    return a + b + OFF\n"
         "def fail(why: str) -> str:\n    '''Fail.'''\n    raise ValueError(why)\n"
         "async def endless() -> str:\n    '''Never end.'''\n    return ''\n"
         "TOOLS = [add, fail, endless]\n"
-        "def agent(): return Agent('scripted:none', TOOLS, allow=['add', 'fail'], "
-        "journal=':memory:')\n"
+        "def agent(): return Agent('scripted:none', TOOLS, permissions=Permissions(allow=['add', 'fail']), "
+        "storage=Storage(journal=':memory:'))\n"
         "OFF = 0\n"
         "def test_same(rerun_bundle):\n    assert rerun_bundle('good.ferrule', agent())[0].same\n"
         "def test_other(rerun_bundle):\n    global OFF\n    OFF = 1\n    "

@@ -18,6 +18,7 @@ from ferrule import (
     LimitReached,
     Limits,
     Scripted,
+    Storage,
     ToolFailed,
     TurnEnd,
     block,
@@ -30,6 +31,7 @@ from ferrule.core.required_tools import parse_required, unmet
 from ferrule.engine.session import RunResult
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
+from grouped_options import grouped
 
 REQUIRED: Sequence[str | Sequence[str]] = ["run_command", ["read_output", "tail_output"]]
 
@@ -68,8 +70,10 @@ async def ran(
     agent = Agent(
         Scripted([calls(*made), says("done")] if made else [says("done")]),
         [run_command, read_output, tail_output, report],
-        journal=journal or SqliteJournal(":memory:"),
-        **{"allow": ["run_command"], "require_successful_tools": REQUIRED, **options},
+        **grouped(
+            journal=journal or SqliteJournal(":memory:"),
+            **{"allow": ["run_command"], "require_successful_tools": REQUIRED, **options},
+        ),
     )
     return await agent.run("go")
 
@@ -127,8 +131,8 @@ async def test_each_run_is_judged_by_its_own_calls_and_may_say_what_it_requires_
     session = Agent(
         model,
         [read_output],
-        journal=SqliteJournal(":memory:"),
-        require_successful_tools=["read_output"],
+        storage=Storage(journal=SqliteJournal(":memory:")),
+        run_options={"require_successful_tools": ["read_output"]},
     ).session()
     assert (await session.run("first")).stop == "done"
     assert (await session.run("second")).missing == (("read_output",),)
@@ -143,13 +147,13 @@ def test_what_cannot_be_required_is_an_error_that_shows_the_form(wrong: Any) -> 
     with pytest.raises(
         ConfigError, match=r"(?s)require_successful_tools: .*a list of names of tools"
     ):
-        Agent("local:smollm2", require_successful_tools=wrong)
+        Agent("local:smollm2", run_options={"require_successful_tools": wrong})
 
 
 @pytest.mark.proves("required.checked")
 async def test_a_tool_that_is_not_there_is_refused_before_the_model_is_asked() -> None:
     model = Scripted([])
-    agent = Agent(model, [read_output], journal=SqliteJournal(":memory:"))
+    agent = Agent(model, [read_output], storage=Storage(journal=SqliteJournal(":memory:")))
     with pytest.raises(
         ConfigError, match=r"(?s)there is no tool `read_outpt`.*nearest: `read_output`"
     ):
@@ -163,9 +167,9 @@ async def test_a_run_that_ended_at_a_limit_ended_there() -> None:
     agent = Agent(
         Scripted(endless),
         [read_output, tail_output, run_command],
-        journal=SqliteJournal(":memory:"),
+        storage=Storage(journal=SqliteJournal(":memory:")),
         limits=Limits(max_rounds=2),
-        require_successful_tools=["run_command"],
+        run_options={"require_successful_tools": ["run_command"]},
     )
     with pytest.raises(LimitReached):
         await agent.run("go")
@@ -176,14 +180,18 @@ async def test_what_is_required_is_part_of_the_run_so_that_another_process_judge
     tmp_path: Any,
 ) -> None:
     with SqliteJournal(tmp_path / "journal.db") as journal:
-        made = Agent(Scripted([]), [read_output, tail_output, run_command], journal=journal)
+        made = Agent(
+            Scripted([]), [read_output, tail_output, run_command], storage=Storage(journal=journal)
+        )
         session = made.session()
         # As a process leaves it that dies before the model has answered.
         session.driver.log.add(RunStarted("go", made.model, require=parse_required(REQUIRED)))
         session.driver.log.flush()
         await session.close()
         taken = Agent(
-            Scripted([says("done")]), [read_output, tail_output, run_command], journal=journal
+            Scripted([says("done")]),
+            [read_output, tail_output, run_command],
+            storage=Storage(journal=journal),
         )
         result = await taken.resume(session.id).resume()
     assert result is not None and (result.stop, len(result.missing)) == ("failed", 2)
@@ -201,9 +209,9 @@ async def test_a_turn_that_a_hook_sends_on_is_not_asked_again_for_what_it_has_do
     agent = Agent(
         Scripted([calls(("read_output", {})), says("one"), says("two")]),
         [read_output],
-        journal=SqliteJournal(":memory:"),
+        storage=Storage(journal=SqliteJournal(":memory:")),
         hooks=[once_more],
-        require_successful_tools=["read_output"],
+        run_options={"require_successful_tools": ["read_output"]},
     )
     result = await agent.run("go")
     assert (result.text, result.stop, len(sent)) == ("two", "done", 2)

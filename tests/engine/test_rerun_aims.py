@@ -46,9 +46,8 @@ def agent_of(*tools: Callable[[], str]) -> Rehearsed:
     agent = Rehearsed(
         "scripted:none",
         tools or [north, south],
-        allow=["north", "south"],
-        journal=journal,
-        user="me",
+        permissions=Permissions(allow=["north", "south"]),
+        storage=Storage(journal=journal, user="me"),
     )
     agent.rehearsed = []
     return agent

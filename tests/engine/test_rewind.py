@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule import Agent, tool
+from ferrule import Agent, Permissions, Storage, tool
 from ferrule.cli.root import run as ferrule
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import DirectCall, FilesSeen, Noticed, ToolAnswered
@@ -48,10 +48,8 @@ async def worked(folder: Path, runs: list[list[Made]]) -> tuple[SqliteJournal, F
         Scripted(script),
         tools.TOOLS,
         workspace=folder,
-        allow=["Read(**)", "Edit(**)"],
-        journal=journal,
-        artifacts=store,
-        user="me",
+        permissions=Permissions(allow=["Read(**)", "Edit(**)"]),
+        storage=Storage(journal=journal, artifacts=store, user="me"),
     )
     session = agent.session()
     for _ in runs:
@@ -147,9 +145,7 @@ async def test_a_fork_goes_on_from_its_point_and_leaves_the_session_as_it_was(
         Scripted([says("went on")]),
         tools.TOOLS,
         workspace=folder,
-        journal=journal,
-        artifacts=store,
-        user="me",
+        storage=Storage(journal=journal, artifacts=store, user="me"),
     )
     again = agent.resume(name)
     assert (await again.run("and now?")).text == "went on"
@@ -290,7 +286,12 @@ async def test_calls_whose_changes_nobody_kept_are_counted_also_where_a_person_a
     script = Scripted(
         [calls(("command", {}), ("unseen", {})), says("done"), calls(("command", {})), says("!")]
     )
-    session = Agent(script, [command, unseen], approver=Yes(), journal=journal).session()
+    session = Agent(
+        script,
+        [command, unseen],
+        permissions=Permissions(approver=Yes()),
+        storage=Storage(journal=journal),
+    ).session()
     await session.run("go")
     await session.run("again")
     await session.close()
@@ -307,7 +308,10 @@ async def test_a_fork_of_a_session_in_use_has_no_call_that_is_still_under_way() 
 
     journal = SqliteJournal(":memory:")
     session = Agent(
-        Scripted([says("hello")]), [send], allow=["send"], journal=journal, user="me"
+        Scripted([says("hello")]),
+        [send],
+        permissions=Permissions(allow=["send"]),
+        storage=Storage(journal=journal, user="me"),
     ).session()
     await session.run("hello?")
     await session.call("send")
@@ -373,10 +377,8 @@ def test_whatever_tools_did_to_files_can_be_undone_to_any_run(
         Scripted(script),
         tools.TOOLS,
         workspace=folder,
-        allow=["Edit(**)"],
-        journal=journal,
-        artifacts=store,
-        user="me",
+        permissions=Permissions(allow=["Edit(**)"]),
+        storage=Storage(journal=journal, artifacts=store, user="me"),
     )
 
     async def all_runs() -> str:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ferrule import Agent, ConfigError
+from ferrule import Agent, ConfigError, Permissions
 from ferrule.cli.root import run as ferrule
 from ferrule.cli.terminal_agent import seat
 from ferrule.models.scripted import Scripted
 from ferrule.runtime.shipped_tools import PACKS, brought_by_runs, shipped
+from grouped_options import grouped
 
 
 @pytest.mark.proves("rules.misspelled-tool")
@@ -27,7 +28,7 @@ def test_a_misspelled_tool_is_an_error_that_names_the_nearest(
 ) -> None:
     for rule in (name, f"{name}(x)"):
         with pytest.raises(ConfigError, match=f"no tool `{name}`") as caught:
-            Agent(Scripted([]), tools=shipped(), **{given: [rule]})  # pyright: ignore[reportArgumentType]
+            Agent(Scripted([]), **grouped(tools=shipped(), **{given: [rule]}))  # pyright: ignore[reportArgumentType]
         assert f"`{meant}`" in caught.value.hint
 
 
@@ -36,7 +37,7 @@ def test_a_misspelled_tool_is_an_error_that_names_the_nearest(
     "name", ["srv__reed_file", "ns::reed_file", "mcp__srv", "deploy", "re*d_file"]
 )
 def test_a_name_that_may_come_from_elsewhere_stays_allowed(name: str) -> None:
-    Agent(Scripted([]), tools=shipped(), allow=[name])
+    Agent(Scripted([]), tools=shipped(), permissions=Permissions(allow=[name]))
 
 
 @pytest.mark.proves("rules.misspelled-tool")

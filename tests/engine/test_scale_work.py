@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ferrule import Agent
+from ferrule import Agent, Storage
 from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
 from ferrule.core.events import Event, Record, RunFinished, RunStarted, ToolAnswered
 from ferrule.core.identity import Identity
@@ -69,11 +69,15 @@ class Acts:
         self.tool = act
 
     def make(self, job: Job, journal: Journal) -> Agent:
-        return Agent(Endless(), [self.tool], journal=journal, tenant=job.tenant, user=job.user)
+        return Agent(
+            Endless(),
+            [self.tool],
+            storage=Storage(journal=journal, tenant=job.tenant, user=job.user),
+        )
 
 
 def make(job: Job, journal: Journal) -> Agent:
-    return Agent(Endless(), journal=journal, tenant=job.tenant, user=job.user)
+    return Agent(Endless(), storage=Storage(journal=journal, tenant=job.tenant, user=job.user))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, ModelOptions, Ollama, OpenAIChat, ProviderError, tool
+from ferrule import Agent, ModelOptions, Ollama, OpenAIChat, ProviderError, Storage, tool
 from ferrule.core.events import ModelAnswered, Noticed
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -37,7 +37,9 @@ async def test_an_ollama_that_ignores_tool_choice_and_sends_objects_is_understoo
     ]
     async with OllamaDouble(steps) as server:
         agent = Agent(
-            Ollama("llama3.2", base_url=server.url), [weather], journal=SqliteJournal(":memory:")
+            Ollama("llama3.2", base_url=server.url),
+            [weather],
+            storage=Storage(journal=SqliteJournal(":memory:")),
         )
         text, items = await run(agent, "Weather in Ghent and Oslo?")
         assert text == "Rain in both."
@@ -51,7 +53,9 @@ async def test_a_server_that_cuts_from_the_front_is_reported_in_stream_and_journ
     journal = SqliteJournal(":memory:")
     async with OllamaDouble([says("I see no tools.")], memory=600) as server:
         wire = Ollama("llama3.2", base_url=server.url)
-        agent = Agent(wire, [weather], journal=journal, instructions="word " * 4000)
+        agent = Agent(
+            wire, [weather], storage=Storage(journal=journal), instructions="word " * 4000
+        )
         _, items = await run(agent, "Weather in Ghent?")
         notices = [item for item in items if isinstance(item, Noticed)]
         assert notices and notices[0].topic == "truncated" and "tokens" in notices[0].text
@@ -65,7 +69,9 @@ async def test_a_server_that_cuts_from_the_front_is_reported_in_stream_and_journ
 async def test_the_question_cut_off_is_a_typed_error_with_a_next_step() -> None:
     async with OllamaDouble([says("never")], memory=40) as server:
         agent = Agent(
-            Ollama("llama3.2", base_url=server.url), [weather], journal=SqliteJournal(":memory:")
+            Ollama("llama3.2", base_url=server.url),
+            [weather],
+            storage=Storage(journal=SqliteJournal(":memory:")),
         )
         with pytest.raises(ProviderError) as caught:
             await run(agent, "word " * 4000)
@@ -83,7 +89,13 @@ async def test_a_template_that_drops_the_tools_is_said_where_native_calls_are_fo
     """SmolLM2's template takes the tools field and shows the model nothing of it."""
     wire = OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key="none")
     journal = SqliteJournal(":memory:")
-    agent = Agent(wire, [*tools.TOOLS, weather], journal=journal, way="native", options=SHORT)
+    agent = Agent(
+        wire,
+        [*tools.TOOLS, weather],
+        storage=Storage(journal=journal),
+        tool_calling="native",
+        model_options=SHORT,
+    )
     _, items = await run(agent, "What is the weather in Paris?")
     notices = [item for item in items if isinstance(item, Noticed)]
     assert [notice.topic for notice in notices] == ["truncated"]
@@ -94,7 +106,9 @@ async def test_a_template_that_drops_the_tools_is_said_where_native_calls_are_fo
 async def test_the_real_llama_cpp_server_is_asked_in_a_way_it_can(llama_url: str) -> None:
     wire = OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key="none")
     assert (await wire.capabilities()).tools is not True
-    agent = Agent(wire, [weather], journal=SqliteJournal(":memory:"), options=SHORT)
+    agent = Agent(
+        wire, [weather], storage=Storage(journal=SqliteJournal(":memory:")), model_options=SHORT
+    )
     _, items = await run(agent, "What is the weather in Paris?")
     answers = [item for item in items if isinstance(item, ModelAnswered)]
     assert answers[0].way == "constrained"

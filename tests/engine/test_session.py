@@ -35,6 +35,7 @@ from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.scripted import calls, fails, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import FakeClock, RecordingApprover
+from grouped_options import grouped
 
 
 @tool(side_effect="none")
@@ -45,7 +46,7 @@ def add(a: int, b: int) -> int:
 
 def agent(steps: list[Any], tools: list[Any], **options: Any) -> Agent:
     options.setdefault("journal", SqliteJournal(":memory:"))
-    return Agent(Scripted(steps), tools, **options)
+    return Agent(Scripted(steps), tools, **grouped(**options))
 
 
 @pytest.mark.proves("run.whole-way")
@@ -688,10 +689,24 @@ def test_an_unknown_option_is_told_of_the_nearest_and_of_all() -> None:
         Agent("scripted:x", **options)
     said = str(raised.value)
     assert "did you mean `instructions`" in said
-    assert all(
-        name in said
-        for name in ("workspace", "approver", "tool_search", "require_successful_tools")
-    )
+    assert all(name in said for name in ("workspace", "permissions", "storage", "run_options"))
+
+
+@pytest.mark.parametrize(
+    ("option", "place"),
+    [
+        ("approver", "permissions=Permissions(approver=...)"),
+        ("journal", "storage=Storage(journal=...)"),
+        ("fallback", "tool_calling=ToolCalling(fallback=...)"),
+        ("bus", "host=Host(bus=...)"),
+    ],
+)
+@pytest.mark.proves("agent.unknown-option")
+def test_an_option_of_a_value_is_told_of_that_value(option: str, place: str) -> None:
+    options: dict[str, Any] = {option: None}
+    with pytest.raises(TypeError) as raised:
+        Agent("scripted:x", **options)
+    assert place in str(raised.value)
 
 
 @pytest.mark.proves("session.one-run")

@@ -11,7 +11,19 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, Context, Hook, Reliability, Result, RetryCall, Tool, ToolFailed, tool
+from ferrule import (
+    Agent,
+    Context,
+    Hook,
+    Host,
+    Reliability,
+    Result,
+    RetryCall,
+    Storage,
+    Tool,
+    ToolFailed,
+    tool,
+)
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import CallEvaluated, Event, Noticed, ToolAnswered
@@ -434,7 +446,12 @@ async def journaled(
 ) -> tuple[Result, list[Event]]:
     """The result of one call of a model, and all that the journal holds of the run."""
     with SqliteJournal(":memory:") as journal:
-        agent = Agent(Scripted([calls(called), says("done")]), made, journal=journal, clock=clock)
+        agent = Agent(
+            Scripted([calls(called), says("done")]),
+            made,
+            storage=Storage(journal=journal),
+            host=Host(clock=clock),
+        )
         ran = await agent.run("go")
         return ran.results[0], [record.event for record in journal.records(ran.session)]
 
@@ -529,6 +546,12 @@ async def test_a_result_that_a_hook_sees_is_that_of_all_attempts_together() -> N
 
     with SqliteJournal(":memory:") as journal:
         model = Scripted([calls(("weather", {"city": "Ghent"})), says("done")])
-        agent = Agent(model, [report(times, 2)], journal=journal, clock=clock, hooks=[Watching()])
+        agent = Agent(
+            model,
+            [report(times, 2)],
+            storage=Storage(journal=journal),
+            host=Host(clock=clock),
+            hooks=[Watching()],
+        )
         await agent.run("go")
     assert len(times) == 3 and seen == [True]

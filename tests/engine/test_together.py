@@ -15,6 +15,7 @@ from ferrule.core.errors import JournalError, SessionNotFound
 from ferrule.core.events import CallStarted, Event, RunFinished, RunStarted
 from ferrule.core.identity import Identity
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.engine.session import RunResult
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, ScriptedExchange, Step, calls, says
@@ -71,7 +72,7 @@ class Afresh(Scripted):
 
 def agent_on(journal: SqliteJournal) -> Agent:
     script = Afresh(calls(("look", {"n": 1})), calls(("look", {"n": 2})), says("done"))
-    return Agent(script, [look], journal=journal, way="native")
+    return Agent(script, [look], storage=Storage(journal=journal), tool_calling="native")
 
 
 async def at_once(agent: Agent, count: int) -> list[RunResult | BaseException]:
@@ -154,9 +155,9 @@ def test_an_effect_among_many_runs_begins_only_when_the_journal_has_its_call(
         agent = Agent(
             Afresh(calls(("effect", {"n": 1})), says("done")),
             [tool(effect, side_effect="write")],
-            journal=journal,
-            way="native",
-            allow=["*"],
+            storage=Storage(journal=journal),
+            tool_calling="native",
+            permissions=Permissions(allow=["*"]),
         )
         found = asyncio.run(at_once(agent, RUNS))
         assert not [one for one in found if isinstance(one, BaseException)]

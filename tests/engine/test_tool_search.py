@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, ErrorType, Scripted, define_tool, tool
+from ferrule import Agent, ErrorType, Scripted, Storage, ToolCalling, define_tool, tool
 from ferrule.core.errors import ConfigError, RunCancelled
 from ferrule.core.events import (
     CallEvaluated,
@@ -40,6 +40,7 @@ from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Loading, Tool
+from grouped_options import grouped
 
 
 @tool(side_effect="none")
@@ -74,7 +75,7 @@ def agent_of(
     steps: Sequence[Any], tools: Sequence[Tool] = (look, DEPLOY, PAINT), **options: Any
 ) -> Agent:
     options.setdefault("journal", SqliteJournal(":memory:"))
-    return Agent(Scripted(steps), tools, **options)
+    return Agent(Scripted(steps), tools, **grouped(**options))
 
 
 def offered(agent: Agent) -> list[list[str]]:
@@ -301,7 +302,9 @@ async def test_the_search_takes_a_query_perhaps_tags_and_a_limit_and_nothing_els
     )
     ran = await agent.run("go")
     assert [result.error_type for result in ran.results] == [ErrorType.VALIDATION_FAILED] * 2
-    schema = json.loads(next(spec.schema for spec in agent.specs() if spec.name == "tool_search"))
+    schema = json.loads(
+        next(spec.schema for spec in agent.offered.specs() if spec.name == "tool_search")
+    )
     assert schema["required"] == ["query"]
     assert set(schema["properties"]) == {"query", "tags", "limit"}
     assert schema["additionalProperties"] is False
@@ -608,7 +611,7 @@ WORDS = [
 def journal_of(kept: list[Event], folder: Path) -> SqliteJournal:
     """A journal in which these are all that is known of the session `s2`."""
     made = SqliteJournal(folder / "copy.db")
-    me = Agent(Scripted([]))._user  # pyright: ignore[reportPrivateUsage]  whoever runs the test
+    me = Agent(Scripted([])).user
     made.append("s2", "r1", kept, identity=Identity("local", me, "s2", "r1"))
     return made
 
@@ -734,9 +737,14 @@ async def test_with_no_search_deferred_tools_are_like_all_others() -> None:
 @pytest.mark.proves("tool-search.off")
 async def test_a_catalog_that_two_agents_share_shows_no_search_to_the_one_without() -> None:
     catalog = Catalog([look, DEPLOY])
-    finding = Agent(Scripted([says("")]), catalog, journal=SqliteJournal(":memory:"))
+    finding = Agent(
+        Scripted([says("")]), catalog, storage=Storage(journal=SqliteJournal(":memory:"))
+    )
     plain = Agent(
-        Scripted([says("")]), catalog, journal=SqliteJournal(":memory:"), tool_search=False
+        Scripted([says("")]),
+        catalog,
+        storage=Storage(journal=SqliteJournal(":memory:")),
+        tool_calling=ToolCalling(search=False),
     )
     await finding.run("go")
     await plain.run("go")
@@ -767,11 +775,11 @@ async def test_sessions_without_deferred_tools_load_nothing_of_it() -> None:
     import sys
 
     program = (
-        "import sys\nfrom ferrule import Agent, Scripted, tool\nfrom ferrule.models.scripted "
+        "import sys\nfrom ferrule import Agent, Scripted, Storage, tool\nfrom ferrule.models.scripted "
         "import calls, says\n"
         "@tool\ndef peek() -> str:\n    'Look.'\n    return 'x'\n"
         "Agent(Scripted([calls(('peek', {})), says('')]), [peek], "
-        "journal=':memory:').run_sync('go')\n"
+        "storage=Storage(journal=':memory:')).run_sync('go')\n"
         "print([name for name in sys.modules if 'search' in name and 'ferrule' in name])"
     )
     ran = await asyncio.to_thread(

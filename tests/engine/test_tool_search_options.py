@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, Scripted, define_tool, tool
+from ferrule import Agent, Scripted, Storage, ToolCalling, define_tool, tool
 from ferrule.core.errors import ConfigError, ToolDefinitionError
 from ferrule.core.events import ToolSearchQuery
 from ferrule.models.client import Capabilities
@@ -19,6 +19,7 @@ from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools import toolset
 from ferrule.tools.definition import Loading, Tool
 from ferrule.tools.search.options import Named, ToolSearch
+from grouped_options import grouped
 
 
 @tool(side_effect="none")
@@ -53,7 +54,9 @@ def agent_of(
 ) -> Agent:
     able = SEARCHES_ITSELF if native else None
     wire = Scripted([calls(("tool_search", {"query": "deploy"})), says("done")], capabilities=able)
-    return Agent(wire, tools, tool_search=option, journal=SqliteJournal(":memory:"), **more)
+    return Agent(
+        wire, tools, **grouped(tool_search=option, journal=SqliteJournal(":memory:"), **more)
+    )
 
 
 async def first_request(agent: Agent) -> tuple[list[tuple[str, bool]], str, str]:
@@ -160,7 +163,7 @@ def test_what_cannot_be_meant_is_refused_by_name_with_what_can(
     option: Any, named: str, hint: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        Agent(Scripted([]), TOOLS, tool_search=option)
+        Agent(Scripted([]), TOOLS, tool_calling=ToolCalling(search=option))
     assert named in refused.value.detail
     assert hint in refused.value.hint
 
@@ -171,7 +174,7 @@ def test_what_cannot_be_meant_is_refused_by_name_with_what_can(
 )
 def test_what_no_provider_does_cannot_be_asked_of_one(option: Any) -> None:
     with pytest.raises(ConfigError) as refused:
-        Agent(Scripted([]), TOOLS, tool_search=option)
+        Agent(Scripted([]), TOOLS, tool_calling=ToolCalling(search=option))
     assert '"client"' in refused.value.hint
 
 
@@ -191,7 +194,12 @@ async def test_native_with_a_model_that_cannot_points_at_client_mode_and_sends_n
 @pytest.mark.proves("tool-search.native-refused")
 async def test_gpt_4o_is_told_that_client_mode_does_it() -> None:
     wire = OpenAIResponses("gpt-4o", api_key="k", base_url="https://api.openai.com/v1")
-    agent = Agent(wire, TOOLS, tool_search={"mode": "native"}, journal=SqliteJournal(":memory:"))
+    agent = Agent(
+        wire,
+        TOOLS,
+        tool_calling=ToolCalling(search={"mode": "native"}),
+        storage=Storage(journal=SqliteJournal(":memory:")),
+    )
     with pytest.raises(ConfigError) as refused:
         await agent.run("go")
     assert "gpt-4o" in refused.value.detail and '"client"' in refused.value.hint
@@ -200,10 +208,10 @@ async def test_gpt_4o_is_told_that_client_mode_does_it() -> None:
 
 @pytest.mark.proves("tool-search.native-refused")
 async def test_native_is_refused_where_calls_are_made_in_text() -> None:
-    agent = agent_of({"mode": "native"}, native=True, way="text")
+    agent = agent_of({"mode": "native"}, native=True, tool_mode="text")
     with pytest.raises(ConfigError, match="no tool search of its own"):
         await agent.run("go")
-    auto = agent_of(None, native=True, way="text")
+    auto = agent_of(None, native=True, tool_mode="text")
     await auto.run("go")
     system = auto.wire.opened[0].system  # type: ignore[attr-defined]
     assert "## tool_search" in system and "## deploy_service" not in system

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule import Agent, ErrorType, Scripted, define_tool, tool
+from ferrule import Agent, ErrorType, Scripted, Storage, ToolCalling, define_tool, tool
 from ferrule.core.events import Event, ModelAnswered, ToolSearchQuery, ToolSearchResult
 from ferrule.core.messages import AssistantMessage, UserMessage
 from ferrule.models.anthropic.client import Anthropic
@@ -38,6 +38,7 @@ from ferrule.testing.provider_double import (
     responses_stream,
 )
 from ferrule.tools.definition import Tool
+from grouped_options import grouped
 
 
 @tool(side_effect="none")
@@ -204,7 +205,7 @@ def hosted_search(kind: str, id: str, query: dict[str, Any], found: Sequence[str
 
 async def told(wire: Wire, text: str = "go", **options: Any) -> tuple[Any, list[Event]]:
     """A run's outcome and its events."""
-    agent = Agent(wire, TOOLS, journal=SqliteJournal(":memory:"), **options)
+    agent = Agent(wire, TOOLS, **grouped(journal=SqliteJournal(":memory:"), **options))
     ran = await asyncio.wait_for(agent.run(text), 30)
     return ran, [record.event for record in agent.journal.records(ran.session)]
 
@@ -231,7 +232,7 @@ async def story_of(kind: str) -> tuple[Any, list[Event]]:
         search = hosted_search(kind, "s1", {"query": "deploy"}, ["deploy_service"])
         first, then = [], [[*search, a_call(kind, "c1", "deploy_service", {"env": "a"})]]
     async with Provider(kind, [*first, *then, words(kind, "done")]).wire() as wire:
-        return await told(wire, tool_search="bm25", way="native")
+        return await told(wire, tool_search="bm25", tool_mode="native")
 
 
 @pytest.mark.proves("tool-search.events")
@@ -257,7 +258,7 @@ async def test_what_a_provider_searched_goes_back_byte_for_byte_and_is_never_dis
     answers = [[*search, a_call(kind, "c1", "deploy_service", {"env": "a"})], words(kind, "done")]
     provider = Provider(kind, answers)
     async with provider.wire() as wire:
-        agent = Agent(wire, TOOLS, journal=SqliteJournal(":memory:"))
+        agent = Agent(wire, TOOLS, storage=Storage(journal=SqliteJournal(":memory:")))
         session = agent.session()
         if streamed:
             async for _ in session.stream("go"):
@@ -326,7 +327,7 @@ async def test_a_native_session_goes_on_in_another_process_with_what_was_found(
     search = hosted_search(kind, "s1", {"query": "deploy"}, ["deploy_service"])
     before, after = Provider(kind, [[*search, *words(kind, "found")]]), None
     async with before.wire() as wire:
-        agent = Agent(wire, TOOLS, journal=where)
+        agent = Agent(wire, TOOLS, storage=Storage(journal=where))
         session = agent.session()
         await session.run("find it")
         await session.close()
@@ -335,7 +336,7 @@ async def test_a_native_session_goes_on_in_another_process_with_what_was_found(
         kind, [[a_call(kind, "c1", "deploy_service", {"env": "b"})], words(kind, "done")]
     )
     async with after.wire() as wire:
-        agent = Agent(wire, TOOLS, journal=where)
+        agent = Agent(wire, TOOLS, storage=Storage(journal=where))
         again = agent.resume(session.id)
         ran = await again.run("deploy")
         await again.close()
@@ -352,7 +353,7 @@ async def test_what_ferrule_found_for_one_model_is_sent_whole_to_one_that_search
     ]
     provider = Provider("anthropic", answers)
     steps = [calls(("tool_search", {"query": "deploy"})), says("found")]
-    agent = Agent(Scripted(steps), TOOLS, journal=SqliteJournal(":memory:"))
+    agent = Agent(Scripted(steps), TOOLS, storage=Storage(journal=SqliteJournal(":memory:")))
     session = agent.session()
     await session.run("find it")
     async with provider.wire() as wire:
@@ -482,7 +483,7 @@ async def test_namespaces_and_servers_are_groups_on_the_wire_and_their_calls_com
     call = a_call("responses", "c1", "ops__deploy_b", {"env": "x"}) | {"namespace": "ops"}
     provider = Provider("responses", [[*search, call], words("responses", "done")])
     async with provider.wire() as wire:
-        agent = Agent(wire, [look, *ops, crm], journal=SqliteJournal(":memory:"))
+        agent = Agent(wire, [look, *ops, crm], storage=Storage(journal=SqliteJournal(":memory:")))
         ran = await agent.run("go")
     groups = [one for one in json.loads(provider.part("tools")[0]) if one["type"] == "namespace"]
     assert [(one["name"], len(one["tools"])) for one in groups] == [("crm", 1), ("ops", 2)]
@@ -584,9 +585,8 @@ async def bodies_of(kind: str, rounds: list[list[str]]) -> Provider:
         agent = Agent(
             wire,
             [look, *many()],
-            journal=SqliteJournal(":memory:"),
-            tool_search="bm25",
-            way="native",
+            storage=Storage(journal=SqliteJournal(":memory:")),
+            tool_calling=ToolCalling(search="bm25", mode="native"),
         )
         ran = await asyncio.wait_for(agent.run("go"), 60)
     assert ran.text == "done"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, Scripted, tool
+from ferrule import Agent, Permissions, Scripted, Storage, tool
 from ferrule.core.errors import ConfigError
 from ferrule.engine.replay.what_if_history import Compared, over_history, parse_rules
 from ferrule.models.scripted import calls, says
@@ -48,7 +48,12 @@ async def test_past_calls_are_counted_by_what_other_rules_would_have_said() -> N
         says("ok"),
     ]
     with SqliteJournal(":memory:") as journal:
-        agent = Agent(Scripted(script), [note, add], journal=journal, allow=["note"])
+        agent = Agent(
+            Scripted(script),
+            [note, add],
+            storage=Storage(journal=journal),
+            permissions=Permissions(allow=["note"]),
+        )
         await agent.run("go")
         past = list(past_calls(journal))
 

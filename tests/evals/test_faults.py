@@ -18,7 +18,7 @@ from faults.habits import AGAIN, KINDS, NAMES, Answer
 from faults.play import GIVES_UP, Play
 from faults.server import FaultServer, Refused, check, events, prompt, whole
 
-from ferrule import Agent, OpenAIChat, TextDelta, tool
+from ferrule import Agent, OpenAIChat, Storage, TextDelta, tool
 from ferrule.models.anthropic.client import Anthropic
 from ferrule.models.client import Wire
 
@@ -55,7 +55,7 @@ async def finishes(wire: Wire, server: FaultServer, kind: str, seeds: Iterable[i
     ordered.
     """
     tools = [tool(function, side_effect="none") for function in orders.TOOLS]
-    agent = Agent(wire, tools, way="native", journal=":memory:")
+    agent = Agent(wire, tools, tool_calling="native", storage=Storage(journal=":memory:"))
     try:
         for seed in seeds:
             orders.PLACED.clear()

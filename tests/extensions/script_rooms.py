@@ -21,6 +21,7 @@ from ferrule.toolkits.commands import run_command
 from ferrule.toolkits.files import browse
 from ferrule.toolkits.files import tools as files
 from ferrule.tools.definition import Tool
+from grouped_options import grouped
 
 
 class Room:
@@ -57,10 +58,10 @@ class Room:
 
     def open(self, *tools: Tool) -> Session:
         found = [*tools, *COMPANIONS, *files.TOOLS, *browse.TOOLS, *self.commands]
-        self.agent = Agent(Scripted([]), found, journal=self.journal, **self.options)
+        self.agent = Agent(Scripted([]), found, **grouped(journal=self.journal, **self.options))
         self.session = self.agent.session()
-        self.session.driver.log.observer = lambda item: (
-            self.shown.append(item.text) if isinstance(item, Progress) else None
+        self.session.observe(
+            lambda item: self.shown.append(item.text) if isinstance(item, Progress) else None
         )
         return self.session
 

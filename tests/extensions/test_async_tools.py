@@ -18,7 +18,7 @@ import pytest
 from script_rooms import Room
 from script_runs import PATIENT
 
-from ferrule import Agent, tool
+from ferrule import Agent, Storage, tool
 from ferrule.core.calls import ErrorType, Result
 from ferrule.core.events import NoticeGiven, RunFinished, ToolAnswered
 from ferrule.engine import background
@@ -34,6 +34,7 @@ from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 from ferrule.tools.launch import Launch
+from grouped_options import grouped
 
 
 class Gate:
@@ -110,7 +111,9 @@ async def test_an_async_tool_answers_at_once_and_its_script_goes_on(room: Room, 
 async def test_each_call_of_an_async_tool_has_exactly_one_result(room: Room, gate: Gate) -> None:
     steps = [calls(("slow", {"n": 1}), ("slow", {"n": 2})), says("done")]
     agent = Agent(
-        Scripted(steps), [slow(room), gate.tool, *TASK_TOOLS], journal=room.journal, **room.options
+        Scripted(steps),
+        [slow(room), gate.tool, *TASK_TOOLS],
+        **grouped(journal=room.journal, **room.options),
     )
     session = room.session = agent.session()
     result = await session.run("go")
@@ -128,12 +131,14 @@ async def test_the_model_hears_of_the_end_with_its_next_question_and_not_of_the_
     room: Room, gate: Gate
 ) -> None:
     model = Scripted([calls(("slow", {})), says("started"), says("heard")])
-    agent = Agent(model, [slow(room), gate.tool, *TASK_TOOLS], journal=room.journal, **room.options)
+    agent = Agent(
+        model, [slow(room), gate.tool, *TASK_TOOLS], **grouped(journal=room.journal, **room.options)
+    )
     session = room.session = agent.session()
     first = await session.run("go")
     task_id = first.results[0].data["task_id"]
     told = asyncio.Event()
-    session.driver.log.observer = lambda item: told.set() if isinstance(item, NoticeGiven) else None
+    session.observe(lambda item: told.set() if isinstance(item, NoticeGiven) else None)
     gate.passed.set()
     await asyncio.wait_for(told.wait(), PATIENT)
     await session.run("and now?")
@@ -300,7 +305,9 @@ async def test_a_function_promises_the_outcome_of_its_task_and_not_the_launch(
 
     assert count.output is not None and count.output.schema == {"type": "integer"}
     agent = Agent(
-        Scripted([says("seen")]), [count, *TASK_TOOLS], journal=room.journal, **room.options
+        Scripted([says("seen")]),
+        [count, *TASK_TOOLS],
+        **grouped(journal=room.journal, **room.options),
     )
     session = room.session = agent.session()
     started = await session.call("count")
@@ -343,7 +350,9 @@ async def test_a_task_can_be_stopped(room: Room, gate: Gate) -> None:
 async def test_a_task_goes_on_when_the_run_that_began_it_is_over(room: Room, gate: Gate) -> None:
     steps = [calls(("slow", {})), says("done")]
     agent = Agent(
-        Scripted(steps), [slow(room), gate.tool, *TASK_TOOLS], journal=room.journal, **room.options
+        Scripted(steps),
+        [slow(room), gate.tool, *TASK_TOOLS],
+        **grouped(journal=room.journal, **room.options),
     )
     session = room.session = agent.session()
     result = await session.run("go")
@@ -393,7 +402,7 @@ async def test_tasks_of_other_sessions_are_not_found(room: Room, gate: Gate) -> 
 def test_a_task_whose_process_was_killed_is_unknown_ever_after(tmp_path: Path) -> None:
     program = textwrap.dedent("""
         import asyncio, os, signal, sys
-        from ferrule import Agent
+        from ferrule import Agent, Permissions, Storage
         from ferrule.engine.background import TASK_TOOLS
         from ferrule.extensions.builtins.builtins import World
         from ferrule.extensions.tool_files.sources import load
@@ -401,7 +410,7 @@ def test_a_task_whose_process_was_killed_is_unknown_ever_after(tmp_path: Path) -
         FILE = "---\\nasync: true\\nscript: |\\n  def run(args):\\n      sleep(60000)\\n---\\n"
         async def main():
             tools = load({".harness/tools/slow.md": FILE.encode()}).make(World())
-            agent = Agent(Scripted([]), tools, journal=sys.argv[1], mode="bypassPermissions", user="ada")
+            agent = Agent(Scripted([]), tools, storage=Storage(journal=sys.argv[1], user="ada"), permissions=Permissions(mode="bypassPermissions"))
             session = agent.session()
             print(session.id, (await session.call("slow")).data["task_id"], flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -420,7 +429,7 @@ def test_a_task_whose_process_was_killed_is_unknown_ever_after(tmp_path: Path) -
     assert standings(record.event for record in journal.records(session_id)) == {task_id: "unknown"}
 
     async def asked() -> list[Any]:
-        agent = Agent(Scripted([]), TASK_TOOLS, journal=journal, user="ada")
+        agent = Agent(Scripted([]), TASK_TOOLS, storage=Storage(journal=journal, user="ada"))
         session = agent.resume(session_id)
         found = [
             (await session.call(name, task_id=task_id)).data

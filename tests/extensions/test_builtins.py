@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from script_rooms import Room
 
-from ferrule import Agent, tool
+from ferrule import Agent, Storage, tool
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.events import DirectCall, Noticed
@@ -148,7 +148,7 @@ async def test_a_tool_that_the_run_has_not_is_named(room: Room) -> None:
         Scripted([]),
         [room.tool("return fs.read('a.txt')")],
         workspace=room.folder,
-        journal=room.journal,
+        storage=Storage(journal=room.journal),
     )
     room.session = agent.session()
     result = await room.session.call("mine")
@@ -158,7 +158,7 @@ async def test_a_tool_that_the_run_has_not_is_named(room: Room) -> None:
         Scripted([]),
         [room.tool("return fs.exists('a.txt')")],
         workspace=room.folder,
-        journal=room.journal,
+        storage=Storage(journal=room.journal),
     )
     session = other.session()
     assert (await session.call("mine")).error_type is ErrorType.NOT_FOUND
@@ -412,7 +412,9 @@ async def test_the_journal_keeps_a_bounded_part_of_what_is_printed_and_says_so(r
 @pytest.mark.proves("starlark.print-journal")
 async def test_a_model_is_told_nothing_of_what_a_script_prints(room: Room) -> None:
     model = Scripted([calls(("mine", {})), says("done")])
-    agent = Agent(model, [room.tool("print('hidden words')\nreturn 1")], journal=room.journal)
+    agent = Agent(
+        model, [room.tool("print('hidden words')\nreturn 1")], storage=Storage(journal=room.journal)
+    )
     session = agent.session()
     await session.run("go")
     assert "hidden words" not in repr(session.driver.machine.history)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule import Agent, ErrorType, Scripted, tool
+from ferrule import Agent, ErrorType, Permissions, Scripted, Storage, tool
 from ferrule.core.calls import Result
 from ferrule.core.errors import ConfigError
 from ferrule.engine.hooks.events import Action, TurnStart, modify
@@ -59,8 +59,8 @@ async def turns(files: dict[str, bytes], *messages: str, extra: Any = ()) -> lis
         Scripted(steps),
         [*load(files).make(world), echo],
         hooks=[*hooks_of(files, turns=world.turns).hooks, *extra],
-        journal=SqliteJournal(":memory:"),
-        mode="bypassPermissions",
+        storage=Storage(journal=SqliteJournal(":memory:")),
+        permissions=Permissions(mode="bypassPermissions"),
     )
     session = agent.session()
     try:
@@ -119,8 +119,10 @@ async def test_a_condition_that_cannot_be_decided_is_a_no() -> None:
 @pytest.mark.proves("bundle.when")
 async def test_what_a_model_is_shown_does_not_change_from_turn_to_turn() -> None:
     files = {".harness/plugins/r.md": plugin("rel", SHIP, head='when: text == "x"\n')}
-    agent = Agent(Scripted([]), load(files).make(World()), journal=SqliteJournal(":memory:"))
-    assert "ship" in [one.name for one in agent.specs()]
+    agent = Agent(
+        Scripted([]), load(files).make(World()), storage=Storage(journal=SqliteJournal(":memory:"))
+    )
+    assert "ship" in [one.name for one in agent.offered.specs()]
 
 
 @pytest.mark.proves("bundle.when")
@@ -258,7 +260,7 @@ async def test_hooks_of_main_files_take_effect(name: str, before: str, after: st
         Scripted([calls(("echo", {"text": "rm"})), says("ok")]),
         [echo],
         hooks=[found],
-        journal=":memory:",
+        storage=Storage(journal=":memory:"),
     )
     (result,) = (await agent.run("go")).results
     assert "the hook `no-rm`: no rm" in (result.error_message or "")
@@ -340,7 +342,7 @@ async def test_a_session_that_ends_is_forgotten(tmp_path: Path) -> None:
         Scripted([says("a")]),
         load(files).make(world),
         hooks=hooks_of(files, turns=world.turns).hooks,
-        journal=SqliteJournal(":memory:"),
+        storage=Storage(journal=SqliteJournal(":memory:")),
     )
     session = agent.session()
     await session.run("x")

@@ -18,6 +18,7 @@ from ferrule.storage.trust import Trust
 from ferrule.toolkits import commands
 from ferrule.toolkits.files import tools as files
 from ferrule.tools.definition import Tool
+from grouped_options import grouped
 
 SHIPPED = (*files.TOOLS, *commands.TOOLS)
 ECHO = b"""---
@@ -50,7 +51,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def agent_with(tools: tuple[Tool, ...], folder: Path, **options: object) -> Agent:
-    return Agent(Scripted([]), Catalog(tools), workspace=folder, **options)  # type: ignore[arg-type]
+    return Agent(Scripted([]), Catalog(tools), **grouped(workspace=folder, **options))  # type: ignore[arg-type]
 
 
 def extensions(folder: Path, pool: Pool) -> Extensions:
@@ -70,7 +71,7 @@ async def test_a_file_takes_the_name_of_a_tool_that_ships_and_its_script_still_u
     taken: tuple[Tool, ...], tmp_path: Path
 ) -> None:
     agent = agent_with(taken, tmp_path, allow=["run_command", "Bash(echo:*)"])
-    shown = [spec.name for spec in agent.specs()]
+    shown = [spec.name for spec in agent.offered.specs()]
     assert shown.count("run_command") == 1
     assert not [name for name in shown if "::" in name or name in ("read_text", "stat_path")]
     session = agent.session()

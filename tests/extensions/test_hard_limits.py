@@ -12,7 +12,7 @@ import pytest
 from script_rooms import Room
 from script_runs import PATIENT, descriptors
 
-from ferrule import Agent
+from ferrule import Agent, Permissions, Storage
 from ferrule.core.calls import ErrorType, Result
 from ferrule.engine.live_events import Progress
 from ferrule.extensions.starlark.pool import Pool
@@ -58,7 +58,12 @@ async def through_an_agent(room: Room, body: str, *, kill: Pool | None = None) -
     bad = room.tool(descend.replace("\n", "\n    ").rstrip() + "\n" + body, timeout_ms=milliseconds)
     good = room.tool("return 'fine'", "good")
     steps = [calls(("mine", {})), calls(("good", {})), says("done")]
-    agent = Agent(Scripted(steps), [bad, good], journal=room.journal, mode="bypassPermissions")
+    agent = Agent(
+        Scripted(steps),
+        [bad, good],
+        storage=Storage(journal=room.journal),
+        permissions=Permissions(mode="bypassPermissions"),
+    )
     session = agent.session()
 
     def watch(item: object) -> None:
@@ -66,7 +71,7 @@ async def through_an_agent(room: Room, body: str, *, kill: Pool | None = None) -
             for pid in kill.pids:
                 os.kill(pid, signal.SIGKILL)
 
-    session.driver.log.observer = watch
+    session.observe(watch)
     try:
         async with asyncio.timeout(PATIENT):
             return list((await session.run("go")).results)

@@ -20,6 +20,7 @@ from ferrule.extensions.starlark.inside import names
 from ferrule.extensions.tool_files.registering import meta, registration_tools
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.tools.context import Context
+from grouped_options import grouped
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 TEXT = "one\r\ntwo\n\nlast"
@@ -349,7 +350,7 @@ async def test_a_turns_store_is_shared_by_files_and_gone_with_the_next_message(r
     one = room.tool("ctx.set('k', 'v')\nreturn ctx.snapshot()", "one")
     two = room.tool("return ctx.get('k', 'gone')", "two")
     steps = [calls(("one", {})), calls(("two", {})), says("a"), calls(("two", {})), says("b")]
-    agent = Agent(Scripted(steps), [one, two], journal=room.journal, **room.options)
+    agent = Agent(Scripted(steps), [one, two], **grouped(journal=room.journal, **room.options))
     room.session = agent.session()
     first = await room.session.run("go")
     second = await room.session.run("on")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, Catalog, Scripted
+from ferrule import Agent, Catalog, Scripted, Storage
 from ferrule.core.errors import ConfigError
 from ferrule.extensions.checks.workspace import check_workspace
 from ferrule.extensions.extensions import Extensions, load_extensions
@@ -71,7 +71,12 @@ def names(folder: Path) -> list[str]:
 
 
 async def called(folder: Path, name: str, **arguments: Any) -> Any:
-    ours = Agent(Scripted([]), Catalog(brought(folder).tools), workspace=folder, journal=":memory:")
+    ours = Agent(
+        Scripted([]),
+        Catalog(brought(folder).tools),
+        workspace=folder,
+        storage=Storage(journal=":memory:"),
+    )
     session = ours.session()
     try:
         return await session.call(name, **arguments)

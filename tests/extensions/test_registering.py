@@ -39,6 +39,7 @@ from ferrule.permissions.approvals import Answer, ApprovalRequest
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Loading, Tool
+from grouped_options import grouped
 
 SHOUT = {
     "description": "Write a text in capitals.",
@@ -94,7 +95,7 @@ def agent_of(
 ) -> tuple[Agent, Scripted]:
     wire = Scripted(steps)
     found = [*tools, *COMPANIONS, *registration_tools(room.pool)]
-    return Agent(wire, found, journal=room.journal, **room.options, **options), wire
+    return Agent(wire, found, **grouped(journal=room.journal, **room.options, **options)), wire
 
 
 # ---- what is registered works, in this session

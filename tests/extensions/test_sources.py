@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule import Agent
+from ferrule import Agent, Permissions, Storage
 from ferrule.core.errors import ConfigError
 from ferrule.extensions.builtins.builtins import World
 from ferrule.extensions.starlark.pool import Pool
@@ -232,8 +232,8 @@ async def test_a_trusted_file_is_called_by_a_model(repository: Path, shared_work
         Scripted(steps),
         tools,
         workspace=repository,
-        journal=SqliteJournal(":memory:"),
-        allow=["Read"],
+        storage=Storage(journal=SqliteJournal(":memory:")),
+        permissions=Permissions(allow=["Read"]),
     )
     result = await agent.run("How does it begin?")
     assert [(one.success, one.data) for one in result.results] == [(True, "roses are red")]

@@ -23,6 +23,7 @@ from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, SideEffect, Tool
+from grouped_options import grouped
 
 REQUIREMENT = """---
 parameters:
@@ -256,7 +257,7 @@ def test_positions_of_a_script_hold_for_every_way_to_write_it() -> None:
 
 def session_of(*tools: Tool, steps: tuple[Any, ...] = (), **options: Any) -> Agent:
     options.setdefault("journal", SqliteJournal(":memory:"))
-    return Agent(Scripted(list(steps)), list(tools), **options)
+    return Agent(Scripted(list(steps)), list(tools), **grouped(**options))
 
 
 async def run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrule import Agent
+from ferrule import Agent, Permissions, Storage
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import Noticed
 from ferrule.extensions.builtins.builtins import World
@@ -64,9 +64,8 @@ async def test_a_script_that_runs_out_of_time_is_tried_again_if_it_only_reads(
         agent = Agent(
             Scripted([calls(("t", {})), says("so be it")]),
             tools,
-            journal=journal,
-            mode="acceptEdits",
-            allow=["t"],
+            storage=Storage(journal=journal),
+            permissions=Permissions(mode="acceptEdits", allow=["t"]),
         )
         ran = await agent.run("go")
         noted = [

@@ -28,6 +28,7 @@ from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.tools.definition import SideEffect
+from grouped_options import grouped
 
 FILE = (
     "---\n{keys}parameters: {{ url: {{ type: string }} }}\nscript: |\n  def run(args):\n      "
@@ -51,9 +52,7 @@ async def asking(
     ours = Agent(
         given.pop("model", Scripted([])),
         tools,
-        workspace=folder,
-        journal=SqliteJournal(":memory:"),
-        **given,
+        **grouped(workspace=folder, journal=SqliteJournal(":memory:"), **given),
     )
     session = ours.session()
 

@@ -12,7 +12,7 @@ from ferrule.storage.artifacts.store import Artifacts
 
 
 def kept_by(assembly: Seated) -> Artifacts:
-    kept = assembly.agent._artifacts  # pyright: ignore[reportPrivateUsage]
+    kept = assembly.agent.artifacts
     assert kept is not None and isinstance(kept.store, FileArtifacts)
     return kept
 

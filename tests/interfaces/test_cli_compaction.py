@@ -115,7 +115,7 @@ async def test_in_a_chat_it_is_two_words_and_what_came_of_it_is_shown(
     assembly = seat({"workspace": str(folder), "model": f"scripted:{folder.parent}/sums.yaml"})
     chat = Chat(assembly, assembly.open(session))
     seen: list[Live] = []
-    chat.session.driver.log.observer = seen.append
+    chat.session.observe(seen.append)
     await COMMANDS["compact"].carry_out(chat, "")
     await COMMANDS["uncompact"].carry_out(chat, "")
     await COMMANDS["compact"].carry_out(chat, "results")

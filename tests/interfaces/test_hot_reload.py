@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, SessionEnd, SessionStart, hook, tool
+from ferrule import Agent, SessionEnd, SessionStart, Storage, hook, tool
 from ferrule.cli.chat.hot_reload import Fresh
 from ferrule.cli.chat.slash_commands import Chat
 from ferrule.cli.terminal_agent import seat
@@ -320,7 +320,7 @@ async def test_memory_mode_model_and_whoever_watches_stay(
     other = script({"say": "I am the other."})
     await here.assembly.change_model(other, here.session)
     seen: list[Any] = []
-    here.session.driver.log.observer = seen.append
+    here.session.observe(seen.append)
     greet("one")
     Trust().trust(".")
     await here.reload()
@@ -397,7 +397,7 @@ async def test_a_hook_that_is_gone_is_not_asked_at_the_session_s_end_and_one_tha
 
     journal = SqliteJournal(":memory:")
     agents = [
-        Agent(Scripted([says("Hi.")]), hooks=given, journal=journal)
+        Agent(Scripted([says("Hi.")]), hooks=given, storage=Storage(journal=journal))
         for given in (hooks("a"), (), hooks("b"), hooks("c"))
     ]
     session = agents[0].session()
@@ -424,13 +424,15 @@ async def test_whoever_is_asked_and_what_was_found_stay() -> None:
 
     journal = SqliteJournal(":memory:")
     found = calls(("tool_search", {"query": "ring the bell"}))
-    first = Agent(Scripted([found, says("Found.")]), [look, ring], journal=journal)
+    first = Agent(Scripted([found, says("Found.")]), [look, ring], storage=Storage(journal=journal))
     second = Agent(
-        Scripted([calls(("ring", {"times": 1})), says("Rung.")]), [look, ring], journal=journal
+        Scripted([calls(("ring", {"times": 1})), says("Rung.")]),
+        [look, ring],
+        storage=Storage(journal=journal),
     )
     session = first.session()
     asked = RecordingApprover(["once"])
-    session.ask_with(asked)
+    session.set_approver(asked)
     await session.run("Find the bell.")
     second.take_over(session)
     [rung] = (await session.run("Ring it.")).results
@@ -448,8 +450,12 @@ async def test_a_session_is_not_taken_over_while_it_works() -> None:
         refused.append(raised.value.code)
 
     journal = SqliteJournal(":memory:")
-    agent = Agent(Scripted([calls(("meanwhile", {})), says("Done.")]), [meanwhile], journal=journal)
-    other = Agent(Scripted([]), journal=journal)
+    agent = Agent(
+        Scripted([calls(("meanwhile", {})), says("Done.")]),
+        [meanwhile],
+        storage=Storage(journal=journal),
+    )
+    other = Agent(Scripted([]), storage=Storage(journal=journal))
     session = agent.session()
     await session.run("Go.")
     assert refused == ["busy"]

@@ -22,6 +22,7 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Storage
 from ferrule.models.answer_folding import Answer
 from ferrule.models.anthropic import answers
 from ferrule.models.anthropic.client import Anthropic
@@ -364,7 +365,10 @@ def test_a_resumed_session_sends_the_same_bytes(wire: str, tmp_path: Path) -> No
         async with asyncio.timeout(20), HttpDouble(answer) as server:
             for message in ("What is 1+2?", "And?"):
                 agent = Agent(
-                    MAKE[wire](server.url), [math_add], way="native", journal=tmp_path / "j.db"
+                    MAKE[wire](server.url),
+                    [math_add],
+                    tool_calling="native",
+                    storage=Storage(journal=tmp_path / "j.db"),
                 )
                 session = agent.resume(names[0]) if names else agent.session()
                 names.append(session.id)

@@ -18,6 +18,7 @@ from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.client import ModelOptions, ToolSpec, Wire
 from ferrule.models.hosted_tools import APPROVAL
 from ferrule.models.http.transport import Transport
@@ -348,7 +349,7 @@ def test_a_hosted_call_is_in_the_journal_and_its_transcript_and_met_no_gate(tmp_
         ):
             wire = OpenAIResponses("m", base_url=f"{server.url}/v1", api_key="k")
             options = ModelOptions(provider_tools=({"type": "web_search"},))
-            agent = Agent(wire, options=options, journal=tmp_path / "j.db")
+            agent = Agent(wire, model_options=options, storage=Storage(journal=tmp_path / "j.db"))
             ran = await agent.run("Weather?")
             await wire.close()
             records = list(agent.journal.records(ran.session))
@@ -433,7 +434,11 @@ def test_a_history_that_the_provider_compacted_stands_for_everything_before_it(
 
             def agent() -> Agent:
                 wire = OpenAIResponses("m", base_url=f"{server.url}/v1", api_key="k")
-                return Agent(wire, options=ModelOptions(extra=keeping), journal=SqliteJournal(path))
+                return Agent(
+                    wire,
+                    model_options=ModelOptions(extra=keeping),
+                    storage=Storage(journal=SqliteJournal(path)),
+                )
 
             first = agent()
             session = first.session()
@@ -451,7 +456,7 @@ def test_a_history_that_the_provider_compacted_stands_for_everything_before_it(
             second.journal.close()
             journal = SqliteJournal(path)
             other = Scripted([says("6")])
-            await Agent(other, journal=journal).resume(session.id).run("3+3?")
+            await Agent(other, storage=Storage(journal=journal)).resume(session.id).run("3+3?")
             journal.close()
             return list(other.histories[-1])
 
@@ -743,10 +748,10 @@ def test_a_remote_server_is_approved_by_a_person_or_not_at_all(
             agent = Agent(
                 wire,
                 remote_mcp.TOOLS if tools else (),
-                way="native",
-                options=options,
-                approver=approver,
-                journal=tmp_path / "j.db",
+                tool_calling="native",
+                model_options=options,
+                permissions=Permissions(approver=approver),
+                storage=Storage(journal=tmp_path / "j.db"),
             )
             await agent.run("Search the docs.")
             await wire.close()

@@ -26,6 +26,7 @@ from ferrule.core.events import ModelAnswered, RunFinished, Usage
 from ferrule.core.limits import Limits
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Storage
 from ferrule.models.anthropic.client import Anthropic
 from ferrule.models.client import ModelOptions, ToolSpec, Wire
 from ferrule.models.ollama.client import Ollama
@@ -131,8 +132,8 @@ def outcome(
             agent = Agent(
                 wire,
                 TOOLS,
-                way="native",
-                journal=journal,
+                tool_calling="native",
+                storage=Storage(journal=journal),
                 limits=Limits(max_rounds=scenario.get("rounds", 10)),
             )
             session = agent.session()

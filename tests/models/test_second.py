@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, tool
+from ferrule import Agent, Storage, tool
 from ferrule.core.calls import Call
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
@@ -162,7 +162,7 @@ async def test_a_session_keeps_the_words_and_the_call_and_not_the_question_betwe
         return f"contents of {path}"
 
     model = Scripted([says(FENCED), MEANT, says("It says so.")], capabilities=Capabilities(True))
-    session = Agent(model, [read_file], journal=":memory:").session()
+    session = Agent(model, [read_file], storage=Storage(journal=":memory:")).session()
     done = await session.run("Read a.txt")
     assert (done.text, [result.data for result in done.results]) == (
         "It says so.",

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from ferrule import Agent
+from ferrule import Agent, Storage
 from ferrule.core.errors import ConfigError
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.engine.distributed.jobs import Job
@@ -84,7 +84,9 @@ def make(job: Job, journal: Journal) -> Agent:
         raise ConfigError("there is no such model", code="model_unknown", hint="pull it")
     if job.text == "broken":
         raise ValueError("a bug in somebody's factory")
-    return Agent(Endless(), [hold], journal=journal, tenant=job.tenant, user=job.user)
+    return Agent(
+        Endless(), [hold], storage=Storage(journal=journal, tenant=job.tenant, user=job.user)
+    )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from faulty import AFTER, BEFORE, PASS, Faulty
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ferrule import Agent, Scripted, tool
+from ferrule import Agent, Permissions, Scripted, Storage, tool
 from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
 from ferrule.core.events import Event, Noticed, RunFinished, RunStarted
 from ferrule.core.identity import Identity
@@ -782,10 +782,17 @@ async def test_a_session_begun_on_one_machine_goes_on_on_another(
     dsn: str, schema: str, journal: PostgresJournal, other: PostgresJournal
 ) -> None:
     model = Scripted([calls(("note_down", {"text": "milk"})), says("Done.")])
-    here = Agent(model, [note_down], allow=["note_down"], journal=journal, user="ann")
+    here = Agent(
+        model,
+        [note_down],
+        permissions=Permissions(allow=["note_down"]),
+        storage=Storage(journal=journal, user="ann"),
+    )
     session = here.session()
     assert (await session.run("Note milk.")).text == "Done."
-    there = Agent(Scripted([says("Milk.")]), [note_down], journal=other, user="ann")
+    there = Agent(
+        Scripted([says("Milk.")]), [note_down], storage=Storage(journal=other, user="ann")
+    )
     with pytest.raises(JournalError, match="in use"):
         there.resume(session.id)
     await session.close()
@@ -793,7 +800,7 @@ async def test_a_session_begun_on_one_machine_goes_on_on_another(
     assert (await resumed.run("What did you note?")).text == "Milk."
     await resumed.close()
     with pytest.raises(SessionNotFound):
-        Agent(Scripted([]), journal=other, user="eve").resume(session.id)
+        Agent(Scripted([]), storage=Storage(journal=other, user="eve")).resume(session.id)
     journal.verify(session.id)
     assert journal.find(session.id).runs == 2
 

@@ -32,13 +32,13 @@ def _dropped(cluster: Cluster, schema: str) -> object:
 
 PROGRAM = """
 import sys
-from ferrule import Agent, Scripted, tool
+from ferrule import Agent, Scripted, Storage, tool
 from ferrule.models.scripted import calls, says
 @tool(side_effect="none")
 def much() -> str:
     "Much."
     return "x" * 100_000
-agent = Agent(Scripted([calls(("much", {})), says("That was much.")]), [much], journal=sys.argv[1], artifacts=sys.argv[1])
+agent = Agent(Scripted([calls(("much", {})), says("That was much.")]), [much], storage=Storage(journal=sys.argv[1], artifacts=sys.argv[1]))
 result = agent.run_sync("How much?")
 print(result.session, result.results[0].data["artifact"])
 """

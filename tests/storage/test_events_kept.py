@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule import Agent, Scripted, tool
+from ferrule import Agent, Scripted, Storage, tool
 from ferrule.core.calls import Call, ErrorType, Result, compact
 from ferrule.core.events import (
     Access,
@@ -164,7 +164,9 @@ async def test_a_recording_holds_what_the_conversation_held() -> None:
         return "\u20ac" * 40_000
 
     with SqliteJournal(":memory:") as journal:
-        ours = Agent(Scripted([calls(("say", {})), says("ok")]), [say], journal=journal)
+        ours = Agent(
+            Scripted([calls(("say", {})), says("ok")]), [say], storage=Storage(journal=journal)
+        )
         ran = await ours.run("go")
         recorded = [record.event for record in journal.records(ran.session)]
         (answered,) = [event.result for event in recorded if isinstance(event, ToolAnswered)]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule import Agent, Scripted
+from ferrule import Agent, Scripted, Storage
 from ferrule.core.errors import ConfigError
 from ferrule.storage.artifacts.files import FileArtifacts
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -53,7 +53,9 @@ def test_an_address_is_another_store_that_is_opened_when_it_is_used(
     assert journal.where == "postgresql://db.example.com/ferrule"
     assert isinstance(artifacts_at(DATABASE), PostgresArtifacts)
     assert isinstance(artifacts_at("s3://bucket/prefix"), ObjectArtifacts)
-    assert isinstance(Agent(Scripted([]), journal=DATABASE).journal, PostgresJournal)
+    assert isinstance(
+        Agent(Scripted([]), storage=Storage(journal=DATABASE)).journal, PostgresJournal
+    )
 
 
 def test_an_address_of_nothing_we_know_is_refused() -> None:
@@ -140,9 +142,9 @@ def test_an_address_is_shown_without_what_nobody_should_see() -> None:
 USED = """
 import sys
 from pathlib import Path
-from ferrule import Agent, Scripted
+from ferrule import Agent, Scripted, Storage
 from ferrule.models.scripted import says
-agent = Agent(Scripted([says("ok")]), journal=Path(sys.argv[1]) / "j.db", artifacts=Path(sys.argv[1]) / "a")
+agent = Agent(Scripted([says("ok")]), storage=Storage(journal=Path(sys.argv[1]) / "j.db", artifacts=Path(sys.argv[1]) / "a"))
 agent.run_sync("hello")
 print(sorted({name.partition(".")[0] for name in sys.modules} & {"psycopg", "obstore"}),
       sorted(name for name in sys.modules if "postgres" in name or "artifact_objects" in name))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule import Agent, Scripted, tool
+from ferrule import Agent, Permissions, Scripted, Storage, tool
 from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.errors import ConfigError, LimitReached
 from ferrule.core.events import (
@@ -103,7 +103,12 @@ async def test_calls_failures_and_latency_of_a_tool_are_those_that_happened() ->
             asks(("double", {"number": 1}), ("double", {"number": -1}), ("note", {"text": "a"})),
             says("ok"),
         ]
-        agent = Agent(Scripted(script), [double, note], journal=journal, user="ada", deny=["note"])
+        agent = Agent(
+            Scripted(script),
+            [double, note],
+            storage=Storage(journal=journal, user="ada"),
+            permissions=Permissions(deny=["note"]),
+        )
         await agent.run("go")
         tools, reading = Following(journal).ask(lambda numbers: numbers.tools.tools())
     assert reading.whole
@@ -312,8 +317,8 @@ async def test_the_quick_reading_of_any_session_agrees_with_the_audit(
         agent = Agent(
             Scripted(script),
             [double, note],
-            journal=journal,
-            approver=approver,
+            storage=Storage(journal=journal),
+            permissions=Permissions(approver=approver),
             limits=Limits(max_calls_per_round=3),
         )
         session = agent.session()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent
+from ferrule import Agent, Permissions
 from ferrule.core.calls import Call
 from ferrule.models.scripted import Scripted
 from ferrule.runtime.shipped_tools import PACKS, shipped
@@ -49,7 +49,12 @@ async def test_a_number_that_a_tool_refuses_is_refused_before_anybody_is_asked(
     name: str, tmp_path: Path
 ) -> None:
     (tmp_path / "x").write_text("x\n")
-    agent = Agent(Scripted([]), tools=sets()[name], workspace=tmp_path, mode="bypassPermissions")
+    agent = Agent(
+        Scripted([]),
+        tools=sets()[name],
+        workspace=tmp_path,
+        permissions=Permissions(mode="bypassPermissions"),
+    )
     session = agent.session()
     dispatcher = session.driver.dispatcher
     late: list[str] = []

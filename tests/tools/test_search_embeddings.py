@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, ConfigError, Scripted, Tool, define_tool
+from ferrule import Agent, ConfigError, Scripted, Storage, Tool, ToolCalling, define_tool
 from ferrule.models.scripted import calls, says
 from ferrule.tools.search.embeddings import Embeddings, static_model, text_of, unit
 from ferrule.tools.word_stems import tokens
@@ -106,7 +106,12 @@ async def test_a_run_finds_its_deferred_tools_by_meaning() -> None:
         ]
     )
     search = {"mode": "client", "strategy": Embeddings(Meanings(), own=0)}
-    agent = Agent(model, [made("look", "Look."), *deferred], tool_search=search, journal=":memory:")
+    agent = Agent(
+        model,
+        [made("look", "Look."), *deferred],
+        tool_calling=ToolCalling(search=search),
+        storage=Storage(journal=":memory:"),
+    )
     run = await agent.run("Is it wet?")
     assert run.text == "dry"
 

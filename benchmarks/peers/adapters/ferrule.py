@@ -2,7 +2,7 @@
 audit chain are on.
 """
 
-from ferrule import Agent, Limits, OpenAIChat, TextDelta, tool
+from ferrule import Agent, Limits, OpenAIChat, Storage, TextDelta, tool
 
 REQUIRES = ["$FERRULE_SRC"]
 VERSION_OF = "ferrule"
@@ -18,8 +18,8 @@ class Session:
             OpenAIChat("gpt-4o", base_url=base_url, api_key="none"),
             [tool(function, side_effect="none") for function in tools],
             limits=LIMITS,
-            way="native",
-            journal=f"{self.folder.name}/journal.db",
+            tool_calling="native",
+            storage=Storage(journal=f"{self.folder.name}/journal.db"),
         )
 
     async def arun(self, prompt):

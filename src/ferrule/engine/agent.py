@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Never, Unpack
 
 from ferrule.core.errors import JournalError
 from ferrule.core.events import Record, SessionOpened
@@ -90,9 +90,12 @@ class Agent:
         run_options: Aims | None = None,
         resources: Iterable[object] = (),
         host: Host | None = None,
+        **unknown: Never,
     ) -> None:
         from . import agent_parts as parts
 
+        if unknown:
+            raise TypeError(parts.explain_unknown(unknown, type(self).__init__))
         permissions = permissions or Permissions()
         storage = storage or Storage()
         host = host or Host()
@@ -353,10 +356,11 @@ class Agent:
         copied.unclosed = set()
         return copied
 
-    def with_instructions(self, instructions: str) -> Agent:
-        """Return a copy of this agent that tells the model something else."""
+    def copy(self, *, instructions: str | None = None) -> Agent:
+        """Return a copy of this agent, with other instructions if they are given."""
         copied = copy(self)
-        copied.instructions = instructions
+        if instructions is not None:
+            copied.instructions = instructions
         return copied
 
     def rehearsing(

@@ -5,8 +5,11 @@ make one.
 from __future__ import annotations
 
 import getpass
+from collections.abc import Callable, Iterable
+from inspect import Parameter, signature
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
 from ferrule.models.client import ModelOptions
 from ferrule.permissions.approvals import NobodyToAsk
@@ -17,7 +20,7 @@ from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.paths import journal as journal_file
 from ferrule.tools.catalog import Catalog
 
-from .agent_options import Permissions
+from .agent_options import Host, Permissions, Storage, ToolCalling
 from .budgets import seconds_used
 from .clock import SystemClock
 from .context.options import ContextOptions
@@ -25,7 +28,7 @@ from .model_connection import ModelConnection
 from .offered_tools import OfferedTools
 from .prompt import system_text
 from .rule_names import check_rule_names
-from .session import parse_aims
+from .session import explain_unexpected, parse_aims
 
 __all__ = [
     "Catalog",
@@ -38,6 +41,7 @@ __all__ = [
     "SqliteJournal",
     "SystemClock",
     "Workspace",
+    "explain_unknown",
     "gate_of",
     "journal_file",
     "parse_aims",
@@ -64,3 +68,28 @@ def system_user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return "unknown"
+
+
+_GROUPS: dict[str, type] = {
+    "permissions": Permissions,
+    "storage": Storage,
+    "tool_calling": ToolCalling,
+    "host": Host,
+}
+
+
+def explain_unknown(names: Iterable[str], function: Callable[..., Any]) -> str:
+    """Return what is wrong with options that `Agent` does not have, and what was meant."""
+    for name in names:
+        for argument, group in _GROUPS.items():
+            if name in signature(group).parameters:
+                return (
+                    f"unexpected `{name}`: write {argument}={group.__name__}({name}=...), with "
+                    f"`from ferrule import {group.__name__}`"
+                )
+    options = [
+        name
+        for name, one in signature(function).parameters.items()
+        if one.kind is not Parameter.VAR_KEYWORD and name != "self"
+    ]
+    return explain_unexpected(list(names), options)

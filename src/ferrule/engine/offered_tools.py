@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ferrule.models.client import ToolSpec
 from ferrule.permissions.gate import Gate
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import FINDERS, Loading, Tool
-from ferrule.tools.search.options import ToolSearch
+
+if TYPE_CHECKING:
+    from ferrule.tools.search.options import ToolSearch
 
 _LOADING = attrgetter("loading")
 
@@ -48,7 +50,13 @@ class OfferedTools:
 
         With `searched=False` a search is offered only if there are deferred tools.
         """
-        made = OfferedTools(catalog or self.catalog, gate or self.gate, self.scopes, self._given)
+        # An empty catalog is one, too.
+        made = OfferedTools(
+            self.catalog if catalog is None else catalog,
+            self.gate if gate is None else gate,
+            self.scopes,
+            self._given,
+        )
         made._always_searched = made._always_searched and searched
         return made
 
@@ -120,4 +128,7 @@ class OfferedTools:
 def _option_of(search: ToolSearch | Mapping[str, Any] | str | bool | None) -> ToolSearch | None:
     if search is None or search is False:
         return None
+    # Loaded where it is used: most agents search for no tools.
+    from ferrule.tools.search.options import ToolSearch
+
     return ToolSearch.of(search)

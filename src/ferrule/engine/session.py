@@ -93,7 +93,7 @@ def parse_aims(
     known = list(Aims.__annotations__)
     unknown = [name for name in options if name not in known]
     if unknown:
-        raise TypeError(_unexpected(unknown, known))
+        raise TypeError(explain_unexpected(unknown, known))
     given = options.get("require_successful_tools")
     if given is not None:
         require = parse_required(given)
@@ -102,7 +102,8 @@ def parse_aims(
     return join, require
 
 
-def _unexpected(unknown: Sequence[str], options: Sequence[str]) -> str:
+def explain_unexpected(unknown: Sequence[str], options: Sequence[str]) -> str:
+    """Return what is wrong with options that do not exist, and the nearest that do."""
     near = [
         match for name in unknown for match in get_close_matches(name, options, n=2, cutoff=0.6)
     ]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Host, Permissions, Storage, ToolCalling
 from ferrule.engine.artifacts.tools import TOOLS as ARTIFACT_TOOLS
 from ferrule.engine.rule_names import check_rule_names
 from ferrule.engine.session import Session
@@ -214,25 +215,31 @@ def assemble(
         instructions="\n\n".join((INSTRUCTIONS, *texts.told(catalog))),
         workspace=workspace,
         limits=mine.limits,
-        gate=gate,
-        approver=approver or NobodyToAsk(),
-        journal=journal or journal_at(settings.journal, durability=settings["journal.durability"]),
-        bus=bus,
+        permissions=Permissions(gate=gate, approver=approver or NobodyToAsk()),
+        storage=Storage(
+            journal=journal
+            or journal_at(settings.journal, durability=settings["journal.durability"]),
+            user=person(),
+            artifacts=_artifacts(settings, catalog),
+        ),
+        host=Host(
+            bus=bus, interruptible=interruptible, connect=lambda name: wire_of(settings, name)
+        ),
         hooks=() if extensions is None else extensions.hooks,
         agents=extensions.agents or None if extensions is not None else None,
         registration=_registration(settings, extensions),
-        way=_way(mine),
-        fallback=settings["tools.fallback"],
-        results=mine.results,
-        options=_model_options(settings, settings.model, mine),
-        user=person(),
+        tool_calling=ToolCalling(
+            mode=_way(mine),
+            fallback=settings["tools.fallback"],
+            results=mine.results,
+            search=search_of(settings, catalog),
+        ),
+        model_options=_model_options(settings, settings.model, mine),
         resources=[_commands(settings, mine, confine)],
-        interruptible=interruptible,
-        connect=lambda name: wire_of(settings, name),
-        artifacts=_artifacts(settings, catalog),
-        join=settings["tools.join"],
-        require_successful_tools=settings["tools.required"],
-        tool_search=search_of(settings, catalog),
+        run_options={
+            "join": settings["tools.join"],
+            "require_successful_tools": settings["tools.required"],
+        },
         context={key: settings[f"context.{key}"] for key in ("compact", "share", "keep")},
     )
     return Assembly(

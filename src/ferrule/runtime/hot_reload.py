@@ -167,7 +167,7 @@ class Reloading:
         """Let a session that worked during a reload go on with what there is now. Others are left
         as they are.
         """
-        if not _works(session) and session.id in self._behind:
+        if not session.is_busy and session.id in self._behind:
             self._go_on(session, ())
             await self._retire()
 

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from grouped_options import grouped
+
 try:
     import uvicorn
     from a2a.client.card_resolver import parse_agent_card
@@ -134,7 +136,9 @@ class World:
     def session(self, peers: Peers, **more: Any) -> Session:
         """A session whose person says yes to every tool of a peer, closed with the world."""
         given = {"approver": AllowThese(["*"]), "journal": self.state / "journal.db", **more}
-        session = Agent("scripted:x", peers.tools, workspace=self.state, **given).session()
+        session = Agent(
+            "scripted:x", peers.tools, **grouped(workspace=self.state, **given)
+        ).session()
         self.stack.push_async_callback(session.close)
         return session
 

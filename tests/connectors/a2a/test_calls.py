@@ -340,9 +340,7 @@ async def test_what_an_agent_says_on_the_way_is_progress_and_cannot_move_the_cur
     world.behaviour = chatty
     session = world.session(await world.peers())
     shown: list[str] = []
-    session.driver.log.observer = lambda one: (
-        shown.append(one.text) if isinstance(one, Progress) else None
-    )
+    session.observe(lambda one: shown.append(one.text) if isinstance(one, Progress) else None)
     await session.call("friend__echo", message="go")
     assert "half[2J way" in "".join(shown)
 
@@ -424,7 +422,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Any:
             if isinstance(one, Progress):
                 bounds[-1].reschedule(asyncio.get_running_loop().time())
 
-        session.driver.log.observer = shown
+        session.observe(shown)
 
     monkeypatch.setattr(asyncio, "timeout", kept)
     return look
@@ -474,7 +472,7 @@ async def test_cancelling_the_call_cancels_the_remote_task(world: World) -> None
     world.behaviour = behaviour
     session = world.session(await world.peers())
     shown = asyncio.Event()
-    session.driver.log.observer = lambda one: shown.set() if isinstance(one, Progress) else None
+    session.observe(lambda one: shown.set() if isinstance(one, Progress) else None)
     calling = asyncio.create_task(session.call("friend__echo", message="go"))
     async with asyncio.timeout(20):
         await began.wait()

@@ -22,6 +22,7 @@ from ferrule.permissions.approvals import AllowThese, Approver
 from ferrule.testing.fakes import FakeClock
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.tools.definition import Tool
+from grouped_options import grouped
 
 SECRET = "tk-5bd1/e9+Zq=="
 """Holds characters that URLs, JSON and base64 write in other ways."""
@@ -86,11 +87,13 @@ class Service:
         agent = Agent(
             "scripted:x",
             tools,
-            workspace=self.folder,
-            approver=approver or AllowThese(["*"]),
-            clock=self.clock,
-            journal=self.folder / "journal.db",
-            **more,
+            **grouped(
+                workspace=self.folder,
+                approver=approver or AllowThese(["*"]),
+                clock=self.clock,
+                journal=self.folder / "journal.db",
+                **more,
+            ),
         )
         session = agent.session()
         self._stack.push_async_callback(session.close)

@@ -11,6 +11,7 @@ import pytest
 from conftest_http import AUTH, Service
 
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.storage.artifacts.files import FileArtifacts
 from ferrule.storage.artifacts.store import Artifacts
 from ferrule.testing.http_double import Reply
@@ -111,9 +112,8 @@ async def test_a_large_answer_or_one_that_is_no_text_is_kept_aside(
         "scripted:x",
         [service.tool(), *TOOLS],
         workspace=service.folder,
-        allow=["it", "artifact_fetch"],
-        journal=service.folder / "journal.db",
-        artifacts=Artifacts(store),
+        permissions=Permissions(allow=["it", "artifact_fetch"]),
+        storage=Storage(journal=service.folder / "journal.db", artifacts=Artifacts(store)),
     )
     session = agent.session()
     result = await session.call("it")

@@ -26,6 +26,7 @@ from ferrule.connectors.mcp.oauth import sign_in
 from ferrule.connectors.mcp.spec import fill
 from ferrule.core.errors import FerruleError
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.permissions.approvals import AllowThese
 from ferrule.tools.definition import Tool
 
@@ -43,8 +44,8 @@ async def by_tools(url: str, state: Path) -> None:
             "scripted:x",
             servers.tools,
             workspace=state,
-            approver=AllowThese(["*"]),
-            journal=state / "j.db",
+            permissions=Permissions(approver=AllowThese(["*"])),
+            storage=Storage(journal=state / "j.db"),
             resources=[Forms(defaults)],
         )
         session = agent.session()

@@ -21,6 +21,7 @@ from ferrule.core.calls import Result
 from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
 from ferrule.permissions.approvals import AllowThese, Approver
+from grouped_options import grouped
 
 HERE = Path(__file__).parent
 PYTHON = str(Path(sys.executable).resolve())
@@ -65,10 +66,12 @@ class Place:
         agent = Agent(
             "scripted:x",
             servers.tools,
-            workspace=self.root,
-            approver=approver or AllowThese(["*"]),
-            journal=self.state / "journal.db",
-            **more,
+            **grouped(
+                workspace=self.root,
+                approver=approver or AllowThese(["*"]),
+                journal=self.state / "journal.db",
+                **more,
+            ),
         )
         session = agent.session()
         self._stack.push_async_callback(session.close)

@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 from ferrule import (
     Agent,
     ConfigError,
+    Host,
     Identity,
     JournalError,
+    Permissions,
     Scripted,
     SessionNotFound,
+    Storage,
     TextDelta,
     tool,
 )
@@ -76,9 +79,8 @@ async def test_what_a_run_journals_is_what_its_subscriber_gets_with_the_same_num
     agent = Agent(
         Scripted([calls(("add", {"a": 2, "b": 3})), says("It is 5.")]),
         [add],
-        bus=bus,
-        journal=journal,
-        user="ada",
+        host=Host(bus=bus),
+        storage=Storage(journal=journal, user="ada"),
     )
     session = agent.session(id="s1")
     reader = bus.subscribe(
@@ -100,12 +102,16 @@ async def test_what_a_run_journals_is_what_its_subscriber_gets_with_the_same_num
 async def test_words_arrive_as_they_are_said_where_somebody_wants_them_and_only_there() -> None:
     async def kinds_of(wanted: list[str] | None) -> tuple[str, bool]:
         bus = Bus()
-        agent = Agent(Scripted([says("one two three")]), bus=bus, journal=":memory:", user="ada")
+        agent = Agent(
+            Scripted([says("one two three")]),
+            host=Host(bus=bus),
+            storage=Storage(journal=":memory:", user="ada"),
+        )
         session = agent.session(id="s1")
         reader = bus.subscribe(OwnSession("local", "ada", "s1"), kinds=wanted)
         await session.run("count")
         words = [e for e in reader.take_nowait() if e.kind == "piece.text"]
-        return "".join(e.payload["text"] for e in words), session.driver.log.observer is not None
+        return "".join(e.payload["text"] for e in words), session.driver.log.watched
 
     assert await kinds_of(None) == ("one two three", True)
     assert await kinds_of(["run.*"]) == ("", False)
@@ -346,7 +352,11 @@ def test_a_reader_that_never_reads_is_closed_and_told_what_it_missed() -> None:
 @pytest.mark.proves("bus.never-slows-a-run")
 async def test_a_run_ends_whatever_its_readers_do() -> None:
     bus = Bus(ring=8)
-    agent = Agent(Scripted([says("done")]), bus=bus, journal=":memory:", user="ada")
+    agent = Agent(
+        Scripted([says("done")]),
+        host=Host(bus=bus),
+        storage=Storage(journal=":memory:", user="ada"),
+    )
     session = agent.session(id="s1")
     scope = OwnSession("local", "ada", "s1")
     never, watching = (
@@ -602,7 +612,7 @@ def test_what_was_published_and_not_written_yet_is_told_of_where_it_is_not_kept(
 async def test_a_cursor_reads_the_journal_of_a_session_that_is_over(tmp_path: Path) -> None:
     path = tmp_path / "j.db"
     with SqliteJournal(path) as journal:
-        agent = Agent(Scripted([says("hi")]), journal=journal, user="ada")
+        agent = Agent(Scripted([says("hi")]), storage=Storage(journal=journal, user="ada"))
         session = agent.session(id="s1")
         await session.run("hello")
         await session.close()
@@ -715,12 +725,20 @@ async def test_whoever_fails_to_resume_a_session_at_work_does_not_take_its_place
 ) -> None:
     bus = Bus()
     path = tmp_path / "j.db"
-    agent = Agent(Scripted([says("one"), says("two")]), bus=bus, journal=path, user="ada")
+    agent = Agent(
+        Scripted([says("one"), says("two")]),
+        host=Host(bus=bus),
+        storage=Storage(journal=path, user="ada"),
+    )
     session = agent.session(id="s1")
     await session.run("go")
     place = bus.subscribe(OwnSession("local", "ada", "s1")).cursor["s1"]
     with pytest.raises(JournalError):
-        Agent(Scripted([]), bus=bus, journal=SqliteJournal(path), user="ada").resume("s1")
+        Agent(
+            Scripted([]),
+            host=Host(bus=bus),
+            storage=Storage(journal=SqliteJournal(path), user="ada"),
+        ).resume("s1")
     gc.collect()
     reader = bus.subscribe(OwnSession("local", "ada", "s1"), cursor=place)
     await session.run("go on")
@@ -752,10 +770,9 @@ async def test_subscribers_see_a_question_without_secrets_and_the_approver_sees_
             [calls(("sign_in", {"user": "ada", "password": "correct horse battery"})), says("ok")]
         ),
         [sign_in],
-        bus=bus,
-        approver=approver,
-        journal=":memory:",
-        user="ada",
+        host=Host(bus=bus),
+        permissions=Permissions(approver=approver),
+        storage=Storage(journal=":memory:", user="ada"),
     )
     session = agent.session(id="s1")
     reader = bus.subscribe(OwnSession("local", "ada", "s1"))

@@ -26,6 +26,7 @@ from ferrule.engine.event_bus.events import BusEvent
 from ferrule.engine.telemetry.names import CONTENT, LATEST, Attribute, Metric, provider_and_model
 from ferrule.engine.telemetry.telemetry import Telemetry
 from ferrule.models.scripted import calls, fails, says
+from grouped_options import grouped
 
 pytest.importorskip("opentelemetry.sdk")
 
@@ -60,7 +61,9 @@ class Collected:
     def agent(self, steps: list[Any], tools: list[Any] | None = None, **options: Any) -> Agent:
         options.setdefault("resources", [self.telemetry])
         wire = Scripted(steps, model="openai:gpt-test")
-        return Agent(wire, tools or [], bus=self.bus, journal=":memory:", user="ada", **options)
+        return Agent(
+            wire, tools or [], **grouped(bus=self.bus, journal=":memory:", user="ada", **options)
+        )
 
     @property
     def spans(self) -> dict[str, ReadableSpan]:

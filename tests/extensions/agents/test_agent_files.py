@@ -17,6 +17,7 @@ from ferrule import (
     Identity,
     Limits,
     Scripted,
+    Storage,
     ToolFailed,
     tool,
 )
@@ -35,6 +36,7 @@ from ferrule.extensions.tool_files.tool_file import parse_tool
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.trust import Trust
+from grouped_options import grouped
 
 REVIEWER = """---
 description: Reads code and says what is wrong with it.
@@ -246,11 +248,13 @@ async def test_a_script_delegates_through_the_same_gate() -> None:
         return Agent(
             Scripted(steps),
             [read_file, script],
-            journal=SqliteJournal(":memory:"),
-            agents=[reviewer],
-            allow=["review"],
-            hooks=[watch],
-            **options,
+            **grouped(
+                journal=SqliteJournal(":memory:"),
+                agents=[reviewer],
+                allow=["review"],
+                hooks=[watch],
+                **options,
+            ),
         )
 
     step = calls(("review", {"what": "look at a.py"}))
@@ -286,7 +290,12 @@ async def test_an_agent_of_a_file_runs_with_what_the_file_says(tmp_path: Path) -
     trust.trust(tmp_path / "w")
     agents = load_agents(trust.look(tmp_path / "w")).agents
     steps = [calls(("delegate", {"task": "look", "agent": "reviewer"})), says("fine"), says("ok")]
-    ours = Agent(Scripted(steps), [read_file], journal=SqliteJournal(":memory:"), agents=agents)
+    ours = Agent(
+        Scripted(steps),
+        [read_file],
+        storage=Storage(journal=SqliteJournal(":memory:")),
+        agents=agents,
+    )
     result = await ours.run("go")
     opened = next(iter(ours.journal.records(result.results[0].data["session"]))).event
     assert isinstance(opened, SessionOpened)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule import Agent, Scripted
+from ferrule import Agent, Permissions, Scripted, Storage
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
 from ferrule.engine.hooks.answers import read_answer as read_own
@@ -82,8 +82,8 @@ async def written(hook: EventHook, root: Path, path: str) -> str:
         tools.TOOLS,
         workspace=root,
         hooks=[hook],
-        allow=["write_file"],
-        journal=SqliteJournal(":memory:"),
+        permissions=Permissions(allow=["write_file"]),
+        storage=Storage(journal=SqliteJournal(":memory:")),
     )
     result = (await ours.run("go")).results[0]
     await ours.close()

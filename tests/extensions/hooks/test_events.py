@@ -8,6 +8,7 @@ import asyncio
 from typing import Annotated, Any
 
 import pytest
+from ferrule.engine.hooks.driver import MOST_CONTINUATIONS
 
 from ferrule import (
     WRITES,
@@ -25,7 +26,6 @@ from ferrule.core.events import ModelAnswered, NoticeGiven, ToolAnswered
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.engine.hooks.call_hooks import HookBlocked
 from ferrule.engine.hooks.chain import Hooks
-from ferrule.engine.hooks.driver import MOST_CONTINUATIONS
 from ferrule.engine.hooks.events import (
     Action,
     CompletionPost,
@@ -48,6 +48,7 @@ from ferrule.extensions.hooks.decorator import hook
 from ferrule.models.scripted import calls, fails, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
+from grouped_options import grouped
 
 RAN: list[Any] = []
 
@@ -75,7 +76,7 @@ def agent(
     steps: list[Any], hooks: list[Any], tools: list[Any] | None = None, **options: Any
 ) -> Agent:
     options.setdefault("journal", SqliteJournal(":memory:"))
-    return Agent(Scripted(steps), tools or [add, write], hooks=hooks, **options)
+    return Agent(Scripted(steps), tools or [add, write], **grouped(hooks=hooks, **options))
 
 
 def one_call(
@@ -85,7 +86,7 @@ def one_call(
 
 
 def events_of(ours: Agent, kind: type) -> list[Any]:
-    found = ours.journal.sessions(tenant="local", user=ours._user)  # pyright: ignore[reportPrivateUsage]
+    found = ours.journal.sessions(tenant="local", user=ours.user)
     return [
         r.event for s in found for r in ours.journal.records(s.session) if isinstance(r.event, kind)
     ]
@@ -428,7 +429,7 @@ async def test_a_broken_hook_where_nothing_is_left_to_stop_is_a_notice() -> None
     broken = hook("turn.end", "session.end", "error", name="bad")(lambda payload: 1 / 0)
     ours = agent([says("fine")], [broken])
     session = ours.session()
-    session.driver.log.observer = lambda item: notices.append(getattr(item, "text", ""))
+    session.observe(lambda item: notices.append(getattr(item, "text", "")))
     assert (await session.run("x")).text == "fine"
     await session.close()
     assert sum("`bad` is broken: ZeroDivisionError" in text for text in notices) >= 2

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, ErrorType, Scripted, tool
+from ferrule import Agent, ErrorType, Scripted, Storage, tool
 from ferrule.core.errors import ConfigError
 from ferrule.engine.hooks.events import EventHook
 from ferrule.extensions.hooks.loading import LoadedHooks, load_hooks
@@ -72,7 +72,7 @@ async def said(hooks: tuple[EventHook, ...], text: str) -> str:
         Scripted([calls(("echo", {"text": text})), says("ok")]),
         [echo],
         hooks=hooks,
-        journal=SqliteJournal(":memory:"),
+        storage=Storage(journal=SqliteJournal(":memory:")),
     )
     result = (await ours.run("go")).results[0]
     assert result.error_type in (ErrorType.NONE, ErrorType.PERMISSION_DENIED)

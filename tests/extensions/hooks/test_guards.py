@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, ErrorType, Scripted, tool
+from ferrule import Agent, ErrorType, Permissions, Scripted, Storage, tool
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
 from ferrule.core.limits import Limits
@@ -40,9 +40,9 @@ async def after(
         Scripted(steps),
         tools or TOOLS,
         workspace=root,
-        allow=[t.full_name for t in tools or TOOLS],
+        permissions=Permissions(allow=[t.full_name for t in tools or TOOLS]),
         hooks=[guard],
-        journal=SqliteJournal(":memory:"),
+        storage=Storage(journal=SqliteJournal(":memory:")),
         limits=Limits(max_rounds=3),
     )
     result = (await ours.run("go")).results[0]
@@ -246,9 +246,9 @@ async def test_a_guard_fires_on_a_call_of_the_real_local_model(tmp_path: Path) -
         "local:smollm2",
         [*commands.TOOLS],
         workspace=tmp_path,
-        allow=["run_command"],
+        permissions=Permissions(allow=["run_command"]),
         hooks=[command_policy(deny=["*"])],
-        journal=SqliteJournal(":memory:"),
+        storage=Storage(journal=SqliteJournal(":memory:")),
     )
     result = await ours.run("Run the command `ls`.")
     await ours.close()

@@ -14,6 +14,7 @@ from ferrule.extensions.skills.loading import LoadedSkills, load_skills
 from ferrule.models.scripted import Scripted
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.trust import Trust
+from grouped_options import grouped
 
 
 def skill_text(
@@ -55,9 +56,7 @@ class Place:
         agent = Agent(
             Scripted([]),
             found.tools,
-            workspace=self.workspace,
-            journal=SqliteJournal(":memory:"),
-            **options,
+            **grouped(workspace=self.workspace, journal=SqliteJournal(":memory:"), **options),
         )
         return agent.session()
 

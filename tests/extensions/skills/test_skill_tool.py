@@ -9,6 +9,7 @@ import pytest
 from ferrule.core.calls import ErrorType
 from ferrule.core.events import SessionOpened, ToolAnswered
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Storage
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.trust import Trust
@@ -25,7 +26,7 @@ async def test_a_model_reads_a_skill_and_goes_on(place: Any) -> None:
         loaded.tools,
         instructions=loaded.catalogue_text,
         workspace=place.workspace,
-        journal=journal,
+        storage=Storage(journal=journal),
     )
     session = agent.session()
     assert (await session.run("Make a release.")).text == "Done."
@@ -163,7 +164,7 @@ async def test_allowed_tools_allow_nothing(place: Any) -> None:
         Scripted([]),
         [*loaded.tools, publish],
         workspace=place.workspace,
-        journal=SqliteJournal(":memory:"),
+        storage=Storage(journal=SqliteJournal(":memory:")),
     )
     session = agent.session()
     assert (await session.call("skill", name="c")).success

@@ -22,6 +22,7 @@ from ferrule.runtime.assemble import Assembly
 from ferrule.runtime.http.http_security import Visitor
 from ferrule.storage.journal.sqlite import Journal, SqliteJournal
 from ferrule.storage.settings.settings import load_settings
+from grouped_options import grouped
 
 
 class As:
@@ -82,13 +83,15 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
             agent = Agent(
                 wires[setup.model or next(iter(wires))],
                 tools,
-                workspace=setup.workspace or workspace,
-                mode=setup.mode or mode,
-                journal=store,
-                bus=bus,
-                user="owner",
-                interruptible=True,
-                **given,
+                **grouped(
+                    workspace=setup.workspace or workspace,
+                    mode=setup.mode or mode,
+                    journal=store,
+                    bus=bus,
+                    user="owner",
+                    interruptible=True,
+                    **given,
+                ),
             )
             return Assembly(
                 agent, load_settings(workspace=str(workspace)), notices.append, owns_journal=False

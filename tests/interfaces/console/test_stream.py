@@ -24,6 +24,7 @@ from ferrule.core.calls import Result
 from ferrule.core.events import LimitHit, ToolAnswered
 from ferrule.core.identity import Identity
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Storage
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.scope import OwnSessions
 from ferrule.models.scripted import Scripted, calls, says
@@ -173,7 +174,11 @@ async def begun(serving: Any, text: str = "go", user: str = "owner") -> str:
 
 def elsewhere(journal: Path, *steps: Any) -> Agent:
     """The agent of another process, which knows nothing of the console's."""
-    return Agent(Scripted(list(steps), model="scripted:a"), [look], journal=journal, user="owner")
+    return Agent(
+        Scripted(list(steps), model="scripted:a"),
+        [look],
+        storage=Storage(journal=journal, user="owner"),
+    )
 
 
 async def said(agent: Agent, text: str, session: str | None = None) -> str:

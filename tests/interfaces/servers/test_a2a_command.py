@@ -28,6 +28,7 @@ except ImportError as error:
 from ferrule.connectors.a2a import A2aPeer, Approvals, Auth, connect
 from ferrule.core.errors import ConfigError
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.permissions.approvals import AllowThese
 from ferrule.servers.a2a.command import skills_of
 from ferrule.servers.a2a.signed_card import public_keys
@@ -84,7 +85,10 @@ async def asking(served: Served, folder: Path, **more: Any) -> AsyncIterator[Any
     async with connect([peer], approvals=Approvals(folder / "a2a")) as peers:
         assert peers.notices == ()
         agent = Agent(
-            "scripted:x", peers.tools, approver=AllowThese(["*"]), journal=folder / "asking.db"
+            "scripted:x",
+            peers.tools,
+            permissions=Permissions(approver=AllowThese(["*"])),
+            storage=Storage(journal=folder / "asking.db"),
         )
         session = agent.session()
         try:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from grouped_options import grouped
+
 try:
     import httpx
     import uvicorn
@@ -27,6 +29,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError
 from ferrule.core.messages import UserMessage
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.engine.live_events import Progress
 from ferrule.engine.session import Session
 from ferrule.models.scripted import Scripted, calls, says
@@ -70,7 +73,9 @@ class Place:
             return "burnt"
 
         agent = Agent(
-            Scripted(list(steps)), [shelve, wait, burn], journal=self.folder / "served.db", **more
+            Scripted(list(steps)),
+            [shelve, wait, burn],
+            **grouped(journal=self.folder / "served.db", **more),
         )
         self.stack.push_async_callback(agent.close)
         return agent
@@ -115,7 +120,10 @@ class Place:
         )
         assert peers.notices == ()
         agent = Agent(
-            "scripted:x", peers.tools, approver=AllowThese(["*"]), journal=self.folder / "asking.db"
+            "scripted:x",
+            peers.tools,
+            permissions=Permissions(approver=AllowThese(["*"])),
+            storage=Storage(journal=self.folder / "asking.db"),
         )
         session = agent.session()
         self.stack.push_async_callback(session.close)
@@ -179,9 +187,7 @@ async def test_critical_risk_is_no_question_for_a_message(place: Place) -> None:
 async def test_a_cancelled_task_ends_the_run_and_what_it_does(place: Place) -> None:
     server = await place.serve(calls(("wait", {})))
     session = await place.asking()
-    session.driver.log.observer = lambda one: (
-        place.begun.set() if isinstance(one, Progress) else None
-    )
+    session.observe(lambda one: place.begun.set() if isinstance(one, Progress) else None)
     calling = asyncio.create_task(session.call("librarian__find", message="wait"))
     async with asyncio.timeout(20):
         await place.begun.wait()
@@ -296,12 +302,17 @@ async def test_a_body_that_does_not_come_is_not_waited_for(
 @pytest.mark.parametrize("token", ["", "short", "with a space in the middle", "ü" * 20])
 def test_a_token_that_can_be_guessed_or_sent_by_nobody_is_refused(token: str) -> None:
     with pytest.raises(ConfigError, match="token"):
-        A2aServer(Agent("scripted:x", journal=":memory:"), name="a", description="b", token=token)
+        A2aServer(
+            Agent("scripted:x", storage=Storage(journal=":memory:")),
+            name="a",
+            description="b",
+            token=token,
+        )
 
 
 @pytest.mark.proves("serve.door")
 def test_beyond_this_machine_only_behind_tls() -> None:
-    agent = Agent("scripted:x", journal=":memory:")
+    agent = Agent("scripted:x", storage=Storage(journal=":memory:"))
     given = {"name": "a", "description": "b", "token": TOKEN, "host": "0.0.0.0"}
     with pytest.raises(ConfigError, match="in the clear"):
         A2aServer(agent, **given)

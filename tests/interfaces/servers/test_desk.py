@@ -14,6 +14,7 @@ from ferrule.engine.agent import Agent
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.servers.a2a import conversations as desk_module
 from ferrule.servers.a2a.conversations import Desk, Item, Refused, Task
+from grouped_options import grouped
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ async def made(tmp_path: Path) -> AsyncIterator[Any]:
     desks: list[tuple[Desk, Agent]] = []
 
     def make(*steps: Any, **more: Any) -> Desk:
-        agent = Agent(Scripted(list(steps)), journal=tmp_path / "journal.db", **more)
+        agent = Agent(Scripted(list(steps)), **grouped(journal=tmp_path / "journal.db", **more))
         desks.append((Desk(agent), agent))
         return desks[-1][0]
 

@@ -18,6 +18,7 @@ from ferrule.engine.hooks.call_hooks import Block
 from ferrule.models.scripted import calls, says
 from ferrule.permissions.approvals import Answer, ApprovalRequest
 from ferrule.storage.journal.sqlite import SqliteJournal
+from grouped_options import grouped
 
 NOW = 1_800_000_000.0
 
@@ -100,11 +101,9 @@ def recorded() -> Recorded:
             agent = Agent(
                 Scripted([*steps, says("done")]),
                 TOOLS,
-                journal=journal,
-                approver=Person(*choices),
-                user="ann",
-                hooks=hooks,
-                **options,
+                **grouped(
+                    journal=journal, approver=Person(*choices), user="ann", hooks=hooks, **options
+                ),
             )
             session = agent.session()
             await session.run("go")

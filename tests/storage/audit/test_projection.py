@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, Scripted
+from ferrule import Agent, Permissions, Scripted, Storage
 from ferrule.core.calls import Call, Result
 from ferrule.core.events import (
     CallEvaluated,
@@ -207,8 +207,8 @@ async def test_what_held_a_program_is_recorded_for_each_call(tmp_path: Path) -> 
             Scripted([says("x")]),
             command_tools(),
             workspace=tmp_path,
-            allow=["Bash"],
-            journal=journal,
+            permissions=Permissions(allow=["Bash"]),
+            storage=Storage(journal=journal),
             resources=[policy],
         )
         session = agent.session()

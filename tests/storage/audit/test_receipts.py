@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, Scripted, tool
+from ferrule import Agent, Scripted, Storage, tool
 from ferrule.core.events import ProviderToolCall, Usage
 from ferrule.models.scripted import Step, calls, says
 from ferrule.storage.audit.audit import digest_of
@@ -73,7 +73,7 @@ async def test_the_same_journal_gives_the_same_receipts_and_a_session_hands_out_
     usage = Usage(10, 5, 3, 2, 1)
     steps = [calls(("ping", {})), Step("one", usage=usage), says("two")]
     with SqliteJournal(":memory:") as journal:
-        session = Agent(Scripted(steps), [ping], journal=journal).session()
+        session = Agent(Scripted(steps), [ping], storage=Storage(journal=journal)).session()
         assert session.receipts() == []
         await session.run("first")
         await session.run("second")

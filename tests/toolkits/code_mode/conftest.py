@@ -13,6 +13,7 @@ import pytest
 
 from ferrule.core.calls import Result
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.code_mode import CodeLimits, code_tool
@@ -80,7 +81,13 @@ class World:
                 self.arrived = asyncio.Event()
             tools = [one for one in self.tools() if not read_only or one.side_effect != "write"]
             given = [*self.tools(), code_tool(tools, limits=limits, read_only=read_only)]
-            agent = Agent(Scripted([]), given, journal=self.journal, hooks=hooks, deny=deny)
+            agent = Agent(
+                Scripted([]),
+                given,
+                storage=Storage(journal=self.journal),
+                hooks=hooks,
+                permissions=Permissions(deny=deny),
+            )
             session = agent.session()
             self.session = session.id
             try:

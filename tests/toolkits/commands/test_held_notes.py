@@ -9,6 +9,7 @@ import pytest
 
 from ferrule.core.events import ConsentAnswered, Noticed, ToolAnswered
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
 from ferrule.permissions.approvals import Answer, ApprovalRequest
 from ferrule.sandbox.backends import selection
@@ -41,10 +42,9 @@ class Run:
             Scripted([]),
             command_tools(CommandOptions(output_format="value", **options)),
             workspace=folder,
-            allow=["Bash"],
-            journal=self.journal,
+            permissions=Permissions(allow=["Bash"], approver=Person(choice)),
+            storage=Storage(journal=self.journal),
             resources=[policy],
-            approver=Person(choice),
         ).session()
 
     async def command(self, *argv: str) -> Any:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted, says
 from ferrule.permissions.approvals import Answer, Approver
 from ferrule.permissions.commands.analysis import analyse
@@ -430,8 +431,8 @@ def session(world: World, *, allow: list[str], steps: Sequence[Any] = (), **opti
         Scripted(list(steps)),
         tools,
         workspace=world.folder,
-        allow=allow,
-        journal=SqliteJournal(":memory:"),
+        permissions=Permissions(allow=allow),
+        storage=Storage(journal=SqliteJournal(":memory:")),
         resources=[CommandPolicy(shell_allowed=True)],
     ).session()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -153,7 +154,7 @@ async def test_what_a_filter_hides_is_kept_and_read_like_any_output(world: World
 async def test_a_copy_is_named_only_where_a_tool_can_read_it(world: World, reader: bool) -> None:
     tools = [tool for tool in world.tools.values() if reader or tool.name != "read_command_output"]
     dispatcher = Dispatcher(Catalog(tools), Gate(mode="bypassPermissions"))
-    world.resources[Usable] = Usable(lambda: dispatcher)
+    world.resources[Usable] = Usable(SimpleNamespace(dispatcher=dispatcher))
     record = await world.run("seq 100 | tail -3")
     assert record["stdout"] == "98\n99\n100\n"
     assert ("output_capture" in record) is reader

@@ -11,6 +11,7 @@ import pytest
 
 from ferrule.core.calls import Result
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.stdlib import stdlib_tools
@@ -37,10 +38,9 @@ def ask(workspace: Path) -> Caller:
                 Scripted([]),
                 stdlib_tools(),
                 workspace=workspace,
-                journal=SqliteJournal(":memory:"),
+                storage=Storage(journal=SqliteJournal(":memory:")),
                 resources=resources,
-                allow=allow,
-                deny=deny,
+                permissions=Permissions(allow=allow, deny=deny),
             )
             session = agent.session()
             try:

@@ -115,7 +115,7 @@ def watch(chat: Chat, *, reasoning: bool = False) -> None:
 
     chat.show = Show(
         chat.assembly.terminal,
-        lambda call_id: chat.session.find_call(call_id),
+        lambda call_id: chat.session.find_call(call_id),  # noqa: PLW0108  the chat may change its session
         live=True,
         reasoning=reasoning,
     )

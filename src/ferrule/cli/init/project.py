@@ -76,7 +76,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ferrule import RunResult, Scripted
+from ferrule import Permissions, RunResult, Scripted, Storage
 from ferrule.models.scripted import calls, says
 from tools import agent, price
 
@@ -85,7 +85,13 @@ def run(folder: Path, *requests: tuple[str, dict[str, Any]]) -> RunResult:
     """A run whose model makes these calls, one after another."""
     model = Scripted([*(calls(one) for one in requests), says("Done.")])
     # Reading a file asks a person; here a rule answers.
-    return agent(model, workspace=folder, journal=":memory:", allow=["Read(**)"]).run_sync("Go.")
+    made = agent(
+        model,
+        workspace=folder,
+        storage=Storage(journal=":memory:"),
+        permissions=Permissions(allow=["Read(**)"]),
+    )
+    return made.run_sync("Go.")
 
 
 def test_a_price_is_per_piece() -> None:

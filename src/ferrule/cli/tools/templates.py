@@ -181,7 +181,7 @@ def python_test(name: str, fields: Sequence[Field]) -> str:
 
 from __future__ import annotations
 
-from ferrule import Agent, Scripted
+from ferrule import Agent, Scripted, Storage
 from ferrule.models.scripted import calls, says
 from {name} import {name}
 
@@ -195,6 +195,6 @@ def test_the_function_gives_back_what_it_gets() -> None:
 
 def test_a_model_calls_it() -> None:
     model = Scripted([calls(("{name}", GIVEN)), says("Done.")])
-    run = Agent(model, [{name}], journal=":memory:").run_sync("Go.")
+    run = Agent(model, [{name}], storage=Storage(journal=":memory:")).run_sync("Go.")
     assert [str(result.error_type) for result in run.results] == ["none"]
 '''

@@ -27,6 +27,7 @@ from typing import Any
 from ferrule.core.calls import ErrorType, Result
 from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.extensions.builtins.builtins import World
 from ferrule.extensions.starlark.pool import STANDARD, Pool, Told, shared
 from ferrule.extensions.starlark.script import Bounds, Script, ScriptFailed, Serve
@@ -119,8 +120,8 @@ async def _called(
         workspace=folder,
         # Everything there is here may be used: what confines it is the folder, the sandbox and the
         # closed network.
-        allow=[tool.full_name for tool in tools],
-        journal=SqliteJournal(":memory:"),
+        permissions=Permissions(allow=[tool.full_name for tool in tools]),
+        storage=Storage(journal=SqliteJournal(":memory:")),
         resources=bench.resources(folder),
     )
     session = agent.session()

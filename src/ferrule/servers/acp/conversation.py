@@ -72,7 +72,9 @@ class Conversation:
         where, most, days = (settings[f"artifacts.{key}"] for key in ("store", "max_bytes", "days"))
         scope = Scope.of(session.identity)
         kept = Kept(artifacts_at(where, max_bytes=most, days=days), scope, agent.workspace)
-        self._telling = Telling(session.catalog.get, agent.workspace, kept, Redactor.of_process(os.environ))
+        self._telling = Telling(
+            session.catalog.get, agent.workspace, kept, Redactor.of_process(os.environ)
+        )
         session.observe(self._see)
 
     @property

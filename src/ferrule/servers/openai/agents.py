@@ -158,7 +158,7 @@ def _begun(
     if told.system:
         said = f"The program that asks says of its task:\n{told.system}"
         instructions = f"{instructions}\n\n{said}" if instructions else said
-    mine = agent.with_instructions(instructions)
+    mine = agent.copy(instructions=instructions)
     mine.change_model(agent.wire, options=options)
     session = mine.session()
     if before:

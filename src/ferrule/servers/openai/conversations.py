@@ -109,7 +109,7 @@ class Conversations:
         passed = self._passed.get(point)
         if passed is None:
             return None
-        agent = passed.agent.with_instructions(passed.agent.instructions)
+        agent = passed.agent.copy()
         name = fork(agent.journal, passed.id, passed.runs, self._store)
         # The agent may have been given other options since.
         return replace(passed, agent=agent, id=name, options=None)

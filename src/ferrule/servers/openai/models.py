@@ -12,7 +12,6 @@ in the settings of whoever serves.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,10 +110,11 @@ class Models:
     def _agent(self, model: str, user: tuple[str, str]) -> Agent:
         base = self._assembly.agent
         wire = self.wire(model)
-        made = base.working_for(*user, base.journal) if self._named else copy(base)
+        tenant, name = user
+        made = base.working_for(name, tenant=tenant) if self._named else base.copy()
         if model != self._own:
             mine = self._assembly.settings.for_model(model)
-            made.change_model(wire, options=self.options(model), way=self.way(model))
+            made.change_model(wire, options=self.options(model), tool_mode=self.way(model))
             made.limits = mine.limits
             if not mine.tools_enabled or mine.tool_mode == "none":
                 made.catalog = Catalog()

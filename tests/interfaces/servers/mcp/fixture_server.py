@@ -18,6 +18,7 @@ from typing import Any
 
 from ferrule import tool
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Storage
 from ferrule.runtime.http.server import hosts_of, listen, origins_of, port_of, serve
 from ferrule.servers.mcp import (
     Client,
@@ -441,7 +442,12 @@ def made(folder: Path) -> tuple[Agent, McpServer]:
     tools = [
         one for name, one in globals().items() if name.startswith("test_") and isinstance(one, Tool)
     ]
-    agent = Agent("scripted:none", [*tools, *DATA], workspace=folder, journal=folder / "journal.db")
+    agent = Agent(
+        "scripted:none",
+        [*tools, *DATA],
+        workspace=folder,
+        storage=Storage(journal=folder / "journal.db"),
+    )
     agent.catalog.add(*changing(agent))
     SERVERS.append(McpServer(agent, name="conformance-fixture", offers=OFFERS))
     return agent, SERVERS[0]

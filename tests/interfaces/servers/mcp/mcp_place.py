@@ -25,6 +25,7 @@ from ferrule.runtime.http.server import hosts_of, listen, origins_of, port_of, s
 from ferrule.servers.mcp import McpServer, client_of
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.context import Context
+from grouped_options import grouped
 
 OLD, NEW = "legacy", "2026-07-28"
 TOKEN = "a-token-that-is-long-enough"
@@ -113,7 +114,9 @@ class Place:
 
     def agent(self, *more: Any, **options: Any) -> Agent:
         given = {"journal": self.folder / "journal.db", **options}
-        agent = Agent("scripted:none", [*self.tools(), *more], workspace=self.folder, **given)
+        agent = Agent(
+            "scripted:none", [*self.tools(), *more], **grouped(workspace=self.folder, **given)
+        )
         self.stack.push_async_callback(agent.close)
         return agent
 

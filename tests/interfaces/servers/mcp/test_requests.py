@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from grouped_options import grouped
+
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed here")
 
 import mcp_types as types
@@ -299,7 +301,9 @@ async def test_a_call_of_ours_to_a_server_takes_its_trace_along(
         ) as servers,
     ):
         ours = Agent(
-            "scripted:none", servers.tools, approver=AllowThese(["*"]), journal=":memory:", **given
+            "scripted:none",
+            servers.tools,
+            **grouped(approver=AllowThese(["*"]), journal=":memory:", **given),
         )
         session = ours.session()
         result = await session.call("library__look", shelf=3)

@@ -11,6 +11,7 @@ import pytest
 
 from ferrule.core.messages import UserMessage
 from ferrule.engine.agent import Agent
+from ferrule.engine.agent_options import Storage
 from ferrule.engine.session import Session
 from ferrule.models.client import ModelOptions
 from ferrule.models.scripted import Scripted, says
@@ -22,7 +23,8 @@ class Kept:
 
     def __init__(self, folder: Path, **bounds: int) -> None:
         self.agent = Agent(
-            Scripted([says(f"answer {n}") for n in range(20)]), journal=folder / "journal.db"
+            Scripted([says(f"answer {n}") for n in range(20)]),
+            storage=Storage(journal=folder / "journal.db"),
         )
         self.left: list[str] = []
         self.conversations = Conversations(self.leave, **bounds)
