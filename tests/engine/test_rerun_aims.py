@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ferrule import Agent
+from ferrule import Agent, Permissions, Storage
 from ferrule.engine.hooks.call_hooks import Hook
 from ferrule.engine.replay.recording import Recording
 from ferrule.engine.replay.rerun import rerun

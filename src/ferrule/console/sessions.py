@@ -29,6 +29,7 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.runtime.session_pool import PoolFull, SessionPool
 from ferrule.storage.journal.lease import Leases
 from ferrule.storage.journal.sessions import SessionInfo
 from ferrule.storage.journal.sqlite import Journal, SqliteJournal
@@ -41,9 +42,9 @@ from .viewer import Viewer
 if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
 
-RUNS = 32
+MAX_RUNS = 32
 """Runs at a time."""
-OPEN = 64
+MAX_OPEN = 64
 """Sessions that are open at a time."""
 IDLE_SECONDS = 1800.0
 """How long a session without a run stays open."""
@@ -77,7 +78,6 @@ class Live:
         self.failed = ""
         """Why the last run broke off, where its journal cannot say it."""
         self.work: asyncio.Task[None] | None = None
-        self.leaves: asyncio.TimerHandle | None = None
         self._questions = questions
 
     @property
@@ -89,9 +89,21 @@ class Live:
         return self.session.identity
 
     @property
-    def works(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a run is under way."""
         return self.work is not None and not self.work.done()
+
+    async def cancel(self) -> None:
+        """End the run: its calls are ended, answered and journaled before this returns."""
+        if self.work is not None:
+            self.work.cancel()
+            await asyncio.wait([self.work])
+
+    async def close(self) -> None:
+        """Give the session back: what it left open is ended and others may drive it."""
+        if self.assembly.reloading is not None:
+            self.assembly.reloading.forget(self.session)
+        await self.assembly.leave(self.session)
 
     async def ask(self, request: ApprovalRequest) -> Answer:
         """`Approver.ask`."""
@@ -110,18 +122,16 @@ class Desk:
     questions: Questions = field(default_factory=Questions)
     changes: int = 0
     """Counts what began and ended here."""
-    _live: dict[str, Live] = field(default_factory=dict[str, Live])
-    _locks: Leases | None = None
-    _leaving: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
-    _closing: dict[str, asyncio.Future[None]] = field(
-        default_factory=dict[str, "asyncio.Future[None]"]
+    pool: SessionPool[str, Live] = field(
+        default_factory=lambda: SessionPool[str, Live](MAX_OPEN, IDLE_SECONDS)
     )
+    _locks: Leases | None = None
 
     # ---- looking
 
     def find(self, session: str) -> Live | None:
         """The session, if it is open here."""
-        return self._live.get(session)
+        return self.pool.find(session)
 
     def waiting(self, viewer: Viewer) -> list[Question]:
         """Questions that wait for this person."""
@@ -132,8 +142,8 @@ class Desk:
         process, or a run above it, drives it), `interrupted` (its run is open and nobody drives
         it), `idle` (no run yet), or how its last run ended.
         """
-        live = self._live.get(info.session)
-        if live is not None and live.works:
+        live = self.pool.find(info.session)
+        if live is not None and live.is_busy:
             return "waiting" if self.questions.of_session(info.session) else "running"
         if info.state != "open":
             return info.state
@@ -179,7 +189,7 @@ class Desk:
         and JournalError (`journal_leased`).
         """
         live = await self._taken(viewer, info)
-        if live.works:
+        if live.is_busy:
             live.session.tell(_words(text))
             return live
         if live.session.has_open_run:
@@ -207,7 +217,7 @@ class Desk:
     async def resume(self, viewer: Viewer, info: SessionInfo) -> Live:
         """Take up a run that nobody drives any more. Raises as `go_on`."""
         live = await self._taken(viewer, info)
-        if live.works:
+        if live.is_busy:
             raise DeskError("it is running", code="session_busy")
         if not live.session.has_open_run:
             raise DeskError("nothing was left open", code="session_idle")
@@ -229,10 +239,7 @@ class Desk:
         """End the run: its calls are ended, answered and journaled before this returns. Raises
         DeskError.
         """
-        live = self._working(session)
-        assert live.work is not None
-        live.work.cancel()
-        await asyncio.wait([live.work])
+        await self._working(session).cancel()
 
     async def fork(self, info: SessionInfo, runs: int) -> str:
         """A new session with the history of this one up to the end of run number `runs`; its id.
@@ -253,31 +260,15 @@ class Desk:
         """Let a session go: what it left open is ended and others may drive it. Nothing happens
         where it is not open or at work.
         """
-        live = self._live.get(session)
-        if live is None or live.works:
-            return
-        del self._live[session]
-        if live.leaves is not None:
-            live.leaves.cancel()
-        gone = self._closing[session] = asyncio.get_running_loop().create_future()
-        try:
-            if live.assembly.reloading is not None:
-                live.assembly.reloading.forget(live.session)
-            await live.assembly.leave(live.session)
-        finally:
-            del self._closing[session]
-            gone.set_result(None)
+        live = self.pool.find(session)
+        if live is not None and not live.is_busy:
+            await self.pool.close(session)
 
     async def close(self) -> None:
         """End every run, settled and journaled, and give all back but the journal and the server's
         own assembly.
         """
-        for live in [*self._live.values()]:
-            if live.works:
-                await self.stop(live.id)
-            await self.leave(live.id)
-        if self._leaving:
-            await asyncio.wait(self._leaving)
+        await self.pool.close_all()
         await self.benches.close()
         if self._locks is not None:
             self._locks.close()
@@ -285,10 +276,8 @@ class Desk:
     # ---- opening
 
     async def _taken(self, viewer: Viewer, info: SessionInfo) -> Live:
-        while (gone := self._closing.get(info.session)) is not None:
-            # Its lease is given back at the end: who opened it before would lose it then.
-            await asyncio.shield(gone)
-        live = self._live.get(info.session)
+        await self.pool.wait_closed(info.session)
+        live = self.pool.use(info.session)
         if live is not None:
             return live
         root = str(self.benches.server.settings.workspace)
@@ -306,45 +295,36 @@ class Desk:
         return mode if mode in KEPT_MODES and now != "plan" else ""
 
     def _open(self, tenant: str, user: str, setup: Setup, session: str | None) -> Live:
-        if len(self._live) >= OPEN:
-            self._make_room()
-        assembly = self.benches.of(setup, {id(live.assembly) for live in self._live.values()})
+        try:
+            self.pool.make_room()
+        except PoolFull as full:
+            raise DeskError(full.detail, code="server_busy", hint=full.hint) from full
+        assembly = self.benches.of(setup, {id(live.assembly) for live in self.pool})
         # Now: a model that leads nowhere is an error before anything is journaled, and all who work
         #     with it share one wire.
         _ = assembly.agent.wire
         agent = self._agent(assembly, tenant, user)
         made = agent.resume(session) if session else agent.session()
-        live = self._live[made.id] = Live(made, assembly, setup, self.questions)
+        live = Live(made, assembly, setup, self.questions)
+        self.pool.add(made.id, live)
         made.set_approver(live)
-        self._idle(live)
         return live
-
-    def _idle(self, live: Live) -> None:
-        """Nothing is under way in it: let it go after a while."""
-        later = asyncio.get_running_loop().call_later
-        live.leaves = later(IDLE_SECONDS, lambda: self._later(self.leave(live.id)))
 
     def _agent(self, assembly: Assembly, tenant: str, user: str) -> Agent:
         if (tenant, user) == ("local", self.owner):
             return assembly.agent
         return assembly.agent.working_for(user, tenant=tenant, journal=self.journal)
 
-    def _make_room(self) -> None:
-        quiet = next((live for live in self._live.values() if not live.works), None)
-        if quiet is None:
-            raise DeskError(f"{OPEN} sessions are at work already", code="server_busy")
-        self._later(self.leave(quiet.id))
-
     async def _begin(self, live: Live, doing: Callable[[], Awaitable[object]]) -> None:
-        if not live.works:
+        if not live.is_busy:
             # Before what follows: nothing of it may wait between looking and beginning.
             await self._fresh(live)
-        if live.works:
+        if live.is_busy:
             raise DeskError("it is running", hint="stop it, or tell it what you want")
-        if sum(one.works for one in self._live.values()) >= RUNS:
-            raise DeskError(f"{RUNS} runs are at work already", code="server_busy", hint="stop one")
-        if live.leaves is not None:
-            live.leaves.cancel()
+        if self.pool.count_busy() >= MAX_RUNS:
+            raise DeskError(
+                f"{MAX_RUNS} runs are at work already", code="server_busy", hint="stop one"
+            )
         live.failed = ""
         begun = asyncio.Event()
         stop_observing = live.session.observe(lambda _: begun.set())
@@ -364,9 +344,7 @@ class Desk:
         reloading = live.assembly.reloading
         if reloading is None:
             return
-        await reloading.reload(
-            *(one.session for one in self._live.values() if one.assembly is live.assembly)
-        )
+        await reloading.reload(*(one.session for one in self.pool if one.assembly is live.assembly))
         await reloading.renew(live.session)
 
     async def _work(self, live: Live, doing: Callable[[], Awaitable[object]]) -> None:
@@ -386,18 +364,13 @@ class Desk:
             live.assembly.notice(f"run in {live.id}: {type(error).__name__}: {error}")
         finally:
             self.changes += 1
-            self._idle(live)
+            self.pool.use(live.id)
 
     def _working(self, session: str) -> Live:
-        live = self._live.get(session)
-        if live is None or not live.works:
+        live = self.pool.find(session)
+        if live is None or not live.is_busy:
             raise DeskError("it is not running here", code="session_idle")
         return live
-
-    def _later(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
 
 
 def _words(text: str) -> str:

@@ -85,12 +85,12 @@ async def tried(console: Console, request: Request) -> Response:
     trial = await run_blocking(lambda: trial_of(console.journal.records(info.session)))
     asked = [one for one in console.desk.questions.of_session(info.session) if one.seen_by(viewer)]
     live = console.desk.find(info.session)
-    if trial is not None and trial.over and live is not None and not live.works:
+    if trial is not None and trial.over and live is not None and not live.is_busy:
         # Nobody says anything more in it; what the call left running ends with it.
         await console.desk.leave(info.session)
     template = "tried_part.html" if "part" in request.query_params else "tried.html"
     return console.page(
         request, template,
         info=info, trial=trial, questions=asked, shown=SHOWN,
-        failed=live.failed if live is not None else "", works=live is not None and live.works,
+        failed=live.failed if live is not None else "", works=live is not None and live.is_busy,
     )  # fmt: skip

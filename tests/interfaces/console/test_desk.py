@@ -380,7 +380,7 @@ async def test_a_session_that_nobody_goes_on_with_is_let_go_after_a_while(
 async def test_there_are_so_many_runs_at_a_time(
     served: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "RUNS", 1)
+    monkeypatch.setattr(sessions, "MAX_RUNS", 1)
     hang, begun = hanging()
     async with served({"scripted:a": [calls(("hang", {}))]}, tools=[hang]) as serving:
         live = await serving.console.desk.start(OWNER, "hang")

@@ -152,8 +152,7 @@ async def test_a_context_is_a_session_that_remembers(place: Place) -> None:
     for answer in ("one", "two"):
         result = await session.call("librarian__find", message="again")
         assert result.data["answer"] == answer
-    conversations = server.desk._conversations  # pyright: ignore[reportPrivateUsage]
-    (conversation,) = conversations.values()
+    (conversation,) = server.desk._pool  # pyright: ignore[reportPrivateUsage]
     said = [
         message.text
         for message in conversation.session.driver.machine.history
@@ -198,7 +197,7 @@ async def test_a_cancelled_task_ends_the_run_and_what_it_does(place: Place) -> N
         await session.close()
         assert task.work is not None
         await asyncio.wait([task.work])
-    (conversation,) = server.desk._conversations.values()  # pyright: ignore[reportPrivateUsage]
+    (conversation,) = server.desk._pool  # pyright: ignore[reportPrivateUsage]
     assert [str(one.error_type) for one in conversation.session.driver.machine.results()] == [
         "cancelled"
     ]

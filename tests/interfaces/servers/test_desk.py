@@ -91,7 +91,7 @@ async def test_tasks_and_conversations_are_bounded(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(desk_module, "TASKS", 2)
-    monkeypatch.setattr(desk_module, "CONVERSATIONS", 2)
+    monkeypatch.setattr(desk_module, "MAX_CONVERSATIONS", 2)
     desk = made(
         calls(("act", {})), calls(("act", {})), says("a"), says("b"), says("c"), tools=[act]
     )
@@ -100,7 +100,7 @@ async def test_tasks_and_conversations_are_bounded(
     with pytest.raises(Refused, match="2 tasks"):
         await desk.begin("3", "one", "go")
     monkeypatch.setattr(desk_module, "TASKS", 9)
-    with pytest.raises(Refused, match="2 conversations"):
+    with pytest.raises(Refused, match="2 sessions"):
         await desk.begin("3", "three", "go")
     first.say("no")
     assert (await end(first)).kind == "done"

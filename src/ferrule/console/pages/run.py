@@ -83,7 +83,7 @@ def _standing(
     """As `Desk.standing`; a sub-agent works where the session does that it works for."""
     state = console.desk.standing(info)
     above = console.desk.find(timeline.opened.parent) if timeline.opened else None
-    if state == "elsewhere" and above is not None and above.works:
+    if state == "elsewhere" and above is not None and above.is_busy:
         return "waiting" if asked else "running"
     return state
 
@@ -167,7 +167,7 @@ class Deeds:
         viewer, info = await self._asked(request)
         form = await request.form()
         live = await self._desk.go_on(viewer, info, str(form.get("text", "")))
-        return self._done(request, "" if live.works else "it ended at once")
+        return self._done(request, "" if live.is_busy else "it ended at once")
 
     async def stop(self, request: Request) -> Response:
         """`POST /runs/{session}/stop` (call, for one call only)."""

@@ -8,7 +8,7 @@ task: one that begins with `yes` is a yes, once; everything else is a no with th
 reason. Who holds the server's token answers them, so critical risk, and doing again what may have
 been done, are no without a question.
 
-Bounds: `CONVERSATIONS` at a time (the one that was quiet longest goes; its journal stays), `TASKS`
+Bounds: `MAX_CONVERSATIONS` at a time (the one that was quiet longest goes; its journal stays), `TASKS`
     at work, `ANSWER_SECONDS` for a question.
 """
 
@@ -24,8 +24,9 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live, Progress
 from ferrule.engine.session import Session
 from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.runtime.session_pool import PoolFull, SessionPool
 
-CONVERSATIONS = 64
+MAX_CONVERSATIONS = 64
 TASKS = 32
 ANSWER_SECONDS = 600.0
 _SHOWN = 4_000
@@ -52,8 +53,23 @@ class Refused(Exception):
 @dataclass(slots=True)
 class _Conversation:
     session: Session
-    busy: asyncio.Lock = field(default_factory=asyncio.Lock)
-    tasks: int = 0
+    leave: Leave
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the task that works: one at a time."""
+    tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.tasks)
+
+    async def cancel(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(self.tasks)
+
+    async def close(self) -> None:
+        await self.leave(self.session)
 
 
 class Task:
@@ -123,7 +139,7 @@ class Desk:
     def __init__(self, agent: Agent, leave: Leave | None = None) -> None:
         self._agent = agent
         self._leave = leave or Session.close
-        self._conversations: dict[str, _Conversation] = {}
+        self._pool = SessionPool[str, _Conversation](MAX_CONVERSATIONS)
         self._tasks: dict[str, Task] = {}
 
     def find(self, task_id: str) -> Task | None:
@@ -136,17 +152,13 @@ class Desk:
             raise Refused(f"{TASKS} tasks are at work already; try again later")
         for unheard in [name for name, task in self._tasks.items() if not task.works][:-TASKS]:
             del self._tasks[unheard]
-        conversation = await self._conversation(context_id)
+        conversation = self._conversation(context_id)
         task = self._tasks[task_id] = Task(conversation.session)
-        conversation.tasks += 1
         task.work = asyncio.create_task(
             self._work(task, conversation, text), name=f"a2a task {task_id}"
         )
-
-        def over(_: asyncio.Task[None]) -> None:
-            conversation.tasks -= 1
-
-        task.work.add_done_callback(over)
+        conversation.tasks.add(task.work)
+        task.work.add_done_callback(conversation.tasks.discard)
         return task
 
     def forget(self, task_id: str) -> None:
@@ -162,27 +174,20 @@ class Desk:
 
     async def close(self) -> None:
         """End everything. The agent stays its owner's."""
-        for task_id in list(self._tasks):
-            await self.cancel(task_id)
-        left, self._conversations = list(self._conversations.values()), {}
-        for one in left:
-            await self._leave(one.session)
+        self._tasks.clear()
+        await self._pool.close_all()
 
-    async def _conversation(self, context_id: str) -> _Conversation:
-        known = self._conversations.pop(context_id, None)
-        if known is None:
-            await self._make_room()
-            known = _Conversation(self._agent.session())
-        self._conversations[context_id] = known
+    def _conversation(self, context_id: str) -> _Conversation:
+        known = self._pool.use(context_id)
+        if known is not None:
+            return known
+        try:
+            self._pool.make_room()
+        except PoolFull as full:
+            raise Refused(f"{full.detail}; {full.hint}") from full
+        known = _Conversation(self._agent.session(), self._leave)
+        self._pool.add(context_id, known)
         return known
-
-    async def _make_room(self) -> None:
-        if len(self._conversations) < CONVERSATIONS:
-            return
-        quiet = next((name for name, one in self._conversations.items() if not one.tasks), None)
-        if quiet is None:
-            raise Refused(f"{CONVERSATIONS} conversations are at work already; try again later")
-        await self._leave(self._conversations.pop(quiet).session)
 
     async def _work(self, task: Task, conversation: _Conversation, text: str) -> None:
         def shown(item: Live) -> None:
@@ -190,7 +195,7 @@ class Desk:
                 task.items.put_nowait(Item("words", item.text[:_LINE]))
 
         session = conversation.session
-        async with conversation.busy:
+        async with conversation.turn:
             session.set_approver(task)
             stop_observing = session.observe(shown)
             try:

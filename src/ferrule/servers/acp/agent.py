@@ -20,6 +20,7 @@ from typing import Any, cast
 from ferrule._version import __version__
 from ferrule.core.errors import ConfigError, FerruleError, SessionNotFound
 from ferrule.runtime.assemble import journal
+from ferrule.runtime.session_pool import PoolFull, SessionPool
 
 from .conversation import Busy, Conversation, Editor, begin
 from .history import find, listed, put_away
@@ -29,7 +30,7 @@ from .prompts import message_of
 
 VERSION = 1
 """Of the protocol."""
-SESSIONS = 256
+MAX_SESSIONS = 256
 """Open at a time."""
 
 Method = Callable[["Agent", Mapping[str, Any]], Awaitable[Any]]
@@ -44,7 +45,7 @@ class Agent:
     def __init__(self, options: Mapping[str, Any], editor: Editor) -> None:
         self._options = options
         self._editor = editor
-        self._open: dict[str, Conversation] = {}
+        self._pool = SessionPool[str, Conversation](MAX_SESSIONS, evicts=False)
         self._opening = asyncio.Lock()
         self._begun = False
 
@@ -71,8 +72,7 @@ class Agent:
     async def close(self) -> None:
         """End everything that is at work and give it back."""
         async with self._opening:
-            left, self._open = list(self._open.values()), {}
-            await asyncio.gather(*(one.close() for one in left))
+            await self._pool.close_all()
 
     # ---- the connection
 
@@ -126,22 +126,19 @@ class Agent:
 
     async def close_session(self, params: Mapping[str, Any]) -> Any:
         """`session/close`: the session ends here, and stays in the journal."""
-        await self._close(self._found(params))
+        await self._pool.close(self._found(params).session.id)
         return {}
 
     async def delete(self, params: Mapping[str, Any]) -> Any:
         """`session/delete`. See `history` for what that means."""
         session = _text(params, "sessionId")
-        if (known := self._open.get(session)) is not None:
-            begun = known.session.is_recorded
-            await self._close(known)
-            if not begun:
+        known = self._pool.find(session)
+        if known is not None:
+            is_recorded = known.session.is_recorded
+            await self._pool.close(session)
+            if not is_recorded:
                 return {}
         return {"_meta": {"ferrule/archive": str(put_away(session))}}
-
-    async def _close(self, conversation: Conversation) -> None:
-        self._open.pop(conversation.session.id, None)
-        await conversation.close()
 
     async def _begin(
         self, params: Mapping[str, Any], session_id: str | None = None
@@ -151,12 +148,14 @@ class Agent:
             raise ConfigError(
                 "this agent works in one folder: `additionalDirectories` is not supported"
             )
-        if len(self._open) >= SESSIONS:
-            raise ConfigError(f"{SESSIONS} sessions are open; close one")
+        try:
+            self._pool.make_room()
+        except PoolFull as full:
+            raise ConfigError(full.detail, hint=full.hint) from full
         conversation = await begin(
             self._options, self._editor, folder=folder, servers=servers, session_id=session_id
         )
-        self._open[conversation.session.id] = conversation
+        self._pool.add(conversation.session.id, conversation)
         return conversation
 
     async def _again(self, params: Mapping[str, Any]) -> Conversation:
@@ -165,10 +164,11 @@ class Agent:
         """
         session, folder = _text(params, "sessionId"), folder_of(params)
         async with self._opening:
-            if (known := self._open.get(session)) is not None:
-                if known.busy:
+            known = self._pool.find(session)
+            if known is not None:
+                if known.is_busy:
                     raise Busy("this session works on a prompt; wait for it, or cancel it")
-                await self._close(known)
+                await self._pool.close(session)
             with journal() as store:
                 info = find(store, session)
             if info.workspace != folder:
@@ -180,9 +180,10 @@ class Agent:
 
     def _found(self, params: Mapping[str, Any]) -> Conversation:
         session = _text(params, "sessionId")
-        if session not in self._open:
+        known = self._pool.use(session)
+        if known is None:
             raise SessionNotFound(f"no session `{session[:80]}` is open here; load it")
-        return self._open[session]
+        return known
 
     # ---- a session
 
@@ -195,8 +196,9 @@ class Agent:
         """`session/cancel`: a notification, so that a session that is not there is nobody's
         error.
         """
-        if (known := self._open.get(str(params.get("sessionId")))) is not None:
-            known.cancel()
+        known = self._pool.find(str(params.get("sessionId")))
+        if known is not None:
+            known.stop()
 
     async def set_mode(self, params: Mapping[str, Any]) -> Any:
         """`session/set_mode`."""

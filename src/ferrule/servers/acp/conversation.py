@@ -78,7 +78,7 @@ class Conversation:
         session.observe(self._see)
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether it works on a prompt."""
         return self._turn is not None
 
@@ -124,9 +124,9 @@ class Conversation:
             self._turn = None
             await self.outbox.drained()
 
-    def cancel(self) -> None:
-        """End the prompt that is worked on, if one is. Once: a second stop would reach into the
-        settling of the first.
+    def stop(self) -> None:
+        """Begin to end the prompt that is worked on, if one is. Once: a second stop would reach
+        into the settling of the first.
         """
         if self._turn is not None and not self._stopped:
             self._stopped = True
@@ -219,7 +219,7 @@ class Conversation:
 
     async def set_model(self, model: str) -> None:
         """Another model from the next prompt on. Raises Busy, ConfigError, ProviderError."""
-        if self.busy:
+        if self.is_busy:
             raise Busy("the model cannot change while it works on a prompt")
         if model not in models_of(self.assembly.settings, self.session.model):
             raise ConfigError(
@@ -254,11 +254,14 @@ class Conversation:
             self.outbox.put(update)
         await self.outbox.drained()
 
-    async def close(self) -> None:
-        """End what is at work, settled and journaled, and give everything back."""
-        self.cancel()
+    async def cancel(self) -> None:
+        """End what is at work, settled and journaled."""
+        self.stop()
         if self._turn is not None:
             await asyncio.wait([self._turn])
+
+    async def close(self) -> None:
+        """Give everything back."""
         await self.assembly.close(self.session, strict=False)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from ferrule.runtime.http.http_security import MOST, OWNER, Message, Receive, Scope, Send, Visitor
 
-from .sessions import IDLE_SECONDS, VISITS, Who
+from .sessions import IDLE_SECONDS, MAX_CLIENTS, Who
 
 PATH = "/mcp"
 
@@ -99,7 +99,7 @@ class Endpoint:
             retry_interval=RETRY,
             session_idle_timeout=IDLE_SECONDS,
             max_request_body_size=MOST,
-            max_sessions=VISITS,
+            max_sessions=MAX_CLIENTS,
         )
 
     def running(self) -> AbstractAsyncContextManager[None]:
@@ -133,7 +133,7 @@ class Endpoint:
                 )
                 if given is None and named is not None and message["status"] < 400:
                     self._owners[named] = owner
-                    while len(self._owners) > 2 * VISITS:
+                    while len(self._owners) > 2 * MAX_CLIENTS:
                         self._owners.popitem(last=False)
                 elif given is not None and scope["method"] == "DELETE" and message["status"] < 400:
                     self._owners.pop(given, None)

@@ -6,14 +6,13 @@ stands in the agent's journal like any other, with its calls, what was asked and
 results. Two clients do not see each other's artifacts, answers or grants. Names are claims: clients
 that share a token and call themselves the same are one.
 
-Bounds: `VISITS` at a time (the one that was quiet longest goes; its journal stays), `IDLE_SECONDS`
+Bounds: `MAX_CLIENTS` at a time (the one that was quiet longest goes; its journal stays), `IDLE_SECONDS`
 without a request, `CALLS` at work in each, and as many that wait for their client.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,13 +24,14 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live, Progress
 from ferrule.engine.session import Session
 from ferrule.permissions.approvals import AllowThese
+from ferrule.runtime.session_pool import PoolFull, SessionPool
 
 from .approvals import CURRENT, ClientApprover, answered
 from .client import UNDER_WAY
 from .peer import Peer
 from .requests import Answers, Request, Suspended
 
-VISITS = 64
+MAX_CLIENTS = 64
 IDLE_SECONDS = 1800.0
 CALLS = 32
 QUESTIONS = 4
@@ -66,10 +66,18 @@ class Who:
 class Visit:
     """One client with its session."""
 
-    def __init__(self, who: Who, session: Session, yes_to: tuple[str, ...], end: End) -> None:
+    def __init__(
+        self,
+        who: Who,
+        session: Session,
+        yes_to: tuple[str, ...],
+        end: End,
+        used: Callable[[], object],
+    ) -> None:
         self.who = who
         self.session = session
         self._end = end
+        self._used = used
         self.calls: dict[str, Request] = {}
         self.suspended = Suspended(CALLS)
         self.level = "info"
@@ -78,14 +86,13 @@ class Visit:
         """What serves this client's subscriptions, once it has some."""
         self.outlet: Any = None
         """What news go out with that belong to no request, where the client has a connection."""
-        self.seen = time.monotonic()
         self._at_work: set[Request] = set()
         self._asking = asyncio.Lock()
         session.set_approver(AllowThese(yes_to, ClientApprover()) if yes_to else ClientApprover())
         self._stop_observing = session.observe(self._observe)
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether something is at work."""
         return bool(self._at_work)
 
@@ -103,7 +110,7 @@ class Visit:
             for call_id in request.calls:
                 self.calls.pop(call_id, None)
                 self._lighten(call_id)
-            self.seen = time.monotonic()
+            self._used()
 
         request.start(self._within(request, work), over)
         return request
@@ -134,10 +141,13 @@ class Visit:
             raise Full(f"{_SUBSCRIBED} resources are subscribed to already", code=Full.code)
         self.subscribed.add(uri)
 
-    async def close(self) -> None:
-        """End what is at work, written down, and the session."""
+    async def cancel(self) -> None:
+        """End what is at work, settled and journaled."""
         for request in list(self._at_work):
             await request.stop()
+
+    async def close(self) -> None:
+        """End the session."""
         self._stop_observing()
         await self._end(self.session)
 
@@ -201,55 +211,41 @@ class Visits:
     agent: Agent
     yes_to: tuple[str, ...] = ()
     end: End = Session.close
-    _visits: dict[tuple[str, ...], Visit] = field(default_factory=dict[tuple[str, ...], Visit])
-    _leaving: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    pool: SessionPool[tuple[str, ...], Visit] = field(
+        default_factory=lambda: SessionPool[tuple[str, ...], Visit](MAX_CLIENTS, IDLE_SECONDS)
+    )
 
     def __iter__(self) -> Iterator[Visit]:
-        return iter(list(self._visits.values()))
+        return iter(self.pool)
 
     def of(self, who: Who, about: str) -> Visit:
         """The visit of this client; begun if it is new, with a line in its journal that says
         `about` it. Raises Full, JournalError.
         """
-        self._sweep()
-        visit = self._visits.pop(who.key, None)
-        if visit is None:
-            self._make_room()
-            agent = self.agent
-            session = agent.working_for(who.user, tenant=who.tenant).session()
-            session.add_notice("mcp", about)
-            visit = Visit(who, session, self.yes_to, self.end)
-        visit.seen = time.monotonic()
-        self._visits[who.key] = visit
+        visit = self.pool.use(who.key)
+        if visit is not None:
+            return visit
+        try:
+            self.pool.make_room()
+        except PoolFull as full:
+            raise Full(
+                f"{MAX_CLIENTS} clients are served already; try again later", code=Full.code
+            ) from full
+        session = self.agent.working_for(who.user, tenant=who.tenant).session()
+        session.add_notice("mcp", about)
+        visit = Visit(who, session, self.yes_to, self.end, lambda: self.pool.use(who.key))
+        self.pool.add(who.key, visit)
         return visit
 
     def leave(self, key: tuple[str, ...]) -> None:
-        """A client is gone: its session ends, in its own time."""
-        for known in [one for one in self._visits if one[: len(key)] == key]:
-            visit = self._visits.pop(known)
-            task = asyncio.create_task(visit.close(), name="mcp client leaves")
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+        """End the sessions of a client that is gone, in the background."""
+        for known in self.pool.open_keys():
+            if known[: len(key)] == key:
+                self.pool.close_soon(known)
 
     async def close(self) -> None:
         """End all of them."""
-        for key in list(self._visits):
-            self.leave(key)
-        while self._leaving:
-            await asyncio.gather(*self._leaving)
-
-    def _sweep(self) -> None:
-        late = time.monotonic() - IDLE_SECONDS
-        for key in [key for key, one in self._visits.items() if one.seen < late and not one.busy]:
-            self.leave(key)
-
-    def _make_room(self) -> None:
-        if len(self._visits) < VISITS:
-            return
-        quiet = next((key for key, one in self._visits.items() if not one.busy), None)
-        if quiet is None:
-            raise Full(f"{VISITS} clients are served already; try again later", code=Full.code)
-        self.leave(quiet)
+        await self.pool.close_all()
 
 
 def _nothing() -> None:

@@ -71,7 +71,7 @@ class Agents:
 
     def __init__(self, leave: Leave, store: ArtifactStore, yes_to: tuple[str, ...] = ()) -> None:
         self._leave = leave
-        self._conversations = Conversations(leave, store)
+        self._conversations = Conversations(store)
         self._yes_to = yes_to
 
     async def work(
@@ -82,9 +82,10 @@ class Agents:
         message, before = told.history[-1], told.history[:-1]
         who = (visitor.tenant, visitor.user)
         point = point_of(who, asked.model, told.system, before)
-        conversation = self._going_on(point) if before else None
+        conversation = await self._going_on(point) if before else None
         if conversation is None:
             conversation = _begun(agent, options, told, before)
+            conversation.leave = self._leave
         try:
             if conversation.options != options:
                 conversation.agent.change_model(conversation.agent.wire, options=options)
@@ -104,19 +105,20 @@ class Agents:
         finally:
             # Also after a failure: whoever sends this again goes on where the run ended, and what
             # it did is not forgotten.
-            await (
+            if before:
                 self._conversations.put(point, conversation)
-                if before
-                else conversation.close(self._leave)
-            )
+            else:
+                await conversation.close()
 
     async def close(self) -> None:
         """Close all conversations."""
         await self._conversations.close()
 
-    def _going_on(self, point: str) -> Conversation | None:
+    async def _going_on(self, point: str) -> Conversation | None:
         try:
-            conversation = self._conversations.take(point) or self._conversations.branch(point)
+            conversation = await self._conversations.take(point)
+            if conversation is None:
+                conversation = self._conversations.branch(point)
             if conversation is not None:
                 conversation.opened()
         except FerruleError:

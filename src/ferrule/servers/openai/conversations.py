@@ -29,6 +29,7 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.rewind.rewind import fork
 from ferrule.engine.session import Session
 from ferrule.models.client import ModelOptions
+from ferrule.runtime.session_pool import SessionPool
 from ferrule.storage.artifacts.store import ArtifactStore
 
 OPEN = 64
@@ -59,6 +60,15 @@ class Conversation:
     session: Session | None
     options: ModelOptions | None
     runs: int = 0
+    leave: Leave = Session.close
+
+    @property
+    def is_busy(self) -> bool:
+        """Never, while nobody has taken it."""
+        return False
+
+    async def cancel(self) -> None:
+        """Nothing is at work."""
 
     def opened(self) -> Session:
         """The session, resumed where it was closed. Raises JournalError, SessionNotFound."""
@@ -66,35 +76,40 @@ class Conversation:
             self.session = self.agent.resume(self.id)
         return self.session
 
-    async def close(self, leave: Leave) -> None:
+    async def close(self) -> None:
         """Give the session back to the journal; it can be opened again."""
-        session, self.session = self.session, None
+        session = self.session
+        self.session = None
         if session is not None:
-            await leave(session)
+            await self.leave(session)
 
 
 class Conversations:
-    """The sessions that nobody works with now, by what was said in them. `leave` closes one;
-    `store` holds their large results.
+    """The sessions that nobody works with now, by what was said in them.
+
+    Args:
+        store: Holds their large results.
+        most_open: How many stay open.
+        most_known: How many points are remembered.
     """
 
     def __init__(
         self,
-        leave: Leave,
         store: ArtifactStore | None = None,
         *,
         most_open: int = OPEN,
         most_known: int = KNOWN,
     ) -> None:
-        self._leave = leave
         self._store = store
         self._known: dict[str, Conversation] = {}
         self._passed: dict[str, Conversation] = {}
-        self._most_open = most_open
+        self._pool = SessionPool[str, Conversation](most_open)
         self._most_known = most_known
 
-    def take(self, point: str) -> Conversation | None:
+    async def take(self, point: str) -> Conversation | None:
         """The conversation that stands there; it is the caller's until it is put back."""
+        await self._pool.wait_closed(point)
+        self._pool.remove(point)
         found = self._known.pop(point, None)
         if found is not None:
             self._passed[point] = replace(found, session=None)
@@ -114,24 +129,25 @@ class Conversations:
         # The agent may have been given other options since.
         return replace(passed, agent=agent, id=name, options=None)
 
-    async def put(self, point: str, conversation: Conversation) -> None:
+    def put(self, point: str, conversation: Conversation) -> None:
         """Keep a conversation that stands there now; those that are one too many are closed, or
         forgotten.
         """
-        before = self._known.pop(point, None)
+        self._known.pop(point, None)
+        self._pool.close_soon(point)
         self._known[point] = conversation
-        opened = [one for one in self._known.values() if one.session is not None]
-        leaving = opened[: max(0, len(opened) - self._most_open)]
+        if conversation.session is not None:
+            self._pool.make_room()
+            self._pool.add(point, conversation)
         while len(self._known) > self._most_known:
-            leaving.append(self._known.pop(next(iter(self._known))))
-        for one in (*leaving, *([] if before is None else [before])):
-            await one.close(self._leave)
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._pool.close_soon(oldest)
 
     async def close(self) -> None:
         """Close all of them."""
-        left, self._known = list(self._known.values()), {}
-        for one in left:
-            await one.close(self._leave)
+        self._known.clear()
+        await self._pool.close_all()
 
 
 def point_of(

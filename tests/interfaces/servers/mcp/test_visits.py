@@ -29,7 +29,7 @@ async def forever(request: Any) -> None:
 async def test_the_quietest_client_makes_room_and_a_busy_one_does_not(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ferrule.servers.mcp.sessions.VISITS", 2)
+    monkeypatch.setattr("ferrule.servers.mcp.sessions.MAX_CLIENTS", 2)
     visits = Visits(place.agent())
     first, second = visits.of(who("one"), "one"), visits.of(who("two"), "two")
     assert visits.of(who("one"), "again") is first
@@ -42,16 +42,18 @@ async def test_the_quietest_client_makes_room_and_a_busy_one_does_not(
     with pytest.raises(Full, match="2 clients are served already"):
         visits.of(who("four"), "four")
     await visits.close()
-    assert not list(visits) and not first.busy and not second.busy
+    assert not list(visits) and not first.is_busy and not second.is_busy
 
 
 @pytest.mark.proves("serve.mcp.bounded")
 async def test_a_client_that_was_quiet_for_long_is_gone(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place,
 ) -> None:
     visits = Visits(place.agent())
     first = visits.of(who("one"), "one")
-    monkeypatch.setattr("ferrule.servers.mcp.sessions.IDLE_SECONDS", -1.0)
+    visits.pool.idle_seconds = 0.0
+    visits.pool.sweep()
+    visits.pool.idle_seconds = None
     assert visits.of(who("one"), "one") is not first
     await visits.close()
 

@@ -27,7 +27,7 @@ class Kept:
             storage=Storage(journal=folder / "journal.db"),
         )
         self.left: list[str] = []
-        self.conversations = Conversations(self.leave, **bounds)
+        self.conversations = Conversations(**bounds)
 
     async def leave(self, session: Session) -> None:
         self.left.append(session.id)
@@ -36,7 +36,7 @@ class Kept:
     async def one(self, text: str) -> Conversation:
         session = self.agent.session()
         await session.run(text)
-        return Conversation(self.agent, session.id, session, ModelOptions())
+        return Conversation(self.agent, session.id, session, ModelOptions(), leave=self.leave)
 
 
 @pytest.mark.proves("serve.openai.conversation")
@@ -45,10 +45,10 @@ async def test_one_session_too_many_is_closed_and_goes_on_from_the_journal_when_
 ) -> None:
     kept = Kept(tmp_path, most_open=1)
     first, second = await kept.one("a"), await kept.one("b")
-    await kept.conversations.put("a", first)
-    await kept.conversations.put("b", second)
+    kept.conversations.put("a", first)
+    kept.conversations.put("b", second)
+    taken = await kept.conversations.take("a")
     assert kept.left == [first.id] and second.session is not None
-    taken = kept.conversations.take("a")
     assert taken is first and taken.session is None
     session = taken.opened()
     assert session.id == first.id
@@ -57,7 +57,7 @@ async def test_one_session_too_many_is_closed_and_goes_on_from_the_journal_when_
     ]
     result = await session.run("more")
     assert result.session == first.id
-    await kept.conversations.put("a2", taken)
+    kept.conversations.put("a2", taken)
     await kept.conversations.close()
     assert kept.left == [first.id, second.id, first.id]
 
@@ -69,14 +69,16 @@ async def test_what_was_taken_is_not_found_again_and_what_is_too_much_is_forgott
     kept = Kept(tmp_path, most_known=2)
     made = [await kept.one(name) for name in "abc"]
     for name, one in zip("abc", made, strict=True):
-        await kept.conversations.put(name, one)
-    assert kept.conversations.take("a") is None and kept.left == [made[0].id]
-    assert kept.conversations.take("b") is made[1] and kept.conversations.take("b") is None
+        kept.conversations.put(name, one)
+    assert await kept.conversations.take("a") is None and kept.left == [made[0].id]
+    assert (
+        await kept.conversations.take("b") is made[1] and await kept.conversations.take("b") is None
+    )
     again = await kept.one("c, once more")
-    await kept.conversations.put("c", again)
-    assert kept.left == [made[0].id, made[2].id]
+    kept.conversations.put("c", again)
     await kept.conversations.close()
-    await made[1].close(kept.leave)
+    assert kept.left == [made[0].id, made[2].id, again.id]
+    await made[1].close()
 
 
 @pytest.mark.proves("serve.openai.bounded")
@@ -96,10 +98,10 @@ async def test_a_session_that_cannot_be_resumed_is_told_anew(place: Any, turns: 
     first = await client.chat.completions.create(model="ferrule", messages=turns("a"))
     conversations = place.server._agents._conversations  # pyright: ignore[reportPrivateUsage]
     (point,) = conversations._known  # pyright: ignore[reportPrivateUsage]
-    conversation = conversations.take(point)
-    await conversation.close(Session.close)
+    conversation = await conversations.take(point)
+    await conversation.close()
     conversation.id = "gone"
-    await conversations.put(point, conversation)
+    conversations.put(point, conversation)
     second = await client.chat.completions.create(model="ferrule", messages=turns("a", "one", "b"))
     assert second.choices[0].message.content == "two"
     assert second.ferrule["session"] != first.ferrule["session"]

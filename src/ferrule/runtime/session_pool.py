@@ -1,0 +1,205 @@
+"""The open sessions of an interface: how many there are, which go first, and how they end.
+
+The console and the MCP, ACP, OpenAI and A2A servers each keep sessions open between requests, so
+that what their tools started goes on. They differ in what a session is found by and in what is put
+around it; bounds, eviction, the sweep of those that are idle, and waiting for one that is being
+closed are the same, and here.
+
+Everything happens in one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, Protocol, TypeVar
+
+from ferrule.core.errors import FerruleError
+
+
+class PooledSession(Protocol):
+    """What an interface keeps of one session."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is at work: then it is never evicted."""
+        ...
+
+    async def cancel(self) -> None:
+        """End what is at work, settled and journaled."""
+        ...
+
+    async def close(self) -> None:
+        """Give the session back; the journal keeps everything. Called once, when nothing is at
+        work.
+        """
+        ...
+
+
+class PoolFull(FerruleError):
+    """Every session that may be open is at work."""
+
+    code = "sessions_full"
+
+
+K = TypeVar("K", bound=Hashable)
+S = TypeVar("S", bound=PooledSession)
+
+
+class SessionPool(Generic[K, S]):
+    """Open sessions by key, the least recently used first.
+
+    Args:
+        max_open: How many may be open. A new one evicts the least recently used that is not busy.
+        idle_seconds: How long one that is not used stays open; None for as long as there is room.
+        evicts: Whether a new session may take the place of another one; else it is refused.
+        clock: Seconds from some point on.
+    """
+
+    def __init__(
+        self,
+        max_open: int,
+        idle_seconds: float | None = None,
+        *,
+        evicts: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.max_open = max_open
+        self.idle_seconds = idle_seconds
+        self._evicts = evicts
+        self._clock = clock
+        self._sessions: dict[K, S] = {}
+        self._used: dict[K, float] = {}
+        self._closing: dict[K, asyncio.Task[None]] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[S]:
+        return iter([*self._sessions.values()])
+
+    def open_keys(self) -> list[K]:
+        """Return the keys of all open sessions, the least recently used first."""
+        return [*self._sessions]
+
+    def count_busy(self) -> int:
+        """Return how many sessions are at work."""
+        return sum(one.is_busy for one in self._sessions.values())
+
+    def find(self, key: K) -> S | None:
+        """Return an open session without using it; None if there is none."""
+        return self._sessions.get(key)
+
+    def use(self, key: K) -> S | None:
+        """Return an open session, used now; None if there is none."""
+        session = self._sessions.pop(key, None)
+        if session is not None:
+            self._sessions[key] = session
+            self._used[key] = self._clock()
+        return session
+
+    def add(self, key: K, session: S) -> None:
+        """Keep a session, used now. `make_room` comes first."""
+        self._sessions[key] = session
+        self._used[key] = self._clock()
+        self._plan_sweep()
+
+    def remove(self, key: K) -> S | None:
+        """Return a session that the pool does not keep any longer, still open; None if there is
+        none.
+        """
+        self._used.pop(key, None)
+        return self._sessions.pop(key, None)
+
+    def make_room(self) -> None:
+        """Evict the least recently used session that is not busy, if there is no room.
+
+        Raises:
+            PoolFull: All of them are busy, or none may be evicted.
+        """
+        while len(self._sessions) >= self.max_open:
+            if not self._evicts:
+                raise PoolFull(
+                    f"{self.max_open} sessions are open already",
+                    code=PoolFull.code,
+                    hint="close one",
+                )
+            quiet = next((key for key, one in self._sessions.items() if not one.is_busy), None)
+            if quiet is None:
+                raise PoolFull(
+                    f"{self.max_open} sessions are at work already",
+                    code=PoolFull.code,
+                    hint="try again later",
+                )
+            self.close_soon(quiet)
+
+    # ---- the end
+
+    def close_soon(self, key: K) -> None:
+        """Cancel and close a session in the background. It is not found from now on."""
+        session = self.remove(key)
+        if session is None:
+            return
+        previous = self._closing.get(key)
+        task = asyncio.create_task(_close(session, previous), name=f"close session {key}")
+        self._closing[key] = task
+        task.add_done_callback(lambda done: self._forget(key, done))
+
+    async def close(self, key: K) -> None:
+        """Cancel and close a session. Nothing happens if it is not open. Raises what closing does."""
+        self.close_soon(key)
+        await self.wait_closed(key)
+
+    async def wait_closed(self, key: K) -> None:
+        """Wait until a session that is being closed has given its lease back: whoever opens it
+        before would lose it then.
+        """
+        closing = self._closing.get(key)
+        if closing is not None:
+            await asyncio.shield(closing)
+
+    async def close_all(self) -> None:
+        """Cancel and close all sessions, and wait for those that are being closed."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for key in self.open_keys():
+            self.close_soon(key)
+        await asyncio.gather(*self._closing.values())
+
+    def sweep(self) -> None:
+        """Close the sessions that have been idle for too long."""
+        if self.idle_seconds is None:
+            return
+        late = self._clock() - self.idle_seconds
+        for key in self.open_keys():
+            if self._used[key] <= late and not self._sessions[key].is_busy:
+                self.close_soon(key)
+        self._plan_sweep()
+
+    def _plan_sweep(self) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        if self.idle_seconds is None or not self._sessions:
+            return
+        oldest = min(self._used.values())
+        # A busy session is looked at again later; at least a second later, so that sweeps of many
+        # that are busy do not take the loop's time.
+        wait = max(
+            oldest + self.idle_seconds - self._clock(), min(1.0, max(self.idle_seconds, 0.01))
+        )
+        self._sweep = asyncio.get_running_loop().call_later(max(wait, 0.0), self.sweep)
+
+    def _forget(self, key: K, done: asyncio.Task[None]) -> None:
+        if self._closing.get(key) is done:
+            del self._closing[key]
+
+
+async def _close(session: PooledSession, previous: asyncio.Task[None] | None) -> None:
+    if previous is not None:
+        await asyncio.wait([previous])
+    if session.is_busy:
+        await session.cancel()
+    await session.close()
