@@ -354,6 +354,14 @@ class Session:
         return self.driver.machine.usage
 
     @property
+    def cost(self) -> float | None:
+        """What the current run, or the last one, has cost in US dollars; None where it is not
+        counted (`Limits.max_cost`).
+        """
+        counted = self.driver.machine.limits.max_cost is not None
+        return dollars(self.usage) if counted else None
+
+    @property
     def rounds(self) -> int:
         """The model's answers in the current run, or the last one."""
         return self.driver.machine.round
@@ -492,7 +500,7 @@ class Session:
             machine.round,
             self.id,
             finish.missing,
-            None if machine.limits.max_cost is None else dollars(finish.usage),
+            None if self.cost is None else dollars(finish.usage),
         )
 
     def _raise(self, finish: Finish) -> None:

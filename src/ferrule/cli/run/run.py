@@ -15,7 +15,6 @@ from ferrule.cli.terminal_agent import Seated, seat
 from ferrule.core.calls import ErrorType, Result
 from ferrule.core.errors import FerruleError, LimitReached, RunCancelled
 from ferrule.core.events import FORMAT, Event, encode
-from ferrule.engine.budgets import dollars
 from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
 from ferrule.engine.session import RunResult, Session
 from ferrule.runtime.assemble import model_of
@@ -162,7 +161,7 @@ def summary(
     session: Session, result: RunResult | None, error: FerruleError | None
 ) -> dict[str, Any]:
     """The object of `--json`."""
-    machine = session.driver.machine
+    usage = session.usage
     return {
         "v": FORMAT,
         "session": session.id,
@@ -172,15 +171,12 @@ def summary(
         "error": None
         if error is None
         else {"code": error.code, "detail": error.detail, "hint": error.hint},
-        "rounds": machine.round,
-        "usage": {
-            "input": machine.usage.input,
-            "output": machine.usage.output,
-            "cached": machine.usage.cached,
-        },
-        "cost": None if machine.limits.max_cost is None else dollars(machine.usage),
+        "rounds": session.rounds,
+        "usage": {"input": usage.input, "output": usage.output, "cached": usage.cached},
+        "cost": session.cost,
         "results": [
-            {"call_id": r.call_id, "tool": r.tool, **r.envelope()} for r in machine.results()
+            {"call_id": one.call_id, "tool": one.tool, **one.envelope()}
+            for one in session.results()
         ],
     }
 

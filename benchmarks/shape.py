@@ -1,0 +1,333 @@
+"""The shape of the code, as figures: of this tree, of earlier commits, of other packages.
+
+    python benchmarks/shape.py                     this tree
+    python benchmarks/shape.py 99ad3e7 HEAD        commits, side by side
+    python benchmarks/shape.py --peer h11 --peer starlette    installed packages beside it
+
+What is counted, per tree of Python files:
+
+    lines, files            of the package, with blank lines and docstrings
+    single importers        modules under 80 lines that exactly one other module imports
+    late imports            statements that import the package itself inside a function
+    per 1,000 lines         conditional expressions, comprehensions, assignments of tuples to tuples
+    ruff C901, radon        functions with a complexity above 10
+    long lines              over 100 columns
+    participles             functions that are no property, return no bool, and are named by a
+                            participle
+    str vocabularies        fields annotated `str` whose default is one of a few words
+    hints that fail         public callables that `typing.get_type_hints` cannot resolve
+    cycles                  groups of modules that import each other at the top level
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import inspect
+import io
+import json
+import pkgutil
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import typing
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SMALL = 80
+COLUMNS = 100
+IRREGULAR = frozenset(
+    ["begun", "bound", "broken", "brought", "built", "caught", "chosen", "done", "drawn", "drawn", "driven", "fallen", "felt", "filled", "found", "given", "gone", "grown", "held", "heard", "hidden", "hung", "kept", "known", "laid", "led", "left", "lent", "lost", "made", "meant", "met", "paid", "said", "seen", "sent", "set", "shown", "shut", "sold", "spent", "split", "stood", "sunk", "swept", "taken", "taught", "thought", "told", "understood", "won", "written"]
+)
+PLAIN = frozenset(
+    ["need", "feed", "seed", "speed", "exceed", "proceed", "embed", "read", "shed", "bring", "string", "ring", "ping"]
+)
+
+
+@dataclass
+class Module:
+    """One file of the package."""
+
+    name: str
+    path: Path
+    text: str
+    tree: ast.Module
+    imports: set[str] = field(default_factory=set[str])
+    top_imports: set[str] = field(default_factory=set[str])
+    late: int = 0
+
+
+def read(folder: Path, package: str) -> dict[str, Module]:
+    """Return the modules of a package by dotted name."""
+    modules: dict[str, Module] = {}
+    for path in sorted(folder.rglob("*.py")):
+        parts = (package, *path.relative_to(folder).with_suffix("").parts)
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        text = path.read_text("utf-8")
+        modules[name] = Module(name, path, text, ast.parse(text))
+    for module in modules.values():
+        collect_imports(module, package, modules)
+    return modules
+
+
+def collect_imports(module: Module, package: str, modules: dict[str, Module]) -> None:
+    """Note which modules of the package this one imports, and how many imports are in functions."""
+    is_package = module.path.name == "__init__.py"
+    base = module.name.split(".") if is_package else module.name.split(".")[:-1]
+
+    def visit(node: ast.AST, *, late: bool, typing_only: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                for inner in child.body:
+                    handle(inner, late=late, typing_only=True)
+                for inner in child.orelse:
+                    handle(inner, late=late, typing_only=typing_only)
+                continue
+            handle(child, late=late, typing_only=typing_only)
+
+    def handle(node: ast.AST, *, late: bool, typing_only: bool) -> None:
+        targets: list[str] = []
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            prefix = base[: len(base) - node.level + 1] if node.level else []
+            start = ".".join([*prefix, *([node.module] if node.module else [])])
+            targets = [f"{start}.{alias.name}" for alias in node.names]
+        own = {known for one in targets if (known := nearest(one, modules))}
+        own.discard(module.name)
+        if own:
+            module.imports |= own
+            if late:
+                module.late += 1
+            elif not typing_only:
+                module.top_imports |= own
+        inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        visit(node, late=late or inside, typing_only=typing_only)
+
+    visit(module.tree, late=False, typing_only=False)
+
+
+def nearest(name: str, modules: dict[str, Module]) -> str:
+    """Return the module that a dotted name belongs to; "" if it is not of this package."""
+    while name:
+        if name in modules:
+            return name
+        name = name.rpartition(".")[0]
+    return ""
+
+
+def is_participle(name: str) -> bool:
+    """Whether a function's name is, or ends with, a participle."""
+    words = [word for word in name.strip("_").split("_") if word]
+    if not words:
+        return False
+    last = words[0] if len(words) == 1 else words[-1]
+    if last in PLAIN:
+        return False
+    return last in IRREGULAR or bool(re.fullmatch(r"[a-z]{2,}(ed|ing)", last))
+
+
+def count_participles(modules: dict[str, Module]) -> int:
+    """Return how many functions that act are named by a participle."""
+    found = 0
+    for module in modules.values():
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            marks = [ast.unparse(one) for one in node.decorator_list]
+            is_value = any("property" in one or one.endswith(".setter") for one in marks)
+            returns = ast.unparse(node.returns) if node.returns else ""
+            if not is_value and returns != "bool" and is_participle(node.name):
+                found += 1
+    return found
+
+
+def count_vocabularies(modules: dict[str, Module]) -> int:
+    """Return how many class fields are plain `str` with a word of a vocabulary as default."""
+    found = 0
+    for module in modules.values():
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            for item in node.body:
+                if not isinstance(item, ast.AnnAssign) or ast.unparse(item.annotation) != "str":
+                    continue
+                value = item.value
+                is_word = isinstance(value, ast.Constant) and isinstance(value.value, str)
+                if is_word and re.fullmatch(r"[a-z][a-zA-Z_-]+", typing.cast(str, value.value)):
+                    found += 1
+    return found
+
+
+def count_cycles(modules: dict[str, Module]) -> int:
+    """Return how many groups of modules import each other at the top level (Tarjan 1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    groups = 0
+    sys.setrecursionlimit(10_000)
+
+    def connect(name: str) -> None:
+        nonlocal groups
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in modules[name].top_imports:
+            if other not in index:
+                connect(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], index[other])
+        if low[name] == index[name]:
+            size = 0
+            while True:
+                size += 1
+                if stack.pop() == name:
+                    break
+            groups += size > 1
+
+    for name in modules:
+        if name not in index:
+            connect(name)
+    return groups
+
+
+def ruff_complexity(folder: Path) -> int:
+    """Return how many functions ruff finds too complex."""
+    command = [
+        sys.executable,
+        *("-m", "ruff", "check", "--isolated", "--select", "C901", "--output-format", "json"),
+        *("--config", "lint.mccabe.max-complexity=10", str(folder)),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return len(json.loads(done.stdout or "[]"))
+
+
+def radon_complexity(modules: dict[str, Module]) -> int | str:
+    """Return how many functions radon finds above 10; "-" if it is not installed."""
+    try:
+        from radon.complexity import cc_visit  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        return "-"
+    return sum(
+        block.complexity > 10 for module in modules.values() for block in cc_visit(module.text)
+    )
+
+
+def failing_hints(package: str) -> int:
+    """Return how many public callables of an importable package have hints that fail."""
+    found = importlib.import_module(package)
+    return sum(1 for _ in failures(found, package))
+
+
+def failures(module: typing.Any, package: str) -> Iterator[str]:
+    """Yield the names of public callables whose hints cannot be resolved."""
+    for name in getattr(module, "__all__", ()):
+        value = getattr(module, name)
+        if not callable(value) or not getattr(value, "__module__", "").startswith(package):
+            continue
+        callables = [value]
+        if inspect.isclass(value):
+            callables += [
+                one
+                for key, one in vars(value).items()
+                if inspect.isfunction(one) and (not key.startswith("_") or key == "__init__")
+            ]
+        for one in callables:
+            try:
+                typing.get_type_hints(one)
+            except Exception as error:  # any failure is what is counted
+                yield f"{name}.{getattr(one, '__name__', '')}: {error}"
+
+
+def measure(folder: Path, package: str, *, live: bool) -> dict[str, object]:
+    """Return the figures of the package in this folder."""
+    modules = read(folder, package)
+    lines = sum(module.text.count("\n") for module in modules.values())
+    importers: dict[str, set[str]] = defaultdict(set)
+    for module in modules.values():
+        for other in module.imports:
+            importers[other].add(module.name)
+    small = [
+        name
+        for name, module in modules.items()
+        if len(importers[name]) == 1
+        and module.text.count("\n") < SMALL
+        and module.path.name != "__init__.py"
+    ]
+    kinds: Counter[str] = Counter()
+    for module in modules.values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.IfExp):
+                kinds["conditional"] += 1
+            elif isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+                kinds["comprehension"] += 1
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+                kinds["tuple"] += isinstance(node.targets[0], ast.Tuple)
+    per = {kind: round(1000 * count / max(lines, 1), 1) for kind, count in kinds.items()}
+    return {
+        "lines": lines,
+        "files": len(modules),
+        "single importers < 80 lines": len(small),
+        "late imports of itself": sum(module.late for module in modules.values()),
+        "conditional expressions / 1,000": per.get("conditional", 0),
+        "comprehensions / 1,000": per.get("comprehension", 0),
+        "tuple assignments / 1,000": per.get("tuple", 0),
+        "complex functions (ruff)": ruff_complexity(folder),
+        "complex functions (radon)": radon_complexity(modules),
+        "lines over 100 columns": sum(
+            len(line) > COLUMNS for module in modules.values() for line in module.text.split("\n")
+        ),
+        "participle functions": count_participles(modules),
+        "str vocabularies": count_vocabularies(modules),
+        "public hints that fail": failing_hints(package) if live else "-",
+        "import cycles": count_cycles(modules),
+    }
+
+
+def measure_commit(revision: str) -> dict[str, object]:
+    """Return the figures of `src/ferrule` at a commit."""
+    command = ["git", "archive", revision, "src/ferrule"]
+    packed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            archive.extractall(folder, filter="data")
+        return measure(Path(folder) / "src/ferrule", "ferrule", live=False)
+
+
+def peer_folder(package: str) -> Path:
+    """Return where an installed package is."""
+    found = pkgutil.resolve_name(package)
+    return Path(found.__file__).parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("revisions", nargs="*", help="commits to measure beside this tree")
+    parser.add_argument("--peer", action="append", default=[], help="an installed package")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--list-hints", action="store_true", help="name the hints that fail")
+    options = parser.parse_args()
+    if options.list_hints:
+        print(*failures(importlib.import_module("ferrule"), "ferrule"), sep="\n")
+        return
+    columns = {revision: measure_commit(revision) for revision in options.revisions}
+    columns["now"] = measure(ROOT / "src/ferrule", "ferrule", live=True)
+    for package in options.peer:
+        columns[package] = measure(peer_folder(package), package, live=False)
+    if options.json:
+        print(json.dumps(columns, indent=1))
+        return
+    width = max(map(len, columns["now"]))
+    print(" " * width, *(f"{name[:12]:>12}" for name in columns))
+    for row in columns["now"]:
+        print(f"{row:{width}}", *(f"{figures[row]!s:>12}" for figures in columns.values()))
+
+
+if __name__ == "__main__":
+    main()
