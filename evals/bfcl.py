@@ -196,7 +196,7 @@ async def asked(wire: Local, mode: str, text: str, offered: list[ToolSpec]) -> S
 
 async def as_peers(wire: Local, choice: str, text: str, offered: list[ToolSpec]) -> Said | None:
     """Plain tool calling: the request that a framework's OpenAI client makes."""
-    chat = cast(OpenAIChat, await wire._server_wire())  # pyright: ignore[reportPrivateUsage]  the same server
+    chat = cast(OpenAIChat, await wire._start_chat())  # pyright: ignore[reportPrivateUsage]  the same server
     functions = [
         {
             "name": one.wire_name,

@@ -136,7 +136,7 @@ def test_a_persons_own_prices_go_before_the_published_ones(prices: Path) -> None
         ("scripted:test: {input: .inf, output: 1}", "`input` must be US dollars"),
         ("scripted:test: {input: 1}", "needs `input` and `output`"),
         ("scripted:test: {input: 1, output: 1, chached: 1}", "needs `input` and `output`"),
-        ("other: {input: 1, output: 1}", "names no model"),
+        ("other: {input: 1, output: 1}", "is not a model's name"),
         ("- 1", "must be a map"),
     ],
 )

@@ -164,7 +164,7 @@ def test_a_server_that_asks_first_is_answered_by_the_person_and_no_is_the_defaul
     [
         ("[{kind: web_search}]", "an entry without a `type`"),
         ("{type: web_search}", "must be a list of maps"),
-        ("[{type: local_shell}]", "`local_shell` is no hosted tool"),
+        ("[{type: local_shell}]", "`local_shell` is not a hosted tool"),
         ("[{type: mcp, server_url: 'https://x'}]", "`server_label` must be text"),
         ("[{type: mcp, server_label: docs}]", "needs a `server_url` or a `connector_id`"),
         (

@@ -644,7 +644,7 @@ def test_the_exchange_is_made_once_for_the_same_tools() -> None:
     tools = (ADD,)
     first, second = (wire.open("s", tools, ModelOptions()) for _ in range(2))
     assert isinstance(first, AnthropicExchange)
-    assert first._offer is second._offer  # pyright: ignore[reportPrivateUsage]
+    assert first._prefix is second._prefix  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.proves("hosted.not-for-the-caller")

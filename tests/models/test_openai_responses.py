@@ -710,7 +710,7 @@ def test_the_exchange_is_made_once_for_the_same_tools() -> None:
     tools = (ADD,)
     first, second = (wire.open("s", tools, ModelOptions()) for _ in range(2))
     assert isinstance(first, ResponsesExchange)
-    assert first._offer is second._offer  # pyright: ignore[reportPrivateUsage]
+    assert first._tools is second._tools  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.proves("hosted.approval-meets-the-gate")

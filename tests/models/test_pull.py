@@ -177,13 +177,13 @@ def test_a_model_whose_bytes_were_changed_is_not_used_and_a_sound_one_is_read_on
 ) -> None:
     place = pull.pull(tiny)
     read: list[Path] = []
-    sound = pull._sound
+    sound = pull._has_hash
 
     def counted(file: Path, size: int, sha256: str) -> bool:
         read.append(file)
         return sound(file, size, sha256)
 
-    monkeypatch.setattr(pull, "_sound", counted)
+    monkeypatch.setattr(pull, "_has_hash", counted)
     assert [pull.installed(tiny) for _ in range(3)] == [place] * 3
     assert read == [place]
     before = place.stat()

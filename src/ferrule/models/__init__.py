@@ -1,7 +1,9 @@
-"""Model clients, a package per provider behind one protocol (`client.Wire`); tool modes and
-dialects.
+"""Model clients: one package per provider behind one protocol (`client.Wire`).
 
-Knows nothing of the handlers of tools.
+Tool modes and dialects are here too. Nothing in this package knows how a tool is carried out.
+
+To add a provider, write a module with a class that fulfils `client.Wire`, name it in
+`registry.PROVIDERS`, and run the conformance suite in `ferrule.testing` over it.
 
 Packages: `anthropic`, `any_llm`, `dialects`, `http`, `local`, `ollama`, `openai`,
 `small_models`, `tool_modes`.

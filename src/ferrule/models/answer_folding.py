@@ -1,11 +1,11 @@
-"""Folding an answer together from its pieces: text, reasoning, calls, usage, why it ended.
+"""Building an answer from its pieces: text, reasoning, calls, usage, and why it ended.
 
-Used by every wire of the chat-completions family. What servers really send, and what is made of it:
+Shared by every client of the chat-completions family. What servers really send, and how it is read:
 
-* calls come by `index`, by `id`, by neither, in pieces or whole, in any chunk;
+* calls come by `index`, by `id`, by neither, in pieces or complete, in any chunk;
 * the name comes once, in every delta, or in pieces: it is never doubled;
 * arguments are pieces of a string (joined once, at the end) or an object (compact JSON);
-* two calls under the same index but different ids are two calls.
+* two calls with the same index but different ids are two calls.
 
 Nothing is repaired here, and nothing that was cut off is completed.
 """
@@ -20,6 +20,8 @@ from typing import Any, cast
 from ferrule.core.calls import Call, compact
 from ferrule.core.events import ModelAnswered, Usage
 
+from .client import Sink
+
 STOPS = {
     "stop": "end",
     "end_turn": "end",
@@ -32,19 +34,19 @@ STOPS = {
     "content_filter": "filter",
     "refusal": "filter",
 }
-"""A provider's reason to stop as `ModelAnswered.stop`; what is not listed counts as `end`."""
+"""A provider's finish reason as `ModelAnswered.stop`; anything else counts as `end`."""
 
 
 @dataclass(slots=True)
 class OpenCall:
-    """A call on its way. `pieces` is the arguments' JSON text so far."""
+    """A call that is still arriving. `pieces` are the parts of its arguments' JSON text."""
 
     id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list[str])
 
     def looks_whole(self) -> bool:
-        """Whether the arguments so far are an object and nothing is missing."""
+        """Return whether the arguments so far are a complete JSON object."""
         if not self.pieces or not self.pieces[-1].endswith("}"):
             return False
         try:
@@ -54,7 +56,7 @@ class OpenCall:
 
 
 class CallFold:
-    """Streamed call deltas in, calls out, in order of first appearance."""
+    """Collects streamed call deltas into calls, in order of first appearance."""
 
     def __init__(self) -> None:
         self._calls: list[OpenCall] = []
@@ -65,8 +67,9 @@ class CallFold:
         return len(self._calls)
 
     def add(self, delta: Mapping[str, Any]) -> None:
-        """One element of `tool_calls`, whole or in part. Fields of the wrong kind count as
-        absent.
+        """Add one element of `tool_calls`, complete or partial.
+
+        Fields of the wrong type count as absent.
         """
         index = delta.get("index")
         function = delta.get("function")
@@ -74,10 +77,13 @@ class CallFold:
             function = delta
         function = cast(dict[str, Any], function)
         arguments = function.get("arguments")
+        id = delta.get("id")
+        name = function.get("name")
         call = self._by_index.get(index) if type(index) is int else None
-        id, name = delta.get("id"), function.get("name")
-        if not (call is not None and not id and not name):
-            call = self._find(call, index, _text(id), _text(name), arguments)
+        if call is None or id or name:
+            call = self._find_or_create(
+                call, index, _string_or_empty(id), _string_or_empty(name), arguments
+            )
         if type(arguments) is str:
             if arguments:
                 call.pieces.append(arguments)
@@ -85,25 +91,28 @@ class CallFold:
             call.pieces.append(compact(arguments))
 
     def add_whole(self, delta: Mapping[str, Any]) -> None:
-        """A call that is all there: always a new one, whatever its id and index."""
+        """Add a complete call: always a new one, whatever its id and index."""
         function: Any = delta.get("function")
         fields: Mapping[str, Any] = (
             cast(dict[str, Any], function) if isinstance(function, dict) else delta
         )
-        call = OpenCall(_text(delta.get("id")), _text(fields.get("name")))
+        call = OpenCall(_string_or_empty(delta.get("id")), _string_or_empty(fields.get("name")))
         arguments = fields.get("arguments")
         if arguments is not None:
             call.pieces.append(arguments if isinstance(arguments, str) else compact(arguments))
         self._calls.append(call)
 
-    def _find(
+    def _find_or_create(
         self, call: OpenCall | None, index: object, id: str, name: str, arguments: object
     ) -> OpenCall:
-        """The call that a delta belongs to, begun if it is a new one."""
+        """Return the call that a delta belongs to, creating it if it is a new one."""
         indexed = isinstance(index, int)
         if call is None and not indexed:
-            call = self._by_id.get(id) if id else (self._calls[-1] if self._calls else None)
-        if call is not None and self._begins(call, indexed, id, name, arguments):
+            if id:
+                call = self._by_id.get(id)
+            elif self._calls:
+                call = self._calls[-1]
+        if call is not None and self._starts_new_call(call, indexed, id, name, arguments):
             call = None
         if call is None:
             call = OpenCall()
@@ -113,12 +122,14 @@ class CallFold:
         if id and not call.id:
             call.id = id
             self._by_id[id] = call
-        _name(call, name)
+        _merge_name(call, name)
         return call
 
     @staticmethod
-    def _begins(call: OpenCall, indexed: bool, id: str, name: str, arguments: object) -> bool:
-        """Whether a delta that points at `call` really opens another one."""
+    def _starts_new_call(
+        call: OpenCall, indexed: bool, id: str, name: str, arguments: object
+    ) -> bool:
+        """Return whether a delta that points at `call` really starts another one."""
         if not name:
             return False
         if id and call.id and id != call.id:
@@ -128,15 +139,20 @@ class CallFold:
         if not call.pieces:
             # Nothing but a name so far: without an index a second, different name is a second call.
             return not indexed and bool(call.name) and name != call.name
-        opens = isinstance(arguments, Mapping) or (
+        starts_object = isinstance(arguments, Mapping) or (
             isinstance(arguments, str) and arguments[:1] == "{"
         )
-        return (opens and call.looks_whole()) or (
-            name != call.name and not name.startswith(call.name)
-        )
+        if starts_object and call.looks_whole():
+            return True
+        return name != call.name and not name.startswith(call.name)
 
     def calls(self, names: Mapping[str, str], *, cut: bool) -> tuple[Call, ...]:
-        """What was folded. `names` maps wire names back; `cut` keeps missing arguments missing."""
+        """Return the collected calls.
+
+        Args:
+            names: Maps the names that were sent back to tool names.
+            cut: Whether the answer was cut off; missing arguments then stay empty.
+        """
         empty = "" if cut else "{}"
         return tuple(
             Call(call.id, names.get(call.name, call.name), mend("".join(call.pieces)) or empty)
@@ -144,7 +160,7 @@ class CallFold:
         )
 
 
-def _name(call: OpenCall, name: str) -> None:
+def _merge_name(call: OpenCall, name: str) -> None:
     if name.startswith(call.name):
         call.name = name
     elif name and not call.pieces:
@@ -152,9 +168,7 @@ def _name(call: OpenCall, name: str) -> None:
 
 
 def mend(text: str) -> str:
-    """Surrogate halves put together; a half that stays alone becomes U+FFFD. Other text as it
-    is.
-    """
+    """Join the halves of surrogate pairs. A half that stays alone becomes U+FFFD."""
     if text.isascii():
         return text
     try:
@@ -164,13 +178,13 @@ def mend(text: str) -> str:
     return text
 
 
-def _text(value: object) -> str:
+def _string_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
 @dataclass(slots=True)
 class Answer:
-    """An answer being folded. `on_text` and `on_reasoning` hear every piece as it is added."""
+    """An answer being built. `on_text` and `on_reasoning` receive every piece as it is added."""
 
     on_text: Callable[[str], None] | None = None
     on_reasoning: Callable[[str], None] | None = None
@@ -179,6 +193,11 @@ class Answer:
     calls: CallFold = field(default_factory=CallFold)
     usage: Usage = Usage()
     finish: str = ""
+
+    @classmethod
+    def for_sink(cls, sink: Sink | None) -> Answer:
+        """Return an answer whose pieces go to the sink, if there is one."""
+        return cls() if sink is None else cls(sink.text, sink.reasoning)
 
     def say(self, piece: str) -> None:
         self.text.append(piece)
@@ -191,8 +210,9 @@ class Answer:
             self.on_reasoning(piece)
 
     def answered(self, names: Mapping[str, str]) -> ModelAnswered:
-        """The whole answer. A provider that says `stop` but made calls is believed about the
-        calls.
+        """Return the complete answer.
+
+        A provider that says `stop` but made calls is believed about the calls.
         """
         stop = STOPS.get(self.finish, "end")
         calls = self.calls.calls(names, cut=stop == "length")
@@ -202,34 +222,37 @@ class Answer:
 
 
 def without_calls(answer: ModelAnswered, notice: Callable[[str, str], None]) -> ModelAnswered:
-    """The answer of a model that was not to call anything and may have done so all the same."""
+    """Return the answer without its calls, of a model that was told not to make any."""
     if not answer.calls:
         return answer
-    notice(
-        "fallback", f"{len(answer.calls)} calls were left out: the model was asked for words only"
-    )
+    notice("fallback", f"{len(answer.calls)} calls were dropped: the model was asked for text only")
     return replace(answer, calls=(), stop="end" if answer.stop == "calls" else answer.stop)
 
 
 def parse_usage(value: Mapping[str, Any]) -> Usage:
-    """`usage` of the chat-completions format; the cached part as OpenAI and as DeepSeek name it."""
+    """Read `usage` of chat completions. OpenAI and DeepSeek name the cached tokens differently."""
     details: Any = value.get("prompt_tokens_details")
-    cached: Any = (
-        cast(dict[str, Any], details).get("cached_tokens") if isinstance(details, dict) else None
-    )
+    cached: Any = None
+    if isinstance(details, dict):
+        cached = cast(dict[str, Any], details).get("cached_tokens")
+    if cached is None:
+        cached = value.get("prompt_cache_hit_tokens")
     return Usage(
         counted(value.get("prompt_tokens")),
         counted(value.get("completion_tokens")),
-        counted(cached if cached is not None else value.get("prompt_cache_hit_tokens")),
+        counted(cached),
     )
 
 
 def counted(value: object) -> int:
-    """A number of tokens; 0 for anything else."""
+    """Return a token count; 0 for anything that is not one."""
     return int(value) if isinstance(value, (int, float)) and value > 0 else 0
 
 
 def dicts(value: object) -> list[dict[str, Any]]:
-    """The objects of a JSON array; none if it is no array. Servers put surprising things there."""
+    """Return the objects of a JSON array; none if it is not an array.
+
+    Servers put surprising things there.
+    """
     items = cast(list[Any], value) if isinstance(value, list) else []
     return [item for item in items if isinstance(item, dict)]

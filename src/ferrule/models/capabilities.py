@@ -1,9 +1,9 @@
 """What a model can do, read from what its server says about it: yes, no, or unknown.
 
-Sources: Ollama's `/api/show` (a capabilities list is authoritative; else markers in the chat
-template), llama.cpp's `/props` (`chat_template_caps`), the entries of `/models` as OpenRouter and
-vLLM extend them, and a small table of providers that say nothing. Pure functions over what was
-received.
+Sources: Ollama's `/api/show` (its list of capabilities is authoritative; without one, markers in
+the chat template), llama.cpp's `/props` (`chat_template_caps`), the entries of `/models` as
+OpenRouter and vLLM extend them, and a small table for providers that say nothing. The functions
+are pure: they take what was received.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ferrule.core.lazy_patterns import expression
 
 from .client import Capabilities
 
-_MARKERS = expression(
+_TOOL_MARKERS = expression(
     r"\{%-?\s*(if|elif|for)[^%]*\btools?\b"  # Jinja conditionals and loops on tools
     r"|\{\{-?\s*(if|range|with)[^}]*\.Tools?\b"  # the same in Go templates
     r"|\[(AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]"  # Mistral
@@ -26,7 +26,7 @@ _MARKERS = expression(
 )
 """Signs that a chat template knows tools (systems.md 1.1, "Model capability detection")."""
 
-_PROVIDERS: tuple[tuple[str, str, Capabilities], ...] = (
+_KNOWN_PROVIDERS: tuple[tuple[str, str, Capabilities], ...] = (
     ("https://api.openai.com/", r"gpt-3\.5|gpt-[4-9]|o[134]\b|chatgpt", Capabilities(True, True)),
     ("https://api.deepseek.com", r"deepseek", Capabilities(True, False)),
     ("https://api.groq.com/", r"llama-[34]|gpt-oss|qwen|kimi", Capabilities(True)),
@@ -39,64 +39,65 @@ _PROVIDERS: tuple[tuple[str, str, Capabilities], ...] = (
     ("https://api.anthropic.com/", r"claude-3-", Capabilities(True, False, 200_000)),
     ("https://api.anthropic.com/", r"claude-", Capabilities(True, True, 200_000, True)),
 )
-"""Servers that do not describe their models: start of the address, models, what holds for them."""
+"""Servers that do not describe their models: start of the URL, models, their capabilities."""
 
-_SEARCHES = expression(
+_HAS_TOOL_SEARCH = expression(
     r"(.*/)?gpt-(5\.([4-9]|\d\d)|[6-9]|1\d)(?!\d)"
     r"|claude-(opus|sonnet)-([4-9]|\d\d)(?!\d)"
     r"|claude-haiku-(4-([5-9]|\d\d)(?!\d)|([5-9]|\d\d)(?!\d))"
 )
-"""Models that search deferred tools themselves (requirement 001, "Provider support"); routers put a
-provider before the name.
+"""Models that search deferred tools themselves (requirement 001, "Provider support").
+
+Routers put a provider before the name.
 """
 
 
 def searches(model: str) -> bool:
-    """Whether a model, by its name, has a tool search of its provider."""
-    return _SEARCHES.match(model) is not None
+    """Return whether a model, by its name, can use its provider's tool search."""
+    return _HAS_TOOL_SEARCH.match(model) is not None
 
 
 def known_provider(base_url: str, model: str) -> Capabilities | None:
-    """From the table above, or None."""
-    for start, models, capabilities in _PROVIDERS:
+    """Return the capabilities from the table of providers, or None."""
+    for start, models, capabilities in _KNOWN_PROVIDERS:
         if base_url.startswith(start) and re.match(models, model):
-            own = searches(model) if model.startswith("claude-") else None
-            return replace(capabilities, source="provider table", tool_search=own)
+            tool_search = searches(model) if model.startswith("claude-") else None
+            return replace(capabilities, source="provider table", tool_search=tool_search)
     return None
 
 
 def from_props(props: Mapping[str, Any]) -> Capabilities | None:
-    """llama.cpp's `/props`; None if this is not its answer. It turns schemas into grammars for
-    every model.
+    """Read llama.cpp's `/props`. Return None if this is not its answer.
+
+    llama.cpp turns schemas into grammars for every model, so `structured` is always true.
     """
-    generation = _mapping(props.get("default_generation_settings"))
+    generation = _as_object(props.get("default_generation_settings"))
     if not generation and "chat_template" not in props:
         return None
-    context = _number(generation.get("n_ctx"))
-    caps = _mapping(props.get("chat_template_caps"))
-    if isinstance(tools := caps.get("supports_tools"), bool):
-        calls = caps.get("supports_tool_calls")
-        able = tools and calls is not False
-        return Capabilities(able, True, context, source="/props chat_template_caps")
+    context = _positive_int(generation.get("n_ctx"))
+    caps = _as_object(props.get("chat_template_caps"))
+    tools = caps.get("supports_tools")
+    if isinstance(tools, bool):
+        can_call = tools and caps.get("supports_tool_calls") is not False
+        return Capabilities(can_call, True, context, source="/props chat_template_caps")
     template = props.get("chat_template")
     if isinstance(template, str) and template:
-        return Capabilities(
-            template_knows_tools(template), True, context, source="template markers"
-        )
+        tools = template_knows_tools(template)
+        return Capabilities(tools, True, context, source="template markers")
     return Capabilities(None, True, context, source="/props")
 
 
 def from_show(show: Mapping[str, Any]) -> Capabilities:
-    """Ollama's `/api/show`. Every model there can be held to a schema (`format`)."""
+    """Read Ollama's `/api/show`. Every model there can be constrained to a schema (`format`)."""
     listed = show.get("capabilities")
-    info = _mapping(show.get("model_info"))
+    info = _as_object(show.get("model_info"))
     architecture = str(info.get("general.architecture", ""))
-    context = _number(info.get(f"{architecture}.context_length"))
+    context = _positive_int(info.get(f"{architecture}.context_length"))
     if isinstance(listed, list):
         names = {str(name) for name in cast(list[Any], listed)}
-        able = "completion" in names or not names
+        structured = "completion" in names or not names
         return Capabilities(
-            "tools" in names, able, context, "thinking" in names, "/api/show capabilities"
+            "tools" in names, structured, context, "thinking" in names, "/api/show capabilities"
         )
     template = show.get("template")
     if isinstance(template, str) and template and template_knows_tools(template):
@@ -105,20 +106,24 @@ def from_show(show: Mapping[str, Any]) -> Capabilities:
 
 
 def template_knows_tools(template: str) -> bool | None:
-    """True if the template has markers of tools, None if not: some handle tools outside the
-    template.
+    """Return True if the template has markers of tools, else None.
+
+    Never False: some servers handle tools outside the template.
     """
-    return True if _MARKERS.search(template) else None
+    return True if _TOOL_MARKERS.search(template) else None
 
 
 def from_models(model: str, entries: list[dict[str, Any]]) -> Capabilities:
-    """What an entry of `/models` says about `model`: OpenRouter's `supported_parameters`, windows
-    under any name.
+    """Read the entry for `model` in `/models`.
+
+    Understands OpenRouter's `supported_parameters`, and context windows under any of their names.
     """
     entry = next((entry for entry in entries if entry.get("id") == model), None)
     if entry is None:
         return Capabilities()
-    context = _number(entry.get("max_model_len")) or _number(entry.get("context_length"))
+    context = _positive_int(entry.get("max_model_len")) or _positive_int(
+        entry.get("context_length")
+    )
     supported = entry.get("supported_parameters")
     if isinstance(supported, list):
         names = {str(name) for name in cast(list[Any], supported)}
@@ -128,22 +133,23 @@ def from_models(model: str, entries: list[dict[str, Any]]) -> Capabilities:
 
 
 def from_anthropic(entry: Mapping[str, Any]) -> Capabilities | None:
-    """What `GET /v1/models/{id}` says in Anthropic's format; None if it says nothing. Tools belong
-    to the format.
+    """Read `GET /v1/models/{id}` in Anthropic's format, or return None if it says nothing.
+
+    Tools are part of the format, so `tools` is always true.
     """
-    able = entry.get("capabilities")
-    context = _number(entry.get("max_input_tokens"))
-    if entry.get("type") != "model" or not isinstance(able, dict):
+    listed = entry.get("capabilities")
+    context = _positive_int(entry.get("max_input_tokens"))
+    if entry.get("type") != "model" or not isinstance(listed, dict):
         return None
-    caps = cast(dict[str, Any], able)
-    structured = _mapping(caps.get("structured_outputs")).get("supported")
-    thinking = _mapping(caps.get("thinking")).get("supported")
+    caps = cast(dict[str, Any], listed)
+    structured = _as_object(caps.get("structured_outputs")).get("supported")
+    thinking = _as_object(caps.get("thinking")).get("supported")
     return Capabilities(True, bool(structured), context, bool(thinking), "/v1/models")
 
 
-def _mapping(value: object) -> dict[str, Any]:
+def _as_object(value: object) -> dict[str, Any]:
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
-def _number(value: object) -> int | None:
+def _positive_int(value: object) -> int | None:
     return value if isinstance(value, int) and value > 0 else None

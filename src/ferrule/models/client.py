@@ -1,20 +1,20 @@
-"""The seam between the engine and a model. Adding a provider is one file that fulfils `Wire`.
+"""The protocol between the engine and a model. A provider is a class that fulfils `Wire`.
 
-A wire opens an `Exchange` per session. The exchange encodes each message once, keeps its bytes, and
-on every round sends the stable prefix (system text, tools, earlier messages) plus what is new.
+A model client opens one `Exchange` per session. The exchange encodes each message once and keeps
+its bytes; on every turn it sends the stable prefix (system text, tools, earlier messages) and what
+is new.
 
-Contract, run as `ferrule.testing.wire_conformance`:
+The contract, tested by `ferrule.testing.wire_conformance`:
 
-* `ask` sends `history` as it is; the history it gets only ever grows. It returns one whole
-  `ModelAnswered`, or raises `ProviderError` (never a library's own exception).
-* Text goes to the sink in the order it arrives; the pieces joined are the answer's text.
-* Deltas may be split at any byte; calls are merged by index or id, in order of first appearance.
-  Ids that are missing stay empty (the machine makes them up). Arguments given as an object become
-  compact JSON; a string is kept as it is, also if it is broken.
-* A call that was cut off is returned as it stands with `stop="length"`: never completed by
-  guessing.
+* `ask` sends `history` unchanged. Between two calls the history only grows. `ask` returns one
+  complete `ModelAnswered` or raises `ProviderError`, never an exception of a library.
+* Text goes to the sink in the order in which it arrives; the pieces joined are the answer's text.
+* Deltas may be split at any byte. Calls are merged by index or id, in order of first appearance.
+  Missing ids stay empty; the engine assigns them. Arguments given as an object become compact
+  JSON; a string is kept unchanged, even if it is broken.
+* A call that was cut off is returned incomplete with `stop="length"`. Nothing is guessed.
 * Cancelling `ask` closes the connection before it returns.
-* Retries (connection refused, 429, 5xx before the first byte; Retry-After honoured) happen inside.
+* The client retries (connection refused, 429, 5xx before the first byte) and honours Retry-After.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from ferrule.core.messages import Message
 
 @frozen
 class ToolSpec:
-    """A tool as the wire sends it. `wire_name` fits every provider; `schema` is compact JSON.
+    """A tool as it is offered to a model.
 
-    `deferred` asks a provider with a tool search of its own to keep the schema back until a search
-    found it (`Capabilities.tool_search`); other wires send it like any other, so who offers tools
-    leaves it out there. `namespace` is what a provider that groups deferred tools shows it under;
-    "" for none.
+    `wire_name` is the name that is sent; it fits every provider. `schema` is compact JSON.
+    `deferred` asks a provider with its own tool search to withhold the schema until a search finds
+    the tool (`Capabilities.tool_search`). Other clients send a deferred tool like any other, so the
+    caller leaves it out for them. `namespace` is the group under which such a provider shows
+    deferred tools, or "".
     """
 
     name: str
@@ -48,19 +49,21 @@ class ToolSpec:
 
     @property
     def argument_examples(self) -> tuple[Mapping[str, Any], ...]:
-        """The examples that are arguments alone. Those of the form `{"request", "arguments"}` say
-        how people
-        ask: they lead small models and would only lengthen a strong model's prompt.
+        """The examples that are plain arguments.
+
+        Examples of the form `{"request", "arguments"}` show how people ask. They help small models
+        and would only lengthen the prompt of a strong one.
         """
         return tuple(e for e in self.examples if set(e) != {"request", "arguments"})
 
 
 @frozen
 class Capabilities:
-    """What a model can do, as yes / no / unknown (True / False / None), and who said so.
+    """What a model can do: True, False, or None for unknown; and where the answer came from.
 
-    `context` is the window in tokens. `source` names where the answer came from (`/api/show
-    capabilities`, `/props chat_template_caps`, `template markers`, `provider table`, `live probe`).
+    `context` is the context window in tokens. `source` names where the answer came from
+    (`/api/show capabilities`, `/props chat_template_caps`, `template markers`, `provider table`,
+    `live probe`).
     """
 
     tools: bool | None = None
@@ -74,12 +77,13 @@ class Capabilities:
 
 @frozen
 class ModelOptions:
-    """What a person may set per model. None leaves the provider's default.
+    """Settings of one model. None leaves the provider's default.
 
-    `extra` is merged into the request as it is. `provider_tools` are hosted tools in the provider's
-    own words (`models.hosted_tools`); a wire that has none raises ConfigError for them.
-    `tool_search` is the variant (`bm25`, `regex`) of the provider's own tool search that deferred
-    tools are found with; the engine sets it, where `Capabilities.tool_search` says so.
+    `extra` is merged into the request unchanged. `provider_tools` are hosted tools in the
+    provider's own format (`models.hosted_tools`); a client without hosted tools raises ConfigError
+    for them. `tool_search` is the variant (`bm25`, `regex`) of the provider's tool search for
+    deferred tools; the engine sets it where `Capabilities.tool_search` is true. `timeout` is in
+    seconds.
     """
 
     temperature: float | None = None
@@ -94,22 +98,26 @@ class ModelOptions:
 
 
 class Sink(Protocol):
-    """Where a model's words go while they arrive. Calls are quick and never raise."""
+    """Receives an answer while it arrives. Its methods return quickly and never raise."""
 
-    def text(self, piece: str) -> None: ...
+    def text(self, piece: str) -> None:
+        """Receive a piece of the answer's text."""
+        ...
 
-    def reasoning(self, piece: str) -> None: ...
+    def reasoning(self, piece: str) -> None:
+        """Receive a piece of the model's reasoning."""
+        ...
 
     def notice(self, topic: str, text: str) -> None:
-        """Something a person should know: a retry, a truncation, a fallback."""
+        """Report something a person should know: a retry, a truncation, a fallback."""
         ...
 
 
 class Exchange(Protocol):
     """One session's conversation with one model, encoded once.
 
-    `notices` holds (topic, text) pairs of asks that had no sink; who drives the exchange takes and
-    clears them.
+    `notices` holds the (topic, text) pairs of questions asked without a sink. Whoever drives the
+    exchange reads and clears it.
     """
 
     notices: list[tuple[str, str]]
@@ -122,16 +130,20 @@ class Exchange(Protocol):
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        """One answer. With `tools` False the model may not call any; `schema` forces the reply's
-        JSON.
+        """Ask the model for one answer.
 
-        Without a sink the wire may ask for the answer in one piece.
+        Args:
+            history: The whole conversation so far.
+            tools: Whether the model may call tools.
+            schema: JSON schema that the reply must fit.
+            sink: Receives the answer while it arrives. Without one, the client may request the
+                answer in one piece.
         """
         ...
 
 
 class Wire(Protocol):
-    """A model behind a provider's API."""
+    """A client of one model behind a provider's API."""
 
     @property
     def model(self) -> str:
@@ -139,13 +151,17 @@ class Wire(Protocol):
         ...
 
     async def capabilities(self) -> Capabilities:
-        """Asked of the server once and kept. Raises ProviderError if it cannot be reached."""
+        """Return what the model can do. The server is asked once.
+
+        Raises:
+            ProviderError: The server cannot be reached.
+        """
         ...
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> Exchange:
-        """A new conversation. No I/O. `tools` empty: none are sent."""
+        """Open a new conversation, without I/O. If `tools` is empty, none are sent."""
         ...
 
     async def close(self) -> None:
-        """Give connections (or a local server) back. Safe to call twice."""
+        """Release the connections (or the local server). Safe to call twice."""
         ...

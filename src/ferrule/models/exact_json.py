@@ -1,14 +1,13 @@
-"""JSON text cut into its parts without being spelled anew, and what a provider must get back byte
-for byte.
+"""Splitting JSON text without re-serialising it, for what a provider must get back byte for byte.
 
 Blocks and items of an answer (signed thinking, encrypted reasoning, results of hosted tools) go
-back as they came: a provider checks signatures over them, and its cache compares what it sees. So
+back exactly as they came: a provider checks signatures over them, and its cache compares bytes. So
 they are cut out of the text that arrived, kept as text in the journal, and put into the next
 request as text.
 
-What is kept is sealed: `{"wire": ..., "calls": [ids], "content": [...]}`. Another wire, or a
-history in which other calls stand than the ones the blocks hold, does not open the seal and is sent
-what the message itself says.
+What is kept is sealed: `{"wire": ..., "calls": [ids], "content": [...]}`. The seal opens only for
+the model that wrote it and for a message with exactly these calls. In any other case `unseal`
+returns None, and the client sends the message's own text and calls instead.
 """
 
 from __future__ import annotations
@@ -20,88 +19,89 @@ from typing import Any, cast
 
 from ferrule.core.calls import compact
 
-_BLANK = " \t\n\r"
-_scan = json.JSONDecoder().raw_decode
-_text: Any = cast(Any, scanstring)
+_BLANKS = " \t\n\r"
+_scan_value = json.JSONDecoder().raw_decode
+_scan_string: Any = cast(Any, scanstring)
 
 
 def members(text: str) -> dict[str, str]:
-    """The members of a JSON object, each value as the text it was. Raises ValueError if it is no
-    object.
+    """Split a JSON object into its members, each value as the text it was.
+
+    Raises:
+        ValueError: The text is not an object.
     """
-    at = _past(text, 0, "{")
+    position = _skip_mark(text, 0, "{")
     found: dict[str, str] = {}
-    if text[at : at + 1] == "}":
+    if text[position : position + 1] == "}":
         return found
     while True:
-        if text[at : at + 1] != '"':
+        if text[position : position + 1] != '"':
             raise ValueError("a name must follow")
-        name, at = _text(text, at + 1, False)
-        start = _past(text, _skip(text, at), ":")
-        _, at = _scan(text, start)
-        found[name] = text[start:at]
-        at = _skip(text, at)
-        if text[at : at + 1] == "}":
+        name, position = _scan_string(text, position + 1, False)
+        start = _skip_mark(text, _skip_blanks(text, position), ":")
+        _, position = _scan_value(text, start)
+        found[name] = text[start:position]
+        position = _skip_blanks(text, position)
+        if text[position : position + 1] == "}":
             return found
-        at = _past(text, at, ",")
+        position = _skip_mark(text, position, ",")
 
 
 def elements(text: str) -> list[str]:
-    """The elements of a JSON array, each as the text it was. Raises ValueError if it is no
-    array.
+    """Split a JSON array into its elements, each as the text it was.
+
+    Raises:
+        ValueError: The text is not an array.
     """
-    at = _past(text, 0, "[")
+    position = _skip_mark(text, 0, "[")
     found: list[str] = []
-    if text[at : at + 1] == "]":
+    if text[position : position + 1] == "]":
         return found
     while True:
-        _, end = _scan(text, at)
-        found.append(text[at:end])
-        at = _skip(text, end)
-        if text[at : at + 1] == "]":
+        _, end = _scan_value(text, position)
+        found.append(text[position:end])
+        position = _skip_blanks(text, end)
+        if text[position : position + 1] == "]":
             return found
-        at = _past(text, at, ",")
+        position = _skip_mark(text, position, ",")
 
 
-def utf8(text: str) -> bytes:
-    """As bytes; a lone surrogate (half an emoji out of a broken stream) becomes `?`."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace")
+def seal(model: str, calls: Sequence[str], content: str, **more: str) -> str:
+    """Seal `content` (a JSON array as text) for `ModelAnswered.raw`.
 
-
-def seal(wire: str, calls: Sequence[str], content: str, **more: str) -> str:
-    """`content` (a JSON array as text) for `ModelAnswered.raw`; `more` are further members, JSON
-    text each.
+    Args:
+        model: The model that wrote it, as `provider:model`.
+        calls: Ids of the calls in the content.
+        content: A JSON array, as text.
+        more: Further members, each JSON text.
     """
     rest = "".join(f",{compact(name)}:{value}" for name, value in more.items())
-    return f'{{"wire":{compact(wire)},"calls":{compact(list(calls))},"content":{content}{rest}}}'
+    return f'{{"wire":{compact(model)},"calls":{compact(list(calls))},"content":{content}{rest}}}'
 
 
-def unseal(raw: str | None, wire: str, calls: Sequence[str]) -> dict[str, str] | None:
-    """The members of a seal that this wire made for these calls; None for any other, and for what
-    is none.
-    """
+def unseal(raw: str | None, model: str, calls: Sequence[str]) -> dict[str, str] | None:
+    """Return the members of a seal made by this model for these calls; None for anything else."""
     if not raw or not raw.startswith('{"wire":'):
         return None
     try:
         found = members(raw)
-        same = json.loads(found["wire"]) == wire and json.loads(found["calls"]) == list(calls)
-        return found if same and found["content"] else None
+        is_same_model = json.loads(found["wire"]) == model
+        is_same_calls = json.loads(found["calls"]) == list(calls)
+        has_content = bool(found["content"])
     except (ValueError, KeyError, RecursionError):
         return None
+    return found if is_same_model and is_same_calls and has_content else None
 
 
-def _skip(text: str, at: int) -> int:
-    while text[at : at + 1] and text[at] in _BLANK:
-        at += 1
-    return at
+def _skip_blanks(text: str, position: int) -> int:
+    while text[position : position + 1] and text[position] in _BLANKS:
+        position += 1
+    return position
 
 
-def _past(text: str, at: int, mark: str) -> int:
-    """The place after `mark` and the blanks around it."""
-    at = _skip(text, at)
-    if text[at : at + 1] != mark:
+def _skip_mark(text: str, position: int, mark: str) -> int:
+    """Return the position after `mark` and the blanks around it."""
+    position = _skip_blanks(text, position)
+    if text[position : position + 1] != mark:
         raise ValueError(f"`{mark}` must follow")
-    return _skip(text, at + 1)
+    return _skip_blanks(text, position + 1)

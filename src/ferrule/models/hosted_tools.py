@@ -1,13 +1,13 @@
 """Tools that a provider runs itself: web search, code execution, remote MCP servers.
 
-They are named in `ModelOptions.provider_tools` in the provider's own words and passed on as they
-are. What the provider did with them is recorded (`ModelAnswered.provider_calls`) and never
-dispatched here: neither the gate nor the sandbox sees such a call, and what it reads or sends
-leaves through the provider. A tool of Ferrule's own is what to use where each call must be judged.
+They are listed in `ModelOptions.provider_tools` in the provider's own format and passed on
+unchanged. What the provider did with them is recorded (`ModelAnswered.provider_calls`) and never
+dispatched here: neither the permission rules nor the sandbox see such a call, and what it reads or
+sends leaves through the provider. Where each call must be judged, use a tool of Ferrule's own.
 
-One thing is asked of us: whether a remote MCP server may be called (`require_approval`). That
-question becomes a call of the tool `mcp_approval`, so it meets the gate, the person and the journal
-like any other; where there is no such tool the answer is no.
+The provider may ask one thing: whether a remote MCP server may be called (`require_approval`). That
+question becomes a call of the tool `mcp_approval`, so it passes the permission rules, the person
+and the journal like any other call. Without such a tool the answer is no.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ from ferrule.core.events import ProviderToolCall
 from .request_encoding import dumps
 
 APPROVAL = "mcp_approval"
-"""The tool whose call asks whether a remote MCP server may be called, and whose success is a yes.
-"""
+"""The tool whose call asks whether a remote MCP server may be called; its success means yes."""
 
 METADATA = 4096
-"""Characters of what a provider says of a hosted call that are kept in its record; `raw` keeps all
-of it.
-"""
+"""Characters of what a provider says of a hosted call that its record keeps; `raw` keeps all."""
 
-_SHORT = 512
+_LONGEST_TEXT = 512
+"""Characters of a text that metadata keeps; a longer one is replaced by its length."""
 
 _KINDS = (
     ("mcp", "mcp"),
@@ -47,6 +45,7 @@ _KINDS = (
     ("image_generation", "image"),
     ("advisor", "think"),
 )
+"""Part of a hosted tool's name, and what such a tool does."""
 
 _CLIENT_SIDE = (
     "function",
@@ -58,17 +57,21 @@ _CLIENT_SIDE = (
     "text_editor_",
     "memory_",
 )
-"""How the types begin that a provider only describes, and that the caller must carry out."""
+"""How the types begin that a provider only describes and the caller must carry out."""
 
 
 def kind(name: str) -> str:
-    """What a hosted tool does, in one word; `other` if its name does not say."""
-    return next((word for part, word in _KINDS if part in name), "other")
+    """Return what a hosted tool does, in one word; `other` if its name does not say."""
+    for part, what in _KINDS:
+        if part in name:
+            return what
+    return "other"
 
 
 def provider_call(fields: Mapping[str, Any], name: str, status: str) -> ProviderToolCall:
-    """The record of a hosted call: `fields` are the provider's item or block."""
-    id, type_ = str(fields.get("id") or ""), str(fields.get("type") or "")
+    """Record a hosted call. `fields` are the provider's item or block."""
+    id = str(fields.get("id") or "")
+    type_ = str(fields.get("type") or "")
     call_id = str(fields.get("call_id") or fields.get("tool_use_id") or id)
     return ProviderToolCall(
         id, call_id, type_, kind(f"{type_} {name}"), name, status, metadata(fields)
@@ -76,26 +79,30 @@ def provider_call(fields: Mapping[str, Any], name: str, status: str) -> Provider
 
 
 def metadata(fields: Mapping[str, Any]) -> str:
-    """The fields as JSON, long texts (pictures, encrypted pages) left out, bounded as a whole."""
-    told = compact(_shortened(fields))
-    return told if len(told) <= METADATA else compact({"left_out": f"{len(told)} characters"})
+    """Return the fields as JSON of limited length, without long texts such as encrypted pages."""
+    text = compact(_shorten(fields))
+    return text if len(text) <= METADATA else compact({"left_out": f"{len(text)} characters"})
 
 
-def _shortened(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     if isinstance(value, str):
-        return value if len(value) <= _SHORT else f"[{len(value)} characters]"
+        return value if len(value) <= _LONGEST_TEXT else f"[{len(value)} characters]"
     if isinstance(value, Mapping):
-        return {name: _shortened(item) for name, item in cast("Mapping[str, Any]", value).items()}
-    return (
-        [_shortened(item) for item in cast(list[Any], value)] if isinstance(value, list) else value
-    )
+        return {name: _shorten(item) for name, item in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_shorten(item) for item in cast(list[Any], value)]
+    return value
 
 
 def tools_json(tools: Sequence[Mapping[str, Any]], *, native: Sequence[str] = ()) -> list[bytes]:
-    """Hosted tools as they are sent. Raises ConfigError for one that the provider would not run
-    itself.
+    """Encode hosted tools as they are sent.
 
-    `native` are further types that a wire lets through.
+    Args:
+        tools: Tools in the provider's format.
+        native: Further types that the client accepts.
+
+    Raises:
+        ConfigError: A tool has no type, is invalid, or would not be run by the provider.
     """
     for tool in tools:
         type_ = tool.get("type")
@@ -107,84 +114,92 @@ def tools_json(tools: Sequence[Mapping[str, Any]], *, native: Sequence[str] = ()
             )
         if type_ not in native and type_.startswith(_CLIENT_SIDE):
             raise ConfigError(
-                (
-                    f"`{type_}` is no hosted tool: the provider only describes it and the caller "
-                    "carries it out"
-                ),
+                f"`{type_}` is not a hosted tool: the provider only describes it and the caller "
+                "carries it out",
                 code="provider_tools",
-                hint="use a tool of Ferrule's: `run_command`, `edit_file`",
+                hint="use one of Ferrule's tools: `run_command`, `edit_file`",
             )
         if type_ == "mcp":
-            _check_remote(tool)
+            _check_mcp_server(tool)
     return [dumps(tool) for tool in tools]
 
 
 def asks_approval(tools: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the provider asks before it calls a remote MCP server: it does unless it is told
-    `never`.
+    """Return whether the provider asks before it calls a remote MCP server.
+
+    It does unless `require_approval` is `never`.
     """
     return any(
         tool.get("type") == "mcp" and tool.get("require_approval") != "never" for tool in tools
     )
 
 
-def _check_remote(tool: Mapping[str, Any]) -> None:
-    """A remote MCP server, as the Responses API describes it (`mcp`): it may call whatever is not
-    said clearly.
+def _check_mcp_server(tool: Mapping[str, Any]) -> None:
+    """Check a remote MCP server (`mcp`), as the Responses API describes it.
+
+    Strict, since a server whose approval setting is unclear may call anything.
     """
-    label, places = tool.get("server_label"), [tool.get("server_url"), tool.get("connector_id")]
-    said = f"the provider tool `mcp` {label!r:.60}"
+    label = tool.get("server_label")
+    who = f"the provider tool `mcp` {label!r:.60}"
     if not isinstance(label, str) or not label.strip():
-        raise ConfigError(f"{said}: `server_label` must be text", code="provider_tools")
-    if sum(isinstance(place, str) and bool(place) for place in places) != 1:
-        raise ConfigError(f"{said} needs a `server_url` or a `connector_id`", code="provider_tools")
-    asks = tool.get("require_approval", "always")
-    if isinstance(asks, Mapping):
-        parts = cast("Mapping[str, Any]", asks)
-        good = bool(parts) and all(
-            name in ("always", "never") and _names_tools(part) for name, part in parts.items()
-        )
-    else:
-        good = asks in ("always", "never")
-    if not good:
+        raise ConfigError(f"{who}: `server_label` must be text", code="provider_tools")
+    addresses = [tool.get("server_url"), tool.get("connector_id")]
+    if sum(isinstance(address, str) and bool(address) for address in addresses) != 1:
+        raise ConfigError(f"{who} needs a `server_url` or a `connector_id`", code="provider_tools")
+    approval = tool.get("require_approval", "always")
+    if not _is_approval_setting(approval):
         raise ConfigError(
-            f"{said}: `require_approval` = {asks!r:.80}",
+            f"{who}: `require_approval` = {approval!r:.80}",
             code="provider_tools",
-            hint='`always`, `never`, or {"never": {"tool_names": ["search"]}}',
+            hint='write `always`, `never`, or {"never": {"tool_names": ["search"]}}',
         )
 
 
-def _names_tools(part: object) -> bool:
-    if not isinstance(part, Mapping) or not part:
+def _is_approval_setting(approval: object) -> bool:
+    if not isinstance(approval, Mapping):
+        return approval in ("always", "never")
+    filters = cast("Mapping[str, Any]", approval)
+    return bool(filters) and all(
+        name in ("always", "never") and _names_tools(tools) for name, tools in filters.items()
+    )
+
+
+def _names_tools(tool_filter: object) -> bool:
+    if not isinstance(tool_filter, Mapping) or not tool_filter:
         return False
-    names: object = cast("Mapping[str, Any]", part).get("tool_names", [])
+    names: object = cast("Mapping[str, Any]", tool_filter).get("tool_names", [])
     return isinstance(names, list) and all(
         isinstance(name, str) for name in cast("list[object]", names)
     )
 
 
 def no_hosted_tools(tools: Sequence[Mapping[str, Any]], model: str) -> None:
-    """Raises ConfigError if there are any: for wires without hosted tools."""
+    """Refuse hosted tools, for clients that have none.
+
+    Raises:
+        ConfigError: There are any.
+    """
     if tools:
         raise ConfigError(
             f"`{model}` cannot be given provider tools: its API has none",
             code="provider_tools",
-            hint="`openai-responses:` and `anthropic:` have",
+            hint="use a model of `openai-responses:` or `anthropic:`",
         )
 
 
 def approval_call(item: Mapping[str, Any]) -> Call:
-    """`mcp_approval_request` as a call of `mcp_approval`. Its id is the one that the answer must
-    name.
+    """Turn an `mcp_approval_request` into a call of `mcp_approval`.
+
+    The call's id is the one that the approval response must name.
     """
     given: Any = item.get("arguments")
     try:
         arguments: Any = json.loads(given) if isinstance(given, str) else given
     except (ValueError, RecursionError):
         arguments = given
-    asked: dict[str, Any] = {
+    request: dict[str, Any] = {
         "server": str(item.get("server_label") or ""),
         "tool": str(item.get("name") or ""),
         "arguments": arguments if isinstance(arguments, dict) else {"as_text": str(arguments)},
     }
-    return Call(str(item.get("id") or ""), APPROVAL, compact(asked))
+    return Call(str(item.get("id") or ""), APPROVAL, compact(request))

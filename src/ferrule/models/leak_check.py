@@ -1,18 +1,16 @@
-"""The last check before a model sees a request: raw heavy content belongs in an artifact, not in a
-message.
+"""The last check before a model sees a request: large raw content belongs in an artifact.
 
-It stands around whatever wire a session uses, behind the hooks, and looks at each message once,
-when it is new. A leak is
+The check wraps the conversation of any model client, runs after the hooks, and looks at each
+message once, when it is new. A leak is
 
-* a result of `limit` bytes or more that is no stub (results are bounded and kept long before: this
-  finds what got around that);
-* a data URL of that size in a result or in a person's message: no model reads base64;
-* a person's message of that size in which the text of a kept result stands again (`repeated` knows
-  those).
+* a tool result of `limit` bytes or more that is not a stub (results are truncated and stored much
+  earlier; this finds what got around that),
+* a data URL of that size in a tool result or a user message: no model reads base64,
+* a user message of that size that repeats the text of a stored result (`repeated` recognises it).
 
-Not a leak: a person's own words however many, and what the model itself has said. Notices behind a
-result and the notes of a tool that bounds itself are not counted. It does not find heavy content
-that was cut into smaller messages.
+Not a leak: the user's own text of any length, and what the model itself said. Notices after a
+result and notes of a tool that bounds its own output are not counted. Large content that was cut
+into smaller messages is not found.
 """
 
 from __future__ import annotations
@@ -35,16 +33,17 @@ TOPIC = "llm.context_leak"
 """The topic of the notice that a leak leaves in the journal."""
 
 _DATA_URL = expression(r"data:[\w.+-]{1,60}/[\w.+-]{1,90}[^,\s]{0,90};base64,([A-Za-z0-9+/=_-]*)")
-_NOTICE = '\n<notice source="'
-_ENVELOPE = '{"success":'
+_NOTICE_START = '\n<notice source="'
+_RESULT_START = '{"success":'
 
 
 @dataclass(slots=True)
 class Guarded:
-    """An `Exchange` that raises ContextLeak instead of asking with a leak in the history.
+    """An `Exchange` that raises ContextLeak instead of sending a history that contains a leak.
 
-    `limit` is in bytes; results of the tools in `inline` may have as many as any result. `checked`
-    messages are taken as seen: those of a session that goes on were checked when they were new.
+    `limit` is in bytes; results of the tools in `inline` may be as large as any result. The first
+    `checked` messages are not checked: a session that goes on checked them when they were new.
+    `repeated` returns the name of the stored result that a text repeats, or "".
     """
 
     inner: Exchange
@@ -63,71 +62,76 @@ class Guarded:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        """See `Exchange.ask`. Raises ContextLeak, and says it in the journal; nothing was sent
-        then.
+        """Check the new messages, then ask; see `Exchange.ask`.
+
+        Raises:
+            ContextLeak: A message contains a leak. It was noted in the journal and nothing was
+            sent.
         """
         if len(history) < self.checked:
             self.checked = 0
         for message in history[self.checked :]:
-            # No character is more than four bytes: most messages are known to be small by their
-            # length.
-            if 4 * len(message.text) >= self.limit and (what := self._leak(message)):
-                self.notice(TOPIC, what)
+            # A character is at most four bytes, so the length alone clears most messages.
+            if 4 * len(message.text) < self.limit:
+                continue
+            leak = self._describe_leak(message)
+            if leak:
+                self.notice(TOPIC, leak)
                 raise ContextLeak(
-                    what, hint="name the artifact by its reference; parts of it can be read"
+                    leak, hint="refer to the artifact by its reference; parts of it can be read"
                 )
         self.checked = len(history)
         answer = await self.inner.ask(history, tools=tools, schema=schema, sink=sink)
-        # It may have gone over to another way of calling tools, and with it to another list.
+        # It may have switched to another tool mode, and with it to another list.
         self.notices = self.inner.notices
         return answer
 
-    def _leak(self, message: Message) -> str:
+    def _describe_leak(self, message: Message) -> str:
         if isinstance(message, AssistantMessage):
             return ""
-        if (size := _largest_data_url(message.text)) >= self.limit:
-            return f"a message holds a data URL of {size} bytes"
+        size = _largest_data_url(message.text)
+        if size >= self.limit:
+            return f"a message contains a data URL of {size} bytes"
         if isinstance(message, ToolMessage):
-            most = 2 * OUTPUT_CAP if message.tool in self.inline else self.limit
-            size = _raw(message.text, most)
-            return (
-                f"the result of `{message.tool}` ({message.call_id}) is {size} raw bytes"
-                if size >= most
-                else ""
-            )
+            limit = 2 * OUTPUT_CAP if message.tool in self.inline else self.limit
+            size = _raw_size(message.text, limit)
+            if size < limit:
+                return ""
+            return f"the result of `{message.tool}` ({message.call_id}) is {size} raw bytes"
         size = len(message.text.encode("utf-8", "replace"))
-        name = self.repeated(message.text) if size >= self.limit else ""
-        return f"a message of {size} bytes holds the text of {name}" if name else ""
+        if size < self.limit:
+            return ""
+        name = self.repeated(message.text)
+        return f"a message of {size} bytes contains the text of {name}" if name else ""
 
 
 def _largest_data_url(text: str) -> int:
-    return (
-        max((len(found[1]) for found in _DATA_URL.finditer(text)), default=0)
-        if ";base64," in text
-        else 0
-    )
+    if ";base64," not in text:
+        return 0
+    return max((len(found[1]) for found in _DATA_URL.finditer(text)), default=0)
 
 
-def _raw(text: str, most: int) -> int:
-    """Bytes of what a tool said in the text of a result: without notices, of a result object its
-    data.
+def _raw_size(text: str, limit: int) -> int:
+    """Return the size in bytes of a tool result's own content.
+
+    Notices are not counted; of a result object only its data is.
     """
-    text = text.partition(_NOTICE)[0]
+    text = text.partition(_NOTICE_START)[0]
     size = len(text.encode("utf-8", "replace"))
-    if size < most or not text.startswith(_ENVELOPE):
+    if size < limit or not text.startswith(_RESULT_START):
         return size
     try:
-        shape, _ = json.JSONDecoder().raw_decode(text)
+        value, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
         return size
-    if (
-        not isinstance(shape, dict)
-        or not {"error_type", "metadata"} <= cast("dict[str, Any]", shape).keys()
-    ):
+    if not isinstance(value, dict):
         return size
-    known = cast("dict[str, Any]", shape)
-    if not known.get("success"):
-        # What is said of a failure is bounded as any result is, its data besides.
+    result = cast("dict[str, Any]", value)
+    if not {"error_type", "metadata"} <= result.keys():
+        return size
+    if not result.get("success"):
+        # The text of a failure is bounded like any result, and so is its data.
         return size if size > 4 * OUTPUT_CAP else 0
-    data = known.get("data")
-    return len((data if isinstance(data, str) else compact(data)).encode("utf-8", "replace"))
+    data = result.get("data")
+    content = data if isinstance(data, str) else compact(data)
+    return len(content.encode("utf-8", "replace"))

@@ -1,23 +1,22 @@
-"""What an answer costs: US dollars for the tokens of one question to a model.
+"""What an answer costs: US dollars for the tokens of one request to a model.
 
-Prices are looked for in this order:
+Prices are looked up in this order:
 
-1. the person's own file, `prices.yaml` in their settings folder, in US dollars for a million
-tokens:
+1. the user's own file, `prices.yaml` in the settings folder, in US dollars per million tokens:
 
        anthropic:claude-sonnet-4-5: {input: 3, output: 15, cached: 0.3, written: 3.75}
-       ollama:*: {input: 0, output: 0}         # whatever the provider's model
+       ollama:*: {input: 0, output: 0}         # every model of the provider
 
-   `cached` and `written` are parts of the input; where they are left out they cost what `input`
-   does.
+   `cached` and `written` are parts of the input; where they are left out they cost as much as
+   `input`.
 2. `local:` models run on this machine and cost nothing.
-3. the data of the library genai-prices (the extra `prices`), as it was released: nothing is
+3. the data of the library genai-prices (the extra `prices`), as it was released; nothing is
    fetched. It knows that cached tokens cost less, that written ones cost more, and that long
-   questions can cost more.
+   requests can cost more.
 
-A model without a price has no cost: None, and never 0. Not known here: discounts, taxes, service
-tiers, tools that the provider runs itself, and whether an address of the person's own stands behind
-a provider's name; their file says such things.
+A model without a price has the cost None, never 0. Not covered: discounts, taxes, service tiers,
+tools that the provider runs itself, and a custom address behind a provider's name. The user's file
+can state such prices.
 """
 
 from __future__ import annotations
@@ -33,35 +32,39 @@ from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 
 FILE = "prices.yaml"
 _MILLION = Decimal(1_000_000)
-_KINDS = ("input", "output", "cached", "written")
-_PROVIDERS = {"openai-responses": "openai", "gemini": "google"}
-"""Providers here that have another name in the data of genai-prices."""
+_TOKEN_KINDS = ("input", "output", "cached", "written")
+_GENAI_PROVIDERS = {"openai-responses": "openai", "gemini": "google"}
+"""Providers whose name in the data of genai-prices differs from ours."""
 
 Price = Callable[[Usage], Decimal]
-"""What this much costs in US dollars."""
+"""Maps token usage to its cost in US dollars."""
 
 
 def cost(model: str, usage: Usage) -> Decimal | None:
-    """US dollars for the tokens of one answer of `provider:model`; None if nobody knows. Raises
-    ConfigError for a broken file.
+    """Return the cost in US dollars of one answer of `provider:model`, or None if it is unknown.
+
+    Raises:
+        ConfigError: The price file is broken.
     """
     price = price_of(model)
     return None if price is None else price(usage)
 
 
 def price_of(model: str) -> Price | None:
-    """How to find out what answers of this model cost; None if nobody knows. Raises ConfigError for
-    a broken file.
+    """Return the price function of a model, or None if its price is unknown.
+
+    Raises:
+        ConfigError: The price file is broken.
     """
-    own = _own(model)
+    own = _read_own_prices(model)
     if own is not None:
-        return lambda usage: _by_table(own, usage)
+        return lambda usage: _calculate(own, usage)
     if model.startswith("local:"):
         return lambda usage: Decimal(0)
-    return _published(model)
+    return _load_published_price(model)
 
 
-def _own(model: str) -> dict[str, Decimal] | None:
+def _read_own_prices(model: str) -> dict[str, Decimal] | None:
     path = paths.config() / FILE
     try:
         data = path.read_bytes()
@@ -72,38 +75,37 @@ def _own(model: str) -> dict[str, Decimal] | None:
     tree = parse_yaml(data, str(path))
     if tree.pairs is None:
         raise tree.error("must be a map from models to their prices")
-    # All of it is read: a mistake in it is found before it matters.
-    table = {name: _row(name, key, value) for name, (key, value) in tree.pairs.items()}
+    # The whole file is parsed, so that a mistake is found before it matters.
+    table = {name: _parse_row(name, key, value) for name, (key, value) in tree.pairs.items()}
     return table.get(model) or table.get(f"{model.partition(':')[0]}:*")
 
 
-def _row(name: str, key: Node, row: Node) -> dict[str, Decimal]:
+def _parse_row(name: str, key: Node, row: Node) -> dict[str, Decimal]:
     if ":" not in name.strip(":"):
-        raise key.error(f"`{name}` names no model", hint="write `provider:model`, or `provider:*`")
-    if row.pairs is None or not {"input", "output"} <= row.pairs.keys() <= set(_KINDS):
+        raise key.error(
+            f"`{name}` is not a model's name", hint="write `provider:model` or `provider:*`"
+        )
+    if row.pairs is None or not {"input", "output"} <= row.pairs.keys() <= set(_TOKEN_KINDS):
         raise row.error(f"`{name}` needs `input` and `output`, and may have `cached` and `written`")
-    prices = {kind: _amount(kind, value) for kind, (_, value) in row.pairs.items()}
+    prices = {kind: _parse_amount(kind, value) for kind, (_, value) in row.pairs.items()}
     return {"cached": prices["input"], "written": prices["input"], **prices}
 
 
-def _amount(kind: str, node: Node) -> Decimal:
-    found = node.value
-    if (
-        isinstance(found, bool)
-        or not isinstance(found, (int, float))
-        or not 0 <= found < float("inf")
-    ):
-        raise node.error(f"`{kind}` must be US dollars for a million tokens, 0 or more")
-    return Decimal(str(found))
+def _parse_amount(kind: str, node: Node) -> Decimal:
+    amount = node.value
+    is_number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
+    if not is_number or not 0 <= amount < float("inf"):
+        raise node.error(f"`{kind}` must be US dollars per million tokens, 0 or more")
+    return Decimal(str(amount))
 
 
-def _by_table(prices: dict[str, Decimal], usage: Usage) -> Decimal:
+def _calculate(prices: dict[str, Decimal], usage: Usage) -> Decimal:
     fresh = max(0, usage.input - usage.cached - usage.written)
     total = fresh * prices["input"] + usage.output * prices["output"]
     return (total + usage.cached * prices["cached"] + usage.written * prices["written"]) / _MILLION
 
 
-def _published(model: str) -> Price | None:
+def _load_published_price(model: str) -> Price | None:
     try:
         import genai_prices
     except ImportError:
@@ -114,15 +116,14 @@ def _published(model: str) -> Price | None:
 
     def price(usage: Usage) -> Decimal:
         tokens: Any = genai_prices.Usage(
-            # A provider that counts what was cached beside the input would be counted too low
-            # otherwise.
+            # Some providers count cached tokens beside the input: their total would be too low.
             input_tokens=max(usage.input, usage.cached + usage.written),
             cache_read_tokens=usage.cached,
             cache_write_tokens=usage.written,
             output_tokens=usage.output,
         )
         found = genai_prices.calc_price(
-            tokens, name, provider_id=_PROVIDERS.get(provider, provider)
+            tokens, name, provider_id=_GENAI_PROVIDERS.get(provider, provider)
         )
         return found.total_price
 

@@ -1,4 +1,4 @@
-"""From a model's name to its wire: `provider:model`. The one list of providers."""
+"""The list of providers, and the lookup from a model's name (`provider:model`) to its client."""
 
 from __future__ import annotations
 
@@ -22,31 +22,37 @@ PROVIDERS: dict[str, tuple[str, str]] = {
     "any": ("ferrule.models.any_llm.client:AnyLLM", "any:mistral/mistral-small-latest"),
     "scripted": ("ferrule.models.scripted:Scripted.load", "scripted:talk.yaml"),
 }
-"""Provider to `module:callable` (given the model's name and the options) and an example. Modules
-are imported when a model of theirs is asked for.
+"""Provider to `module:callable` and an example name.
+
+The callable takes the model's name and the options. Its module is imported when a model of that
+provider is requested.
 """
 
 
 def resolve(name: str, **options: Any) -> Wire:
-    """The wire for `provider:model`. `options` go to the provider (`base_url`, `api_key`,
-    `transport`, ...).
+    """Return the client for `provider:model`.
 
-    Raises ConfigError for a name without a provider, an unknown provider, or options it does not
-    take.
+    Args:
+        name: The model, such as `anthropic:claude-sonnet-4-5`.
+        options: Passed to the provider's client (`base_url`, `api_key`, `transport`, ...).
+
+    Raises:
+        ConfigError: The name has no provider, the provider is unknown, or it does not take
+            one of the options.
     """
     provider, colon, model = name.partition(":")
     if not colon or not provider or not model:
-        raise ConfigError(
-            f"the model `{name}` names no provider" if name else "no model was named",
-            code="model",
-            hint=f"write `provider:model`, for example {_examples()}",
-        )
+        detail = f"the model `{name}` names no provider" if name else "no model was named"
+        hint = f"write `provider:model`, for example {_list_examples()}"
+        raise ConfigError(detail, code="model", hint=hint)
     if provider not in PROVIDERS:
         raise ConfigError(
-            f"`{provider}` is not a provider", code="provider_unknown", hint=_nearest(provider)
+            f"`{provider}` is not a provider",
+            code="provider_unknown",
+            hint=_suggest_provider(provider),
         )
     try:
-        return _factory(provider)(model, **options)
+        return _load_factory(provider)(model, **options)
     except TypeError as problem:
         if not options or "argument" not in str(problem):
             raise
@@ -55,21 +61,24 @@ def resolve(name: str, **options: Any) -> Wire:
         ) from problem
 
 
-def _factory(provider: str) -> Callable[..., Wire]:
+def _load_factory(provider: str) -> Callable[..., Wire]:
     module, _, path = PROVIDERS[provider][0].partition(":")
     found: Any = import_module(module)
-    for part in path.split("."):
-        found = getattr(found, part)
+    for attribute in path.split("."):
+        found = getattr(found, attribute)
     return cast(Callable[..., Wire], found)
 
 
-def _examples() -> str:
+def _list_examples() -> str:
     return ", ".join(f"`{example}`" for _, example in PROVIDERS.values())
 
 
-def _nearest(provider: str) -> str:
+def _suggest_provider(provider: str) -> str:
+    # Imported here: only a misspelled provider needs it.
     from difflib import get_close_matches
 
-    near = get_close_matches(provider.lower(), PROVIDERS, n=2, cutoff=0.5)
-    meant = f"did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
-    return f"{meant}there are {', '.join(f'`{name}`' for name in PROVIDERS)}"
+    known = f"known providers: {', '.join(f'`{name}`' for name in PROVIDERS)}"
+    matches = get_close_matches(provider.lower(), PROVIDERS, n=2, cutoff=0.5)
+    if not matches:
+        return known
+    return f"did you mean {' or '.join(f'`{name}`' for name in matches)}? {known}"

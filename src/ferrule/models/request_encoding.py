@@ -1,5 +1,6 @@
-"""What is sent, encoded once: names, tools, arguments; and how many tokens it should be at
-least.
+"""Encoding of requests: tool names, tools, messages and arguments, each encoded once.
+
+Also a low estimate of a request's tokens, which reveals a server that cut the conversation.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from ferrule.core.messages import AssistantMessage, Message
 
 from .client import ToolSpec
 
-_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_INVALID_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
-ALARM_FROM = 200
-"""Requests estimated at fewer tokens than this are too small to tell a cut from a compact template.
-"""
+ALARM_MIN_TOKENS = 200
+"""Below this many estimated tokens a cut cannot be told from a compact chat template."""
 ALARM_SHARE = 0.6
-"""The alarm rings if the server read less than this share of the estimate, which itself is low."""
+"""A server that read less than this share of the estimate, itself a low one, has cut the prompt."""
 
 
 class Names:
-    """Tool names to wire names and back. Names that no tool has pass through as they are, inbound;
-    outbound they are made to fit, because a provider refuses a history with a name it would not
-    allow.
+    """Maps tool names to the names that are sent, and back.
+
+    Inbound, a name that no tool has passes through unchanged. Outbound it is made to fit, because a
+    provider refuses a history with a name it does not allow.
     """
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
@@ -34,6 +35,7 @@ class Names:
         self.inbound = {tool.wire_name: tool.name for tool in tools}
 
     def outbound(self, name: str) -> str:
+        """Return the name to send for a tool."""
         known = self._out.get(name)
         if known is None:
             known = self._out[name] = fitting(name) or "unnamed"
@@ -41,16 +43,15 @@ class Names:
 
 
 def fitting(name: str) -> str:
-    """A name with what providers do not allow replaced; two can come out alike."""
-    return _NOT_IN_A_NAME.sub("_", name)[:64]
+    """Replace the characters of a name that providers do not allow. Two names may become equal."""
+    return _INVALID_IN_NAME.sub("_", name)[:64]
 
 
 class Transcript:
-    """A history as JSON, each message encoded once: the elements of an array, with commas between
-    them.
+    """A history as the elements of a JSON array, each message encoded once.
 
-    `weight` is the sum of `message_weight`. The history may only grow; one that got shorter is
-    another conversation and is encoded anew.
+    `json` holds the elements with commas between them, `weight` the sum of `message_weight`. The
+    history may only grow; one that got shorter is another conversation and is encoded anew.
     """
 
     def __init__(self, system: str, encode: Callable[[Message], bytes]) -> None:
@@ -65,7 +66,7 @@ class Transcript:
         self._count = 0
 
     def extend(self, history: Sequence[Message]) -> None:
-        """Take in what is new."""
+        """Encode the messages that are new."""
         if len(history) < self._count:
             self._reset()
         for message in history[self._count :]:
@@ -77,30 +78,32 @@ class Transcript:
 
 
 def tools_field(tools: Sequence[ToolSpec]) -> bytes:
-    """The `tools` array of chat completions and of Ollama. Schemas are JSON already and are not
-    read again.
+    """Encode the `tools` array of chat completions and of Ollama.
+
+    Schemas are JSON already and are not parsed again.
     """
-    return ("[" + ",".join(_function(tool) for tool in tools) + "]").encode()
+    return ("[" + ",".join(_encode_tool(tool) for tool in tools) + "]").encode()
 
 
 def described(tool: ToolSpec) -> str:
-    """A tool's description, followed by its examples."""
-    if examples := tool.argument_examples:
-        shown = "\n".join(compact(example) for example in examples)
-        return f"{tool.description}\nExamples of arguments:\n{shown}"
-    return tool.description
+    """Return a tool's description, followed by its examples."""
+    examples = tool.argument_examples
+    if not examples:
+        return tool.description
+    shown = "\n".join(compact(example) for example in examples)
+    return f"{tool.description}\nExamples of arguments:\n{shown}"
 
 
-def _function(tool: ToolSpec) -> str:
+def _encode_tool(tool: ToolSpec) -> str:
     head = f'"name":{compact(tool.wire_name)},"description":{compact(described(tool))}'
     return f'{{"type":"function","function":{{{head},"parameters":{tool.schema or "{}"}}}}}'
 
 
 def arguments_object(arguments: str) -> str:
-    """Arguments as a JSON object, for servers whose templates read them: as given if they are one.
+    """Return arguments as a JSON object, for servers whose chat templates read them.
 
-    What the model broke is sent back as the text it was, so that the history stays valid; the
-    result of that call has already said what was wrong.
+    Valid objects are returned unchanged. Anything else is wrapped in an object as the text it is,
+    so that the history stays valid; the result of that call already said what was wrong.
     """
     try:
         value = json.loads(arguments)
@@ -110,13 +113,14 @@ def arguments_object(arguments: str) -> str:
 
 
 def weight(text: str) -> int:
-    """Characters that cost tokens: runs of blanks cost next to nothing, so they are left out."""
+    """Count the characters that cost tokens. Spaces and line feeds cost next to nothing."""
     return len(text) - text.count(" ") - text.count("\n")
 
 
 def message_weight(message: Message) -> int:
-    """`weight` of what a message brings into the prompt; reasoning is not counted, templates drop
-    it.
+    """Return the `weight` a message adds to the prompt.
+
+    Reasoning is not counted, since chat templates drop it.
     """
     total = weight(message.text)
     if isinstance(message, AssistantMessage):
@@ -125,26 +129,31 @@ def message_weight(message: Message) -> int:
 
 
 def truncation(weighed: int, read: int) -> str:
-    """A warning if the server read far fewer tokens than it was sent, else "".
+    """Return a warning if the server read far fewer tokens than were sent, else "".
 
-    `weighed` characters are at least a quarter as many tokens for every tokenizer in use; `read` is
-    what the server counts, 0 if it does not say. Repetitive text (a line of dashes) can cry wolf; a
-    real cut of more than about half is not missed.
+    Four characters of `weighed` are at least one token for every tokenizer in use. Repetitive text
+    (a line of dashes) can cause a false alarm; a cut of more than about half is not missed.
+
+    Args:
+        weighed: The `weight` of what was sent.
+        read: The tokens that the server counted; 0 if it does not say.
     """
     estimate = weighed // 4
-    if not read or estimate < ALARM_FROM or read >= ALARM_SHARE * estimate:
+    if not read or estimate < ALARM_MIN_TOKENS or read >= ALARM_SHARE * estimate:
         return ""
     return (
-        f"the server read {read} tokens of at least about {estimate} that were sent: "
+        f"the server read {read} tokens, but at least about {estimate} were sent: "
         "it has probably cut the start of the conversation, with the tools in it"
     )
 
 
 def dumps(value: object) -> bytes:
-    """Compact JSON as bytes. A lone surrogate (half an emoji out of a broken stream) becomes
-    `?`.
-    """
-    text = compact(value)
+    """Encode a value as compact JSON. A lone surrogate becomes `?`."""
+    return utf8(compact(value))
+
+
+def utf8(text: str) -> bytes:
+    """Encode text. A lone surrogate (half an emoji from a broken stream) becomes `?`."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -152,8 +161,9 @@ def dumps(value: object) -> bytes:
 
 
 def json_object(data: bytes | str) -> dict[str, Any]:
-    """An object, or an empty one if the data is anything else. For bodies of errors and of
-    descriptions.
+    """Parse a JSON object; return an empty one for anything else.
+
+    For bodies of errors and descriptions.
     """
     try:
         value = json.loads(data)

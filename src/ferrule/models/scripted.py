@@ -4,8 +4,8 @@
 
 A script can also be a file, `scripted:talk.yaml`: a list of steps, each one of
 
-    - say: "text"                 # may carry `reasoning`
-    - call: [{tool: read_file, arguments: {path: a.txt}, id: call_1}]   # may carry `say`
+    - say: "text"                 # may have `reasoning`
+    - call: [{tool: read_file, arguments: {path: a.txt}, id: call_1}]   # may have `say`
     - fail: {code: unreachable, detail: "no server"}
 """
 
@@ -26,8 +26,9 @@ from ferrule.core.messages import Message
 from .client import Capabilities, ModelOptions, Sink, ToolSpec
 
 Made = tuple[str, Mapping[str, Any] | str] | tuple[str, Mapping[str, Any] | str, str]
-"""A call in a script: tool, arguments (an object, or JSON text that may be broken), and an id if it
-matters.
+"""A call in a script: tool, arguments (an object, or JSON text), and optionally an id.
+
+The JSON text may be broken.
 """
 
 
@@ -35,8 +36,9 @@ UNCOUNTED = Usage()
 
 
 class ScriptError(ProviderError, AssertionError):
-    """The run and the script disagree: `script_over` (asked once too often) or `script_left` (steps
-    unused).
+    """The run and the script disagree.
+
+    Its code is `script_over` (the model was asked once too often) or `script_left` (unused steps).
     """
 
     code = "script"
@@ -55,32 +57,34 @@ class Step:
 
 
 Script = Step | Callable[[Sequence[Message]], "Step | Awaitable[Step]"]
-"""A step, or a function of the history that gives one; it may be async and wait for something."""
+"""A step, or a function from the history to a step; it may be async and wait for something."""
 
 
 def says(text: str, *, reasoning: str = "", usage: Usage = UNCOUNTED, stop: str = "end") -> Step:
-    """An answer in words."""
+    """Return a step that answers with text."""
     return Step(text, (), reasoning, usage, stop)
 
 
-def calls(*made: Made, text: str = "", usage: Usage = UNCOUNTED, stop: str = "calls") -> Step:
-    """An answer that calls tools. Without an id the machine makes one up."""
-    return Step(text, tuple(_call(call) for call in made), "", usage, stop)
+def calls(*scripted: Made, text: str = "", usage: Usage = UNCOUNTED, stop: str = "calls") -> Step:
+    """Return a step that calls tools. A call without an id gets one from the engine."""
+    return Step(text, tuple(_to_call(call) for call in scripted), "", usage, stop)
 
 
 def fails(error: ProviderError) -> Step:
-    """No answer."""
+    """Return a step that raises an error instead of answering."""
     return Step(error=error)
 
 
-def _call(made: Made) -> Call:
-    arguments = made[1] if isinstance(made[1], str) else compact(made[1])
-    return Call(made[2] if len(made) > 2 else "", made[0], arguments)
+def _to_call(scripted: Made) -> Call:
+    tool = scripted[0]
+    arguments = scripted[1] if isinstance(scripted[1], str) else compact(scripted[1])
+    id = scripted[2] if len(scripted) > 2 else ""
+    return Call(id, tool, arguments)
 
 
 @frozen
 class Ask:
-    """What one `ask` was given."""
+    """The arguments of one `ask`."""
 
     history: tuple[Message, ...]
     tools: bool
@@ -89,7 +93,7 @@ class Ask:
 
 @frozen
 class Opened:
-    """What one `open` was given."""
+    """The arguments of one `open`."""
 
     system: str
     tools: tuple[ToolSpec, ...]
@@ -97,11 +101,11 @@ class Opened:
 
 
 class Scripted:
-    """A wire over a script. All its exchanges take from the same steps, in the order they ask.
+    """A model client that follows a script.
 
-    `asks` and `opened` record what the wire was given. `close`, and leaving it as a context
-    manager, raise ScriptError if steps are left over, unless the script was broken off by an error
-    before.
+    All its exchanges take from the same steps, in the order in which they ask. `asks` and `opened`
+    record the arguments of the calls. `close`, and leaving the client as a context manager, raise
+    ScriptError if steps are left over, unless an error ended the script before.
     """
 
     def __init__(
@@ -115,14 +119,18 @@ class Scripted:
         self._model = model
         self._capabilities = capabilities or Capabilities(True, True, None, False, "script")
         self._next = 0
-        self._broken_off = False
+        self._is_broken_off = False
         self.asks: list[Ask] = []
         self.opened: list[Opened] = []
 
     @staticmethod
     def load(path: str | Path) -> Scripted:
-        """A script from a JSON or YAML file. Raises ConfigError, naming the step that is wrong."""
-        return Scripted(_load(Path(path)), model=f"scripted:{path}")
+        """Read a script from a JSON or YAML file.
+
+        Raises:
+            ConfigError: The file cannot be read, or a step in it (which is named) is invalid.
+        """
+        return Scripted(_load_steps(Path(path)), model=f"scripted:{path}")
 
     @property
     def model(self) -> str:
@@ -143,7 +151,11 @@ class Scripted:
         return ScriptedExchange(self)
 
     def finished(self) -> None:
-        """Raise ScriptError if steps are left over."""
+        """Check that every step was used.
+
+        Raises:
+            ScriptError: Steps are left over.
+        """
         left = len(self._steps) - self._next
         if left:
             raise ScriptError(
@@ -152,8 +164,9 @@ class Scripted:
             )
 
     async def close(self) -> None:
-        broken_off, self._broken_off = self._broken_off, True
-        if not broken_off:
+        was_broken_off = self._is_broken_off
+        self._is_broken_off = True
+        if not was_broken_off:
             self.finished()
 
     async def __aenter__(self) -> Scripted:
@@ -169,10 +182,10 @@ class Scripted:
             await self.close()
 
     async def take(self, ask: Ask) -> Step:
-        """The next step. For exchanges."""
+        """Return the next step. Called by exchanges."""
         self.asks.append(ask)
         if self._next >= len(self._steps):
-            self._broken_off = True
+            self._is_broken_off = True
             detail = (
                 f"{self._model}: asked {len(self.asks)} times, but the script has "
                 f"{len(self._steps)} steps"
@@ -183,19 +196,19 @@ class Scripted:
         if isinstance(step, Step):
             return step
         try:
-            made = step(ask.history)
-            return await made if inspect.isawaitable(made) else made
+            answer = step(ask.history)
+            return await answer if inspect.isawaitable(answer) else answer
         except BaseException:
-            self._broken_off = True
+            self._is_broken_off = True
             raise
 
 
 class ScriptedExchange:
-    """A conversation with a script. `notices` stays empty: nothing can go wrong on the way."""
+    """A conversation with a script. `notices` stays empty, as nothing can go wrong."""
 
-    def __init__(self, wire: Scripted) -> None:
+    def __init__(self, client: Scripted) -> None:
         self.notices: list[tuple[str, str]] = []
-        self._wire = wire
+        self._client = client
 
     async def ask(
         self,
@@ -205,72 +218,82 @@ class ScriptedExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        step = await self._wire.take(Ask(tuple(history), tools, schema))
+        step = await self._client.take(Ask(tuple(history), tools, schema))
         if step.error:
             raise step.error
         if sink:
-            for piece in _pieces(step.reasoning):
+            for piece in _split_words(step.reasoning):
                 sink.reasoning(piece)
-            for piece in _pieces(step.text):
+            for piece in _split_words(step.text):
                 sink.text(piece)
         stop = step.stop or ("calls" if step.calls else "end")
         return ModelAnswered(step.text, step.calls, step.reasoning, step.usage, stop)
 
 
-def _pieces(text: str) -> list[str]:
-    """Word by word, as a model would stream; joined they are the text."""
-    words = text.split(" ")
-    return [word + " " for word in words[:-1]] + ([words[-1]] if words[-1] else [])
+def _split_words(text: str) -> list[str]:
+    """Split text word by word, as a model would stream it; joined, the pieces are the text."""
+    *words, last = text.split(" ")
+    pieces = [word + " " for word in words]
+    if last:
+        pieces.append(last)
+    return pieces
 
 
 # ---- scripts from files
 
 
-def _load(path: Path) -> list[Step]:
+def _load_steps(path: Path) -> list[Step]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigError(
             f"the script `{path}` cannot be read: {problem}", code="script"
         ) from problem
-    listed = _parse(path, text)
+    listed = _parse_yaml(path, text)
     if not isinstance(listed, list):
         raise ConfigError(f"the script `{path}` must be a list of steps", code="script")
-    return [_step(path, number, value) for number, value in enumerate(cast(list[Any], listed), 1)]
+    return [
+        _parse_step(path, number, value) for number, value in enumerate(cast(list[Any], listed), 1)
+    ]
 
 
-def _parse(path: Path, text: str) -> object:
+def _parse_yaml(path: Path, text: str) -> object:
     import yaml
 
     try:
-        return yaml.safe_load(
-            text
-        )  # JSON is YAML, but for tabs, which YAML refuses between tokens.
+        # JSON is YAML, except for tabs, which YAML refuses between tokens.
+        return yaml.safe_load(text)
     except yaml.YAMLError as problem:
         raise ConfigError(
             f"the script `{path}` cannot be parsed: {problem}", code="script"
         ) from problem
 
 
-def _step(path: Path, number: int, value: object) -> Step:
+def _parse_step(path: Path, number: int, value: object) -> Step:
     where = f"step {number} of the script `{path}`"
     if not isinstance(value, dict):
         raise ConfigError(
-            f"{where} must be a mapping", code="script", hint="`say`, `call` or `fail`"
+            f"{where} must be a mapping", code="script", hint="write `say`, `call` or `fail`"
         )
     fields = cast(dict[str, Any], value)
     unknown = set(fields) - {"say", "call", "fail", "reasoning", "stop"}
     if unknown or not fields.keys() & {"say", "call", "fail"}:
         found = ", ".join(f"`{name}`" for name in fields)
-        raise ConfigError(f"{where} has {found}", code="script", hint="`say`, `call` or `fail`")
+        raise ConfigError(
+            f"{where} has {found}", code="script", hint="write `say`, `call` or `fail`"
+        )
     if "fail" in fields:
-        return fails(_error(where, fields["fail"]))
-    made = tuple(_listed_call(where, call) for call in _list(where, fields.get("call", [])))
-    reasoning, stop = str(fields.get("reasoning", "")), str(fields.get("stop", ""))
-    return Step(str(fields.get("say", "")), made, reasoning, Usage(), stop)
+        return fails(_parse_error(where, fields["fail"]))
+    listed = _as_list(where, fields.get("call", []))
+    return Step(
+        text=str(fields.get("say", "")),
+        calls=tuple(_parse_call(where, call) for call in listed),
+        reasoning=str(fields.get("reasoning", "")),
+        stop=str(fields.get("stop", "")),
+    )
 
 
-def _list(where: str, value: object) -> list[Any]:
+def _as_list(where: str, value: object) -> list[Any]:
     if isinstance(value, dict):
         return [value]
     if not isinstance(value, list):
@@ -278,18 +301,19 @@ def _list(where: str, value: object) -> list[Any]:
     return cast(list[Any], value)
 
 
-def _listed_call(where: str, value: object) -> Call:
+def _parse_call(where: str, value: object) -> Call:
     fields = cast(dict[str, Any], value) if isinstance(value, dict) else {}
-    tool, arguments = fields.get("tool"), fields.get("arguments", {})
+    tool = fields.get("tool")
+    arguments = fields.get("arguments", {})
     if not isinstance(tool, str) or set(fields) - {"tool", "arguments", "id"}:
         raise ConfigError(
-            f"{where}: a call has `tool`, `arguments` and perhaps `id`", code="script"
+            f"{where}: a call has `tool`, `arguments` and optionally `id`", code="script"
         )
     text = arguments if isinstance(arguments, str) else compact(arguments)
     return Call(str(fields.get("id", "")), tool, text)
 
 
-def _error(where: str, value: object) -> ProviderError:
+def _parse_error(where: str, value: object) -> ProviderError:
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: `fail` has `code` and `detail`", code="script")
     fields = cast(dict[str, Any], value)

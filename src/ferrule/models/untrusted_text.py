@@ -1,18 +1,17 @@
-"""Text on its way to a model: it cannot speak with the model's control tokens, and holds nothing
-that nobody sees.
+"""Makes text safe for a model: no control tokens of the model, and no invisible characters.
 
-A server that is given text reads the control tokens of its model out of it: `<|im_end|>` in the
-result of a tool ends the turn, and what follows is obeyed as a turn of its own. Unseen characters
-carry words that a person who looks at the same text does not read. Every conversation is opened by
-`ways.ladder.open_exchange`, and there everything that others may have written (system text, tools,
-messages) goes through this module, before anything of Ferrule's own is put around it.
+A server that is given text reads its model's control tokens out of it: `<|im_end|>` in the result
+of a tool ends the turn, and what follows is obeyed as a turn of its own. Invisible characters carry
+words that a person who looks at the same text does not see. Every conversation is opened in
+`tool_modes.selection`, and there everything that others may have written (system text, tools,
+messages) passes through this module, before Ferrule adds anything of its own around it.
 
-Both are spelled out as JSON escapes: `\\u003c|im_end|>`, `\\u200b`. So a reader sees what it was,
-and a model that copies the spelling into the arguments of a call, which are JSON, writes the
-character itself. A message in which something was spelled out says so at its end.
+Both are written as JSON escapes: `\\u003c|im_end|>`, `\\u200b`. So a reader sees what it was, and a
+model that copies the escape into the arguments of a call, which are JSON, writes the character
+itself. A message in which something was escaped gets a note at its end.
 
-A client that has its text encoded without control tokens (`encodes_text`: the model on this
-machine) is given them as they are.
+A client whose text is encoded without control tokens (`encodes_text`: the model on this machine)
+receives them unchanged.
 
 NOT covered: what only marks a place in code or a document (`<filename>`, `<table>`), roles as words
 (`USER:`), the blocks of a provider that are sent back to it byte for byte (`AssistantMessage.raw`),
@@ -61,147 +60,150 @@ _BRACKETS = (
     r"\[e~\[|\]~!?b[\[\]]",  # MiniMax
     r"◁/?(?:think|tool_call)▷",  # Kimi VL
 )
-_TOKEN = expression("|".join((f"<(?:{'|'.join(_AFTER_ANGLE)})", *_BRACKETS)))
-"""Spellings of control tokens of the families that servers run, as their vocabularies have them."""
+_CONTROL_TOKEN = expression("|".join((f"<(?:{'|'.join(_AFTER_ANGLE)})", *_BRACKETS)))
+"""Control tokens of the model families that servers run, as their vocabularies spell them."""
 
-_OPENS = frozenset("<[]◁")
-_ESCAPED = expression(r"\\[bfru/]")
-_NOTED = 6
-"""Kinds of spellings that a message's note names."""
+_OPENING_CHARACTERS = frozenset("<[]◁")
+_JSON_ESCAPE = expression(r"\\[bfru/]")
+_NOTED_KINDS = 6
+"""How many different escapes a message's note names."""
 
 
 def escape(characters: str) -> str:
-    """Characters as escapes of JSON; beyond U+FFFF as the pair that JSON has for them."""
+    """Return characters as JSON escapes; beyond U+FFFF as a surrogate pair."""
     units = characters.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 def spell_out(text: str, *, tokens: bool = True, found: Counter[str] | None = None) -> str:
-    """A text as a model may have it. The same text comes back where nothing is to be spelled; twice
-    is the same as once.
+    """Escape invisible characters and control tokens in a text.
+
+    Text without any is returned unchanged. Escaping twice is the same as escaping once.
 
     Args:
-        text: What anybody may have written.
-        tokens: Whether control tokens are spelled out too.
-        found: Counts what was spelled out, by the words a note has for it.
+        text: Text that anybody may have written.
+        tokens: Whether control tokens are escaped too.
+        found: Counts what was escaped, under the name that a note gives it.
     """
 
-    def unseen(characters: str) -> str:
+    def escape_invisible(characters: str) -> str:
         if found is not None:
             found.update(f"U+{ord(character):04X}" for character in characters)
         return escape(characters)
 
-    def token(match: re.Match[str]) -> str:
-        spelled = escape(match[0][0]) + match[0][1:]
+    def escape_token(match: re.Match[str]) -> str:
+        escaped = escape(match[0][0]) + match[0][1:]
         if found is not None:
-            found[spelled] += 1
-        return spelled
+            found[escaped] += 1
+        return escaped
 
-    spelled = for_models(text, unseen)
-    if not tokens or _OPENS.isdisjoint(spelled):
-        return spelled
-    # What is spelled out within a longer one (`<|<turn|>`) may leave another: each round takes at
-    # least one opening mark.
-    while (again := _TOKEN.sub(token, spelled)) != spelled:
-        spelled = again
-    return spelled
+    escaped = for_models(text, escape_invisible)
+    if not tokens or _OPENING_CHARACTERS.isdisjoint(escaped):
+        return escaped
+    # Escaping a token inside a longer one (`<|<turn|>`) may leave another. Each pass escapes at
+    # least one opening mark, so this ends.
+    while True:
+        again = _CONTROL_TOKEN.sub(escape_token, escaped)
+        if again == escaped:
+            return escaped
+        escaped = again
 
 
 def is_control_token(text: str) -> bool:
-    """Whether a text is the spelling of a control token of a known family."""
-    return _TOKEN.fullmatch(text) is not None
+    """Return whether a text is a control token of a known model family."""
+    return _CONTROL_TOKEN.fullmatch(text) is not None
 
 
-def map_json(text: str, spell: Callable[[str], str]) -> str:
-    """JSON text with `spell` applied to its strings as the server reads them; the same text where
-    that changes nothing.
+def map_json(text: str, transform: Callable[[str], str]) -> str:
+    """Apply `transform` to the strings of a JSON text, as the server reads them.
 
-    Text that is no JSON is treated as text.
+    Returns the same text if nothing changes. Text that is not JSON is treated as plain text.
     """
-    if spell(text) == text and not _ESCAPED.search(text):
+    if transform(text) == text and not _JSON_ESCAPE.search(text):
         return text
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return spell(text)
-    spelled = _map_value(value, spell)
-    return text if spelled == value else compact(spelled)
+        return transform(text)
+    mapped = _map_value(value, transform)
+    return text if mapped == value else compact(mapped)
 
 
-def _map_value(value: Any, spell: Callable[[str], str]) -> Any:
+def _map_value(value: Any, transform: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return spell(value)
+        return transform(value)
     if isinstance(value, Mapping):
         fields = cast("Mapping[Any, Any]", value)
-        return {spell(str(name)): _map_value(part, spell) for name, part in fields.items()}
+        return {transform(str(name)): _map_value(part, transform) for name, part in fields.items()}
     if isinstance(value, (list, tuple)):
-        return [_map_value(part, spell) for part in cast("Sequence[Any]", value)]
+        return [_map_value(part, transform) for part in cast("Sequence[Any]", value)]
     return value
 
 
-def map_tool(tool: ToolSpec, spell: Callable[[str], str]) -> ToolSpec:
-    """A tool with `spell` applied to what it says of itself; the same object where that changes
-    nothing.
+def map_tool(tool: ToolSpec, transform: Callable[[str], str]) -> ToolSpec:
+    """Apply `transform` to a tool's description, schema and examples.
 
-    Its names stay: calls are matched by them, and providers allow nothing in them that would
-    matter.
+    Returns the same object if nothing changes. Names stay: calls are matched by them, and providers
+    allow nothing in them that would matter.
     """
-    description = spell(tool.description)
-    schema = map_json(tool.schema, spell)
-    examples = tuple(_map_value(example, spell) for example in tool.examples)
+    description = transform(tool.description)
+    schema = map_json(tool.schema, transform)
+    examples = tuple(_map_value(example, transform) for example in tool.examples)
     if (description, schema, examples) == (tool.description, tool.schema, tool.examples):
         return tool
     return replace(tool, description=description, schema=schema, examples=examples)
 
 
-def map_message(message: Message, spell: Callable[[str], str]) -> Message:
-    """A message with `spell` applied to all its texts; the same object where that changes
-    nothing.
-    """
-    text = spell(message.text)
+def map_message(message: Message, transform: Callable[[str], str]) -> Message:
+    """Apply `transform` to all texts of a message. Return the same object if nothing changes."""
+    text = transform(message.text)
     if isinstance(message, UserMessage):
         return message if text == message.text else UserMessage(text)
     if isinstance(message, ToolMessage):
-        mapped = ToolMessage(spell(message.call_id), spell(message.tool), text, message.success)
+        mapped = ToolMessage(
+            transform(message.call_id), transform(message.tool), text, message.success
+        )
     else:
         calls = tuple(
-            Call(spell(call.id), spell(call.tool), map_json(call.arguments, spell))
+            Call(transform(call.id), transform(call.tool), map_json(call.arguments, transform))
             for call in message.calls
         )
-        mapped = AssistantMessage(text, calls, spell(message.reasoning), message.raw)
+        mapped = AssistantMessage(text, calls, transform(message.reasoning), message.raw)
     return message if mapped == message else mapped
 
 
 class SpelledTools:
-    """Tools as a model may have them. The same value for the same tools: clients know their catalog
-    by its identity.
+    """Escapes tools, and returns the same value for the same tools.
+
+    Model clients recognise their catalog by its identity.
     """
 
     def __init__(self) -> None:
         self._last: tuple[Sequence[ToolSpec], bool, Sequence[ToolSpec]] = ((), True, ())
 
     def of(self, tools: Sequence[ToolSpec], *, tokens: bool = True) -> Sequence[ToolSpec]:
-        """The tools, spelled out; the given value itself where that changes nothing."""
-        given, wanted, known = self._last
-        if given is tools and wanted == tokens:
-            return known
-        spell = partial(spell_out, tokens=tokens)
-        made = tuple(map_tool(tool, spell) for tool in tools)
-        same = all(new is old for new, old in zip(made, tools, strict=True))
-        spelled = tools if same else made
+        """Return the tools escaped; the given value itself if nothing changes."""
+        last_tools, last_tokens, last_escaped = self._last
+        if last_tools is tools and last_tokens == tokens:
+            return last_escaped
+        transform = partial(spell_out, tokens=tokens)
+        mapped = tuple(map_tool(tool, transform) for tool in tools)
+        unchanged = all(new is old for new, old in zip(mapped, tools, strict=True))
+        escaped = tools if unchanged else mapped
         if isinstance(tools, tuple):
-            # A list could change under us.
-            self._last = (tools, tokens, spelled)
-        return spelled
+            # Only a tuple is remembered: a list could be changed later.
+            self._last = (tools, tokens, escaped)
+        return escaped
 
 
 SPELLED_TOOLS = SpelledTools()
-"""Remembers the tools that were asked for last: the sessions of an agent share its catalog."""
+"""Remembers the last tools: the sessions of an agent share its catalog."""
 
 
 class SpellingExchange:
-    """An `Exchange` that hands on what it is given spelled out. Each message is looked at once, and
-    the list only grows.
+    """An `Exchange` that escapes what it passes on.
+
+    Each message is processed once; the list only grows.
     """
 
     def __init__(self, inner: Exchange, *, tokens: bool = True) -> None:
@@ -218,40 +220,41 @@ class SpellingExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        """See `Exchange.ask`."""
+        """Escape the new messages, then ask; see `Exchange.ask`."""
         if len(history) < len(self._messages):
             self._messages = []
         for message in history[len(self._messages) :]:
             self._messages.append(spell_message(message, tokens=self._tokens))
         answer = await self.inner.ask(self._messages, tools=tools, schema=schema, sink=sink)
-        # It may have gone over to another way of calling tools, and with it to another list.
+        # It may have switched to another tool mode, and with it to another list.
         self.notices = self.inner.notices
         return answer
 
 
 def spell_message(message: Message, *, tokens: bool = True) -> Message:
-    """A message as a model may have it; the same object where nothing is to be spelled.
+    """Escape a message; return the same object if nothing changes.
 
-    What a tool or a person said gets a note on what was spelled out. A model's own words get none:
+    Tool results and user messages get a note on what was escaped. A model's own messages get none:
     it wrote them.
     """
     found: Counter[str] = Counter()
-    spelled = map_message(message, partial(spell_out, tokens=tokens, found=found))
-    if spelled is message or isinstance(spelled, AssistantMessage):
-        return spelled
+    escaped = map_message(message, partial(spell_out, tokens=tokens, found=found))
+    if escaped is message or isinstance(escaped, AssistantMessage):
+        return escaped
     size = len(message.text.encode("utf-8", "replace"))
-    return replace(spelled, text=_bounded(spelled.text, size) + _note(found))
+    return replace(escaped, text=_truncate(escaped.text, size) + _describe_escapes(found))
 
 
-def _bounded(text: str, before: int) -> str:
-    """A spelled text of at most the size that results may have: an escape is up to six times as
-    long as what it spells.
+def _truncate(text: str, before: int) -> str:
+    """Cut an escaped text to the size that results may have.
+
+    An escape is up to six times as long as what it replaces.
     """
-    most = max(OUTPUT_CAP, before)
+    limit = max(OUTPUT_CAP, before)
     data = text.encode()
-    if len(data) <= most:
+    if len(data) <= limit:
         return text
-    kept = data[:most].decode("utf-8", "ignore")
+    kept = data[:limit].decode("utf-8", "ignore")
     # No half of an escape at the end.
     kept = re.sub(r"(?:\\u[0-9a-f]{0,3}|\\)\Z", "", kept)
     left = len(data) - len(kept.encode())
@@ -261,10 +264,10 @@ def _bounded(text: str, before: int) -> str:
     )
 
 
-def _note(found: Counter[str]) -> str:
-    named = [f"{what} ({count})" for what, count in found.most_common(_NOTED)]
-    if len(found) > _NOTED:
-        named.append(f"and {len(found) - _NOTED} kinds more")
+def _describe_escapes(found: Counter[str]) -> str:
+    named = [f"{what} ({count})" for what, count in found.most_common(_NOTED_KINDS)]
+    if len(found) > _NOTED_KINDS:
+        named.append(f"and {len(found) - _NOTED_KINDS} kinds more")
     return (
         "\n[note: unseen characters and control tokens of models are written above as JSON "
         f"escapes: {', '.join(named)}. "

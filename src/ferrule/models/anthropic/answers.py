@@ -1,10 +1,10 @@
-"""Messages answers, whole or streamed, into blocks as they were sent and an answer made of them.
+"""Parsing Messages answers, complete or streamed, into blocks and an answer.
 
 Source: Anthropic's Messages API (blocks, `content_block_*` and `message_*` events) and the types of
 its SDK, which the golden files are made from. A block that no delta changed is kept as the text it
-arrived as; one that was streamed is put together in the order of its own fields, the arguments of a
-call as the text that the model wrote. Kinds of blocks, deltas and events that are not known here
-are kept or passed over: the API adds some every month.
+arrived as. One that was streamed is put together in the order of its own fields, the arguments of a
+call as the text that the model wrote. Unknown blocks, deltas and events are kept or ignored: the
+API adds some every month.
 """
 
 from __future__ import annotations
@@ -35,28 +35,32 @@ STOPS = {
     "pause_turn": "pause",
     "compaction": "pause",
 }
-"""`stop_reason` as `ModelAnswered.stop`. `pause` is not one: the answer goes on when it is sent
-back.
+"""`stop_reason` as `ModelAnswered.stop`.
+
+`pause` is not a stop: the answer continues when it is sent back.
 """
 
-_STREAMED = {
+_PIECE_FIELDS = {
     "text_delta": "text",
     "thinking_delta": "thinking",
     "signature_delta": "signature",
     "input_json_delta": "partial_json",
     "compaction_delta": "content",
 }
-"""Kinds of deltas and the field that carries their piece; it has the same name in the block, but
-for arguments.
+"""Kinds of deltas, and the field that carries their piece.
+
+The block has a field of the same name, except for arguments.
 """
 
-_HOSTED_CALLS = ("server_tool_use", "mcp_tool_use")
+_HOSTED_CALL_TYPES = ("server_tool_use", "mcp_tool_use")
 
 
 @dataclass(slots=True)
 class Block:
-    """One block. `text` is its JSON; `pieces` are what deltas added, by field, `citations` what
-    they listed.
+    """One block.
+
+    `text` is its JSON, `fields` its members, `pieces` what deltas added, by field, and `citations`
+    what they listed.
     """
 
     text: str
@@ -70,21 +74,26 @@ class Block:
 
     @property
     def arguments(self) -> str:
-        """The input of a call as JSON text: as streamed, else as it stood in the block."""
-        if streamed := "".join(self.pieces.get("partial_json", ())):
+        """The input of a call as JSON text: as streamed, else as it was in the block."""
+        streamed = "".join(self.pieces.get("partial_json", ()))
+        if streamed:
             return mend(streamed)
         given: Any = self.fields.get("input")
-        return given if isinstance(given, str) else compact({} if given is None else given)
+        if given is None:
+            return "{}"
+        return given if isinstance(given, str) else compact(given)
 
     def value(self, name: str) -> str:
-        """A text field with all that was added to it."""
+        """Return a text field with all that was added to it."""
         start: Any = self.fields.get(name)
-        return mend((start if isinstance(start, str) else "") + "".join(self.pieces.get(name, ())))
+        added = "".join(self.pieces.get(name, ()))
+        return mend(start + added if isinstance(start, str) else added)
 
     def json(self) -> str:
-        """The block as it is to be sent back. What arrived whole keeps its text; a call's broken
-        arguments are wrapped as everywhere (`outbound.arguments_object`), since a block must be
-        valid JSON.
+        """Return the block as it is sent back.
+
+        A block that arrived complete keeps its text. A call's broken arguments are wrapped as
+        everywhere (`request_encoding.arguments_object`), since a block must be valid JSON.
         """
         if not self.pieces and not self.citations:
             return self.text
@@ -103,7 +112,7 @@ class Block:
 
 @dataclass(slots=True)
 class Message:
-    """An answer being folded, over several messages if the provider pauses in between."""
+    """An answer being built, over several messages if the provider pauses in between."""
 
     answer: Answer
     blocks: list[Block] = field(default_factory=list[Block])
@@ -113,51 +122,51 @@ class Message:
     container: str = ""
 
     def content(self) -> str:
-        """The blocks as a JSON array."""
+        """Return the blocks as a JSON array."""
         return "[" + ",".join(block.json() for block in self.blocks) + "]"
 
     def closed(self) -> None:
-        """A message has ended: its tokens are added to those before it."""
-        self.spent += _usage(self.usage)
+        """End a message: add its tokens to those before it."""
+        self.spent += _parse_usage(self.usage)
         self.usage = {}
 
     def answered(self, names: Mapping[str, str]) -> ModelAnswered:
-        """The whole answer, without `raw`."""
+        """Return the complete answer, without `raw`."""
         stop = STOPS.get(self.stop, "end")
-        calls = tuple(
-            _call(b, names, cut=stop == "length") for b in self.blocks if b.type == "tool_use"
-        )
-        if stop in ("end", "calls", "pause"):
-            stop = "calls" if calls else "length" if stop == "pause" else "end"
-        text, thoughts = "".join(self.answer.text), "".join(self.answer.thoughts)
+        tool_uses = [block for block in self.blocks if block.type == "tool_use"]
+        calls = tuple(_to_call(block, names, cut=stop == "length") for block in tool_uses)
+        if calls and stop in ("end", "pause"):
+            stop = "calls"
+        elif stop == "pause":
+            stop = "length"
+        elif stop == "calls" and not calls:
+            stop = "end"
         return ModelAnswered(
-            text,
+            "".join(self.answer.text),
             calls,
-            thoughts,
+            "".join(self.answer.thoughts),
             self.spent,
             stop,
-            provider_calls=tuple(_provider_calls(self.blocks, names)),
+            provider_calls=tuple(_find_provider_calls(self.blocks, names)),
         )
 
-    def sealed(self, wire: str, answered: ModelAnswered, spelled: str) -> ModelAnswered:
-        """The answer with its blocks in `raw`, unless they are `spelled` from the message itself in
-        the same bytes.
+    def sealed(self, model: str, answer: ModelAnswered, spelled: str) -> ModelAnswered:
+        """Return the answer with its blocks in `raw`.
 
-        Nothing is kept of a refused answer (the API wants it left out), nor where there is nothing
-        but thinking.
+        `raw` stays empty if the blocks equal `spelled`, which is what the message itself would be
+        encoded as. Nothing is kept of a refused answer either (the API wants it left out), nor of
+        one that is only thinking.
         """
         shown = any(block.type not in ("thinking", "redacted_thinking") for block in self.blocks)
         content = self.content()
-        if answered.stop == "filter" or not shown or (content == spelled and not self.container):
-            return answered
+        if answer.stop == "filter" or not shown or (content == spelled and not self.container):
+            return answer
         more = {"container": compact(self.container)} if self.container else {}
-        return replace(
-            answered, raw=seal(wire, [call.id for call in answered.calls], content, **more)
-        )
+        return replace(answer, raw=seal(model, [call.id for call in answer.calls], content, **more))
 
 
 class StreamFold:
-    """Folds the events of one stream into a message. `done` once `message_stop` has come."""
+    """Parses the events of one stream into a message. `done` once `message_stop` has come."""
 
     def __init__(self, message: Message, who: str, *, tools: bool) -> None:
         self.done = False
@@ -174,8 +183,14 @@ class StreamFold:
         return self.done
 
     def add(self, events: list[bytes]) -> None:
-        """Take events in. Raises ProviderError for an error event or for what is no JSON."""
-        texts, on_text, blocks = self._answer.text, self._answer.on_text, self._open
+        """Add events.
+
+        Raises:
+            ProviderError: An event is an error, or not JSON.
+        """
+        texts = self._answer.text
+        on_text = self._answer.on_text
+        blocks = self._open
         for event in events:
             try:
                 value: Any = from_json(event)
@@ -183,7 +198,7 @@ class StreamFold:
                 piece: Any = delta["text"] if delta["type"] == "text_delta" else None
                 block = blocks[value["index"]] if piece else None
             except (ValueError, LookupError, TypeError):
-                self._other(event)
+                self._add_unusual(event)
                 if self.done:
                     return
                 continue
@@ -193,23 +208,25 @@ class StreamFold:
                 if on_text:
                     on_text(piece)
             else:
-                self._event(cast(dict[str, Any], value), event)
+                self._add_event(cast(dict[str, Any], value), event)
                 if self.done:
                     return
 
     def finished(self) -> None:
-        """The stream has ended. Raises `interrupted` if the server never said so: a call that is
-        missing its end must not look like a whole one.
+        """End the stream.
+
+        Raises:
+            ProviderError: `interrupted`, the server never said that the answer was over. A call
+            whose
+                end is missing must not look complete.
         """
         if not self.done:
             detail = f"{self._who}: the stream ended in the middle of the answer"
             raise ProviderError(detail, code="interrupted", retryable=False)
         self._message.closed()
 
-    def _other(self, event: bytes) -> None:
-        """Every event that is no piece of text; also one with half an emoji, which jiter
-        refuses.
-        """
+    def _add_unusual(self, event: bytes) -> None:
+        """Add an event that is not a piece of text, or has half an emoji, which jiter refuses."""
         if not event.strip():
             return
         try:
@@ -219,37 +236,35 @@ class StreamFold:
             detail = f"{self._who} sent an event that is not JSON: {shown}"
             raise ProviderError(detail, code="not_understood", retryable=False) from problem
         if isinstance(value, dict):
-            self._event(cast(dict[str, Any], value), event)
+            self._add_event(cast(dict[str, Any], value), event)
 
-    def _event(self, value: dict[str, Any], event: bytes) -> None:
+    def _add_event(self, value: dict[str, Any], event: bytes) -> None:
         match value.get("type"):
             case "content_block_delta":
-                self._delta(value)
+                self._add_delta(value)
             case "content_block_start":
-                self._start(value, event)
+                self._start_block(value, event)
             case "message_start":
-                self._said_of_message(value.get("message"))
+                self._read_message(value.get("message"))
             case "message_delta":
-                self._said_of_message(value.get("delta"))
-                self._said_of_message(value)
+                self._read_message(value.get("delta"))
+                self._read_message(value)
             case "message_stop":
                 self.done = True
             case "error":
-                raise self._error(value.get("error"))
+                raise self._build_error(value.get("error"))
             case _:
-                if error := value.get("error"):
-                    raise self._error(error)
+                if value.get("error"):
+                    raise self._build_error(value["error"])
 
-    def _error(self, said: object) -> ProviderError:
-        """An overloaded server says so in a stream that has begun: before the first block it may be
-        asked again.
-        """
-        error = error_inside(self._who, said, tools=self._tools)
+    def _build_error(self, error_object: object) -> ProviderError:
+        """Build an error. Before the first block a busy server may be asked again."""
+        error = error_inside(self._who, error_object, tools=self._tools)
         nothing_seen = len(self._message.blocks) == self._before
         error.retryable = nothing_seen and error.code in ("overloaded", "rate_limited")
         return error
 
-    def _start(self, value: dict[str, Any], event: bytes) -> None:
+    def _start_block(self, value: dict[str, Any], event: bytes) -> None:
         fields = value.get("content_block")
         index = value.get("index")
         if not isinstance(fields, dict) or not isinstance(index, int):
@@ -258,16 +273,16 @@ class StreamFold:
         block = Block(text, cast(dict[str, Any], fields))
         self._open[index] = block
         self._message.blocks.append(block)
-        _heard(self._answer, block)
+        _emit_initial_text(self._answer, block)
 
-    def _delta(self, value: dict[str, Any]) -> None:
+    def _add_delta(self, value: dict[str, Any]) -> None:
         delta: Any = value.get("delta")
         block = self._open.get(cast(int, value.get("index")))
         if block is None or not isinstance(delta, dict):
             return
         fields = cast(dict[str, Any], delta)
         kind = fields.get("type")
-        name = _STREAMED.get(kind) if isinstance(kind, str) else None
+        name = _PIECE_FIELDS.get(kind) if isinstance(kind, str) else None
         piece = fields.get(name) if name else None
         if kind == "citations_delta":
             block.citations.append(fields.get("citation"))
@@ -278,124 +293,143 @@ class StreamFold:
             elif name == "thinking" and piece:
                 self._answer.think(mend(piece))
 
-    def _said_of_message(self, said: object) -> None:
-        if isinstance(said, dict):
-            _message_fields(self._message, cast(dict[str, Any], said))
+    def _read_message(self, value: object) -> None:
+        if isinstance(value, dict):
+            _read_message_fields(self._message, cast(dict[str, Any], value))
 
 
 def fold_whole(message: Message, body: bytes, who: str, *, tools: bool) -> None:
-    """An answer that came in one piece, added to `message`. Raises ProviderError."""
+    """Add an answer that came in one piece to `message`.
+
+    Raises:
+        ProviderError: The answer is an error, or cannot be understood.
+    """
     text = body.decode("utf-8", "replace")
     try:
         value: Any = json.loads(text)
     except (ValueError, RecursionError):
         value = None
     fields: dict[str, Any] = cast(dict[str, Any], value) if isinstance(value, dict) else {}
-    if error := fields.get("error"):
-        raise error_inside(who, error, tools=tools)
+    if fields.get("error"):
+        raise error_inside(who, fields["error"], tools=tools)
     content = fields.get("content")
     if not isinstance(content, list):
         detail = f"{who} sent no answer that can be understood: {text[:200]}"
         raise ProviderError(detail, code="not_understood", retryable=False)
-    for spelled, block in zip(
-        elements(members(text)["content"]), cast(list[Any], content), strict=True
-    ):
-        if isinstance(block, dict):
-            message.blocks.append(Block(spelled, cast(dict[str, Any], block)))
-            _heard(message.answer, message.blocks[-1])
-    _message_fields(message, fields)
+    block_texts = elements(members(text)["content"])
+    for block_text, block_fields in zip(block_texts, cast(list[Any], content), strict=True):
+        if isinstance(block_fields, dict):
+            block = Block(block_text, cast(dict[str, Any], block_fields))
+            message.blocks.append(block)
+            _emit_initial_text(message.answer, block)
+    _read_message_fields(message, fields)
     message.closed()
 
 
-def _call(block: Block, names: Mapping[str, str], *, cut: bool) -> Call:
-    """A call; one that was cut before its first argument has none."""
-    id, name = str(block.fields.get("id") or ""), str(block.fields.get("name") or "")
+def _to_call(block: Block, names: Mapping[str, str], *, cut: bool) -> Call:
+    """Return a block's call. One that was cut before its first argument has no arguments."""
+    id = str(block.fields.get("id") or "")
+    name = str(block.fields.get("name") or "")
     streamed = block.pieces.get("partial_json")
     missing = cut and streamed is not None and not any(streamed)
     return Call(id, names.get(name, name), "" if missing else block.arguments)
 
 
-def _heard(answer: Answer, block: Block) -> None:
-    """Words that a block brings with it."""
-    if block.type == "text" and (piece := block.value("text")):
-        answer.say(piece)
-    elif block.type == "thinking" and (thought := block.value("thinking")):
-        answer.think(thought)
+def _emit_initial_text(answer: Answer, block: Block) -> None:
+    """Emit the text that a block starts with."""
+    if block.type == "text":
+        text = block.value("text")
+        if text:
+            answer.say(text)
+    elif block.type == "thinking":
+        thought = block.value("thinking")
+        if thought:
+            answer.think(thought)
 
 
-def _message_fields(message: Message, said: dict[str, Any]) -> None:
-    """What a message, or a delta of one, says besides its blocks."""
-    if isinstance(stop := said.get("stop_reason"), str) and stop:
+def _read_message_fields(message: Message, fields: dict[str, Any]) -> None:
+    """Read what a message, or a delta of one, says besides its blocks."""
+    stop = fields.get("stop_reason")
+    if isinstance(stop, str) and stop:
         message.stop = stop
-    if isinstance(usage := said.get("usage"), dict):
+    usage = fields.get("usage")
+    if isinstance(usage, dict):
         given = cast(dict[str, Any], usage)
         message.usage |= {name: value for name, value in given.items() if value is not None}
-    if isinstance(container := said.get("container"), dict):
+    container = fields.get("container")
+    if isinstance(container, dict):
         message.container = str(cast(dict[str, Any], container).get("id") or "")
 
 
-def _usage(said: Mapping[str, Any]) -> Usage:
-    """`usage` of the Messages API: its input tokens leave out those of the cache, ours do not."""
-    cached = counted(said.get("cache_read_input_tokens"))
-    written = counted(said.get("cache_creation_input_tokens"))
-    details: Any = said.get("output_tokens_details")
-    thought: Any = (
-        cast(dict[str, Any], details).get("thinking_tokens") if isinstance(details, dict) else 0
-    )
+def _parse_usage(fields: Mapping[str, Any]) -> Usage:
+    """Read `usage`. The API's input tokens exclude those of the cache; ours include them."""
+    cached = counted(fields.get("cache_read_input_tokens"))
+    written = counted(fields.get("cache_creation_input_tokens"))
+    details: Any = fields.get("output_tokens_details")
+    thought: Any = 0
+    if isinstance(details, dict):
+        thought = cast(dict[str, Any], details).get("thinking_tokens")
     return Usage(
-        counted(said.get("input_tokens")) + cached + written,
-        counted(said.get("output_tokens")),
+        counted(fields.get("input_tokens")) + cached + written,
+        counted(fields.get("output_tokens")),
         cached,
         written,
         counted(thought),
     )
 
 
-def _provider_calls(blocks: list[Block], names: Mapping[str, str]) -> list[ProviderToolCall]:
-    """What the provider carried out itself, each with what it says came of it. `names` are wire
-    names to full names.
+def _find_provider_calls(blocks: list[Block], names: Mapping[str, str]) -> list[ProviderToolCall]:
+    """Return what the provider carried out itself, with the results.
+
+    `names` maps sent names to tool names.
     """
     results = {
         str(block.fields.get("tool_use_id")): block.fields
         for block in blocks
         if block.type.endswith("_tool_result")
     }
-    made: list[ProviderToolCall] = []
+    calls: list[ProviderToolCall] = []
     for block in blocks:
-        if block.type not in _HOSTED_CALLS:
-            continue
-        server = block.fields.get("server_name")
-        name = ".".join(str(part) for part in (server, block.fields.get("name")) if part)
-        given = {**block.fields, "input": _as_value(block.arguments)}
-        result = results.get(str(block.fields.get("id")))
-        if result is not None:
-            given["result"] = result.get("content")
-        one = provider_call(given, name, _status(result))
-        if one.tool_kind == "tool_search":
-            found = () if result is None else _references(result.get("content"), names)
-            one = replace(one, arguments=block.arguments, references=found)
-        made.append(one)
-    return made
+        if block.type in _HOSTED_CALL_TYPES:
+            result = results.get(str(block.fields.get("id")))
+            calls.append(_to_provider_call(block, result, names))
+    return calls
 
 
-def _references(content: object, names: Mapping[str, str]) -> tuple[str, ...]:
-    """The tools that a search found."""
-    said: Any = (
-        cast(dict[str, Any], content).get("tool_references") if isinstance(content, dict) else None
-    )
-    found = [str(one.get("tool_name") or "") for one in dicts(said)]
+def _to_provider_call(
+    block: Block, result: Mapping[str, Any] | None, names: Mapping[str, str]
+) -> ProviderToolCall:
+    server = block.fields.get("server_name")
+    name = ".".join(str(part) for part in (server, block.fields.get("name")) if part)
+    fields = {**block.fields, "input": _parse_or_text(block.arguments)}
+    if result is not None:
+        fields["result"] = result.get("content")
+    call = provider_call(fields, name, _hosted_status(result))
+    if call.tool_kind != "tool_search":
+        return call
+    found = () if result is None else _find_references(result.get("content"), names)
+    return replace(call, arguments=block.arguments, references=found)
+
+
+def _find_references(content: object, names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the tools that a search found."""
+    if not isinstance(content, dict):
+        return ()
+    listed = dicts(cast(dict[str, Any], content).get("tool_references"))
+    found = [str(reference.get("tool_name") or "") for reference in listed]
     return tuple(names.get(name, name) for name in found if name)
 
 
-def _status(result: Mapping[str, Any] | None) -> str:
+def _hosted_status(result: Mapping[str, Any] | None) -> str:
     if result is None:
         return "in_progress"
     content: Any = result.get("content")
-    said = cast(dict[str, Any], content).get("type", "") if isinstance(content, dict) else ""
-    return "failed" if result.get("is_error") or str(said).endswith("_error") else "completed"
+    kind = cast(dict[str, Any], content).get("type", "") if isinstance(content, dict) else ""
+    is_failed = result.get("is_error") or str(kind).endswith("_error")
+    return "failed" if is_failed else "completed"
 
 
-def _as_value(arguments: str) -> Any:
+def _parse_or_text(arguments: str) -> Any:
     try:
         return json.loads(arguments)
     except (ValueError, RecursionError):

@@ -1,18 +1,17 @@
-"""The Messages wire: Anthropic, and every server that speaks its format (llama.cpp, Ollama,
-gateways).
+"""The Messages client: Anthropic, and every server that speaks its format.
 
-Source: Anthropic's API reference (`POST /v1/messages`, streaming as server-sent events) and the
-    types of its SDK.
+llama.cpp, Ollama and gateways speak it too. Source: Anthropic's API reference (`POST /v1/messages`,
+streaming as server-sent events) and the types of its SDK.
 
-* Results of a round go into one user turn, before any words: the API wants them right behind their
-  calls.
-* Blocks that the message itself does not spell in the same bytes (signed or redacted thinking,
+* The tool results of a turn go into one user message, before any text: the API wants them directly
+  after their calls.
+* Blocks that the message itself cannot reproduce in the same bytes (signed or redacted thinking,
   hosted tools and their results, citations, tool references) are kept in `raw` and replayed as they
-  came. A history that another wire or another model made is sent as plain text and calls:
-  signatures hold for the model that wrote them.
-* The provider pauses long work of its hosted tools (`pause_turn`): the answer is sent back and goes
-  on, a few times.
-* Two marks for the prompt cache: one behind tools and system text, which never change in a session,
+  came. A history from another client or model is sent as plain text and calls: signatures are valid
+  only for the model that wrote them.
+* The provider pauses long work of its hosted tools (`pause_turn`): the answer is sent back and
+  continues, a limited number of times.
+* Two marks for the prompt cache: one after tools and system text, which never change in a session,
   and one that the API moves along with the conversation.
 """
 
@@ -33,7 +32,7 @@ from ferrule.core.events import ModelAnswered
 from ferrule.models.answer_folding import Answer, without_calls
 from ferrule.models.capabilities import from_anthropic, from_props, known_provider
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
-from ferrule.models.exact_json import unseal, utf8
+from ferrule.models.exact_json import unseal
 from ferrule.models.hosted_tools import tools_json
 from ferrule.models.http.server_sent_events import Events
 from ferrule.models.http.streaming import fold_stream
@@ -47,6 +46,7 @@ from ferrule.models.request_encoding import (
     json_object,
     message_weight,
     truncation,
+    utf8,
     weight,
 )
 
@@ -54,32 +54,40 @@ from .answers import STOPS, Message, StreamFold, fold_whole
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
-PAUSES = 16
-"""Times that one answer may be taken up again after the provider paused it."""
+MAX_PAUSES = 16
+"""Most times that one answer is continued after the provider paused it."""
 
-_MOST = ((re.compile(r"claude-3-(opus|sonnet|haiku)"), 4_096), (re.compile(r"claude-3-"), 8_192))
-MOST = 32_000
-"""`max_tokens` where a person sets none: the API wants a number. Older models take less, see above.
-"""
+_MAX_TOKENS_OF_OLDER_MODELS = (
+    (re.compile(r"claude-3-(opus|sonnet|haiku)"), 4_096),
+    (re.compile(r"claude-3-"), 8_192),
+)
+DEFAULT_MAX_TOKENS = 32_000
+"""`max_tokens` if none is set: the API requires a number. Older models take less, see above."""
 
-_BUDGETED = re.compile(r"claude-3-7|claude-(opus|sonnet|haiku)-4(-[0-5])?(-20\d{6})?(-latest)?$")
-"""Models that think within a number of tokens; those after them decide by themselves (`adaptive`).
-"""
-_BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384, "max": 24_576}
+_HAS_THINKING_BUDGET = re.compile(
+    r"claude-3-7|claude-(opus|sonnet|haiku)-4(-[0-5])?(-20\d{6})?(-latest)?$"
+)
+"""Models that think within a number of tokens; later ones decide by themselves (`adaptive`)."""
+_THINKING_BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384, "max": 24_576}
 
-_NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_-]")
-_NOTHING = "(nothing)"
-"""What stands for words that are only blanks: the API refuses an empty text."""
+_INVALID_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
+_EMPTY_TEXT = "(nothing)"
+"""Replaces text that is only blanks: the API refuses empty text."""
 
 
 class Anthropic:
-    """A model behind a Messages server. `base_url` is everything before `/v1/messages`.
+    """A model behind a Messages server.
 
-    `api_key` and `base_url` default to ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL, read here; the key
-    is sent only to `base_url`. `betas` are names for the `anthropic-beta` header. `cache` is how
-    long a cached prefix lives ("5m", "1h"), "" for no marks. `force_native_tool_search` says that a
-    gateway passes the provider's tool search on, whatever the model is called there. A `transport`
-    that is given stays its owner's to close.
+    Args:
+        model: The model's name at the server.
+        base_url: Everything before `/v1/messages`; defaults to ANTHROPIC_BASE_URL, read here.
+        api_key: Defaults to ANTHROPIC_API_KEY, read here. It is sent only to `base_url`.
+        transport: Its owner closes it. Without one, the client makes and closes its own.
+        headers: Further headers of every request.
+        betas: Names for the `anthropic-beta` header.
+        cache: How long a cached prefix lives ("5m", "1h"); "" for no cache marks.
+        force_native_tool_search: A gateway passes the provider's tool search on, whatever the
+            model is called there.
     """
 
     def __init__(
@@ -98,9 +106,9 @@ class Anthropic:
             raise ConfigError(f"cache = {cache!r}", code="cache", hint='"5m", "1h" or ""')
         base = base_url or os.environ.get("ANTHROPIC_BASE_URL") or ANTHROPIC_URL
         self.base_url = base.rstrip("/").removesuffix("/v1")
-        self.native = self.base_url.startswith(ANTHROPIC_URL)
+        self.is_anthropic = self.base_url.startswith(ANTHROPIC_URL)
         key = api_key if api_key is not None else os.environ.get("ANTHROPIC_API_KEY", "")
-        if self.native and not key:
+        if self.is_anthropic and not key:
             raise ConfigError(
                 f"`anthropic:{model}` needs an API key",
                 code="api_key",
@@ -108,46 +116,46 @@ class Anthropic:
             )
         self.id = model
         self.cache = cache
-        self.searches = force_native_tool_search
-        self.headers = {
-            "Content-Type": "application/json",
-            "anthropic-version": VERSION,
-            **({"x-api-key": key.strip()} if key else {}),
-            **({"anthropic-beta": ",".join(betas)} if betas else {}),
-            **(headers or {}),
-        }
+        self.force_tool_search = force_native_tool_search
+        self.headers = {"Content-Type": "application/json", "anthropic-version": VERSION}
+        if key:
+            self.headers["x-api-key"] = key.strip()
+        if betas:
+            self.headers["anthropic-beta"] = ",".join(betas)
+        self.headers |= headers or {}
         self.transport = transport or Transport()
         self._owns_transport = transport is None
         self._capabilities: Capabilities | None = None
-        self._offer: _Offer | None = None
+        self._prefix: _EncodedPrefix | None = None
 
     @property
     def model(self) -> str:
         return f"anthropic:{self.id}"
 
     async def capabilities(self) -> Capabilities:
-        """A table for Anthropic's own models; else the server's description of the model; else
-        llama.cpp's `/props`; else tools, which are part of the format.
+        """Return what the model can do.
+
+        Sources, in this order: a table of Anthropic's own models, the server's description of the
+        model, llama.cpp's `/props`. Without any of them, tools are assumed: they are part of the
+        format.
         """
         if self._capabilities is None:
             found = known_provider(self.base_url + "/", self.id) or await self._ask_server()
-            self._capabilities = replace(found, tool_search=True) if self.searches else found
+            if self.force_tool_search:
+                found = replace(found, tool_search=True)
+            self._capabilities = found
         return self._capabilities
 
     def open(
         self, system: str, tools: Sequence[ToolSpec], options: ModelOptions
     ) -> AnthropicExchange:
-        offer = self._offer
-        if offer is None or offer.given != (
-            system,
-            tools,
-            options.provider_tools,
-            options.tool_search,
-        ):
-            offer = _Offer(system, tools, options, self.cache)
-            # A list could change under us.
-            self._offer = offer if isinstance(tools, tuple) else None
-        return AnthropicExchange(self, offer, options)
+        prefix = self._prefix
+        given = (system, tools, options.provider_tools, options.tool_search)
+        if prefix is None or prefix.given != given:
+            prefix = _EncodedPrefix(system, tools, options, self.cache)
+            # Only a tuple is remembered: a list could be changed later.
+            self._prefix = prefix if isinstance(tools, tuple) else None
+        return AnthropicExchange(self, prefix, options)
 
     async def close(self) -> None:
         if self._owns_transport:
@@ -161,66 +169,63 @@ class Anthropic:
         )
         if answer.status in (401, 403):
             raise refusal(self.model, answer.status, answer.headers, answer.body, tools=False)
-        if answer.status == 200 and (found := from_anthropic(json_object(answer.body))):
+        found = from_anthropic(json_object(answer.body)) if answer.status == 200 else None
+        if found is not None:
             return found
         props = await self.transport.get(f"{self.base_url}/props", self.headers, timeout=10.0)
         found = from_props(json_object(props.body)) if props.status == 200 else None
-        # llama.cpp holds no reply to a schema on this route. For others: a refusal falls to the
-        # next way.
-        return (
-            replace(found, structured=False)
-            if found
-            else Capabilities(True, source="part of the format")
-        )
+        if found is not None:
+            # llama.cpp does not constrain replies to a schema on this route.
+            return replace(found, structured=False)
+        # If the server refuses tools after all, the next tool mode is tried.
+        return Capabilities(True, source="part of the format")
 
 
-class _Offer:
-    """System text and tools as they are sent, encoded once for all conversations that have the
-    same.
-    """
+class _EncodedPrefix:
+    """System text and tools as they are sent, encoded once for the conversations sharing them."""
 
     def __init__(
         self, system: str, tools: Sequence[ToolSpec], options: ModelOptions, cache: str
     ) -> None:
         self.given = (system, tools, options.provider_tools, options.tool_search)
         self.names = Names(tools)
-        mark = _mark(cache)
-        hosted = [item.decode() for item in tools_json(options.provider_tools)]
-        marked = (
-            next((tool for tool in reversed(tools) if not tool.deferred), None)
-            if not system
-            else None
-        )
-        search = [_SEARCH % {"variant": options.tool_search}] if options.tool_search else []
-        sent = [*search, *hosted, *(_tool(tool, mark if tool is marked else "") for tool in tools)]
+        mark = _cache_mark(cache)
+        eager = [tool for tool in tools if not tool.deferred]
+        # Without system text the last tool that is always sent carries the mark.
+        marked = eager[-1] if eager and not system else None
+        sent: list[str] = []
+        if options.tool_search:
+            sent.append(_TOOL_SEARCH % {"variant": options.tool_search})
+        sent += [item.decode() for item in tools_json(options.provider_tools)]
+        sent += [_encode_tool(tool, mark if tool is marked else "") for tool in tools]
         self.tools = utf8(f',"tools":[{",".join(sent)}]') if sent else b""
         block = f'{{"type":"text","text":{quote(system)}{mark}}}'
         self.system = utf8(f',"system":[{block}]') if system.strip() else b""
-        eager = sum(weight(_tool(tool, "")) for tool in tools if not tool.deferred)
-        self.weight = weight(system) + eager
+        self.weight = weight(system) + sum(weight(_encode_tool(tool, "")) for tool in eager)
 
 
 class AnthropicExchange:
-    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever
-    drives the exchange reads and clears it. With a sink, notices go there and nowhere else.
+    """One conversation.
 
-    After a failed or cancelled `ask` the exchange is as it was before, and may be asked again.
+    `notices` collects (topic, text) pairs of questions asked without a sink; whoever drives the
+    exchange reads and clears it. With a sink, notices go there and nowhere else. After a failed or
+    cancelled `ask` the exchange is as it was before, and may be asked again.
     """
 
-    def __init__(self, wire: Anthropic, offer: _Offer, options: ModelOptions) -> None:
+    def __init__(self, client: Anthropic, prefix: _EncodedPrefix, options: ModelOptions) -> None:
         self.notices: list[tuple[str, str]] = []
-        self._wire = wire
-        self._offer = offer
+        self._client = client
+        self._prefix = prefix
         self._options = options
-        self._url = f"{wire.base_url}/v1/messages"
-        settings = _settings(wire.id, options)
-        self._forms: Any = settings.pop("output_config", {})
-        self._head = b"{" + dumps({"model": wire.id, **settings})[1:-1] + offer.system
-        if wire.cache:
-            self._head += utf8(_mark(wire.cache))
-        self._turns = Turns(self._blocks)
+        self._url = f"{client.base_url}/v1/messages"
+        settings = _request_settings(client.id, options)
+        self._output_config: Any = settings.pop("output_config", {})
+        self._request_head = b"{" + dumps({"model": client.id, **settings})[1:-1] + prefix.system
+        if client.cache:
+            self._request_head += utf8(_cache_mark(client.cache))
+        self._encoded_messages = Turns(self._encode_message)
         self._container = ""
-        self._exact: set[str] = set()
+        self._replayed_calls: set[str] = set()
 
     async def ask(
         self,
@@ -230,14 +235,14 @@ class AnthropicExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        self._turns.extend(history)
-        notice = self._notice(sink)
-        message = Message(Answer(sink.text, sink.reasoning) if sink else Answer())
-        head = self._request(tools, schema, streamed=sink is not None)
-        for _ in range(PAUSES):
+        self._encoded_messages.extend(history)
+        notice = self._notifier(sink)
+        message = Message(Answer.for_sink(sink))
+        head = self._request_start(tools, schema, streamed=sink is not None)
+        for _ in range(MAX_PAUSES):
             message.stop = ""
-            body = self._body(head, message)
-            await self._wire.transport.retrying(
+            body = self._request_body(head, message)
+            await self._client.transport.retrying(
                 lambda body=body: self._send(body, message, sink), notice
             )
             self._container = message.container or self._container
@@ -245,107 +250,119 @@ class AnthropicExchange:
                 break
         else:
             notice(
-                "paused", f"the provider paused {PAUSES} times: the answer is taken as it stands"
+                "paused",
+                f"the provider paused {MAX_PAUSES} times: the answer is taken as it stands",
             )
-        if warning := truncation(self._turns.weight + self._offer.weight, message.spent.input):
+        warning = truncation(
+            self._encoded_messages.weight + self._prefix.weight, message.spent.input
+        )
+        if warning:
             notice("truncated", warning)
-        return self._answered(message, tools, notice)
+        return self._build_answer(message, tools, notice)
 
-    def _answered(
+    def _build_answer(
         self, message: Message, tools: bool, notice: Callable[[str, str], None]
     ) -> ModelAnswered:
-        answered = message.answered(self._offer.names.inbound)
-        if answered.calls and not tools:
-            return without_calls(answered, notice)
-        plain = core.AssistantMessage(answered.text, answered.calls)
-        return message.sealed(self._wire.model, answered, f"[{self._assistant(plain)}]")
+        answer = message.answered(self._prefix.names.inbound)
+        if answer.calls and not tools:
+            return without_calls(answer, notice)
+        plain = core.AssistantMessage(answer.text, answer.calls)
+        return message.sealed(self._client.model, answer, f"[{self._encode_assistant(plain)}]")
 
-    def _request(self, tools: bool, schema: Mapping[str, Any] | None, *, streamed: bool) -> bytes:
-        parts = [self._head, self._offer.tools]
-        if self._offer.tools and not tools:
+    def _request_start(
+        self, tools: bool, schema: Mapping[str, Any] | None, *, streamed: bool
+    ) -> bytes:
+        parts = [self._request_head, self._prefix.tools]
+        if self._prefix.tools and not tools:
             parts.append(b',"tool_choice":{"type":"none"}')
-        forms = dict(self._forms)
+        output_config = dict(self._output_config)
         if schema is not None:
-            forms["format"] = {"type": "json_schema", "schema": schema}
-        if forms:
-            parts += (b',"output_config":', dumps(forms))
+            output_config["format"] = {"type": "json_schema", "schema": schema}
+        if output_config:
+            parts += (b',"output_config":', dumps(output_config))
         if streamed:
             parts.append(b',"stream":true')
         parts.append(b',"messages":[')
         return b"".join(parts)
 
-    def _body(self, head: bytes, message: Message) -> bytes:
-        parts: list[bytes | bytearray] = [head, self._turns.json]
+    def _request_body(self, head: bytes, message: Message) -> bytes:
+        parts: list[bytes | bytearray] = [head, self._encoded_messages.json]
         if message.blocks:
             parts.append(utf8(f',{{"role":"assistant","content":{message.content()}}}'))
-        container = self._container
-        parts.append(utf8(f'],"container":{compact(container)}}}') if container else b"]}")
+        parts.append(b"]")
+        if self._container:
+            parts.append(utf8(f',"container":{compact(self._container)}'))
+        parts.append(b"}")
         return b"".join(parts)
 
     async def _send(self, body: bytes, message: Message, sink: Sink | None) -> None:
-        wire, offered = self._wire, bool(self._offer.tools)
+        client = self._client
+        offered = bool(self._prefix.tools)
         message.usage = {}
         if sink is None:
-            answer = await wire.transport.post(
-                self._url, body, wire.headers, timeout=self._options.timeout
+            answer = await client.transport.post(
+                self._url, body, client.headers, timeout=self._options.timeout
             )
             if answer.status != 200:
-                raise refusal(wire.model, answer.status, answer.headers, answer.body, tools=offered)
-            return fold_whole(message, answer.body, wire.model, tools=offered)
-        async with wire.transport.stream(
-            self._url, body, wire.headers, timeout=self._options.timeout
+                raise refusal(
+                    client.model, answer.status, answer.headers, answer.body, tools=offered
+                )
+            return fold_whole(message, answer.body, client.model, tools=offered)
+        async with client.transport.stream(
+            self._url, body, client.headers, timeout=self._options.timeout
         ) as stream:
             if stream.status != 200:
                 refused = await stream.read()
-                raise refusal(wire.model, stream.status, stream.headers, refused, tools=offered)
+                raise refusal(client.model, stream.status, stream.headers, refused, tools=offered)
             if "json" in stream.headers.get("content-type", ""):
                 # A server that cannot stream answers in one piece.
-                return fold_whole(message, await stream.read(), wire.model, tools=offered)
-            fold = StreamFold(message, wire.model, tools=offered)
-            await fold_stream(stream, Events(), fold)
-            return fold.finished()
+                return fold_whole(message, await stream.read(), client.model, tools=offered)
+            parser = StreamFold(message, client.model, tools=offered)
+            await fold_stream(stream, Events(), parser)
+            return parser.finished()
 
-    def _notice(self, sink: Sink | None) -> Callable[[str, str], None]:
+    def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
         return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
 
     # ---- messages out
 
-    def _blocks(self, message: core.Message) -> tuple[str, str]:
+    def _encode_message(self, message: core.Message) -> tuple[str, str]:
         if isinstance(message, core.UserMessage):
-            return "user", _text(message.text)
+            return "user", _encode_text(message.text)
         if isinstance(message, core.ToolMessage):
-            failed = "" if message.success else ',"is_error":true'
-            content = quote(message.text)
-            id = quote(message.call_id if message.call_id in self._exact else _id(message.call_id))
-            return (
-                "user",
-                f'{{"type":"tool_result","tool_use_id":{id},"content":{content}{failed}}}',
+            id = (
+                message.call_id
+                if message.call_id in self._replayed_calls
+                else _encode_id(message.call_id)
             )
-        kept = unseal(message.raw, self._wire.model, [call.id for call in message.calls])
+            content = quote(message.text)
+            failed = "" if message.success else ',"is_error":true'
+            fields = f'"tool_use_id":{quote(id)},"content":{content}{failed}'
+            return "user", f'{{"type":"tool_result",{fields}}}'
+        kept = unseal(message.raw, self._client.model, [call.id for call in message.calls])
         if kept is None:
-            return "assistant", self._assistant(message)
-        self._exact.update(call.id for call in message.calls)
+            return "assistant", self._encode_assistant(message)
+        self._replayed_calls.update(call.id for call in message.calls)
         if "container" in kept:
             self._container = str(json.loads(kept["container"]))
         return "assistant", kept["content"].strip()[1:-1]
 
-    def _assistant(self, message: core.AssistantMessage) -> str:
-        blocks = [_text(message.text)] if message.text.strip() or not message.calls else []
+    def _encode_assistant(self, message: core.AssistantMessage) -> str:
+        blocks = [_encode_text(message.text)] if message.text.strip() or not message.calls else []
         for call in message.calls:
-            name = self._offer.names.outbound(call.tool)
+            name = self._prefix.names.outbound(call.tool)
             blocks.append(
-                f'{{"type":"tool_use","id":{quote(_id(call.id))},"name":{quote(name)},'
+                f'{{"type":"tool_use","id":{quote(_encode_id(call.id))},"name":{quote(name)},'
                 f'"input":{arguments_object(call.arguments)}}}'
             )
         return ",".join(blocks)
 
 
 class Turns:
-    """A history as JSON, each message encoded once: turns that alternate, neighbours of one role
-    joined.
+    """A history as JSON, each message encoded once; neighbours of one role are joined.
 
-    `encode` gives a message's role and blocks. `weight` is the sum of `message_weight`. The history
-    may only grow; one that got shorter is another conversation and is encoded anew.
+    `encode` returns a message's role and blocks. `weight` is the sum of `message_weight`. The
+    history may only grow; one that got shorter is another conversation and is encoded anew.
     """
 
     def __init__(self, encode: Callable[[core.Message], tuple[str, str]]) -> None:
@@ -359,7 +376,7 @@ class Turns:
         self._count = 0
 
     def extend(self, history: Sequence[core.Message]) -> None:
-        """Take in what is new."""
+        """Encode the messages that are new."""
         if len(history) < self._count:
             self._reset()
         for message in history[self._count :]:
@@ -375,53 +392,66 @@ class Turns:
         self._count = len(history)
 
 
-def _text(text: str) -> str:
-    return f'{{"type":"text","text":{quote(text if text.strip() else _NOTHING)}}}'
+def _encode_text(text: str) -> str:
+    shown = text if text.strip() else _EMPTY_TEXT
+    return f'{{"type":"text","text":{quote(shown)}}}'
 
 
-def _id(id: str) -> str:
-    """A call's id as the API allows it; those of other providers hold dots and colons."""
-    return _NOT_IN_AN_ID.sub("_", id) or "unnamed"
+def _encode_id(id: str) -> str:
+    """Return a call's id as the API allows it. Those of other providers have dots and colons."""
+    return _INVALID_IN_ID.sub("_", id) or "unnamed"
 
 
-def _mark(cache: str) -> str:
-    """A mark for the prompt cache, as a further member."""
+def _cache_mark(cache: str) -> str:
+    """Return a mark for the prompt cache, as a further member of a JSON object."""
     if not cache:
         return ""
-    return ',"cache_control":{"type":"ephemeral"' + (',"ttl":"1h"}' if cache == "1h" else "}")
+    lifetime = ',"ttl":"1h"' if cache == "1h" else ""
+    return f',"cache_control":{{"type":"ephemeral"{lifetime}}}'
 
 
-def _tool(tool: ToolSpec, mark: str) -> str:
+def _encode_tool(tool: ToolSpec, mark: str) -> str:
     deferred = ',"defer_loading":true' if tool.deferred else ""
     return (
         f'{{"name":{quote(tool.wire_name)},"description":{quote(described(tool))},'
-        f'"input_schema":{tool.schema or _ANY}{deferred}{mark}}}'
+        f'"input_schema":{tool.schema or _ANY_OBJECT}{deferred}{mark}}}'
     )
 
 
-_ANY = '{"type":"object"}'
-_SEARCH = '{"type":"tool_search_tool_%(variant)s_20251119","name":"tool_search_tool_%(variant)s"}'
-"""The provider's own tool search, by variant. It stands first and is never deferred itself."""
+_ANY_OBJECT = '{"type":"object"}'
+_TOOL_SEARCH = (
+    '{"type":"tool_search_tool_%(variant)s_20251119","name":"tool_search_tool_%(variant)s"}'
+)
+"""The provider's own tool search, by variant. It comes first and is never deferred itself."""
 
 
-def _settings(model: str, options: ModelOptions) -> dict[str, Any]:
-    """Everything a person set, as members of the request."""
-    most = options.max_tokens or next((n for known, n in _MOST if known.match(model)), MOST)
-    fields: dict[str, Any] = {"max_tokens": most}
+def _request_settings(model: str, options: ModelOptions) -> dict[str, Any]:
+    """Return the model options as members of the request."""
+    max_tokens = options.max_tokens or _default_max_tokens(model)
+    fields: dict[str, Any] = {"max_tokens": max_tokens}
     if options.temperature is not None:
         fields["temperature"] = options.temperature
-    fields.update(_thinking(model, options.thinking, most))
+    fields.update(_thinking_settings(model, options.thinking, max_tokens))
     return fields | dict(options.extra)
 
 
-def _thinking(model: str, wanted: bool | str | None, most: int) -> dict[str, Any]:
+def _default_max_tokens(model: str) -> int:
+    for pattern, max_tokens in _MAX_TOKENS_OF_OLDER_MODELS:
+        if pattern.match(model):
+            return max_tokens
+    return DEFAULT_MAX_TOKENS
+
+
+def _thinking_settings(model: str, wanted: bool | str | None, max_tokens: int) -> dict[str, Any]:
     if wanted is None:
         return {}
     if wanted is False:
         return {"thinking": {"type": "disabled"}}
     level = wanted if isinstance(wanted, str) else "medium"
-    if _BUDGETED.match(model):
-        budget = max(1024, min(_BUDGETS.get(level, 8_192), most - 1024))
+    if _HAS_THINKING_BUDGET.match(model):
+        budget = max(1024, min(_THINKING_BUDGETS.get(level, 8_192), max_tokens - 1024))
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
     adaptive: dict[str, Any] = {"thinking": {"type": "adaptive"}}
-    return adaptive | ({"output_config": {"effort": wanted}} if isinstance(wanted, str) else {})
+    if isinstance(wanted, str):
+        adaptive["output_config"] = {"effort": wanted}
+    return adaptive

@@ -1,13 +1,13 @@
-"""Other providers through any-llm (`pip install 'ferrule[any]'`):
-`any:mistral/mistral-small-latest`.
+"""Other providers through the library any-llm: `any:mistral/mistral-small-latest`.
 
-Lossy, and labelled so: any-llm turns every provider's API into chat completions, so blocks are not
-kept byte for byte, hosted tools and compaction are not reached, and what a capability is nobody can
-be asked. What it hands on beside the words of a call (`extra_content`, a thought signature of
-Gemini, say) is kept and sent back. Use a wire of Ferrule's own where there is one.
+Needs the extra `ferrule[any]`. This client is lossy: any-llm turns every provider's API into chat
+completions, so blocks are not kept byte for byte, hosted tools and compaction are not available,
+and nobody can be asked for capabilities. What any-llm passes on beside the text of a call
+(`extra_content`, such as a thought signature of Gemini) is kept and sent back. Prefer a client of
+Ferrule's own where there is one.
 
-Connections are the library's: neither `ca_bundle` nor the transport's bounds hold here; time is
-bounded all the same. The library takes seconds to import, in a thread, with the first question.
+Connections are the library's: neither `ca_bundle` nor the transport's limits apply; the time is
+limited all the same. The library takes seconds to import, in a thread, at the first question.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ferrule.models.request_encoding import (
     tools_field,
 )
 
-_CODES = {
+_CODES_OF_EXCEPTIONS = {
     "RateLimitError": ("rate_limited", True),
     "AuthenticationError": ("unauthorized", False),
     "MissingApiKeyError": ("unauthorized", False),
@@ -50,8 +50,9 @@ _CODES = {
     "GatewayTimeoutError": ("provider", True),
     "UpstreamProviderError": ("provider", True),
 }
-"""any-llm's exceptions as our codes, and whether trying again may help. All others are read by
-their words.
+"""any-llm's exceptions as our codes, and whether a retry may help.
+
+All others are classified by their text.
 """
 
 
@@ -59,14 +60,18 @@ class Client(Protocol):
     """What is used of any-llm: an `AnyLLM` of one provider."""
 
     async def acompletion(self, **request: Any) -> Any:
-        """A `ChatCompletion`, or an async iterator of `ChatCompletionChunk`s."""
+        """Return a `ChatCompletion`, or an async iterator of `ChatCompletionChunk`s."""
         ...
 
 
 class AnyLLM:
-    """A model of a provider that any-llm knows. `name` is `provider/model`; `base_url` and
-    `api_key` go to the provider, whose own variables are read by any-llm where they are not given.
-    `client` stands in for the library.
+    """A model of a provider that any-llm knows.
+
+    Args:
+        name: `provider/model`.
+        base_url: Passed to the provider.
+        api_key: Passed to the provider. Without it, any-llm reads the provider's own variables.
+        client: Replaces the library.
     """
 
     def __init__(
@@ -84,7 +89,8 @@ class AnyLLM:
                 code="model",
                 hint="write `any:provider/model`, for example `any:mistral/mistral-small-latest`",
             )
-        self.provider, self.id = provider, model
+        self.provider = provider
+        self.id = model
         self._given = {"api_key": api_key, "api_base": base_url}
         self._client = client
 
@@ -93,8 +99,9 @@ class AnyLLM:
         return f"any:{self.provider}/{self.id}"
 
     async def capabilities(self) -> Capabilities:
-        """Unknown but for tools: chat completions have them, and a model that has none is refused
-        and falls.
+        """Return that only tools are known, since chat completions have them.
+
+        A model without tools refuses, and the next tool mode is tried.
         """
         return Capabilities(tools=True, source="any-llm")
 
@@ -104,14 +111,16 @@ class AnyLLM:
         return AnyExchange(self, system, tools, options)
 
     async def client(self) -> Client:
-        """The library's client. Raises ProviderError: `extra_missing`, or what the provider lacks
-        (a key).
+        """Return the library's client.
+
+        Raises:
+            ProviderError: `extra_missing`, or what the provider lacks (such as a key).
         """
         if self._client is None:
-            self._client = await asyncio.to_thread(self._made)
+            self._client = await asyncio.to_thread(self._create_client)
         return self._client
 
-    def _made(self) -> Client:
+    def _create_client(self) -> Client:
         try:
             library: Any = import_module("any_llm")
         except ImportError as error:
@@ -132,7 +141,7 @@ class AnyLLM:
         raise problem
 
     async def close(self) -> None:
-        """Forget the client, and close its connections where any-llm's provider has a way to."""
+        """Forget the client, and close its connections if any-llm's provider can."""
         client: Any = self._client
         self._client = None
         for holder in (client, getattr(client, "client", None)):
@@ -143,19 +152,21 @@ class AnyLLM:
 
 
 class AnyExchange:
-    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever
-    drives the exchange reads and clears it. With a sink, notices go there and nowhere else.
+    """One conversation.
+
+    `notices` collects (topic, text) pairs of questions asked without a sink; whoever drives the
+    exchange reads and clears it. With a sink, notices go there and nowhere else.
     """
 
     def __init__(
-        self, wire: AnyLLM, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+        self, client: AnyLLM, system: str, tools: Sequence[ToolSpec], options: ModelOptions
     ) -> None:
         self.notices: list[tuple[str, str]] = []
-        self._wire = wire
+        self._model_client = client
         self._options = options
         self._names = Names(tools)
         self._tools: list[Any] = json.loads(tools_field(tools)) if tools else []
-        self._transcript = Transcript(system, self._message)
+        self._encoded_history = Transcript(system, self._encode_message)
 
     async def ask(
         self,
@@ -165,24 +176,24 @@ class AnyExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        self._transcript.extend(history)
-        notice = self._notice(sink)
-        client = await self._wire.client()
-        request = self._request(tools, schema)
+        self._encoded_history.extend(history)
+        notice = self._notifier(sink)
+        client = await self._model_client.client()
+        request = self._build_request(tools, schema)
         answer, extras = await retrying(lambda: self._send(client, request, sink), notice=notice)
         answered = answer.answered(self._names.inbound)
         if answered.calls and not tools:
             return without_calls(answered, notice)
         if extras:
             ids = [call.id for call in answered.calls]
-            answered = replace(answered, raw=seal(self._wire.model, ids, compact([extras])))
+            answered = replace(answered, raw=seal(self._model_client.model, ids, compact([extras])))
         return answered
 
-    def _request(self, tools: bool, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _build_request(self, tools: bool, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         options = self._options
         request: dict[str, Any] = {
-            "model": self._wire.id,
-            "messages": json.loads(b"[" + self._transcript.json + b"]"),
+            "model": self._model_client.id,
+            "messages": json.loads(b"[" + self._encoded_history.json + b"]"),
         }
         if self._tools and tools:
             request["tools"] = self._tools
@@ -202,115 +213,116 @@ class AnyExchange:
     async def _send(
         self, client: Client, request: dict[str, Any], sink: Sink | None
     ) -> tuple[Answer, dict[str, Any]]:
-        heard = _Heard(self._wire.model, sink, tools="tools" in request)
+        so_far = _AnswerSoFar(self._model_client.model, sink, tools="tools" in request)
         try:
             async with asyncio.timeout(self._options.timeout):
                 if sink is None:
-                    return heard.whole(await client.acompletion(**request)), heard.extras
+                    completion = await client.acompletion(**request)
+                    return so_far.add_completion(completion), so_far.extras
                 async for chunk in await client.acompletion(**request, stream=True):
-                    heard.piece(chunk)
-                return heard.fold.finished(), heard.extras
+                    so_far.add_chunk(chunk)
+                return so_far.parser.finished(), so_far.extras
         except ProviderError:
             raise
         except Exception as error:  # noqa: BLE001  boundary: any-llm and a provider's SDK raise what they like
-            problem = problem_of(self._wire.model, error, tools="tools" in request)
-        if heard.fold.whole:
-            # What a connection does behind an answer's end is none of the answer's.
-            return heard.fold.finished(), heard.extras
-        problem.retryable = problem.retryable and not heard.begun
+            problem = problem_of(self._model_client.model, error, tools="tools" in request)
+        if so_far.parser.whole:
+            # The answer is complete: what happens on the connection afterwards does not matter.
+            return so_far.parser.finished(), so_far.extras
+        problem.retryable = problem.retryable and not so_far.begun
         raise problem
 
-    def _notice(self, sink: Sink | None) -> Callable[[str, str], None]:
+    def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
         return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
 
-    def _message(self, message: Message) -> bytes:
+    def _encode_message(self, message: Message) -> bytes:
         if isinstance(message, UserMessage):
             return dumps({"role": "user", "content": message.text})
         if isinstance(message, ToolMessage):
             return dumps({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
-        return dumps(self._assistant(message))
+        return dumps(self._assistant_fields(message))
 
-    def _assistant(self, message: AssistantMessage) -> dict[str, Any]:
-        kept = unseal(message.raw, self._wire.model, [call.id for call in message.calls])
+    def _assistant_fields(self, message: AssistantMessage) -> dict[str, Any]:
+        kept = unseal(message.raw, self._model_client.model, [call.id for call in message.calls])
         extras: dict[str, Any] = json.loads(kept["content"])[0] if kept else {}
         fields: dict[str, Any] = {"role": "assistant", "content": message.text or None}
         if "message" in extras:
             fields["extra_content"] = extras["message"]
             fields["reasoning"] = message.reasoning
-        made: list[dict[str, Any]] = []
+        calls: list[dict[str, Any]] = []
         for place, call in enumerate(message.calls):
             function = {
                 "name": self._names.outbound(call.tool),
                 "arguments": arguments_object(call.arguments),
             }
-            more = {"extra_content": extras[str(place)]} if str(place) in extras else {}
-            made.append({"id": call.id, "type": "function", "function": function, **more})
-        return fields | ({"tool_calls": made} if made else {})
+            encoded = {"id": call.id, "type": "function", "function": function}
+            if str(place) in extras:
+                encoded["extra_content"] = extras[str(place)]
+            calls.append(encoded)
+        if calls:
+            fields["tool_calls"] = calls
+        return fields
 
 
-class _Heard:
-    """What one answer has brought so far; `extras` as `_extras` collects them."""
+class _AnswerSoFar:
+    """What one answer has brought so far; `extras` as `_collect_extras` collects them."""
 
     def __init__(self, who: str, sink: Sink | None, *, tools: bool) -> None:
-        self.fold = StreamFold(
-            Answer(sink.text, sink.reasoning) if sink else Answer(), who, tools=tools
-        )
+        answer = Answer.for_sink(sink)
+        self.parser = StreamFold(answer, who, tools=tools)
         self.extras: dict[str, Any] = {}
         self.begun = False
         self._who = who
         self._tools = tools
 
-    def whole(self, completion: Any) -> Answer:
+    def add_completion(self, completion: Any) -> Answer:
         text: str = completion.model_dump_json(exclude_none=True)
-        _extras(self.extras, _first(json_object(text), "message"))
+        _collect_extras(self.extras, _first_choice(json_object(text), "message"))
         return fold_whole(text.encode(), self._who, tools=self._tools)
 
-    def piece(self, chunk: Any) -> None:
+    def add_chunk(self, chunk: Any) -> None:
         self.begun = True
         text: str = chunk.model_dump_json(exclude_none=True)
-        self.fold.add([text.encode()])
+        self.parser.add([text.encode()])
         if '"extra_content"' in text:
-            _extras(self.extras, _first(json_object(text), "delta"))
+            _collect_extras(self.extras, _first_choice(json_object(text), "delta"))
 
 
-def _first(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _first_choice(value: Mapping[str, Any], name: str) -> dict[str, Any]:
     found = dicts(value.get("choices"))
     inner: Any = found[0].get(name) if found else None
     return cast(dict[str, Any], inner) if isinstance(inner, dict) else {}
 
 
-def _extras(extras: dict[str, Any], said: Mapping[str, Any]) -> None:
-    """What came beside the words: of the message under `message`, of its calls under their
-    places.
-    """
-    if said.get("extra_content"):
-        extras["message"] = said["extra_content"]
-    for place, call in enumerate(dicts(said.get("tool_calls"))):
+def _collect_extras(extras: dict[str, Any], fields: Mapping[str, Any]) -> None:
+    """Collect `extra_content`: of the message under `message`, of its calls under their places."""
+    if fields.get("extra_content"):
+        extras["message"] = fields["extra_content"]
+    for place, call in enumerate(dicts(fields.get("tool_calls"))):
         if call.get("extra_content"):
             extras[str(call.get("index", place))] = call["extra_content"]
 
 
 def problem_of(who: str, error: Exception, *, tools: bool) -> ProviderError:
-    """A library's exception as ours: by its class, else by its words."""
-    words = str(getattr(error, "message", "") or error) or type(error).__name__
+    """Turn a library's exception into ours, by its class, else by its text."""
+    problem = _translate(who, error, tools=tools)
+    problem.__cause__ = error
+    return problem
+
+
+def _translate(who: str, error: Exception, *, tools: bool) -> ProviderError:
     if isinstance(error, TimeoutError):
-        return _because(
-            ProviderError(f"{who}: no answer in time", code="timeout", retryable=False), error
-        )
-    known = _CODES.get(type(error).__name__)
+        return ProviderError(f"{who}: no answer in time", code="timeout", retryable=False)
+    message = str(getattr(error, "message", "") or error) or type(error).__name__
+    known = _CODES_OF_EXCEPTIONS.get(type(error).__name__)
     if known is None:
-        told = error_inside(
-            who, {"message": words, "code": getattr(error, "code", "")}, tools=tools
-        )
-        told.status = getattr(error, "status_code", None)
-        return _because(told, error)
-    code, again = known
-    waits = getattr(error, "retry_after", None)
-    after = float(waits) if isinstance(waits, (int, float)) else None
-    told = ProviderError(f"{who}: {words}", code=code, retryable=again, retry_after=after)
-    return _because(told, error)
-
-
-def _because(told: ProviderError, error: Exception) -> ProviderError:
-    told.__cause__ = error
-    return told
+        fields = {"message": message, "code": getattr(error, "code", "")}
+        problem = error_inside(who, fields, tools=tools)
+        problem.status = getattr(error, "status_code", None)
+        return problem
+    code, retryable = known
+    seconds = getattr(error, "retry_after", None)
+    retry_after = float(seconds) if isinstance(seconds, (int, float)) else None
+    return ProviderError(
+        f"{who}: {message}", code=code, retryable=retryable, retry_after=retry_after
+    )

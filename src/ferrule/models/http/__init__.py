@@ -1,5 +1,9 @@
-"""HTTP/1.1 for model clients and web requests: connections, proxies, retries and streams.
+"""HTTP/1.1 for model clients and web requests.
 
-Modules: `connection`, `dialing`, `http1`, `proxies`, `retry`, `server_sent_events`,
-`streaming`, `transport`, `web_request`.
+Two stacks share the parser of `http1`, which alone reads answers, and `proxies`:
+
+* `transport` (over `connection`, `retry`, `server_sent_events`, `streaming`) keeps connections to
+  model servers and streams their answers;
+* `dialing` and `web_request` open one connection per request of a tool or script, to a host that
+  was checked.
 """

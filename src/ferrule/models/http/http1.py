@@ -1,10 +1,9 @@
-"""HTTP/1.1 as bytes in and bytes out, without I/O: a request's head, and a parser for one response.
+"""HTTP/1.1 without I/O: writing the head of a request, and parsing one response.
 
-Source: RFC 9112. What is deliberately narrow: only what a client of model servers needs. Bodies
-that come compressed, trailers' values, upgrades and pipelining are not supported; none is ever
-asked for. The result does not depend on how the bytes are cut (a property test holds it to that),
-and a read that brings a thousand small chunks costs one join, because streams of deltas arrive that
-way.
+Source: RFC 9112. Deliberately narrow: only what a client of model servers needs. Compressed bodies,
+trailer values, upgrades and pipelining are not supported, and none is ever requested. The result
+does not depend on how the bytes are split (a property test checks it). A read that brings a
+thousand small chunks costs one join, because streams of deltas arrive that way.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from functools import lru_cache
 from ferrule.core.lazy_patterns import expression
 
 HEAD_LIMIT = 65_536
-"""Bytes of status line and headers at the most."""
+"""Most bytes of a status line with its headers."""
 LINE_LIMIT = 4_096
-"""Bytes of a chunk-size line or a trailer line at the most."""
+"""Most bytes of a chunk-size line or a trailer line."""
 
 _TOKEN = expression(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = expression(r"[\t\x20-\x7e\x80-\xff]*")
@@ -29,8 +28,8 @@ _HEX = expression(rb"[0-9A-Fa-f]{1,16}")
 class MalformedResponse(Exception):
     """The server sent something that is not HTTP/1.1. The connection must not be used again.
 
-    `body` is the part of the body that came before it in the same bytes: what is lost does not
-    depend on the cuts.
+    `body` is the part of the body that came before the fault in the same bytes, so that what is
+    lost does not depend on how the bytes were split.
     """
 
     body = b""
@@ -39,11 +38,17 @@ class MalformedResponse(Exception):
 def request_head(
     method: str, target: str, host: str, headers: Mapping[str, str], length: int | None
 ) -> bytes:
-    """The head of a request, up to and with the empty line. Raises ValueError for a header that
-    cannot be sent.
+    """Return the head of a request, up to and including the empty line.
 
-    `target` is the path with its query (or the absolute URL, for a proxy); `length` None sends no
-    body.
+    Args:
+        method: The HTTP method.
+        target: The path with its query; for a proxy, the absolute URL.
+        host: The value of the `Host` header.
+        headers: Further headers.
+        length: Bytes of the body; None sends no body.
+
+    Raises:
+        ValueError: A header, the target or the host has characters that cannot be sent.
     """
     head = _head_start(method, target, host, tuple(headers.items()))
     return head + (b"\r\n" if length is None else b"Content-Length: %d\r\n\r\n" % length)
@@ -51,7 +56,7 @@ def request_head(
 
 @lru_cache(maxsize=128)
 def _head_start(method: str, target: str, host: str, headers: tuple[tuple[str, str], ...]) -> bytes:
-    """Everything before the length: the same for every round of a session."""
+    """Return the head without its length: the same for every turn of a session."""
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"]
     for name, value in headers:
         if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
@@ -64,10 +69,10 @@ def _head_start(method: str, target: str, host: str, headers: tuple[tuple[str, s
 
 
 class ResponseParser:
-    """One response. `feed` bytes as they come; `eof` when the server has closed.
+    """Parses one response: pass bytes to `feed`, and call `eof` when the server closes.
 
-    `status` is 0 until the head is complete; `headers` have lower-case names. `reusable` says, once
-    `done`, whether the connection may carry another request.
+    `status` is 0 until the head is complete; `headers` have lower-case names. Once `done`,
+    `reusable` says whether the connection may carry another request.
     """
 
     def __init__(self) -> None:
@@ -75,58 +80,67 @@ class ResponseParser:
         self.headers: dict[str, str] = {}
         self.done = False
         self.reusable = False
-        self._held = b""
-        self._searched = 0
-        self._left: int | None = None
+        self._unparsed = b""
+        self._searched_bytes = 0
+        # Bytes of the body or the chunk that are still to come; None if the length is unknown.
+        self._remaining: int | None = None
         self._chunked = False
         # Plain functions, not bound methods: no reference cycle per response.
-        self._step: _Step = ResponseParser._head
+        self._next_step: _Step = ResponseParser._read_head
 
     def feed(self, data: bytes) -> bytes:
-        """Return the part of the body that these bytes hold. Raises MalformedResponse."""
-        if self._held:
-            data, self._held = self._held + data, b""
+        """Return the part of the body that these bytes contain.
+
+        Raises:
+            MalformedResponse: The bytes are not HTTP/1.1.
+        """
+        if self._unparsed:
+            data = self._unparsed + data
+            self._unparsed = b""
         out: list[bytes] = []
-        at = 0
-        while at < len(data) and not self.done:
+        position = 0
+        while position < len(data) and not self.done:
             try:
-                after = self._step(self, data, at, out)
+                after = self._next_step(self, data, position, out)
             except MalformedResponse as problem:
                 problem.body = b"".join(out)
                 raise
             if after < 0:
-                self._held = data[at:]
+                self._unparsed = data[position:]
                 break
-            at = after
-        if self.done and at < len(data):
-            self.reusable = False  # Bytes nobody asked for: they must not become the next answer.
+            position = after
+        if self.done and position < len(data):
+            # Bytes nobody asked for: they must not become the next answer.
+            self.reusable = False
         return out[0] if len(out) == 1 else b"".join(out)
 
     def eof(self) -> None:
-        """The server closed. Raises MalformedResponse if that leaves the response incomplete."""
+        """Note that the server closed the connection.
+
+        Raises:
+            MalformedResponse: The response is incomplete.
+        """
         if self.done:
             return
-        if self.status and not self._chunked and self._left is None:
+        if self.status and not self._chunked and self._remaining is None:
             self.done = True
             return
-        raise MalformedResponse(
-            "the connection closed in the middle of the answer"
-            if self.status
-            else "closed without an answer"
-        )
+        if self.status:
+            raise MalformedResponse("the connection closed in the middle of the answer")
+        raise MalformedResponse("the connection closed without an answer")
 
-    # Each step takes the data and a position, and returns the position after what it used, -1 if it
-    # needs more bytes.
+    # Each step takes the data and a position, and returns the position after what it used, or -1
+    # if it needs more bytes.
 
-    def _head(self, data: bytes, at: int, out: list[bytes]) -> int:
-        end = data.find(b"\r\n\r\n", at + self._searched)
+    def _read_head(self, data: bytes, position: int, out: list[bytes]) -> int:
+        end = data.find(b"\r\n\r\n", position + self._searched_bytes)
         if end < 0:
-            if len(data) - at > HEAD_LIMIT:
+            if len(data) - position > HEAD_LIMIT:
                 raise MalformedResponse("the response head is too long")
-            self._searched = max(0, len(data) - at - 3)
+            self._searched_bytes = max(0, len(data) - position - 3)
             return -1
-        self._searched = 0
-        first, *lines = data[at:end].split(b"\r\n")
+        self._searched_bytes = 0
+        first, *lines = data[position:end].split(b"\r\n")
         match = _STATUS.fullmatch(first)
         if match is None:
             raise MalformedResponse(f"not an HTTP/1.1 answer: {first[:60]!r}")
@@ -135,114 +149,119 @@ class ResponseParser:
             raise MalformedResponse("the server wants to switch protocols")
         if status >= 200:
             self.status = status
-            self.headers = _fields(lines)
-            self._frame(keep=match[1] == b"1")
+            self.headers = _parse_headers(lines)
+            self._set_body_framing(keep=match[1] == b"1")
         return end + 4
 
-    def _frame(self, keep: bool) -> None:
-        """Where the body ends (RFC 9112, section 6.3)."""
+    def _set_body_framing(self, keep: bool) -> None:
+        """Find out where the body ends (RFC 9112, section 6.3)."""
         fields = self.headers
         connection = fields.get("connection", "").lower()
         self.reusable = "close" not in connection and (keep or "keep-alive" in connection)
-        coding = fields.get("transfer-encoding", "").strip().lower()
+        encoding = fields.get("transfer-encoding", "").strip().lower()
         length = fields.get("content-length")
         if self.status in (204, 304):
             self.done = True
-        elif coding:
-            if coding != "chunked":
-                raise MalformedResponse(f"transfer-encoding {coding!r} is not supported")
+        elif encoding:
+            if encoding != "chunked":
+                raise MalformedResponse(f"transfer-encoding {encoding!r} is not supported")
             if length is not None:
-                self.reusable = (
-                    False  # Two lengths: somebody on the way may have read the other one.
-                )
-            self._chunked, self._step = True, ResponseParser._chunk_size
+                # Two lengths: an intermediary may have read the other one.
+                self.reusable = False
+            self._chunked = True
+            self._next_step = ResponseParser._read_chunks
         elif length is not None:
-            self._left = _length(length)
-            self.done, self._step = self._left == 0, ResponseParser._counted
+            self._remaining = _parse_content_length(length)
+            self.done = self._remaining == 0
+            self._next_step = ResponseParser._read_counted
         else:
-            self.reusable, self._step = False, ResponseParser._until_close
+            self.reusable = False
+            self._next_step = ResponseParser._read_until_close
 
-    def _counted(self, data: bytes, at: int, out: list[bytes]) -> int:
-        left = self._left or 0
-        piece = data[at : at + left]
+    def _read_counted(self, data: bytes, position: int, out: list[bytes]) -> int:
+        remaining = self._remaining or 0
+        piece = data[position : position + remaining]
         out.append(piece)
-        self._left = left - len(piece)
-        self.done = self._left == 0 and not self._chunked
-        if self._chunked and self._left == 0:
-            self._step = ResponseParser._chunk_end
-        return at + len(piece)
+        self._remaining = remaining - len(piece)
+        self.done = self._remaining == 0 and not self._chunked
+        if self._chunked and self._remaining == 0:
+            self._next_step = ResponseParser._read_chunk_end
+        return position + len(piece)
 
-    def _until_close(self, data: bytes, at: int, out: list[bytes]) -> int:
-        out.append(data[at:])
+    def _read_until_close(self, data: bytes, position: int, out: list[bytes]) -> int:
+        out.append(data[position:])
         return len(data)
 
-    def _chunk_size(self, data: bytes, at: int, out: list[bytes]) -> int:
-        """One or many whole chunks; what is cut off is left to the single steps."""
-        total, begin = len(data), at
+    def _read_chunks(self, data: bytes, position: int, out: list[bytes]) -> int:
+        """Parse complete chunks. A chunk that is cut off is left to the other steps."""
+        total = len(data)
+        first = position
         while True:
-            end = data.find(b"\r\n", at)
+            end = data.find(b"\r\n", position)
             if end < 0:
-                return at if at > begin else self._need_line(data, at)
-            size = _chunk_length(data[at:end])
+                return position if position > first else self._require_short_line(data, position)
+            size = _parse_chunk_size(data[position:end])
             if size == 0:
-                self._step = ResponseParser._trailer
+                self._next_step = ResponseParser._read_trailer
                 return end + 2
             start = end + 2
             stop = start + size
             if stop + 2 > total:
-                self._left, self._step = size, ResponseParser._counted
+                self._remaining = size
+                self._next_step = ResponseParser._read_counted
                 return start
             if data[stop : stop + 2] != b"\r\n":
                 raise MalformedResponse("a chunk is longer than it says")
             out.append(data[start:stop])
-            at = stop + 2
-            if at == total:
-                return at
+            position = stop + 2
+            if position == total:
+                return position
 
-    def _chunk_end(self, data: bytes, at: int, out: list[bytes]) -> int:
-        if len(data) - at < 2:
+    def _read_chunk_end(self, data: bytes, position: int, out: list[bytes]) -> int:
+        if len(data) - position < 2:
             return -1
-        if data[at : at + 2] != b"\r\n":
+        if data[position : position + 2] != b"\r\n":
             raise MalformedResponse("a chunk is longer than it says")
-        self._step = ResponseParser._chunk_size
-        return at + 2
+        self._next_step = ResponseParser._read_chunks
+        return position + 2
 
-    def _trailer(self, data: bytes, at: int, out: list[bytes]) -> int:
-        end = data.find(b"\r\n", at)
+    def _read_trailer(self, data: bytes, position: int, out: list[bytes]) -> int:
+        end = data.find(b"\r\n", position)
         if end < 0:
-            return self._need_line(data, at)
-        self.done = end == at
+            return self._require_short_line(data, position)
+        self.done = end == position
         return end + 2
 
     @staticmethod
-    def _need_line(data: bytes, at: int) -> int:
-        if len(data) - at > LINE_LIMIT:
+    def _require_short_line(data: bytes, position: int) -> int:
+        if len(data) - position > LINE_LIMIT:
             raise MalformedResponse("a line of the chunked body is too long")
         return -1
 
 
-def _fields(lines: list[bytes]) -> dict[str, str]:
+def _parse_headers(lines: list[bytes]) -> dict[str, str]:
     fields: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.decode("latin-1").partition(":")
         if not colon or not _TOKEN.fullmatch(name):
             raise MalformedResponse(f"not a header: {line[:60]!r}")
-        name, value = name.lower(), value.strip(" \t")
+        name = name.lower()
+        value = value.strip(" \t")
         fields[name] = f"{fields[name]}, {value}" if name in fields else value
     return fields
 
 
-def _length(value: str) -> int:
-    """A content length; the same one said twice is tolerated, two different ones are not."""
-    said = {part.strip().encode("latin-1") for part in value.split(",")}
-    first = said.pop()
-    if said or not _DIGITS.fullmatch(first):
+def _parse_content_length(value: str) -> int:
+    """Parse a content length. Equal repetitions are tolerated, different values are not."""
+    lengths = {part.strip().encode("latin-1") for part in value.split(",")}
+    length = lengths.pop()
+    if lengths or not _DIGITS.fullmatch(length):
         raise MalformedResponse(f"content-length {value!r} is not a number")
-    return int(first)
+    return int(length)
 
 
 @lru_cache(maxsize=512)
-def _chunk_length(line: bytes) -> int:
+def _parse_chunk_size(line: bytes) -> int:
     digits = line.partition(b";")[0].strip(b" \t")
     if not _HEX.fullmatch(digits):
         raise MalformedResponse(f"not a chunk size: {line[:40]!r}")

@@ -1,6 +1,7 @@
-"""Trying again before the first byte of an answer. Time and dice are given, so tests take none.
+"""Retries before the first byte of an answer.
 
-Nothing is repeated once a byte of an answer was seen: its words may already be on a screen.
+Nothing is repeated once a byte of an answer was seen: its text may already be on a screen. The
+waiting and the random numbers can be replaced in tests.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ T = TypeVar("T")
 
 
 def dice() -> float:
-    """A number between 0 and 1. Nothing is thrown in most runs, so the library is loaded by the
-    first throw.
+    """Return a random number between 0 and 1.
+
+    Most runs need none, so the library is imported by the first call.
     """
     import random
 
@@ -24,16 +26,16 @@ def dice() -> float:
 
 
 ATTEMPTS = 4
-"""Attempts in total."""
+"""Most attempts, including the first."""
 BACKOFF = 0.25
 """Seconds before the second attempt; doubled for each one after it, varied by a quarter."""
 BACKOFF_MAX = 8.0
-PATIENCE = 60.0
-"""Seconds that a server may ask us to wait. If it asks for more, the error is raised at once and
-says so.
-"""
+"""Most seconds of backoff between two attempts."""
+RETRY_AFTER_MAX = 60.0
+"""Most seconds that a server may ask us to wait; beyond that the error is raised at once."""
 
 RETRY_STATUS = frozenset({408, 429, 500, 502, 503, 504, 529})
+"""HTTP status codes after which a retry may help."""
 
 
 async def retrying(
@@ -44,36 +46,40 @@ async def retrying(
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     dice: Callable[[], float] = dice,
 ) -> T:
-    """The first answer that is no retryable ProviderError; the last error if there is none.
+    """Return the first answer that is not a retryable ProviderError, or raise the last error.
 
-    `attempt` must raise a retryable error only while nothing of an answer has been seen.
-    `retry_after` of an error (seconds) is waited at least. `notice` gets a line per retry.
+    Args:
+        attempt: Makes one attempt. It must raise a retryable error only while nothing of an answer
+            has been seen.
+        notice: Receives a line for each retry.
+        attempts: Most attempts.
+        sleep: Waits for a number of seconds, at least the `retry_after` of the error.
+        dice: Returns random numbers between 0 and 1.
     """
     for number in range(1, attempts + 1):
         try:
             return await attempt()
         except ProviderError as error:
-            asked = error.retry_after or 0.0
             if not error.retryable or number == attempts:
                 raise
-            if asked > PATIENCE:
-                error.hint = f"the server asks to wait {asked:.0f} s; try again then"
+            retry_after = error.retry_after or 0.0
+            if retry_after > RETRY_AFTER_MAX:
+                error.hint = f"the server asks to wait {retry_after:.0f} s; try again then"
                 raise
             backoff = min(BACKOFF * 2 ** (number - 1), BACKOFF_MAX) * (0.75 + 0.5 * dice())
-            wait = max(backoff, asked)
+            wait = max(backoff, retry_after)
             if notice:
-                notice(
-                    "retry", f"{error.detail}; attempt {number + 1} of {attempts} in {wait:.1f} s"
-                )
+                text = f"{error.detail}; attempt {number + 1} of {attempts} in {wait:.1f} s"
+                notice("retry", text)
             await sleep(wait)
     raise AssertionError("attempts must be at least 1")
 
 
 def parse_retry_after(value: str | None, now: float) -> float | None:
-    """Seconds to wait from a `Retry-After` value (RFC 9110, section 10.2.3: seconds or a date),
-    None if unreadable.
+    """Parse a `Retry-After` value into seconds; None if it cannot be read.
 
-    `now` is the wall time in seconds since 1970.
+    RFC 9110, section 10.2.3: the value is seconds or a date. `now` is the wall time in seconds
+    since 1970.
     """
     if not value:
         return None

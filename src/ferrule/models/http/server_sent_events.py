@@ -1,8 +1,8 @@
-"""Splitting a byte stream into what it carries: server-sent events, or lines of JSON.
+"""Splitting a byte stream into server-sent events, or into lines of JSON.
 
 Sources: the WHATWG HTML standard, section 9.2 (event stream format); NDJSON. The result does not
-depend on how the bytes are cut. Text is not decoded here: a cut may fall inside a character, never
-inside a line. Not supported: line ends that are a bare carriage return, which no model server
+depend on how the bytes are split. Text is not decoded here: a split may fall inside a character,
+never inside a line. Not supported: line ends that are a bare carriage return, which no model server
 sends.
 """
 
@@ -10,39 +10,42 @@ from __future__ import annotations
 
 
 class Lines:
-    """Complete lines that are not blank, without their ends. For NDJSON."""
+    """Splits a stream into complete lines that are not blank, without their ends. For NDJSON."""
 
     def __init__(self) -> None:
-        self._open: list[bytes] = []
+        self._incomplete: list[bytes] = []
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Lines that these bytes complete."""
-        lines = self._complete(data)
+        """Return the lines that these bytes complete."""
+        lines = self._take_lines(data)
         return [line for line in lines if line and not line.isspace()]
 
     def close(self) -> list[bytes]:
-        """The last line, if the stream ended without a line end."""
-        return self.feed(b"\n") if self._open else []
+        """Return the last line, if the stream ended without a line end."""
+        return self.feed(b"\n") if self._incomplete else []
 
-    def _complete(self, data: bytes) -> list[bytes]:
-        # A line that comes in many pieces is joined once, at its end: never piece by piece.
+    def _take_lines(self, data: bytes) -> list[bytes]:
+        # A line that comes in many pieces is joined once, at its end.
         if b"\n" not in data:
             if data:
-                self._open.append(data)
+                self._incomplete.append(data)
             return []
-        if self._open:
-            self._open.append(data)
-            data = b"".join(self._open)
-            self._open.clear()
+        if self._incomplete:
+            self._incomplete.append(data)
+            data = b"".join(self._incomplete)
+            self._incomplete.clear()
         lines = data.split(b"\n")
-        if rest := lines.pop():
-            self._open.append(rest)
+        rest = lines.pop()
+        if rest:
+            self._incomplete.append(rest)
         return lines
 
 
 class Events(Lines):
-    """The data of complete server-sent events. Names, ids, comments and retry times are dropped:
-    the formats of model servers repeat in the data what they need.
+    """Splits a stream into the data of complete server-sent events.
+
+    Names, ids, comments and retry times are dropped: the formats of model servers repeat in the
+    data what they need.
     """
 
     def __init__(self) -> None:
@@ -51,10 +54,11 @@ class Events(Lines):
         self._started = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The data of every event that these bytes complete; several data lines are joined by a
-        line feed.
+        """Return the data of every event that these bytes complete.
+
+        Several data lines of an event are joined by a line feed.
         """
-        lines = self._complete(data)
+        lines = self._take_lines(data)
         if lines and not self._started:
             self._started = True
             lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
@@ -76,9 +80,8 @@ class Events(Lines):
         return events
 
     def close(self) -> list[bytes]:
-        """The last event, if the stream ended without the blank line after it.
+        """Return the last event, if the stream ended without the blank line after it.
 
-        The standard drops it; servers of models that forget the blank line exist, so it is kept
-        here.
+        The standard drops it. Model servers that forget the blank line exist, so it is kept here.
         """
-        return self.feed(b"\n\n") if self._open or self._data else []
+        return self.feed(b"\n\n") if self._incomplete or self._data else []

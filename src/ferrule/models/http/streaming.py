@@ -1,8 +1,8 @@
-"""Reading a streamed answer: from its first byte to its end, and no further.
+"""Reading a streamed answer, from its first byte to its end and no further.
 
 What follows an answer's end is not read: pings, comments, a second terminator, half an event. What
-breaks behind it breaks nothing. An end that did not arrive is `interrupted`, also where the cut
-went through an event.
+breaks after it breaks nothing. An end that did not arrive is `interrupted`, also if the cut went
+through an event.
 """
 
 from __future__ import annotations
@@ -16,53 +16,58 @@ from .transport import Stream
 
 
 class Fold(Protocol):
-    """What makes an answer of the items of a stream. It passes over items that follow its end."""
+    """Builds an answer from the items of a stream. It ignores items after the answer's end."""
 
     @property
     def done(self) -> bool:
-        """The protocol's end of a stream has come."""
+        """Whether the protocol's end of a stream has come."""
         ...
 
     @property
     def whole(self) -> bool:
-        """Nothing of the answer is missing, whether or not the protocol's end has come."""
+        """Whether nothing of the answer is missing, even if the protocol's end has not come."""
         ...
 
     def add(self, items: list[bytes], /) -> None:
-        """Take complete items in. Raises ProviderError, `not_understood` for what is no JSON."""
+        """Add complete items.
+
+        Raises:
+            ProviderError: An item is an error, or not JSON (`not_understood`).
+        """
         ...
 
 
-async def fold_stream(stream: Stream, splitter: Lines, fold: Fold) -> None:
-    """Read the stream into the fold until the fold is done or the stream ends.
+async def fold_stream(stream: Stream, splitter: Lines, parser: Fold) -> None:
+    """Read the stream into the parser until the parser is done or the stream ends.
 
-    Raises ProviderError: what the fold raises, and what the connection raises while a part of the
-    answer is missing.
+    Raises:
+        ProviderError: The parser raised it, or the connection failed while a part of the answer
+            was missing.
     """
-    while not fold.done:
+    while not parser.done:
         try:
             data = await stream.chunk()
         except ProviderError:
-            _add_last(splitter, fold)
-            if fold.whole:
+            _add_unterminated(splitter, parser)
+            if parser.whole:
                 return
             raise
         if not data:
-            _add_last(splitter, fold)
+            _add_unterminated(splitter, parser)
             return
-        fold.add(splitter.feed(data))
+        parser.add(splitter.feed(data))
 
 
-def _add_last(splitter: Lines, fold: Fold) -> None:
+def _add_unterminated(splitter: Lines, parser: Fold) -> None:
     """Add what stood at the end of a stream without the mark that ends an item.
 
-    Servers forget that mark, so an item that can be read is one. A piece of one is the trace of a
-    cut, which is the fold's to judge; what could not even have begun an item is said as it is.
+    Servers forget that mark, so an item that can be read counts as one. A fragment means that the
+    stream was cut, which the parser judges. What could not have begun an item raises the error.
     """
     for item in splitter.close():
         try:
-            fold.add([item])
+            parser.add([item])
         except ProviderError as error:
-            begun = item.lstrip()[:1] in (b"", b"{", b"[")
-            if error.code != "not_understood" or not (begun or fold.whole):
+            is_fragment = item.lstrip()[:1] in (b"", b"{", b"[")
+            if error.code != "not_understood" or not (is_fragment or parser.whole):
                 raise

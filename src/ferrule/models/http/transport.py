@@ -1,13 +1,12 @@
-"""How every wire reaches its server: post, get and stream over HTTP/1.1, with bounds on time and
-size.
+"""How model clients reach their servers: post, get and stream over HTTP/1.1, within limits.
 
-Built on asyncio alone (`http1`, `connection`). pyreqwest 0.15, the first choice for this seam,
-failed its suite: cancelling a request before its answer began left the connection open, and a model
-server stops working only when that closes; a stream either waited for a full buffer or handed every
-delta over between threads.
+Time and size of every answer are limited. Built on asyncio alone (`http1`, `connection`).
+pyreqwest 0.15, the first choice here, failed the test suite: cancelling a request before its answer
+began left the connection open, and a model server stops working only when that closes; a stream
+either waited for a full buffer or handed every delta over between threads.
 
-Not supported, on purpose: redirects (a key must not follow one; the error names the place), HTTP/2,
-compressed answers, cookies, SOCKS proxies.
+Not supported, on purpose: redirects (a key must not follow one; the error names the location),
+HTTP/2, compressed answers, cookies, SOCKS proxies.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from urllib.parse import SplitResult, urlsplit
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.frozen import frozen
 
-from .connection import Broken, Connection, Origin, Pool
+from .connection import Connection, ConnectionFailed, ConnectionPool, Origin
 from .http1 import ResponseParser, request_head
 from .proxies import proxy_for
 from .retry import dice, retrying
@@ -32,15 +31,17 @@ from .retry import dice, retrying
 T = TypeVar("T")
 
 BODY_LIMIT = 256 << 20
-"""Bytes of one answer at the most: a server that never ends must not fill the memory."""
-ADDRESSES = 256
-"""URLs whose parts are remembered."""
+"""Most bytes of one answer: a server that never ends must not fill the memory."""
+URL_CACHE_SIZE = 256
+"""Most URLs whose parts are remembered."""
 
 
 @frozen
 class Timeouts:
-    """Seconds. `connect` covers name, TCP, proxy and TLS; `idle` the wait for the next byte (also
-    the first); `total` the whole exchange. None is no bound.
+    """Time limits in seconds; None is no limit.
+
+    `connect` covers name resolution, TCP, proxy and TLS; `idle` the wait for the next byte
+    (including the first); `total` the whole exchange.
     """
 
     connect: float = 10.0
@@ -50,7 +51,7 @@ class Timeouts:
 
 @frozen
 class Response:
-    """A whole answer. Header names are in lower case."""
+    """A complete answer. Header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -58,8 +59,10 @@ class Response:
 
 
 class Stream:
-    """An answer while it arrives. Iterating gives bytes as the network cut them, several chunks at
-    once if they arrived together; `read` takes the rest.
+    """An answer while it arrives.
+
+    Iterating yields bytes as the network split them, several chunks at once if they arrived
+    together; `read` returns the rest.
     """
 
     def __init__(
@@ -72,15 +75,19 @@ class Stream:
         self._size = 0
 
     async def chunk(self) -> bytes:
-        """What has arrived, at least a byte; empty at the end. Raises ProviderError."""
+        """Return what has arrived, at least one byte; empty at the end.
+
+        Raises:
+            ProviderError: The connection failed, or the answer is too large.
+        """
         try:
-            data = await self._connection.read()
-        except Broken as broken:
-            raise _broken(self._url, broken, begun=True) from broken
+            data = await self._connection.read_body()
+        except ConnectionFailed as failure:
+            raise _to_provider_error(self._url, failure, begun=True) from failure
         self._size += len(data)
         if self._size > BODY_LIMIT:
             raise ProviderError(
-                f"{_where(self._url)} sent more than {BODY_LIMIT} bytes", code="too_large"
+                f"{_origin_of(self._url)} sent more than {BODY_LIMIT} bytes", code="too_large"
             )
         return data
 
@@ -89,7 +96,7 @@ class Stream:
             yield data
 
     async def read(self) -> bytes:
-        """The rest of the body."""
+        """Return the rest of the body."""
         pieces: list[bytes] = []
         while data := await self.chunk():
             pieces.append(data)
@@ -97,15 +104,20 @@ class Stream:
 
 
 class Transport:
-    """Connections to model servers, kept and used again. May be shared by wires; close it once.
+    """Connections to model servers, kept and reused. May be shared by model clients; close it once.
 
-    `proxy`: an `http://` proxy for everything, "" for none, None for the environment's
-        (`models.http.proxies`).
-    `ca_file`: a PEM bundle that replaces the system's (else SSL_CERT_FILE and SSL_CERT_DIR are
-    honoured). There is one pool per event loop, made on first use: connections cannot move between
-    loops, so close the transport in each loop it was used in. Cancelling any method closes the
-    connection it used before the cancellation goes on. `sleep` and `dice` are for `retrying`, and
-    for tests of it.
+    There is one pool per event loop, made on first use. Connections cannot move between loops, so
+    close the transport in each loop it was used in. Cancelling any method closes the connection it
+    used before the cancellation propagates.
+
+    Args:
+        timeouts: Time limits of every request.
+        proxy: An `http://` proxy for everything, "" for none, None for the environment's
+            (`models.http.proxies`).
+        ca_file: A PEM bundle that replaces the system's; without one SSL_CERT_FILE and
+            SSL_CERT_DIR are honoured.
+        sleep: Replaces the waiting of `retrying` in tests.
+        dice: Replaces the random numbers of `retrying` in tests.
     """
 
     def __init__(
@@ -122,48 +134,51 @@ class Transport:
         self._dice = dice
         self._proxy = proxy
         self._ca_file = ca_file
-        self._context: ssl.SSLContext | None = None
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = (
+        self._cached_ssl_context: ssl.SSLContext | None = None
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, ConnectionPool] = (
             weakref.WeakKeyDictionary()
         )
-        self._known: dict[str, tuple[SplitResult, Origin]] = {}
+        self._parsed_urls: dict[str, tuple[SplitResult, Origin]] = {}
 
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float | None = None
     ) -> Response:
-        """One request, one whole answer, whatever its status. `timeout` (seconds) replaces
-        `timeouts.total`.
+        """Send one request and return the complete answer, whatever its status.
 
-        Raises ProviderError: `unreachable`, `timeout`, `tls`, `interrupted`, `not_http`.
+        `timeout` (seconds) replaces `timeouts.total`.
+
+        Raises:
+            ProviderError: `unreachable`, `timeout`, `tls`, `interrupted`, `not_http`, `too_large`.
         """
-        return await self._whole("POST", url, body, headers, timeout)
+        return await self._fetch("POST", url, body, headers, timeout)
 
     async def get(
         self, url: str, headers: Mapping[str, str] | None = None, *, timeout: float | None = None
     ) -> Response:
         """Like `post`, without a body."""
-        return await self._whole("GET", url, None, headers or {}, timeout)
+        return await self._fetch("GET", url, None, headers or {}, timeout)
 
     def stream(
         self, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float | None = None
     ) -> AbstractAsyncContextManager[Stream]:
-        """`async with transport.stream(...) as stream`: status and headers are there, the body
-        follows.
+        """Send one request and stream the answer.
 
-        Leaving the block before the end of the body closes the connection. Raises what `post`
-        raises.
+        In `async with transport.stream(...) as stream` status and headers are known, and the body
+        follows. Leaving the block before the end of the body closes the connection. Raises what
+        `post` raises.
         """
         return self._exchange("POST", url, body, headers, timeout)
 
     async def retrying(
         self, attempt: Callable[[], Awaitable[T]], notice: Callable[[str, str], None] | None = None
     ) -> T:
-        """`models.http.retry.retrying` with this transport's time and dice."""
+        """Call `models.http.retry.retrying` with this transport's waiting and random numbers."""
         return await retrying(attempt, notice=notice, sleep=self._sleep, dice=self._dice)
 
     async def close(self) -> None:
-        """Close this loop's connections, also those in use. Safe to call twice."""
-        if pool := self._pools.pop(asyncio.get_running_loop(), None):
+        """Close this loop's connections, including those in use. Safe to call twice."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
             await pool.close()
 
     @asynccontextmanager
@@ -175,13 +190,13 @@ class Transport:
         headers: Mapping[str, str],
         timeout: float | None,
     ) -> AsyncGenerator[Stream]:
-        pool, origin, connection, answer = await self._begin(method, url, body, headers, timeout)
+        pool, origin, connection, answer = await self._send(method, url, body, headers, timeout)
         try:
             yield Stream(url, connection, answer.status, answer.headers)
         finally:
-            await pool.give(origin, connection)
+            await pool.release(origin, connection)
 
-    async def _whole(
+    async def _fetch(
         self,
         method: str,
         url: str,
@@ -189,91 +204,99 @@ class Transport:
         headers: Mapping[str, str],
         timeout: float | None,
     ) -> Response:
-        pool, origin, connection, answer = await self._begin(method, url, body, headers, timeout)
+        pool, origin, connection, answer = await self._send(method, url, body, headers, timeout)
         try:
-            whole = await Stream(url, connection, answer.status, answer.headers).read()
+            content = await Stream(url, connection, answer.status, answer.headers).read()
         finally:
-            await pool.give(origin, connection)
-        return Response(answer.status, answer.headers, whole)
+            await pool.release(origin, connection)
+        return Response(answer.status, answer.headers, content)
 
-    async def _begin(
+    async def _send(
         self,
         method: str,
         url: str,
         body: bytes | None,
         headers: Mapping[str, str],
         timeout: float | None,
-    ) -> tuple[Pool, Origin, Connection, ResponseParser]:
-        """Up to the head of the answer. The caller gives the connection back."""
-        parts, origin = self._led(url)
-        request = _request(method, parts, origin, body, headers)
-        pool, fresh_only = self._pool(), False
+    ) -> tuple[ConnectionPool, Origin, Connection, ResponseParser]:
+        """Send a request and wait for the head of the answer. The caller returns the connection."""
+        parts, origin = self._parse_url(url)
+        request = _encode_request(method, parts, origin, body, headers)
+        pool = self._pool_of_loop()
+        fresh_only = False
         while True:
             connection = await self._connect(pool, origin, url, fresh_only)
             try:
-                connection.start(request, timeout or self.timeouts.total, self.timeouts.idle)
-                return pool, origin, connection, await connection.head()
+                connection.send_request(request, timeout or self.timeouts.total, self.timeouts.idle)
+                return pool, origin, connection, await connection.read_head()
             except BaseException as error:
-                await pool.give(origin, connection)
-                if not isinstance(error, Broken):
+                await pool.release(origin, connection)
+                if not isinstance(error, ConnectionFailed):
                     raise
                 if error.fresh:
-                    raise _broken(url, error, begun=False) from error
+                    raise _to_provider_error(url, error, begun=False) from error
                 # The server had closed an idle connection: not an attempt, so not a retry either.
                 fresh_only = True
 
-    async def _connect(self, pool: Pool, origin: Origin, url: str, fresh_only: bool) -> Connection:
+    async def _connect(
+        self, pool: ConnectionPool, origin: Origin, url: str, fresh_only: bool
+    ) -> Connection:
         try:
-            return await pool.take(origin, self.timeouts.connect, new=fresh_only)
+            return await pool.acquire(origin, self.timeouts.connect, new=fresh_only)
         except ssl.SSLError as problem:
-            raise _tls_error(url, problem) from problem
+            raise _to_tls_error(url, problem) from problem
         except TimeoutError as problem:
-            detail = f"{_where(url)} did not accept a connection in {self.timeouts.connect:g} s"
+            detail = f"{_origin_of(url)} did not accept a connection in {self.timeouts.connect:g} s"
             raise ProviderError(detail, code="timeout", retryable=True) from problem
-        except Broken as broken:
-            raise _broken(url, broken, begun=False) from broken
+        except ConnectionFailed as failure:
+            raise _to_provider_error(url, failure, begun=False) from failure
         except OSError as problem:
-            detail = f"cannot reach {_where(url)}: {problem.strerror or problem}"
-            raise ProviderError(detail, code="unreachable", hint=_HINT, retryable=True) from problem
+            detail = f"cannot reach {_origin_of(url)}: {problem.strerror or problem}"
+            raise ProviderError(
+                detail, code="unreachable", hint=_UNREACHABLE_HINT, retryable=True
+            ) from problem
 
-    def _pool(self) -> Pool:
+    def _pool_of_loop(self) -> ConnectionPool:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            pool = self._pools[loop] = Pool(self._tls)
+            pool = self._pools[loop] = ConnectionPool(self._ssl_context)
         return pool
 
-    def _led(self, url: str) -> tuple[SplitResult, Origin]:
-        """The address in its parts, and where it leads."""
-        known = self._known.get(url)
-        if known is None:
-            parts = _split(url)
-            secure, host = parts.scheme == "https", parts.hostname or ""
-            key = (secure, host, parts.port or (443 if secure else 80))
-            if len(self._known) >= ADDRESSES:
-                self._known.clear()
-            known = self._known[url] = parts, Origin(*key, proxy_for(*key, self._proxy, os.environ))
-        return known
+    def _parse_url(self, url: str) -> tuple[SplitResult, Origin]:
+        """Return the parts of a URL and its origin."""
+        known = self._parsed_urls.get(url)
+        if known is not None:
+            return known
+        parts = _split_url(url)
+        secure = parts.scheme == "https"
+        host = parts.hostname or ""
+        port = parts.port or (443 if secure else 80)
+        proxy = proxy_for(secure, host, port, self._proxy, os.environ)
+        if len(self._parsed_urls) >= URL_CACHE_SIZE:
+            self._parsed_urls.clear()
+        self._parsed_urls[url] = parts, Origin(secure, host, port, proxy)
+        return self._parsed_urls[url]
 
-    def _tls(self) -> ssl.SSLContext:
-        if self._context is None:
+    def _ssl_context(self) -> ssl.SSLContext:
+        if self._cached_ssl_context is None:
             try:
-                self._context = ssl.create_default_context(cafile=self._ca_file)
+                self._cached_ssl_context = ssl.create_default_context(cafile=self._ca_file)
             except OSError as problem:
                 detail = f"the CA bundle `{self._ca_file}` cannot be used: {problem}"
                 raise ConfigError(detail, code="ca_file") from problem
-        return self._context
+        return self._cached_ssl_context
 
 
-_HINT = "check the address, and whether the server is running"
+_UNREACHABLE_HINT = "check the address, and whether the server is running"
 
 
-def _split(url: str) -> SplitResult:
+def _split_url(url: str) -> SplitResult:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"`{url}` is not an http or https address", code="base_url")
     if parts.username is not None:
-        raise ConfigError("a model server's address may not hold a user name", code="base_url")
+        raise ConfigError("a model server's address must not have a user name", code="base_url")
     try:
         parts.port  # noqa: B018 - reading it is the check
     except ValueError as problem:
@@ -281,55 +304,57 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
-def _request(
+def _encode_request(
     method: str, parts: SplitResult, origin: Origin, body: bytes | None, headers: Mapping[str, str]
 ) -> bytes:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     host = parts.netloc
     if origin.proxy and not origin.secure:
         target = f"{parts.scheme}://{host}{target}"
-        if origin.proxy[2]:
-            headers = {**headers, "Proxy-Authorization": origin.proxy[2]}
+        if origin.proxy.credentials:
+            headers = {**headers, "Proxy-Authorization": origin.proxy.credentials}
+    length = None if body is None else len(body)
     try:
-        head = request_head(method, target, host, headers, None if body is None else len(body))
+        head = request_head(method, target, host, headers, length)
     except ValueError as problem:
         raise ConfigError(
-            f"the request to {_where(parts.geturl())} cannot be sent: {problem}"
+            f"the request to {_origin_of(parts.geturl())} cannot be sent: {problem}"
         ) from problem
     return head + body if body else head
 
 
-def _where(url: str) -> str:
-    """The origin alone: a path or a query may hold what should not be shown."""
+def _origin_of(url: str) -> str:
+    """Return the origin alone: a path or query may contain what should not be shown."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _tls_error(url: str, problem: ssl.SSLError) -> ProviderError:
-    detail = f"no trusted connection to {_where(url)}: {problem.reason or problem}"
+def _to_tls_error(url: str, problem: ssl.SSLError) -> ProviderError:
+    detail = f"no trusted connection to {_origin_of(url)}: {problem.reason or problem}"
     if isinstance(problem, ssl.SSLCertVerificationError):
-        detail = f"the certificate of {_where(url)} is not trusted: {problem.verify_message}"
-    hint = "if the server uses a private authority, name its PEM bundle in SSL_CERT_FILE"
+        detail = f"the certificate of {_origin_of(url)} is not trusted: {problem.verify_message}"
+    hint = "if the server uses a private authority, set SSL_CERT_FILE to its PEM bundle"
     return ProviderError(detail, code="tls", hint=hint, retryable=False)
 
 
-def _broken(url: str, broken: Broken, *, begun: bool) -> ProviderError:
-    """`begun`: the head of an answer was seen, so nothing may be repeated."""
-    where = _where(url)
-    if broken.kind == "timeout":
-        detail = f"{where}: {broken}"
+def _to_provider_error(url: str, failure: ConnectionFailed, *, begun: bool) -> ProviderError:
+    """Turn a failed connection into a ProviderError.
+
+    `begun` means that the head of an answer was received, so nothing may be repeated.
+    """
+    where = _origin_of(url)
+    detail = f"{where}: {failure}"
+    if failure.kind == "timeout":
         return ProviderError(
             detail, code="timeout", hint="raise the model's `timeout`", retryable=False
         )
-    if broken.kind == "malformed":
-        detail = f"{where} does not speak HTTP/1.1: {broken}"
+    if failure.kind == "malformed":
+        detail = f"{where} does not speak HTTP/1.1: {failure}"
         return ProviderError(
             detail, code="not_http", hint="check the port and http/https", retryable=False
         )
-    if broken.kind == "proxy":
-        return ProviderError(
-            f"{where}: {broken}", code="unreachable", hint="check the proxy", retryable=False
-        )
+    if failure.kind == "proxy":
+        return ProviderError(detail, code="unreachable", hint="check the proxy", retryable=False)
     if begun:
-        return ProviderError(f"{where}: {broken}", code="interrupted", retryable=False)
-    return ProviderError(f"{where}: {broken}", code="unreachable", hint=_HINT, retryable=True)
+        return ProviderError(detail, code="interrupted", retryable=False)
+    return ProviderError(detail, code="unreachable", hint=_UNREACHABLE_HINT, retryable=True)

@@ -1,15 +1,13 @@
-"""One request of a tool or a script over HTTP/1.1: how it is written, and what of it follows a
-redirect. No I/O.
+"""One request of a tool or a script over HTTP/1.1, and how it follows a redirect. No I/O.
 
-A redirect is a new request, and whoever sends it checks its host anew. Decided here, for all of
-them:
+A redirect is a new request, and whoever sends it checks its host again. These rules hold for all:
 
-* it never leads from https to http;
-* to another origin go only headers that say how an answer should be (`HARMLESS`): of any other
-  nobody knows whether it says who asks;
-* a body goes along only within its own origin, where the server asks for the same request once more
-  (307, 308). Another request with an effect is not followed, but for 303, whose answer is fetched
-  by a GET.
+* A redirect never leads from https to http.
+* Only headers that describe the wanted answer (`HARMLESS`) go to another origin; any other header
+  might identify the sender.
+* A body is sent again only within its own origin, and only if the server asks for the same request
+  (307, 308). Other requests with an effect are not followed, except for 303, whose answer is
+  fetched by a GET.
 """
 
 from __future__ import annotations
@@ -25,31 +23,34 @@ from .http1 import request_head
 from .proxies import Proxy
 
 REDIRECTS = 5
-"""How often one request is led on."""
+"""Most redirects that one request follows."""
 HARMLESS = frozenset({"accept", "accept-language", "content-type"})
+"""Headers that may go to another origin."""
 
-_REDIRECTED = frozenset({301, 302, 303, 307, 308})
-_SAME_AGAIN = frozenset({307, 308})
-_READING = frozenset({"GET", "HEAD"})
-_OF_BODIES = frozenset({"content-type", "content-encoding", "content-language"})
+_REDIRECT_STATUS = frozenset({301, 302, 303, 307, 308})
+_REPEATED_STATUS = frozenset({307, 308})
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
+_BODY_HEADERS = frozenset({"content-type", "content-encoding", "content-language"})
 
 
 class NotFollowed(Exception):
-    """A redirect that is not followed; says why. `target` is where it leads, if that can be read.
+    """A redirect that is not followed, with the reason.
 
-    `allowed` False: it may not be followed; True: it could, but what the request did so far is not
-    known.
+    `target` is where it leads, if that can be read. `allowed` is False if following is forbidden,
+    True if it would be possible but the effect of the first request is unknown.
     """
 
-    def __init__(self, why: str, target: Target | None, *, allowed: bool = False) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, target: Target | None, *, allowed: bool = False) -> None:
+        super().__init__(reason)
         self.target = target
         self.allowed = allowed
 
 
 @frozen
 class Following:
-    """The next request. `with_body`: the body of the one before goes along. `same_origin`: so may
+    """The next request after a redirect.
+
+    `with_body`: the body of the previous request is sent again. `same_origin`: so may be
     credentials.
     """
 
@@ -64,45 +65,57 @@ class Following:
 def follow(
     method: str, url: str, headers: Mapping[str, str], status: int, location: str
 ) -> Following | None:
-    """Where an answer leads, or None if it is the last. `url` is what was asked. Raises
-    NotFollowed.
+    """Return the next request, or None if the answer is the last one.
+
+    Args:
+        method: Method of the request that was answered.
+        url: Its URL.
+        headers: Its headers.
+        status: Status of the answer.
+        location: The answer's `Location` header.
+
+    Raises:
+        NotFollowed: The redirect must not or cannot be followed.
     """
-    if status not in _REDIRECTED or not location:
+    if status not in _REDIRECT_STATUS or not location:
         return None
     before = parse_target(url)
     try:
-        led = urljoin(url, location).partition("#")[0]
-        target = parse_target(led)
+        next_url = urljoin(url, location).partition("#")[0]
+        target = parse_target(next_url)
     except (ValueError, Unreadable):
         raise NotFollowed("a redirect whose address cannot be read", None) from None
     if before.secure and not target.secure:
         raise NotFollowed(f"`{before.host}` redirects from https to http", target)
     same = before.origin == target.origin
     kept = {name: value for name, value in headers.items() if same or name.lower() in HARMLESS}
-    if method in _READING:
-        return Following(method, led, target, kept, same, same)
+    if method in _SAFE_METHODS:
+        return Following(method, next_url, target, kept, same, same)
     if status == 303:
-        plain = {name: value for name, value in kept.items() if name.lower() not in _OF_BODIES}
-        return Following("GET", led, target, plain, False, same)
-    if status in _SAME_AGAIN and same:
-        return Following(method, led, target, kept, True, same)
-    why = f"`{before.host}` redirects a {method} there, and what it did so far is not known"
-    raise NotFollowed(why, target, allowed=True)
+        plain = {name: value for name, value in kept.items() if name.lower() not in _BODY_HEADERS}
+        return Following("GET", next_url, target, plain, False, same)
+    if status in _REPEATED_STATUS and same:
+        return Following(method, next_url, target, kept, True, same)
+    reason = f"`{before.host}` redirects a {method} there, and what it did so far is not known"
+    raise NotFollowed(reason, target, allowed=True)
 
 
 def write(
     method: str, target: Target, fields: Mapping[str, str], body: bytes | None, proxy: Proxy | None
 ) -> bytes:
-    """The bytes of a request, for its host or for the proxy. Raises ValueError for what cannot
-    stand in one.
+    """Return the bytes of a request, for its host or for the proxy.
+
+    Raises:
+        ValueError: The request has characters that cannot be sent.
     """
-    place = target.path
+    request_target = target.path
     headers = dict(fields)
     if proxy is not None and not target.secure:
-        place = target.url
-        if proxy[2]:
-            headers["Proxy-Authorization"] = proxy[2]
+        request_target = target.url
+        if proxy.credentials:
+            headers["Proxy-Authorization"] = proxy.credentials
     length = None if body is None else len(body)
-    if body is None and method not in _READING:
+    if body is None and method not in _SAFE_METHODS:
         length = 0
-    return request_head(method, place, target.authority, headers, length) + (body or b"")
+    head = request_head(method, request_target, target.authority, headers, length)
+    return head + (body or b"")

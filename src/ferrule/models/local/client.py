@@ -1,9 +1,9 @@
-"""The embedded model: llama.cpp (xllamacpp) in this process, no network but loopback.
+"""The client of the embedded model: llama.cpp (xllamacpp) in this process, loopback network only.
 
-One server a process and model file, started when first asked and shared by all exchanges; the
-conversation goes over the chat-completions wire, the small model's extra powers (raw completion
-under a grammar, embeddings) are direct calls. A second context of the same file, its weights mapped
-once, makes the embeddings, so that they do not push the conversation out of the prefix cache.
+One server per process and model file is started at the first question and shared by all exchanges.
+Conversations use the chat-completions client; the small model's extra abilities (raw completion
+under a grammar, embeddings) are direct calls. Embeddings use a second context of the same file,
+with its weights mapped once, so that they do not push the conversation out of the prefix cache.
 """
 
 from __future__ import annotations
@@ -31,27 +31,30 @@ if TYPE_CHECKING:
     from ferrule.models.openai.chat_exchange import ChatExchange
 
 ERRORS_ONLY = 1
-"""llama.cpp's verbosity: errors reach standard error, its information and warnings do not."""
+"""llama.cpp's verbosity: only errors reach standard error."""
 
 Server = Any
 """An `xllamacpp.Server`: a compiled module without types."""
 
-_SERVERS: dict[tuple[str, int, int, bool], Server] = {}
+_RUNNING_SERVERS: dict[tuple[str, int, int, bool], Server] = {}
 _LOCK = threading.Lock()
 
 
 class Local:
-    """A model on this machine. `path` is a GGUF file that stands in for the one that `pull`
-    fetches.
+    """A model on this machine.
 
-    `n_ctx` is the window in tokens. `threads` defaults to the cores that are free when the server
-    starts: on a machine that is busy, more threads than free cores make it many times slower.
+    Args:
+        name: A model that `pull` can fetch.
+        path: A GGUF file to use instead of the fetched one.
+        n_ctx: The context window in tokens.
+        threads: Defaults to the cores that are free when the client is made. On a busy machine
+            more threads than free cores make the model many times slower.
     """
 
     profile = "small"
-    """How the `constrained` way treats it: see `ways.small`."""
+    """How the `constrained` tool mode treats it: see `tool_modes.small`."""
     encodes_text = True
-    """Control tokens in what it is given are encoded as text: see `models.untrusted_text`."""
+    """Control tokens in text are encoded as plain text: see `models.untrusted_text`."""
 
     def __init__(
         self,
@@ -71,92 +74,96 @@ class Local:
         self._capabilities: Capabilities | None = None
         self._vectors: VectorStore | None = None
         self._control_tokens: ControlTokens | None = None
-        self._as_text: dict[str, list[Piece]] = {}
+        self._plain_tokens: dict[str, list[Piece]] = {}
 
     @property
     def model(self) -> str:
         return f"local:{self._name}"
 
     async def capabilities(self) -> Capabilities:
-        """From the server's `/props`. Tools are no: the template drops them without a word.
+        """Return what the server's `/props` says.
 
-        Raises ProviderError: `model_missing`, `extra_missing`, `model_damaged`.
+        Native tools are off: the chat template drops them silently.
+
+        Raises:
+            ProviderError: `model_missing`, `extra_missing`, `model_damaged`.
         """
         if self._capabilities is None:
-            asked = await (await self._server_wire()).capabilities()
+            chat = await self._start_chat()
+            server_capabilities = await chat.capabilities()
             self._capabilities = Capabilities(
                 tools=False,
                 structured=True,
-                context=asked.context or self._n_ctx,
+                context=server_capabilities.context or self._n_ctx,
                 thinking=False,
                 source="llama.cpp /props",
             )
         return self._capabilities
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> Exchange:
-        """A conversation over the chat wire. The server starts with the first `ask`."""
+        """Open a conversation. The server starts with the first `ask`."""
         return LocalExchange(self, system, tools, options)
 
     async def close(self) -> None:
-        """Give the connections back. The server stays for other wires of this process and ends with
-        it.
-        """
+        """Release the connections. The server stays for other clients of this process."""
         if self._chat is not None:
             await self._chat.close()
             self._chat = None
 
     async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
-        """See `ways.fill.Powers`."""
-        written = await self._pieces(prompt)
-        body = {"prompt": written, "n_predict": max_tokens, "temperature": 0, "grammar": grammar}
+        """Complete a prompt under a grammar; see `small_models.argument_filling.Powers`."""
+        body = {
+            "prompt": await self._split_prompt(prompt),
+            "n_predict": max_tokens,
+            "temperature": 0,
+            "grammar": grammar,
+        }
         answer = await asyncio.to_thread(self._call, "handle_completions", body, False)
         return str(answer["choices"][0]["text"])
 
     async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
-        """See `ways.fill.Powers`. Vectors that are to be kept are read from and written to the
-        cache folder.
+        """Return the vectors of texts; see `small_models.argument_filling.Powers`.
+
+        With `keep`, new vectors are written to the cache folder.
         """
         if self._vectors is None:
-            self._vectors = VectorStore(pull.folder(), self._file())
+            self._vectors = VectorStore(pull.folder(), self._model_file())
         known = self._vectors.get(texts)
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
-            written = [await self._pieces(text) for text in missing]
-            answer = await asyncio.to_thread(
-                self._call, "handle_embeddings", {"input": written}, True
-            )
-            made = {
-                text: cast("list[float]", row["embedding"])
-                for text, row in zip(missing, answer["data"], strict=True)
-            }
-            known.update(made)
+            new = await self._embed_new(missing)
+            known.update(new)
             if keep:
-                self._vectors.put(made)
+                self._vectors.put(new)
         return [known[text] for text in texts]
 
-    def _file(self) -> Path:
+    async def _embed_new(self, texts: Sequence[str]) -> dict[str, list[float]]:
+        prompts = [await self._split_prompt(text) for text in texts]
+        answer = await asyncio.to_thread(self._call, "handle_embeddings", {"input": prompts}, True)
+        rows = zip(texts, answer["data"], strict=True)
+        return {text: cast("list[float]", row["embedding"]) for text, row in rows}
+
+    def _model_file(self) -> Path:
         if self._path is None:
             return pull.installed(self._name)
         if not self._path.is_file():
-            raise ProviderError(f"there is no model file {self._path}", code="model_missing")
+            raise ProviderError(f"the model file {self._path} does not exist", code="model_missing")
         return self._path
 
     def _call(self, method: str, body: dict[str, Any], embedding: bool) -> dict[str, Any]:
-        server = start(
-            self._file(), 1024 if embedding else self._n_ctx, self._threads, embedding=embedding
-        )
+        n_ctx = 1024 if embedding else self._n_ctx
+        server = start(self._model_file(), n_ctx, self._threads, embedding=embedding)
         answer = cast("dict[str, Any]", getattr(server, method)(body))
         if "error" in answer:
-            said = cast("dict[str, Any]", answer["error"])
-            raise ProviderError(
-                f"the local model refused: {said.get('message', said)}", code="provider"
-            )
+            error = cast("dict[str, Any]", answer["error"])
+            detail = f"the local model refused: {error.get('message', error)}"
+            raise ProviderError(detail, code="provider")
         return answer
 
-    async def _server_wire(self) -> OpenAIChat:
-        """The chat wire to the running server."""
+    async def _start_chat(self) -> OpenAIChat:
+        """Return the chat client of the running server, starting the server if needed."""
         server = await asyncio.to_thread(
-            start, self._file(), self._n_ctx, self._threads, embedding=False
+            start, self._model_file(), self._n_ctx, self._threads, embedding=False
         )
         if self._chat is None:
             base = f"{server.listening_address}/v1"
@@ -166,56 +173,60 @@ class Local:
     async def chat(
         self, system: str, tools: Sequence[ToolSpec], options: ModelOptions
     ) -> ChatExchange:
-        """An exchange of the chat wire, the server being up."""
-        return (await self._server_wire()).open(system, tools, options)
+        """Open a conversation of the chat client, with the server running."""
+        chat = await self._start_chat()
+        return chat.open(system, tools, options)
 
     async def server(self) -> tuple[str, Transport]:
-        """The address of the running server, and what speaks with it."""
-        chat = await self._server_wire()
+        """Return the address of the running server, and the transport to it."""
+        chat = await self._start_chat()
         if self._control_tokens is None:
-            self._control_tokens = await asyncio.to_thread(control_tokens, self._file())
+            self._control_tokens = await asyncio.to_thread(control_tokens, self._model_file())
         return chat.base_url.removesuffix("/v1"), chat.transport
 
     @property
     def control_tokens(self) -> ControlTokens:
-        """Those of the model's vocabulary, known once the server is up."""
+        """Control tokens of the model's vocabulary, known once the server is running."""
         assert self._control_tokens is not None, "the server was not started"
         return self._control_tokens
 
     async def as_text(self, text: str) -> list[Piece]:
-        """The tokens of a control token's spelling, read as text.
+        """Return the tokens of a control token's spelling, read as plain text.
 
-        It is cut after its first character: a vocabulary may have it as a token that is found even
-        where none should be.
+        It is tokenized in two parts, split after its first character: a vocabulary may have it as a
+        token that is found even where control tokens are off.
         """
-        if text not in self._as_text:
+        if text not in self._plain_tokens:
             base, transport = await self.server()
             found: list[Piece] = []
             for part in (text[:1], text[1:]):
                 body = dumps({"content": part, "add_special": False, "parse_special": False})
                 answer = await transport.post(f"{base}/tokenize", body, JSON, timeout=60.0)
                 found += cast("list[int]", json_object(answer.body)["tokens"])
-            self._as_text[text] = found
-        return self._as_text[text]
+            self._plain_tokens[text] = found
+        return self._plain_tokens[text]
 
-    async def _pieces(self, text: str) -> str | list[Piece]:
-        """A raw prompt, in which nothing is a control token."""
+    async def _split_prompt(self, text: str) -> str | list[Piece]:
+        """Return a raw prompt in which nothing is a control token."""
         await self.server()
         parts = self.control_tokens.split(self.control_tokens.mark(text))
-        return text if len(parts) == 1 else await pieces(parts, self.as_text)
+        if len(parts) == 1:
+            return text
+        return await pieces(parts, self.as_text)
 
 
 @cache
 def control_tokens(path: Path) -> ControlTokens:
-    """The control tokens of a model file, read once in a process."""
+    """Return the control tokens of a model file, read once per process."""
     return ControlTokens(path)
 
 
 def free_cores() -> int:
-    """Cores of this process less what the machine is busy with, at least one."""
-    usable = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    """Return the cores of this process minus the machine's load, at least one."""
+    if hasattr(os, "sched_getaffinity"):
+        usable = len(os.sched_getaffinity(0))
+    else:
+        usable = os.cpu_count() or 1
     try:
         busy = os.getloadavg()[0]
     except OSError:
@@ -224,19 +235,20 @@ def free_cores() -> int:
 
 
 def start(path: Path, n_ctx: int, threads: int, *, embedding: bool) -> Server:
-    """The server for this file, started if it is not running. Blocks for about a second.
+    """Return the server for this file, starting it if needed. Blocks for about a second.
 
-    Raises ProviderError: `extra_missing` without xllamacpp, `model_damaged` if the file cannot be
-    loaded.
+    Raises:
+        ProviderError: `extra_missing` without xllamacpp, `model_damaged` if the file cannot be
+            loaded.
     """
     key = (str(path.resolve()), n_ctx, threads, embedding)
     with _LOCK:
-        if key not in _SERVERS:
-            _SERVERS[key] = _start(path, n_ctx, threads, embedding)
-        return _SERVERS[key]
+        if key not in _RUNNING_SERVERS:
+            _RUNNING_SERVERS[key] = _start_server(path, n_ctx, threads, embedding)
+        return _RUNNING_SERVERS[key]
 
 
-def _start(path: Path, n_ctx: int, threads: int, embedding: bool) -> Server:
+def _start_server(path: Path, n_ctx: int, threads: int, embedding: bool) -> Server:
     try:
         xllamacpp: Any = import_module("xllamacpp")
     except ImportError as error:
@@ -247,12 +259,14 @@ def _start(path: Path, n_ctx: int, threads: int, embedding: bool) -> Server:
         ) from error
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
-    params.n_ctx, params.n_parallel = n_ctx, 1
+    params.n_ctx = n_ctx
+    params.n_parallel = 1
     params.verbosity = ERRORS_ONLY
     params.warmup = False
     for cpu in (params.cpuparams, params.cpuparams_batch):
-        # Threads that poll between two tokens take the core from whoever else needs it.
-        cpu.n_threads, cpu.poll = threads, 0
+        cpu.n_threads = threads
+        # Threads that poll between two tokens take the core from others who need it.
+        cpu.poll = 0
     if embedding:
         params.embedding = True
         params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_LAST

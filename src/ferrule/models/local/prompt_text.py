@@ -1,13 +1,13 @@
-"""A conversation with the model on this machine, in which only its template writes control tokens.
+"""A conversation with the local model in which only the chat template writes control tokens.
 
-llama.cpp's chat route makes one text of template and messages and reads control tokens out of all
-of it. So a message that spells one gets a mark in its place before it is sent; the server fills its
-template (`/apply-template`), and what is completed then (`/v1/completions`) is a prompt of pieces:
-text of the template, whose control tokens are read, and in the places of the marks the tokens of
-what stood there, read as text. The model sees every character, and no turn begins but the
-template's.
+llama.cpp's chat route makes one text of template and messages, and reads control tokens anywhere in
+it. So a control token in a message is replaced by a mark before the message is sent. The server
+fills its template (`/apply-template`), and the prompt that is then completed (`/v1/completions`)
+consists of pieces: text of the template, whose control tokens are read, and in place of the marks
+the tokens of what was there, read as plain text. The model sees every character, and only the
+template can begin a turn.
 
-The chat route is used as long as no message of a conversation spells a control token: what the
+The chat route is used as long as no message of a conversation contains a control token: what the
 model reads is then the same.
 """
 
@@ -37,9 +37,9 @@ Piece = str | int
 
 
 class ControlTokens:
-    """The control tokens of a model's vocabulary, found in texts and marked there.
+    """The control tokens of a model's vocabulary, found in texts and replaced by marks.
 
-    A mark holds random digits, so that no text can hold one that is not ours.
+    A mark contains random digits, so that no text can contain a forged one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,38 +50,34 @@ class ControlTokens:
                 f"the vocabulary of {path} cannot be read: {problem}", code="model_damaged"
             ) from problem
         read_out = (gguf.CONTROL, gguf.UNKNOWN, gguf.USER_DEFINED)
-        self.tokens = sorted(
-            {
-                token
-                for token, kind in known
-                # A vocabulary may define plain words and blanks as tokens of their own: they say
-                # nothing but themselves.
-                if token
-                and (kind == gguf.CONTROL or (kind in read_out and is_control_token(token)))
-            },
-            key=lambda token: (-len(token), token),
-        )
+        tokens: set[str] = set()
+        for token, kind in known:
+            # A vocabulary may also define plain words and blanks as tokens: those are harmless.
+            is_control = kind == gguf.CONTROL or (kind in read_out and is_control_token(token))
+            if token and is_control:
+                tokens.add(token)
+        self.tokens = sorted(tokens, key=lambda token: (-len(token), token))
         self._places = {token: place for place, token in enumerate(self.tokens)}
-        self._found = re.compile("|".join(map(re.escape, self.tokens)) or r"(?!)")
+        self._token_pattern = re.compile("|".join(map(re.escape, self.tokens)) or r"(?!)")
         nonce = secrets.token_hex(8)
-        self._mark = f"@{nonce}:%d@"
-        self._marks = re.compile(rf"@{nonce}:(\d+)@")
+        self._mark_format = f"@{nonce}:%d@"
+        self._mark_pattern = re.compile(rf"@{nonce}:(\d+)@")
 
     def mark(self, text: str) -> str:
-        """A text with a mark in the place of each control token; the same text where there is
-        none.
-        """
-        return self._found.sub(lambda match: self._mark % self._places[match[0]], text)
+        """Return a text with a mark in place of each control token; unchanged if there is none."""
+        return self._token_pattern.sub(
+            lambda match: self._mark_format % self._places[match[0]], text
+        )
 
     def split(self, text: str) -> list[str]:
-        """A text cut at its marks: at odd places stand the tokens that were marked."""
-        parts = self._marks.split(text)
+        """Split a text at its marks. The tokens that were marked are at the odd places."""
+        parts = self._mark_pattern.split(text)
         parts[1::2] = [self.tokens[int(place)] for place in parts[1::2]]
         return parts
 
 
 class LlamaServer(Protocol):
-    """A running llama.cpp with one model (`local.Local`)."""
+    """A running llama.cpp with one model (`client.Local`)."""
 
     @property
     def model(self) -> str: ...
@@ -95,15 +91,15 @@ class LlamaServer(Protocol):
 
 
 class LocalExchange:
-    """Starts the server when it is first asked: `open` may do no I/O."""
+    """One conversation. It starts the server when it is first asked: `open` must not do I/O."""
 
     def __init__(
-        self, wire: LlamaServer, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+        self, client: LlamaServer, system: str, tools: Sequence[ToolSpec], options: ModelOptions
     ) -> None:
         self.notices: list[tuple[str, str]] = []
-        self._wire = wire
+        self._client = client
         self._system = system
-        self._given_tools = tools
+        self._tools = tools
         self._options = options
         self._chat: ChatExchange | None = None
         self._messages: list[Message] = []
@@ -119,77 +115,77 @@ class LocalExchange:
     ) -> ModelAnswered:
         """See `Exchange.ask`."""
         if self._chat is None:
-            self._chat = await self._open()
-        self._take(history)
+            self._chat = await self._open_chat()
+        self._mark_new_messages(history)
         if not self._marked:
             return await self._chat.ask(self._messages, tools=tools, schema=schema, sink=sink)
-        prompt = await self._prompt(self._chat.request(self._messages, tools=tools))
+        prompt = await self._build_prompt(self._chat.request(self._messages, tools=tools))
         return await self._complete(prompt, schema, sink)
 
-    async def _open(self) -> ChatExchange:
-        await self._wire.server()
-        system = self._mark(self._system)
-        tools = tuple(map_tool(tool, self._mark) for tool in self._given_tools)
-        chat = await self._wire.chat(system, tools, self._options)
+    async def _open_chat(self) -> ChatExchange:
+        await self._client.server()
+        system = self._replace_control_tokens(self._system)
+        tools = tuple(map_tool(tool, self._replace_control_tokens) for tool in self._tools)
+        chat = await self._client.chat(system, tools, self._options)
         chat.notices = self.notices
         return chat
 
-    def _take(self, history: Sequence[Message]) -> None:
+    def _mark_new_messages(self, history: Sequence[Message]) -> None:
         if len(history) < len(self._messages):
             self._messages = []
         for message in history[len(self._messages) :]:
-            self._messages.append(map_message(message, self._mark))
+            self._messages.append(map_message(message, self._replace_control_tokens))
 
-    def _mark(self, text: str) -> str:
-        marked = self._wire.control_tokens.mark(text)
+    def _replace_control_tokens(self, text: str) -> str:
+        marked = self._client.control_tokens.mark(text)
         self._marked = self._marked or marked != text
         return marked
 
-    async def _prompt(self, request: bytes) -> list[Piece]:
-        """The conversation as the model's template writes it, in pieces."""
-        base, transport = await self._wire.server()
+    async def _build_prompt(self, request: bytes) -> list[Piece]:
+        """Return the conversation as the model's template writes it, in pieces."""
+        base, transport = await self._client.server()
         answer = await transport.post(f"{base}/apply-template", request, JSON, timeout=60.0)
         filled = json_object(answer.body).get("prompt")
         if answer.status != 200 or not isinstance(filled, str):
-            raise self._refusal(answer.body)
-        return await pieces(self._wire.control_tokens.split(filled), self._wire.as_text)
+            raise self._build_refusal(answer.body)
+        return await pieces(self._client.control_tokens.split(filled), self._client.as_text)
 
     async def _complete(
         self, prompt: list[Piece], schema: Mapping[str, Any] | None, sink: Sink | None
     ) -> ModelAnswered:
-        base, transport = await self._wire.server()
+        base, transport = await self._client.server()
         body = dumps({"prompt": prompt, **_settings(self._options, schema)})
-        folded = _Folded()
+        answer = _CompletionAnswer()
         async with transport.stream(
             f"{base}/v1/completions", body, JSON, timeout=self._options.timeout
         ) as stream:
             if stream.status != 200:
-                raise self._refusal(await stream.read())
+                raise self._build_refusal(await stream.read())
             events = Events()
             while data := await stream.chunk():
                 for event in events.feed(data):
-                    folded.add(event, sink)
-        if not folded.stop:
-            detail = f"{self._wire.model}: the stream ended in the middle of the answer"
+                    answer.add(event, sink)
+        if not answer.stop:
+            detail = f"{self._client.model}: the stream ended in the middle of the answer"
             raise ProviderError(detail, code="interrupted", retryable=False)
-        stop = "length" if folded.stop == "length" else "end"
-        return ModelAnswered("".join(folded.text), usage=folded.usage, stop=stop)
+        stop = "length" if answer.stop == "length" else "end"
+        return ModelAnswered("".join(answer.text), usage=answer.usage, stop=stop)
 
-    def _refusal(self, body: bytes) -> ProviderError:
-        said: Any = json_object(body).get("error")
-        message: Any = (
-            cast("dict[str, Any]", said).get("message") if isinstance(said, dict) else None
-        )
+    def _build_refusal(self, body: bytes) -> ProviderError:
+        error: Any = json_object(body).get("error")
+        message: Any = None
+        if isinstance(error, dict):
+            message = cast("dict[str, Any]", error).get("message")
         shown = str(message or body[:200].decode("utf-8", "replace"))
         return ProviderError(
-            f"{self._wire.model} refused: {shown}", code="provider", retryable=False
+            f"{self._client.model} refused: {shown}", code="provider", retryable=False
         )
 
 
 async def pieces(
     parts: Sequence[str], as_text: Callable[[str], Awaitable[list[Piece]]]
 ) -> list[Piece]:
-    """A prompt from a text that was cut at its marks."""
+    """Join a text that was split at its marks into a prompt."""
     prompt: list[Piece] = []
     for place, part in enumerate(parts):
         if place % 2:
@@ -199,8 +195,8 @@ async def pieces(
     return prompt
 
 
-class _Folded:
-    """What a stream of `/v1/completions` has brought."""
+class _CompletionAnswer:
+    """Collects the answer of a stream of `/v1/completions`."""
 
     def __init__(self) -> None:
         self.text: list[str] = []
@@ -212,13 +208,15 @@ class _Folded:
             return
         chunk = json.loads(event)
         for choice in chunk.get("choices") or ():
-            if piece := choice.get("text"):
+            piece = choice.get("text")
+            if piece:
                 self.text.append(piece)
                 if sink is not None:
                     sink.text(piece)
             self.stop = choice.get("finish_reason") or self.stop
-        if spent := chunk.get("usage"):
-            self.usage = Usage(spent.get("prompt_tokens") or 0, spent.get("completion_tokens") or 0)
+        usage = chunk.get("usage")
+        if usage:
+            self.usage = Usage(usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0)
 
 
 JSON = {"Content-Type": "application/json"}
@@ -226,7 +224,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 def _settings(options: ModelOptions, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a person set, as `/v1/completions` takes it."""
+    """Return the model options as `/v1/completions` takes them."""
     fields: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
     named = {
         "temperature": options.temperature,

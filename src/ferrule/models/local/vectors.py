@@ -1,8 +1,7 @@
-"""Keeps the vectors of tool descriptions and examples: they are the same in every run and cost
-seconds to make.
+"""A cache of the vectors of tool descriptions and examples, which take seconds to compute.
 
-A SQLite file beside the models. A cache and no more: one that cannot be read or written costs time,
-and nothing a person said is kept in it.
+They are the same in every run. The cache is a SQLite file beside the models; one that cannot be
+read or written only costs time. Nothing that a person said is kept in it.
 """
 
 from __future__ import annotations
@@ -15,30 +14,30 @@ from pathlib import Path
 
 
 class VectorStore:
-    """Vectors by text, for one model file; 32-bit floats."""
+    """Vectors by text, for one model file, as 32-bit floats."""
 
     def __init__(self, folder: Path, model: Path) -> None:
         with model.open("rb") as stream:
-            # The head of a GGUF file holds its metadata; with name and size it tells models apart.
+            # The head of a GGUF file contains its metadata; with name and size it identifies it.
             head = stream.read(1 << 16)
-        self._mark = hashlib.sha256(
+        self._model_digest = hashlib.sha256(
             f"{model.name}:{model.stat().st_size}:".encode() + head
         ).digest()
-        self._held: dict[bytes, list[float]] = {}
+        self._known: dict[bytes, list[float]] = {}
         self._file = folder / "vectors.sqlite"
 
     def get(self, texts: Sequence[str]) -> dict[str, list[float]]:
-        """Those of the texts that are known."""
+        """Return the vectors of those texts that are known."""
         keys = {self._key(text): text for text in texts}
-        unknown = [key for key in keys if key not in self._held]
+        unknown = [key for key in keys if key not in self._known]
         if unknown and self._file.is_file():
-            self._held.update(self._read(unknown))
-        return {text: self._held[key] for key, text in keys.items() if key in self._held}
+            self._known.update(self._read(unknown))
+        return {text: self._known[key] for key, text in keys.items() if key in self._known}
 
     def put(self, vectors: Mapping[str, Sequence[float]]) -> None:
-        """Keep vectors. What cannot be written is kept for this process only."""
+        """Store vectors. What cannot be written is kept for this process only."""
         rows = [(self._key(text), array("f", vector).tobytes()) for text, vector in vectors.items()]
-        self._held.update({key: list(array("f", blob)) for key, blob in rows})
+        self._known.update({key: list(array("f", blob)) for key, blob in rows})
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._open() as database:
@@ -52,13 +51,13 @@ class VectorStore:
             return
 
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, list[float]]:
-        marks = ",".join("?" * len(keys))
+        placeholders = ",".join("?" * len(keys))
         try:
             database = self._open()
             try:
-                # The text of the statement is question marks only.
+                # Only question marks are put into the statement.
                 rows = database.execute(
-                    f"SELECT key, vector FROM vectors WHERE key IN ({marks})", keys
+                    f"SELECT key, vector FROM vectors WHERE key IN ({placeholders})", keys
                 ).fetchall()
             finally:
                 database.close()
@@ -75,4 +74,4 @@ class VectorStore:
         return sqlite3.connect(self._file, timeout=2.0)
 
     def _key(self, text: str) -> bytes:
-        return hashlib.sha256(self._mark + text.encode()).digest()
+        return hashlib.sha256(self._model_digest + text.encode()).digest()

@@ -1,5 +1,4 @@
-"""Ollama on its native route, `/api/chat`: the only one that honours the context window
-(`num_ctx`).
+"""Ollama on its native route, `/api/chat`, the only one that honours `num_ctx` (context window).
 
 Modules: `client`.
 """

@@ -1,7 +1,7 @@
-"""Ollama on its native route, `/api/chat`: the only one that honours the window (`num_ctx`).
+"""The Ollama client, on the native route `/api/chat`: the only one that honours `num_ctx`.
 
 Source: Ollama's API documentation (`/api/chat`, `/api/show`). The answer streams as lines of JSON;
-calls come whole, in any chunk, with their arguments as an object; results go back under
+calls come complete, in any chunk, with their arguments as an object; results go back under
 `tool_name`. There is no `tool_choice`: a model that may not call gets no tools.
 """
 
@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from jiter import from_json
 
+from ferrule.core.calls import Call
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -33,22 +34,27 @@ from ferrule.models.request_encoding import (
     json_object,
     tools_field,
     truncation,
+    utf8,
     weight,
 )
 
 DEFAULT_URL = "http://127.0.0.1:11434"
-WINDOW = 32_768
-"""Tokens of `num_ctx` at the most unless a person asks for more: memory grows with the window."""
+DEFAULT_WINDOW = 32_768
+"""Most tokens of `num_ctx` unless more are configured: memory grows with the context window."""
 
 _HEADERS = {"Content-Type": "application/json"}
-_MODELFILE_WINDOW = re.compile(r"^num_ctx\s+(\d+)\s*$", re.M)
+_NUM_CTX_IN_MODELFILE = re.compile(r"^num_ctx\s+(\d+)\s*$", re.M)
 
 
 class Ollama:
-    """A model of an Ollama server. `base_url` defaults to OLLAMA_HOST (read here), then to the
-    local server.
+    """A model of an Ollama server.
 
-    `keep_alive` is how long the model stays loaded after an answer, as Ollama writes it ("5m", -1).
+    Args:
+        model: The model's name, such as `llama3.2`.
+        base_url: Defaults to OLLAMA_HOST (read here), then to the local server.
+        transport: Its owner closes it. Without one, the client makes and closes its own.
+        keep_alive: How long the model stays loaded after an answer, as Ollama writes it
+            ("5m", -1).
     """
 
     def __init__(
@@ -60,7 +66,7 @@ class Ollama:
         keep_alive: str | int | None = None,
     ) -> None:
         self.id = model
-        self.base_url = _address(base_url or os.environ.get("OLLAMA_HOST", "") or DEFAULT_URL)
+        self.base_url = _parse_host(base_url or os.environ.get("OLLAMA_HOST", "") or DEFAULT_URL)
         self.transport = transport or Transport()
         self.keep_alive = keep_alive
         self._owns_transport = transport is None
@@ -71,17 +77,20 @@ class Ollama:
         return f"ollama:{self.id}"
 
     async def capabilities(self) -> Capabilities:
-        """From `/api/show`: its list is authoritative, else markers in the template, else
-        unknown.
+        """Return what `/api/show` says.
+
+        Its list is authoritative; without one, markers in the template count, else it is unknown.
         """
         return from_show(await self.show())
 
     async def asked_window(self, options: ModelOptions) -> int | None:
-        """Tokens of the window that an exchange with these options asks for. Raises
-        ProviderError.
+        """Return the context window in tokens that an exchange with these options requests.
+
+        Raises:
+            ProviderError: The server cannot be reached, or refuses.
         """
         show = await self.show()
-        return options.num_ctx or _window(show, from_show(show))
+        return options.num_ctx or _default_window(show, from_show(show))
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> OllamaExchange:
         if options.provider_tools:
@@ -93,7 +102,7 @@ class Ollama:
             await self.transport.close()
 
     async def show(self) -> dict[str, Any]:
-        """`/api/show` of this model, asked once."""
+        """Return `/api/show` of this model. The server is asked once."""
         if self._show is None:
             self._show = await self.transport.retrying(self._ask_show)
         return self._show
@@ -112,22 +121,22 @@ class Ollama:
         return json_object(answer.body)
 
     def explained(self, error: ProviderError) -> ProviderError:
-        """The same error, with Ollama's own next step."""
+        """Add Ollama's own next step to an error."""
         if error.code == "unreachable":
             error.hint = f"is the server running at {self.base_url}? start it with `ollama serve`"
         return error
 
     async def refused(self, error: ProviderError) -> ProviderError:
-        """An unknown model gets the command that fetches it, and the list of those that are
-        there.
-        """
+        """Add to the error for an unknown model how to fetch it, and which models are installed."""
         if error.code == "model_not_found":
             error.hint = f"`ollama pull {self.id}`"
-            if installed := await self.installed():
+            installed = await self.installed()
+            if installed:
                 error.hint += f"; installed: {', '.join(installed[:20])}"
         return error
 
     async def installed(self) -> list[str]:
+        """Return the names of the installed models; none if the server cannot be reached."""
         try:
             answer = await self.transport.get(f"{self.base_url}/api/tags", timeout=10.0)
         except ProviderError:
@@ -137,23 +146,25 @@ class Ollama:
 
 
 class OllamaExchange:
-    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever
-    drives the exchange reads and clears it. With a sink, notices go there and nowhere else.
+    """One conversation.
+
+    `notices` collects (topic, text) pairs of questions asked without a sink; whoever drives the
+    exchange reads and clears it. With a sink, notices go there and nowhere else.
     """
 
     def __init__(
-        self, wire: Ollama, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+        self, client: Ollama, system: str, tools: Sequence[ToolSpec], options: ModelOptions
     ) -> None:
         self.notices: list[tuple[str, str]] = []
-        self._wire = wire
+        self._client = client
         self._names = Names(tools)
         self._options = options
-        self._url = f"{wire.base_url}/api/chat"
-        self._head = b'{"model":' + dumps(wire.id) + b',"messages":['
-        self._tail: bytes | None = None
+        self._url = f"{client.base_url}/api/chat"
+        self._request_start = b'{"model":' + dumps(client.id) + b',"messages":['
+        self._request_end: bytes | None = None
         self._tools = b',"tools":' + tools_field(tools) if tools else b""
         self._tools_weight = weight(self._tools.decode())
-        self._transcript = Transcript(system, self._message)
+        self._encoded_history = Transcript(system, self._encode_message)
 
     async def ask(
         self,
@@ -163,56 +174,63 @@ class OllamaExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        notice = self._notice(sink)
-        if self._tail is None:
-            self._tail = await self._settings(notice)
-        self._transcript.extend(history)
+        notice = self._notifier(sink)
+        if self._request_end is None:
+            self._request_end = await self._encode_settings(notice)
+        self._encoded_history.extend(history)
         offered = self._tools if tools else b""
-        body = self._body(offered, schema, self._tail, streamed=sink is not None)
+        body = self._request_body(offered, schema, self._request_end, streamed=sink is not None)
         try:
-            answer: Answer = await self._wire.transport.retrying(
+            answer: Answer = await self._client.transport.retrying(
                 lambda: self._send(body, bool(offered), sink), notice
             )
         except ProviderError as error:
-            raise await self._wire.refused(self._wire.explained(error)) from error
-        if warning := truncation(
-            self._transcript.weight + (self._tools_weight if offered else 0), answer.usage.input
-        ):
+            raise await self._client.refused(self._client.explained(error)) from error
+        weighed = self._encoded_history.weight + (self._tools_weight if offered else 0)
+        warning = truncation(weighed, answer.usage.input)
+        if warning:
             notice("truncated", f"{warning}; raise `num_ctx`")
         answered = answer.answered(self._names.inbound)
         return answered if tools else without_calls(answered, notice)
 
-    def _body(
+    def _request_body(
         self, offered: bytes, schema: Mapping[str, Any] | None, tail: bytes, *, streamed: bool
     ) -> bytes:
-        form = b',"format":' + dumps(schema) if schema is not None else b""
+        reply_format = b',"format":' + dumps(schema) if schema is not None else b""
         stream = b',"stream":true}' if streamed else b',"stream":false}'
-        return b"".join((self._head, self._transcript.json, b"]", offered, form, tail, stream))
+        return b"".join(
+            (
+                self._request_start,
+                self._encoded_history.json,
+                b"]",
+                offered,
+                reply_format,
+                tail,
+                stream,
+            )
+        )
 
     async def _send(self, body: bytes, tools: bool, sink: Sink | None) -> Answer:
-        wire = self._wire
-        fold = LineFold(
-            Answer(sink.text, sink.reasoning) if sink else Answer(), wire.model, tools=tools
-        )
-        async with wire.transport.stream(
+        client = self._client
+        answer = Answer.for_sink(sink)
+        parser = LineFold(answer, client.model, tools=tools)
+        async with client.transport.stream(
             self._url, body, _HEADERS, timeout=self._options.timeout
         ) as stream:
             if stream.status != 200:
                 refused = await stream.read()
-                raise refusal(wire.model, stream.status, stream.headers, refused, tools=tools)
-            await fold_stream(stream, Lines(), fold)
-        return fold.finished()
+                raise refusal(client.model, stream.status, stream.headers, refused, tools=tools)
+            await fold_stream(stream, Lines(), parser)
+        return parser.finished()
 
-    def _notice(self, sink: Sink | None) -> Callable[[str, str], None]:
+    def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
         return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
 
-    # ---- what a person set, and what the model's description adds to it
-
-    async def _settings(self, notice: Callable[[str, str], None]) -> bytes:
+    async def _encode_settings(self, notice: Callable[[str, str], None]) -> bytes:
         options = self._options
-        show = await self._wire.show()
+        show = await self._client.show()
         capabilities = from_show(show)
-        chosen: dict[str, Any] = {"num_ctx": options.num_ctx or _window(show, capabilities)}
+        chosen: dict[str, Any] = {"num_ctx": options.num_ctx or _default_window(show, capabilities)}
         named = {
             "temperature": options.temperature,
             "num_predict": options.max_tokens,
@@ -221,40 +239,40 @@ class OllamaExchange:
         chosen |= {name: value for name, value in named.items() if value is not None}
         fields: dict[str, Any] = dict(options.extra)
         fields["options"] = {**chosen, **cast(dict[str, Any], fields.get("options", {}))}
-        think = _thinking(options.thinking, show, capabilities, notice)
+        think = _thinking_setting(options.thinking, show, capabilities, notice)
         if think is not None:
             fields["think"] = think
-        if self._wire.keep_alive is not None:
-            fields["keep_alive"] = self._wire.keep_alive
+        if self._client.keep_alive is not None:
+            fields["keep_alive"] = self._client.keep_alive
         return b"," + dumps(fields)[1:-1]
 
-    def _message(self, message: Message) -> bytes:
+    def _encode_message(self, message: Message) -> bytes:
         if isinstance(message, UserMessage):
             return dumps({"role": "user", "content": message.text})
         if isinstance(message, ToolMessage):
             name = self._names.outbound(message.tool)
             return dumps({"role": "tool", "tool_name": name, "content": message.text})
-        return self._assistant(message)
+        return self._encode_assistant(message)
 
-    def _assistant(self, message: AssistantMessage) -> bytes:
+    def _encode_assistant(self, message: AssistantMessage) -> bytes:
         fields: dict[str, Any] = {"role": "assistant", "content": message.text}
         if message.calls and message.reasoning:
-            fields["thinking"] = (
-                message.reasoning
-            )  # gpt-oss and others go on thinking across their calls.
+            # gpt-oss and others continue thinking across their calls.
+            fields["thinking"] = message.reasoning
         encoded = dumps(fields)
         if not message.calls:
             return encoded
-        made = b",".join(
-            b'{"function":{"name":%b,"arguments":%b}}'
-            % (dumps(self._names.outbound(call.tool)), _utf8(arguments_object(call.arguments)))
-            for call in message.calls
-        )
-        return encoded[:-1] + b',"tool_calls":[' + made + b"]}"
+        calls = b",".join(self._encode_call(call) for call in message.calls)
+        return encoded[:-1] + b',"tool_calls":[' + calls + b"]}"
+
+    def _encode_call(self, call: Call) -> bytes:
+        name = dumps(self._names.outbound(call.tool))
+        arguments = utf8(arguments_object(call.arguments))
+        return b'{"function":{"name":%b,"arguments":%b}}' % (name, arguments)
 
 
 class LineFold:
-    """Folds the lines of one answer; an answer in one piece is one line."""
+    """Parses the lines of one answer; an answer in one piece is one line."""
 
     def __init__(self, answer: Answer, who: str, *, tools: bool) -> None:
         self._answer = answer
@@ -268,7 +286,11 @@ class LineFold:
         return self.done
 
     def add(self, lines: list[bytes]) -> None:
-        """Take lines in. Raises ProviderError for an error or for what is no JSON."""
+        """Add lines.
+
+        Raises:
+            ProviderError: A line is an error, or not a JSON object.
+        """
         for line in lines:
             try:
                 chunk: Any = from_json(line)
@@ -276,43 +298,51 @@ class LineFold:
                 chunk = json_object(line)
             if not isinstance(chunk, dict) or not chunk:
                 shown = line[:200].decode("utf-8", "replace")
-                detail = f"{self._who} sent a line that is no JSON object: {shown}"
+                detail = f"{self._who} sent a line that is not a JSON object: {shown}"
                 raise ProviderError(detail, code="not_understood", retryable=False)
-            self._chunk(cast(dict[str, Any], chunk))
+            self._add_chunk(cast(dict[str, Any], chunk))
             if self.done:
                 return
 
     def finished(self) -> Answer:
-        """The answer. Raises `interrupted` if no line said that it was over."""
+        """Return the answer.
+
+        Raises:
+            ProviderError: `interrupted`, no line said that the answer was over.
+        """
         if not self.done:
             detail = f"{self._who}: the stream ended in the middle of the answer"
             raise ProviderError(detail, code="interrupted", retryable=False)
         return self._answer
 
-    def _chunk(self, chunk: dict[str, Any]) -> None:
-        answer = self._answer
-        if error := chunk.get("error"):
-            raise error_inside(self._who, error, tools=self._tools)
+    def _add_chunk(self, chunk: dict[str, Any]) -> None:
+        if chunk.get("error"):
+            raise error_inside(self._who, chunk["error"], tools=self._tools)
         message: Any = chunk.get("message")
         if isinstance(message, dict):
-            fields = cast(dict[str, Any], message)
-            if isinstance(thought := fields.get("thinking"), str) and thought:
-                answer.think(mend(thought))
-            if isinstance(piece := fields.get("content"), str) and piece:
-                answer.say(mend(piece))
-            for call in dicts(fields.get("tool_calls")):
-                answer.calls.add_whole(call)
+            self._add_message(cast(dict[str, Any], message))
         if chunk.get("done"):
             self.done = True
-            answer.finish = str(chunk.get("done_reason") or "stop")
-            answer.usage = Usage(
+            self._answer.finish = str(chunk.get("done_reason") or "stop")
+            self._answer.usage = Usage(
                 counted(chunk.get("prompt_eval_count")), counted(chunk.get("eval_count"))
             )
 
+    def _add_message(self, fields: dict[str, Any]) -> None:
+        thought = fields.get("thinking")
+        if isinstance(thought, str) and thought:
+            self._answer.think(mend(thought))
+        piece = fields.get("content")
+        if isinstance(piece, str) and piece:
+            self._answer.say(mend(piece))
+        for call in dicts(fields.get("tool_calls")):
+            self._answer.calls.add_whole(call)
 
-def _address(host: str) -> str:
-    """OLLAMA_HOST as Ollama's own tools read it: scheme and port may be missing, 0.0.0.0 means this
-    machine.
+
+def _parse_host(host: str) -> str:
+    """Parse OLLAMA_HOST as Ollama's own tools do.
+
+    Scheme and port may be missing, and 0.0.0.0 means this machine.
     """
     scheme, mark, rest = host.strip().rpartition("://")
     if mark and scheme not in ("http", "https"):
@@ -320,28 +350,34 @@ def _address(host: str) -> str:
     address, slash, path = rest.partition("/")
     name, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
-        name, port = address, {"http": "80", "https": "443"}.get(scheme, "11434")
+        name = address
+        port = {"http": "80", "https": "443"}.get(scheme, "11434")
     if name in ("", "0.0.0.0", "[::]"):
         name = "127.0.0.1"
     return f"{scheme or 'http'}://{name}:{port}{slash}{path}".rstrip("/")
 
 
-def _window(show: Mapping[str, Any], capabilities: Capabilities) -> int:
-    """Tokens to ask for: what the model's file sets, else what the model can take, up to WINDOW."""
+def _default_window(show: Mapping[str, Any], capabilities: Capabilities) -> int:
+    """Return the tokens to request: what the model's file sets, else what the model can take.
+
+    The latter is limited to DEFAULT_WINDOW.
+    """
     parameters = show.get("parameters")
-    if isinstance(parameters, str) and (match := _MODELFILE_WINDOW.search(parameters)):
+    match = _NUM_CTX_IN_MODELFILE.search(parameters) if isinstance(parameters, str) else None
+    if match:
         return int(match[1])
-    return min(capabilities.context or WINDOW, WINDOW)
+    return min(capabilities.context or DEFAULT_WINDOW, DEFAULT_WINDOW)
 
 
-def _thinking(
+def _thinking_setting(
     wanted: bool | str | None,
     show: Mapping[str, Any],
     capabilities: Capabilities,
     notice: Callable[[str, str], None],
 ) -> bool | str | None:
-    """`think` as this model takes it: gpt-oss knows levels only, a model that cannot think is not
-    asked.
+    """Return `think` as this model takes it.
+
+    gpt-oss knows levels only; a model that cannot think is not asked to.
     """
     if wanted is None:
         return None
@@ -349,16 +385,17 @@ def _thinking(
         if wanted:
             notice("fallback", "the model cannot think: `thinking` was left out")
         return None
+    if not isinstance(wanted, bool) or not _is_gpt_oss(show):
+        return wanted
+    if wanted:
+        return "medium"
+    notice("fallback", "this model always thinks: `thinking` was set to `low`")
+    return "low"
+
+
+def _is_gpt_oss(show: Mapping[str, Any]) -> bool:
     info: Any = show.get("model_info")
-    architecture = (
-        cast(dict[str, Any], info).get("general.architecture") if isinstance(info, dict) else ""
-    )
-    if isinstance(wanted, bool) and str(architecture).replace("-", "").startswith("gptoss"):
-        if not wanted:
-            notice("fallback", "this model always thinks: `thinking` was set to `low`")
-        return "medium" if wanted else "low"
-    return wanted
-
-
-def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
+    if not isinstance(info, dict):
+        return False
+    architecture = str(cast(dict[str, Any], info).get("general.architecture"))
+    return architecture.replace("-", "").startswith("gptoss")

@@ -1,11 +1,11 @@
-"""The chat-completions wire: OpenAI, and every server that speaks its format.
+"""The chat-completions client: OpenAI, and every server that speaks its format.
 
 Source: the OpenAI API reference (`POST /chat/completions`, streaming as server-sent events) and
-what llama.cpp, vLLM, LM Studio, OpenRouter and others make of it; `folding` and `failures` hold the
-tables.
+what llama.cpp, vLLM, LM Studio, OpenRouter and others make of it. `answer_folding` and
+`provider_errors` describe the differences.
 
-Here is the wire as it is made; what its conversations need (`chat_exchange`) is loaded with the
-first of them.
+This module is what creating a client needs. What its conversations need (`chat_exchange`) is
+imported with the first of them, to start fast.
 """
 
 from __future__ import annotations
@@ -26,13 +26,18 @@ OPENAI_URL = "https://api.openai.com/v1"
 
 
 class OpenAIChat:
-    """A model behind a chat-completions server. `base_url` is everything before
-    `/chat/completions`.
+    """A model behind a chat-completions server.
 
-    `api_key` and `base_url` default to OPENAI_API_KEY and OPENAI_BASE_URL, read here and not later;
-    the key is sent only to `base_url`. A `transport` that is given stays its owner's to close.
-    `replay_reasoning` sends `reasoning_content` back with answers that made calls, for servers that
-    demand it.
+    Args:
+        model: The model's name at the server.
+        base_url: Everything before `/chat/completions`; defaults to OPENAI_BASE_URL.
+        api_key: Defaults to OPENAI_API_KEY. It is read here, not later, and sent only to
+            `base_url`.
+        transport: Its owner closes it. Without one, the client makes and closes its own.
+        name: The provider's name in front of the model's.
+        headers: Further headers of every request.
+        replay_reasoning: Send `reasoning_content` back with answers that made calls, for servers
+            that require it.
     """
 
     def __init__(
@@ -48,36 +53,38 @@ class OpenAIChat:
     ) -> None:
         base = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
         self.base_url = base.rstrip("/")
-        self.native = self.base_url.startswith("https://api.openai.com/")
+        self.is_openai = self.base_url.startswith("https://api.openai.com/")
         key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
-        if self.native and not key:
+        if self.is_openai and not key:
             raise ConfigError(
                 f"`{name}:{model}` needs an API key",
                 code="api_key",
                 hint="set OPENAI_API_KEY, or `base_url`",
             )
         self.id = model
-        self._name = name
+        self._provider = name
         self.headers = {"Content-Type": "application/json", **(headers or {})}
         if key:
             self.headers["Authorization"] = f"Bearer {key.strip()}"
+        self._owns_transport = transport is None
         if transport is None:
             from ferrule.models.http.transport import Transport
 
-            self.transport, self._owns_transport = Transport(), True
-        else:
-            self.transport, self._owns_transport = transport, False
+            transport = Transport()
+        self.transport = transport
         self.replay_reasoning = replay_reasoning
         self._capabilities: Capabilities | None = None
-        self._offer: Offer | None = None
+        self._tools: Offer | None = None
 
     @property
     def model(self) -> str:
-        return f"{self._name}:{self.id}"
+        return f"{self._provider}:{self.id}"
 
     async def capabilities(self) -> Capabilities:
-        """llama.cpp's `/props`, then a table of providers, then the server's list of models; else
-        unknown.
+        """Return what the model can do, else unknown.
+
+        A table of providers is consulted first, then llama.cpp's `/props`, then the server's list
+        of models.
         """
         if self._capabilities is None:
             from .chat_exchange import capabilities
@@ -86,23 +93,25 @@ class OpenAIChat:
         return self._capabilities
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ChatExchange:
-        from .chat_exchange import ChatExchange, Offer, no_hosted_tools
+        from .chat_exchange import ChatExchange, Offer
 
         if options.provider_tools:
+            from ferrule.models.hosted_tools import no_hosted_tools
+
             no_hosted_tools(options.provider_tools, self.model)
-        offer = self._offer
-        if offer is None or offer.tools is not tools:
-            offer = Offer(tools)
-            # A list could change under us.
-            self._offer = offer if isinstance(tools, tuple) else None
-        return ChatExchange(self, system, offer, options)
+        encoded = self._tools
+        if encoded is None or encoded.tools is not tools:
+            encoded = Offer(tools)
+            # Only a tuple is remembered: a list could be changed later.
+            self._tools = encoded if isinstance(tools, tuple) else None
+        return ChatExchange(self, system, encoded, options)
 
     async def close(self) -> None:
         if self._owns_transport:
             await self.transport.close()
 
     async def models(self) -> list[dict[str, Any]]:
-        """The entries of `GET /models`; empty if the server has no such list."""
+        """Return the entries of `GET /models`; empty if the server has no such list."""
         from .chat_exchange import models
 
         return await models(self)

@@ -1,8 +1,8 @@
-"""Chat-completions answers, whole or streamed, into an `Answer`. The hot path of every stream is
-here.
+"""Parsing chat-completions answers, complete or streamed, into an `Answer`.
 
-jiter parses a delta in about a microsecond; what it refuses (half of a surrogate pair, which some
-servers cut an emoji into) goes to the standard library, and the halves are put together again here.
+The hot path of every stream is here. jiter parses a delta in about a microsecond. What it refuses
+(half of a surrogate pair, which some servers split an emoji into) goes to the standard library, and
+the halves are joined again here.
 """
 
 from __future__ import annotations
@@ -21,26 +21,33 @@ from ferrule.models.request_encoding import json_object
 
 
 class StreamFold:
-    """Folds the events of one stream. `done` once the server has said `[DONE]`."""
+    """Parses the events of one stream. `done` once the server has sent `[DONE]`."""
 
     def __init__(self, answer: Answer, who: str, *, tools: bool) -> None:
         self.done = False
         self._answer = answer
         self._who = who
         self._tools = tools
-        self._half = ""
+        self._half_pair = ""
 
     @property
     def whole(self) -> bool:
-        """Whether the server said why the answer ended. Only its usage may follow, and some never
-        send `[DONE]`.
+        """Whether the server said why the answer ended.
+
+        Only its usage may follow, and some servers never send `[DONE]`.
         """
         return self.done or bool(self._answer.finish)
 
     def add(self, events: list[bytes]) -> None:
-        """Take events in. Raises ProviderError for an error object or for what is no JSON."""
+        """Add events.
+
+        Raises:
+            ProviderError: An event is an error object, or not JSON.
+        """
         answer = self._answer
-        texts, on_text, add_call = answer.text, answer.on_text, answer.calls.add
+        texts = answer.text
+        on_text = answer.on_text
+        add_call = answer.calls.add
         for event in events:
             if event == b"[DONE]":
                 self.done = True
@@ -49,11 +56,11 @@ class StreamFold:
                 chunk: Any = from_json(event)
                 choice: Any = chunk["choices"][0]
                 delta: Any = choice["delta"]
-                plain = len(delta) == 1 and not choice.get("finish_reason") and not self._half
+                plain = len(delta) == 1 and not choice.get("finish_reason") and not self._half_pair
                 piece: Any = delta.get("content") if plain else None
                 calls: Any = delta.get("tool_calls") if plain else None
             except (ValueError, LookupError, TypeError, AttributeError):
-                self._unusual(event)
+                self._add_unusual(event)
                 continue
             if piece and type(piece) is str:
                 texts.append(piece)
@@ -63,13 +70,17 @@ class StreamFold:
                 for call in dicts(calls):
                     add_call(call)
             else:
-                self._chunk(chunk)
+                self._add_chunk(chunk)
 
     def finished(self) -> Answer:
-        """The answer, once the stream has ended. Raises `interrupted` if the server never said that
-        it was over: a call that is missing its end must not look like a whole one.
+        """Return the answer, once the stream has ended.
+
+        Raises:
+            ProviderError: `interrupted`, the server never said that the answer was over. A call
+            whose
+                end is missing must not look complete.
         """
-        self._flush_half()
+        self._flush_half_pair()
         if not self.whole:
             raise ProviderError(
                 f"{self._who}: the stream ended in the middle of the answer",
@@ -78,8 +89,8 @@ class StreamFold:
             )
         return self._answer
 
-    def _unusual(self, event: bytes) -> None:
-        """No choices (usage, a keep-alive), an error, a broken character, or no JSON at all."""
+    def _add_unusual(self, event: bytes) -> None:
+        """Add an event without choices (usage, a keep-alive), an error, or a broken character."""
         if not event.strip():
             return
         try:
@@ -89,41 +100,51 @@ class StreamFold:
             detail = f"{self._who} sent an event that is not JSON: {shown}"
             raise ProviderError(detail, code="not_understood", retryable=False) from problem
         if isinstance(chunk, dict):
-            self._chunk(cast(dict[str, Any], chunk))
+            self._add_chunk(cast(dict[str, Any], chunk))
 
-    def _chunk(self, chunk: dict[str, Any]) -> None:
-        if error := chunk.get("error"):
+    def _add_chunk(self, chunk: dict[str, Any]) -> None:
+        error = chunk.get("error")
+        if error:
             raise error_inside(self._who, error, tools=self._tools)
-        if isinstance(usage := chunk.get("usage"), dict):
+        usage = chunk.get("usage")
+        if isinstance(usage, dict):
             self._answer.usage = parse_usage(cast(dict[str, Any], usage))
         choice = _first_choice(chunk)
-        if isinstance(finish := choice.get("finish_reason"), str) and finish:
+        finish = choice.get("finish_reason")
+        if isinstance(finish, str) and finish:
             self._answer.finish = finish
         delta = choice.get("delta")
         if isinstance(delta, dict):
             fields = cast(dict[str, Any], delta)
-            _words(self._answer, fields, self._say)
+            _add_content(self._answer, fields, self._add_text)
             for call in dicts(fields.get("tool_calls")):
                 self._answer.calls.add(call)
 
-    def _say(self, piece: str) -> None:
-        piece, self._half = self._half + piece, ""
+    def _add_text(self, piece: str) -> None:
+        piece = self._half_pair + piece
+        self._half_pair = ""
         if "\ud800" <= piece[-1] <= "\udbff":
-            piece, self._half = piece[:-1], piece[-1]
+            self._half_pair = piece[-1]
+            piece = piece[:-1]
         if piece:
             self._answer.say(mend(piece))
 
-    def _flush_half(self) -> None:
-        if self._half:
-            half, self._half = self._half, ""
-            self._answer.say(mend(half))
+    def _flush_half_pair(self) -> None:
+        if self._half_pair:
+            self._answer.say(mend(self._half_pair))
+            self._half_pair = ""
 
 
 def fold_whole(body: bytes, who: str, *, tools: bool, sink: Sink | None = None) -> Answer:
-    """An answer that came in one piece; a sink hears it in one piece. Raises ProviderError."""
-    answer = Answer(sink.text, sink.reasoning) if sink else Answer()
-    value = _parsed(body)
-    if error := value.get("error"):
+    """Parse an answer that came in one piece; a sink receives it in one piece.
+
+    Raises:
+        ProviderError: The answer is an error, or cannot be understood.
+    """
+    answer = Answer.for_sink(sink)
+    value = _parse_object(body)
+    error = value.get("error")
+    if error:
         raise error_inside(who, error, tools=tools)
     choice = _first_choice(value)
     message = choice.get("message")
@@ -135,17 +156,18 @@ def fold_whole(body: bytes, who: str, *, tools: bool, sink: Sink | None = None) 
             retryable=False,
         )
     fields = cast(dict[str, Any], message)
-    _words(answer, fields, answer.say)
+    _add_content(answer, fields, answer.say)
     for call in dicts(fields.get("tool_calls")):
         answer.calls.add_whole(call)
     finish = choice.get("finish_reason")
     answer.finish = finish if isinstance(finish, str) else "stop"
-    if isinstance(usage := value.get("usage"), dict):
+    usage = value.get("usage")
+    if isinstance(usage, dict):
         answer.usage = parse_usage(cast(dict[str, Any], usage))
     return answer
 
 
-def _parsed(body: bytes) -> dict[str, Any]:
+def _parse_object(body: bytes) -> dict[str, Any]:
     try:
         value: Any = from_json(body)
     except ValueError:
@@ -153,26 +175,30 @@ def _parsed(body: bytes) -> dict[str, Any]:
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
-def _words(answer: Answer, fields: Mapping[str, Any], say: Callable[[str], None]) -> None:
-    """Reasoning under any of its names, then text; `content` may be a list of parts."""
+def _add_content(answer: Answer, fields: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    """Add reasoning under any of its names, then text; `content` may be a list of parts."""
     for name in ("reasoning_content", "reasoning", "thinking"):
-        if isinstance(piece := fields.get(name), str) and piece:
+        piece = fields.get(name)
+        if isinstance(piece, str) and piece:
             answer.think(mend(piece))
             break
     content = fields.get("content")
     if isinstance(content, str) and content:
         say(content)
     for part in dicts(content):
-        _part(answer, part, say)
-    if isinstance(refused := fields.get("refusal"), str) and refused:
+        _add_part(answer, part, say)
+    refused = fields.get("refusal")
+    if isinstance(refused, str) and refused:
         say(refused)
 
 
-def _part(answer: Answer, part: dict[str, Any], say: Callable[[str], None]) -> None:
-    if isinstance(text := part.get("text"), str) and text:
+def _add_part(answer: Answer, part: dict[str, Any], say: Callable[[str], None]) -> None:
+    text = part.get("text")
+    if isinstance(text, str) and text:
         say(text)
     for thought in dicts(part.get("thinking")):
-        if isinstance(piece := thought.get("text"), str) and piece:
+        piece = thought.get("text")
+        if isinstance(piece, str) and piece:
             answer.think(mend(piece))
 
 

@@ -1,8 +1,7 @@
-"""A conversation over the chat-completions wire: what is sent, what comes back, what a server says
-of itself.
+"""A chat-completions conversation: what is sent, what comes back, what a server says of itself.
 
-A message is encoded when it is first sent and its bytes are kept; a request is the join of those
-bytes with a head and a tail that do not change. So a round costs what is new, plus one copy.
+A message is encoded when it is first sent and its bytes are kept. A request joins those bytes with
+a start and an end that do not change, so a turn costs what is new, plus one copy.
 """
 
 from __future__ import annotations
@@ -11,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring as quote
 from typing import Any, Protocol
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import Call, compact
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.answer_folding import Answer, dicts, without_calls
 from ferrule.models.capabilities import from_models, from_props, known_provider
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
-from ferrule.models.hosted_tools import no_hosted_tools
 from ferrule.models.http.server_sent_events import Events
 from ferrule.models.http.streaming import fold_stream
 from ferrule.models.http.transport import Transport
@@ -31,19 +29,18 @@ from ferrule.models.request_encoding import (
     json_object,
     tools_field,
     truncation,
+    utf8,
     weight,
 )
 
 from .chat_answers import StreamFold, fold_whole
 
-__all__ = ["ChatExchange", "ChatServer", "Offer", "capabilities", "models", "no_hosted_tools"]
-
 
 class ChatServer(Protocol):
-    """Whom a conversation is with (`chat.OpenAIChat`)."""
+    """The server that a conversation is with (`chat.OpenAIChat`)."""
 
     base_url: str
-    native: bool
+    is_openai: bool
     id: str
     headers: dict[str, str]
     transport: Transport
@@ -56,25 +53,29 @@ class ChatServer(Protocol):
 
 
 async def models(server: ChatServer) -> list[dict[str, Any]]:
-    """The entries of `GET /models`; empty if the server has no such list."""
+    """Return the entries of `GET /models`; empty if the server has no such list."""
     answer = await server.transport.get(f"{server.base_url}/models", server.headers, timeout=10.0)
-    listed: Any = json_object(answer.body).get("data") if answer.status == 200 else None
-    return dicts(listed)
+    if answer.status != 200:
+        return []
+    return dicts(json_object(answer.body).get("data"))
 
 
 async def capabilities(server: ChatServer) -> Capabilities:
-    """llama.cpp's `/props`, then a table of providers, then the server's list of models; else
-    unknown.
+    """Return what the model can do, else unknown.
+
+    A table of providers is consulted first, then llama.cpp's `/props`, then the server's list of
+    models.
     """
-    return known_provider(server.base_url, server.id) or await _ask(server)
+    return known_provider(server.base_url, server.id) or await _ask_server(server)
 
 
-async def _ask(server: ChatServer) -> Capabilities:
+async def _ask_server(server: ChatServer) -> Capabilities:
     root = server.base_url.removesuffix("/v1")
     answer = await server.transport.retrying(
         lambda: server.transport.get(f"{root}/props", server.headers, timeout=10.0)
     )
-    if answer.status == 200 and (found := from_props(json_object(answer.body))):
+    found = from_props(json_object(answer.body)) if answer.status == 200 else None
+    if found is not None:
         return found
     if answer.status in (401, 403):
         raise refusal(server.model, answer.status, answer.headers, answer.body, tools=False)
@@ -82,7 +83,7 @@ async def _ask(server: ChatServer) -> Capabilities:
 
 
 class Offer:
-    """Tools as they are sent, encoded once for all conversations that offer the same ones."""
+    """Tools as they are sent, encoded once for all conversations with the same tools."""
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self.tools = tools
@@ -92,23 +93,27 @@ class Offer:
 
 
 class ChatExchange:
-    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever
-    drives the exchange reads and clears it. With a sink, notices go there and nowhere else.
+    """One conversation.
 
-    After a failed or cancelled `ask` the exchange is as it was before, and may be asked again.
+    `notices` collects (topic, text) pairs of questions asked without a sink; whoever drives the
+    exchange reads and clears it. With a sink, notices go there and nowhere else. After a failed or
+    cancelled `ask` the exchange is as it was before, and may be asked again.
     """
 
-    def __init__(self, wire: ChatServer, system: str, offer: Offer, options: ModelOptions) -> None:
+    def __init__(
+        self, client: ChatServer, system: str, encoded: Offer, options: ModelOptions
+    ) -> None:
         self.notices: list[tuple[str, str]] = []
-        self._wire = wire
-        self._names = offer.names
+        self._client = client
+        self._names = encoded.names
         self._timeout = options.timeout
-        self._url = f"{wire.base_url}/chat/completions"
-        self._head = b'{"model":' + dumps(wire.id) + b',"messages":['
-        self._tail = _options(options, wire.native)
-        self._tools, self._tools_weight = offer.field, offer.weight
-        self._choice = True
-        self._transcript = Transcript(system, self._message)
+        self._url = f"{client.base_url}/chat/completions"
+        self._request_start = b'{"model":' + dumps(client.id) + b',"messages":['
+        self._request_end = _encode_options(options, client.is_openai)
+        self._tools = encoded.field
+        self._tools_weight = encoded.weight
+        self._supports_tool_choice = True
+        self._encoded_history = Transcript(system, self._encode_message)
 
     async def ask(
         self,
@@ -118,7 +123,7 @@ class ChatExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        self._transcript.extend(history)
+        self._encoded_history.extend(history)
         try:
             answer = await self._send(tools, schema, sink)
         except ProviderError as error:
@@ -127,146 +132,147 @@ class ChatExchange:
             answer = await self._without_tools(schema, sink, "the server refuses `tool_choice`")
         if answer.calls and not tools and self._tools:
             answer = await self._without_tools(schema, sink, "the server ignores `tool_choice`")
-        return answer if tools else without_calls(answer, self._notice(sink))
+        return answer if tools else without_calls(answer, self._notifier(sink))
 
     def request(self, history: Sequence[Message], *, tools: bool) -> bytes:
-        """The body of a request that asks with this history, in one piece and without the form of a
-        reply.
-        """
-        self._transcript.extend(history)
-        offered = self._tools if tools or self._choice else b""
-        return self._body(offered, tools, None, streamed=False)
+        """Return the body of a request with this history, not streamed and without a schema."""
+        self._encoded_history.extend(history)
+        offered = self._tools if tools or self._supports_tool_choice else b""
+        return self._request_body(offered, tools, None, streamed=False)
 
     async def _without_tools(
-        self, schema: Mapping[str, Any] | None, sink: Sink | None, why: str
+        self, schema: Mapping[str, Any] | None, sink: Sink | None, reason: str
     ) -> ModelAnswered:
-        self._choice = False
-        self._notice(sink)("fallback", f"{why}: asked again without tools")
+        self._supports_tool_choice = False
+        self._notifier(sink)("fallback", f"{reason}: asked again without tools")
         return await self._send(False, schema, sink)
 
     async def _send(
         self, tools: bool, schema: Mapping[str, Any] | None, sink: Sink | None
     ) -> ModelAnswered:
-        notice = self._notice(sink)
-        offered = self._tools if tools or self._choice else b""
-        body = self._body(offered, tools, schema, streamed=sink is not None)
-        attempt: Callable[[], Any] = (
-            (lambda: self._streamed(body, bool(offered), sink))
-            if sink
-            else (lambda: self._whole(body, bool(offered)))
-        )
-        answer: Answer = await self._wire.transport.retrying(attempt, notice)
-        weighed = self._transcript.weight + (self._tools_weight if offered else 0)
-        if warning := truncation(weighed, answer.usage.input):
+        notice = self._notifier(sink)
+        offered = self._tools if tools or self._supports_tool_choice else b""
+        body = self._request_body(offered, tools, schema, streamed=sink is not None)
+
+        async def attempt() -> Answer:
+            if sink is None:
+                return await self._send_whole(body, bool(offered))
+            return await self._send_streamed(body, bool(offered), sink)
+
+        answer = await self._client.transport.retrying(attempt, notice)
+        weighed = self._encoded_history.weight + (self._tools_weight if offered else 0)
+        warning = truncation(weighed, answer.usage.input)
+        if warning:
             notice("truncated", warning)
         return answer.answered(self._names.inbound)
 
-    def _body(
+    def _request_body(
         self, offered: bytes, tools: bool, schema: Mapping[str, Any] | None, *, streamed: bool
     ) -> bytes:
-        parts: list[bytes | bytearray] = [self._head, self._transcript.json, b"]", offered]
+        parts: list[bytes | bytearray] = [
+            self._request_start,
+            self._encoded_history.json,
+            b"]",
+            offered,
+        ]
         if offered and not tools:
             parts.append(b',"tool_choice":"none"')
         if schema is not None:
             shape = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
             parts += (b',"response_format":', dumps(shape))
-        parts.append(self._tail)
+        parts.append(self._request_end)
         if streamed:
             parts.append(b',"stream":true,"stream_options":{"include_usage":true}')
         parts.append(b"}")
         return b"".join(parts)
 
-    async def _whole(self, body: bytes, tools: bool) -> Answer:
-        wire = self._wire
-        answer = await wire.transport.post(self._url, body, wire.headers, timeout=self._timeout)
+    async def _send_whole(self, body: bytes, tools: bool) -> Answer:
+        client = self._client
+        answer = await client.transport.post(self._url, body, client.headers, timeout=self._timeout)
         if answer.status != 200:
-            raise await self._refusal(answer.status, answer.headers, answer.body, tools)
-        return fold_whole(answer.body, wire.model, tools=tools)
+            raise await self._refusal_error(answer.status, answer.headers, answer.body, tools)
+        return fold_whole(answer.body, client.model, tools=tools)
 
-    async def _streamed(self, body: bytes, tools: bool, sink: Sink) -> Answer:
-        wire = self._wire
-        async with wire.transport.stream(
-            self._url, body, wire.headers, timeout=self._timeout
+    async def _send_streamed(self, body: bytes, tools: bool, sink: Sink) -> Answer:
+        client = self._client
+        async with client.transport.stream(
+            self._url, body, client.headers, timeout=self._timeout
         ) as stream:
             if stream.status == 200:
                 if "json" in stream.headers.get("content-type", ""):
                     # A server that cannot stream answers in one piece.
-                    return fold_whole(await stream.read(), wire.model, tools=tools, sink=sink)
-                fold = StreamFold(Answer(sink.text, sink.reasoning), wire.model, tools=tools)
-                await fold_stream(stream, Events(), fold)
-                return fold.finished()
-            status, headers, refused = stream.status, stream.headers, await stream.read()
-        raise await self._refusal(status, headers, refused, tools)
+                    return fold_whole(await stream.read(), client.model, tools=tools, sink=sink)
+                parser = StreamFold(Answer.for_sink(sink), client.model, tools=tools)
+                await fold_stream(stream, Events(), parser)
+                return parser.finished()
+            refused = await stream.read()
+        # The connection is returned first: the error may ask the server for its models.
+        raise await self._refusal_error(stream.status, stream.headers, refused, tools)
 
-    async def _refusal(
+    async def _refusal_error(
         self, status: int, headers: Mapping[str, str], body: bytes, tools: bool
     ) -> ProviderError:
-        error = refusal(self._wire.model, status, headers, body, tools=tools)
+        error = refusal(self._client.model, status, headers, body, tools=tools)
         if error.code == "model_not_found":
-            error.hint = await self._suggestion()
+            error.hint = await self._suggest_models()
         return error
 
-    async def _suggestion(self) -> str:
+    async def _suggest_models(self) -> str:
         try:
-            known = [str(entry.get("id", "")) for entry in await self._wire.models()]
+            known = [str(entry.get("id", "")) for entry in await self._client.models()]
         except ProviderError:
             return ""  # The list is a courtesy: the error that is being raised matters more.
+        if not known:
+            return ""
         more = f" and {len(known) - 20} more" if len(known) > 20 else ""
-        return f"the server has: {', '.join(known[:20])}{more}" if known else ""
+        return f"the server has: {', '.join(known[:20])}{more}"
 
-    def _notice(self, sink: Sink | None) -> Callable[[str, str], None]:
+    def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
         return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
 
-    def _message(self, message: Message) -> bytes:
-        # Written by hand: these few lines run for every message, and an encoder costs more than all
+    def _encode_message(self, message: Message) -> bytes:
+        # Written by hand: these lines run for every message, and an encoder costs more than all
         # of them.
         if isinstance(message, UserMessage):
-            return _bytes(f'{{"role":"user","content":{quote(message.text)}}}')
+            return utf8(f'{{"role":"user","content":{quote(message.text)}}}')
         if isinstance(message, ToolMessage):
-            return _bytes(
-                f'{{"role":"tool","tool_call_id":{quote(message.call_id)},"content":{quote(message.text)}}}'
-            )
-        return self._assistant(message)
+            id = quote(message.call_id)
+            content = quote(message.text)
+            return utf8(f'{{"role":"tool","tool_call_id":{id},"content":{content}}}')
+        return self._encode_assistant(message)
 
-    def _assistant(self, message: AssistantMessage) -> bytes:
+    def _encode_assistant(self, message: AssistantMessage) -> bytes:
         if not message.calls:
-            return _bytes(f'{{"role":"assistant","content":{quote(message.text)}}}')
-        calls = ",".join(
-            [
-                f'{{"id":{quote(call.id)},"type":"function","function":{{"name":{quote(self._names.outbound(call.tool))},'
-                f'"arguments":{quote(arguments_object(call.arguments))}}}}}'
-                for call in message.calls
-            ]
-        )
-        more = ""
-        if message.reasoning and self._wire.replay_reasoning:
-            more = f',"reasoning_content":{quote(message.reasoning)}'
+            return utf8(f'{{"role":"assistant","content":{quote(message.text)}}}')
+        calls = ",".join([self._encode_call(call) for call in message.calls])
+        reasoning = ""
+        if message.reasoning and self._client.replay_reasoning:
+            reasoning = f',"reasoning_content":{quote(message.reasoning)}'
         content = quote(message.text) if message.text else "null"
-        return _bytes(f'{{"role":"assistant","content":{content},"tool_calls":[{calls}]{more}}}')
+        return utf8(f'{{"role":"assistant","content":{content},"tool_calls":[{calls}]{reasoning}}}')
+
+    def _encode_call(self, call: Call) -> str:
+        name = quote(self._names.outbound(call.tool))
+        arguments = quote(arguments_object(call.arguments))
+        function = f'{{"name":{name},"arguments":{arguments}}}'
+        return f'{{"id":{quote(call.id)},"type":"function","function":{function}}}'
 
 
-def _bytes(text: str) -> bytes:
-    """A lone surrogate (half an emoji out of a broken stream) becomes `?`."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace")
+def _encode_options(options: ModelOptions, is_openai: bool) -> bytes:
+    """Encode the model options as the end of the request object.
 
-
-def _options(options: ModelOptions, native: bool) -> bytes:
-    """Everything a person set, as the end of the request object. OpenAI itself renamed
-    `max_tokens`.
+    OpenAI itself renamed `max_tokens`.
     """
     fields: dict[str, Any] = {}
     if options.temperature is not None:
         fields["temperature"] = options.temperature
     if options.max_tokens is not None:
-        fields["max_completion_tokens" if native else "max_tokens"] = options.max_tokens
+        fields["max_completion_tokens" if is_openai else "max_tokens"] = options.max_tokens
     if options.seed is not None:
         fields["seed"] = options.seed
     if isinstance(options.thinking, str):
         fields["reasoning_effort"] = options.thinking
-    elif options.thinking is not None and not native:
+    elif options.thinking is not None and not is_openai:
         fields["chat_template_kwargs"] = {"enable_thinking": options.thinking}
     fields.update(options.extra)
     return ("," + compact(fields)[1:-1]).encode() if fields else b""

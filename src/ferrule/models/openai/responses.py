@@ -1,20 +1,20 @@
-"""The Responses wire: OpenAI, and every server that speaks its format (llama.cpp, Ollama, vLLM).
+"""The Responses client: OpenAI, and every server that speaks its format.
 
-Source: OpenAI's API reference (`POST /responses`, `POST /responses/compact`) and the types of its
-    SDK.
+llama.cpp, Ollama and vLLM speak it too. Source: OpenAI's API reference (`POST /responses`,
+`POST /responses/compact`) and the types of its SDK.
 
-* Nothing is kept at the provider (`store: false`): the history goes along each time, reasoning
+* Nothing is stored at the provider (`store: false`): the history is sent each time, reasoning
   encrypted (`reasoning.encrypted_content`), and the items of an answer are replayed as they came
   (`raw`).
-* Tools are sent strict where their schema can be (`strict_schema`); nulls that only strictness
-  asked for are dropped again.
-* Deferred tools are searched by the provider (`tool_search`, a tool of its own that stands first);
-  those of one namespace go together, as it shows the model the namespace alone.
-* Hosted tools are recorded and not dispatched; the question of a remote MCP server becomes a call
-  (`models.hosted_tools`).
+* Tools are sent strict where their schema allows it (`strict_schema`); nulls that only strictness
+  requires are removed again.
+* The provider searches deferred tools (`tool_search`, a tool of its own that comes first). Those of
+  one namespace are sent together, since it shows the model only the namespace.
+* Hosted tools are recorded and not dispatched; the approval question of a remote MCP server becomes
+  a call (`models.hosted_tools`).
 * A provider that compacts a history by itself (`context_management` in `ModelOptions.extra`)
-  answers with an item that only it can read. On this wire it stands for everything before it, which
-  is not sent again; the journal keeps all of it.
+  answers with an item that only it can read. For this client it replaces everything before it,
+  which is not sent again; the journal keeps all of it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMe
 from ferrule.models.answer_folding import Answer, without_calls
 from ferrule.models.capabilities import searches
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
-from ferrule.models.exact_json import elements, members, unseal, utf8
+from ferrule.models.exact_json import elements, members, unseal
 from ferrule.models.hosted_tools import APPROVAL, tools_json
 from ferrule.models.http.server_sent_events import Events
 from ferrule.models.http.streaming import fold_stream
@@ -45,6 +45,7 @@ from ferrule.models.request_encoding import (
     fitting,
     message_weight,
     truncation,
+    utf8,
     weight,
 )
 
@@ -52,19 +53,24 @@ from .chat import OpenAIChat
 from .responses_answers import Output, StreamFold, fold_whole
 from .strict_schema import Strict, compile_strict
 
-_GROUP = 200
-"""Characters of a namespace's description that names its tools."""
+_LISTED_CHARACTERS = 200
+"""Most characters of a namespace's description that list its tools."""
 
 
 class OpenAIResponses(OpenAIChat):
-    """A model behind a Responses server. `base_url` is everything before `/responses`; key and
-    address as `OpenAIChat`'s.
+    """A model behind a Responses server.
 
-    `strict` sends schemas strict where they can be; by default to OpenAI itself only.
-    `force_native_tool_search` says that a gateway passes OpenAI's tool search on, whatever the
-    model is called there; `flat_tool_search` is for one that wants the namespaces of deferred tools
-    as a list in the search tool (requirement 001, "Namespace grouping") and not as OpenAI takes
-    them.
+    Args:
+        model: The model's name at the server.
+        base_url: Everything before `/responses`; default and key as for `OpenAIChat`.
+        api_key: See `OpenAIChat`.
+        transport: See `OpenAIChat`.
+        headers: Further headers of every request.
+        strict: Send schemas strict where they allow it; by default to OpenAI itself only.
+        force_native_tool_search: A gateway passes OpenAI's tool search on, whatever the model is
+            called there.
+        flat_tool_search: A gateway wants the namespaces of deferred tools as a list in the search
+            tool (requirement 001, "Namespace grouping"), not as OpenAI takes them.
     """
 
     def __init__(
@@ -87,32 +93,36 @@ class OpenAIResponses(OpenAIChat):
             name="openai-responses",
             headers=headers,
         )
-        self.strict = self.native if strict is None else strict
-        self.searches, self.flat = force_native_tool_search, flat_tool_search
-        self._responses_offer: _Offer | None = None
+        self.strict = self.is_openai if strict is None else strict
+        self.force_tool_search = force_native_tool_search
+        self.flat_tool_search = flat_tool_search
+        self._encoded_tools: _EncodedTools | None = None
 
     async def capabilities(self) -> Capabilities:
-        """As `OpenAIChat`'s; tools, where nobody says, as they are part of the format. OpenAI's
-        newer models search deferred tools themselves.
+        """Return what the model can do.
+
+        As for `OpenAIChat`, but where nobody says, tools are assumed, as they are part of the
+        format. OpenAI's newer models search deferred tools themselves.
         """
         found = await super().capabilities()
         if found.tools is None:
             found = replace(found, tools=True, source="part of the format")
-        return replace(found, tool_search=self.searches or searches(self.id))
+        return replace(found, tool_search=self.force_tool_search or searches(self.id))
 
-    def open(
+    def open(  # pyright: ignore[reportIncompatibleMethodOverride]  another exchange, the same protocol
         self, system: str, tools: Sequence[ToolSpec], options: ModelOptions
-    ) -> ResponsesExchange:  # pyright: ignore[reportIncompatibleMethodOverride]  another exchange, the same protocol
-        offer = self._responses_offer
-        if offer is None or offer.given != (tools, options.provider_tools, options.tool_search):
-            offer = _Offer(tools, options, self.strict, flat=self.flat)
-            # A list could change under us.
-            self._responses_offer = offer if isinstance(tools, tuple) else None
-        return ResponsesExchange(self, system, offer, options)
+    ) -> ResponsesExchange:
+        encoded = self._encoded_tools
+        given = (tools, options.provider_tools, options.tool_search)
+        if encoded is None or encoded.given != given:
+            encoded = _EncodedTools(tools, options, self.strict, flat=self.flat_tool_search)
+            # Only a tuple is remembered: a list could be changed later.
+            self._encoded_tools = encoded if isinstance(tools, tuple) else None
+        return ResponsesExchange(self, system, encoded, options)
 
 
-class _Offer:
-    """Tools as they are sent, encoded once for all conversations that offer the same ones."""
+class _EncodedTools:
+    """Tools as they are sent, encoded once for all conversations with the same tools."""
 
     def __init__(
         self, tools: Sequence[ToolSpec], options: ModelOptions, strict: bool, *, flat: bool = False
@@ -121,7 +131,7 @@ class _Offer:
         self.names = Names(tools)
         self.strict: dict[str, Strict] = {}
         self.groups: dict[str, str] = {}
-        """The namespace that a tool is sent in, by its name."""
+        """Tool name to the namespace that it is sent in."""
         sent = [item.decode() for item in tools_json(options.provider_tools)]
         grouped: dict[str, list[tuple[ToolSpec, str]]] = {}
         for tool in tools:
@@ -131,25 +141,25 @@ class _Offer:
             compiled = compile_strict(tool.schema) if strict else None
             if compiled is not None and compiled.strict:
                 self.strict[tool.name] = compiled
+            encoded = _encode_tool(tool, compiled)
             group = fitting(tool.namespace) if options.tool_search and tool.deferred else ""
             if group:
-                grouped.setdefault(group, []).append((tool, _tool(tool, compiled)))
+                grouped.setdefault(group, []).append((tool, encoded))
+                if not flat:
+                    self.groups[tool.name] = group
             if not group or flat:
-                sent.append(_tool(tool, compiled))
+                sent.append(encoded)
         if options.tool_search:
-            sent.insert(0, _search(grouped if flat else None))
+            sent.insert(0, _encode_search(grouped if flat else None))
         if not flat:
-            self.groups = {
-                tool.name: group for group, members in grouped.items() for tool, _ in members
-            }
-            sent += (_namespace(group, grouped[group]) for group in sorted(grouped))
-        self.field = utf8(f',"tools":[{",".join(sent)}]') if sent else b""
+            sent += (_encode_namespace(group, grouped[group]) for group in sorted(grouped))
+        self.json_member = utf8(f',"tools":[{",".join(sent)}]') if sent else b""
         self.weight = sum(
             weight(tool.schema) + weight(tool.description) for tool in tools if not tool.deferred
         )
 
-    def restored(self, call: Call) -> Call:
-        """The call without the nulls that only strictness asked for."""
+    def drop_nulls(self, call: Call) -> Call:
+        """Return the call without the nulls that only strictness requires."""
         compiled = self.strict.get(call.tool)
         if compiled is None or "null" not in call.arguments:
             return call
@@ -157,26 +167,29 @@ class _Offer:
 
 
 class ResponsesExchange:
-    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever
-    drives the exchange reads and clears it. With a sink, notices go there and nowhere else.
+    """One conversation.
 
-    After a failed or cancelled `ask` the exchange is as it was before, and may be asked again.
+    `notices` collects (topic, text) pairs of questions asked without a sink; whoever drives the
+    exchange reads and clears it. With a sink, notices go there and nowhere else. After a failed or
+    cancelled `ask` the exchange is as it was before, and may be asked again.
     """
 
     def __init__(
-        self, wire: OpenAIResponses, system: str, offer: _Offer, options: ModelOptions
+        self, client: OpenAIResponses, system: str, tools: _EncodedTools, options: ModelOptions
     ) -> None:
         self.notices: list[tuple[str, str]] = []
-        self._wire = wire
-        self._offer = offer
+        self._client = client
+        self._tools = tools
         self._timeout = options.timeout
-        self._url = f"{wire.base_url}/responses"
-        self._begin = {"model": wire.id, **({"instructions": system} if system else {})}
-        self._settings = _settings(options)
-        self._forms: dict[str, Any] = dict(self._settings.pop("text", {}))
-        self._head = dumps({**self._begin, **self._settings})[:-1]
-        self._weight = weight(system) + offer.weight
-        self._inputs = Inputs(self._message)
+        self._url = f"{client.base_url}/responses"
+        settings = _settings(options)
+        self._text_options: dict[str, Any] = dict(settings.pop("text", {}))
+        start: dict[str, Any] = {"model": client.id}
+        if system:
+            start["instructions"] = system
+        self._request_head = dumps({**start, **settings})[:-1]
+        self._weight = weight(system) + tools.weight
+        self._inputs = Inputs(self._encode_message)
         self._approvals: set[str] = set()
         self._callers: dict[str, tuple[str, str]] = {}
 
@@ -189,87 +202,92 @@ class ResponsesExchange:
         sink: Sink | None = None,
     ) -> ModelAnswered:
         self._inputs.extend(history)
-        notice = self._notice(sink)
-        wire = self._wire
-        output = Output(Answer(sink.text, sink.reasoning) if sink else Answer())
-        body = self._body(tools, schema, streamed=sink is not None)
-        await wire.transport.retrying(lambda: self._send(body, output, sink), notice)
-        answered = output.answered(self._offer.names.inbound)
-        if warning := truncation(self._inputs.weight + self._weight, answered.usage.input):
+        notice = self._notifier(sink)
+        client = self._client
+        output = Output(Answer.for_sink(sink))
+        body = self._request_body(tools, schema, streamed=sink is not None)
+        await client.transport.retrying(lambda: self._send(body, output, sink), notice)
+        answer = output.answered(self._tools.names.inbound)
+        warning = truncation(self._inputs.weight + self._weight, answer.usage.input)
+        if warning:
             notice("truncated", warning)
-        if answered.calls and not tools:
-            return without_calls(answered, notice)
-        answered = replace(
-            answered, calls=tuple(self._offer.restored(call) for call in answered.calls)
-        )
-        return output.sealed(wire.model, answered, "")
+        if answer.calls and not tools:
+            return without_calls(answer, notice)
+        answer = replace(answer, calls=tuple(self._tools.drop_nulls(call) for call in answer.calls))
+        return output.sealed(client.model, answer, "")
 
-    def _body(self, tools: bool, schema: Mapping[str, Any] | None, *, streamed: bool) -> bytes:
-        parts: list[bytes | bytearray] = [self._head, self._offer.field]
-        if self._offer.field and not tools:
+    def _request_body(
+        self, tools: bool, schema: Mapping[str, Any] | None, *, streamed: bool
+    ) -> bytes:
+        parts: list[bytes | bytearray] = [self._request_head, self._tools.json_member]
+        if self._tools.json_member and not tools:
             parts.append(b',"tool_choice":"none"')
-        forms = dict(self._forms)
+        text_options = dict(self._text_options)
         if schema is not None:
-            forms["format"] = {"type": "json_schema", "name": "reply", "schema": schema}
-            if not self._wire.native:
-                # llama.cpp passes over `text.format` on this route and takes the one of chat
-                # completions; others ignore it.
-                form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
-                parts += (b',"response_format":', dumps(form))
-        if forms:
-            parts += (b',"text":', dumps(forms))
+            text_options["format"] = {"type": "json_schema", "name": "reply", "schema": schema}
+            if not self._client.is_openai:
+                # llama.cpp ignores `text.format` on this route and takes the field of chat
+                # completions; others ignore that one.
+                shape = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
+                parts += (b',"response_format":', dumps(shape))
+        if text_options:
+            parts += (b',"text":', dumps(text_options))
         if streamed:
             parts.append(b',"stream":true')
         parts += (b',"input":[', self._inputs.json, b"]}")
         return b"".join(parts)
 
     async def _send(self, body: bytes, output: Output, sink: Sink | None) -> None:
-        wire, offered = self._wire, bool(self._offer.field)
+        client = self._client
+        offered = bool(self._tools.json_member)
         if sink is None:
-            answer = await wire.transport.post(self._url, body, wire.headers, timeout=self._timeout)
+            answer = await client.transport.post(
+                self._url, body, client.headers, timeout=self._timeout
+            )
             if answer.status != 200:
-                raise refusal(wire.model, answer.status, answer.headers, answer.body, tools=offered)
-            return fold_whole(output, answer.body, wire.model, tools=offered)
-        async with wire.transport.stream(
-            self._url, body, wire.headers, timeout=self._timeout
+                raise refusal(
+                    client.model, answer.status, answer.headers, answer.body, tools=offered
+                )
+            return fold_whole(output, answer.body, client.model, tools=offered)
+        async with client.transport.stream(
+            self._url, body, client.headers, timeout=self._timeout
         ) as stream:
             if stream.status != 200:
                 refused = await stream.read()
-                raise refusal(wire.model, stream.status, stream.headers, refused, tools=offered)
+                raise refusal(client.model, stream.status, stream.headers, refused, tools=offered)
             if "json" in stream.headers.get("content-type", ""):
                 # A server that cannot stream answers in one piece.
-                return fold_whole(output, await stream.read(), wire.model, tools=offered)
-            fold = StreamFold(output, wire.model, tools=offered)
-            await fold_stream(stream, Events(), fold)
-            return fold.finished()
+                return fold_whole(output, await stream.read(), client.model, tools=offered)
+            parser = StreamFold(output, client.model, tools=offered)
+            await fold_stream(stream, Events(), parser)
+            return parser.finished()
 
-    def _notice(self, sink: Sink | None) -> Callable[[str, str], None]:
+    def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
         return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
 
     # ---- messages out
 
-    def _message(self, message: Message) -> tuple[str, bool]:
+    def _encode_message(self, message: Message) -> tuple[str, bool]:
         if isinstance(message, UserMessage):
             return f'{{"role":"user","content":{quote(message.text)}}}', False
         if isinstance(message, ToolMessage):
-            return self._result(message), False
-        return self._assistant(message)
+            return self._encode_result(message), False
+        return self._encode_assistant(message)
 
-    def _result(self, message: ToolMessage) -> str:
+    def _encode_result(self, message: ToolMessage) -> str:
         id = quote(message.call_id)
         if message.call_id not in self._approvals:
             kind, caller = self._callers.get(message.call_id, ("function_call", ""))
-            return (
-                f'{{"type":"{kind}_output","call_id":{id},"output":{quote(message.text)}{caller}}}'
-            )
-        yes = "true" if message.success else f'false,"reason":{quote(message.text)}'
-        return f'{{"type":"mcp_approval_response","approval_request_id":{id},"approve":{yes}}}'
+            output = quote(message.text)
+            return f'{{"type":"{kind}_output","call_id":{id},"output":{output}{caller}}}'
+        approve = "true" if message.success else f'false,"reason":{quote(message.text)}'
+        return f'{{"type":"mcp_approval_response","approval_request_id":{id},"approve":{approve}}}'
 
-    def _assistant(self, message: AssistantMessage) -> tuple[str, bool]:
-        kept = unseal(message.raw, self._wire.model, [call.id for call in message.calls])
+    def _encode_assistant(self, message: AssistantMessage) -> tuple[str, bool]:
+        kept = unseal(message.raw, self._client.model, [call.id for call in message.calls])
         if kept is not None:
             self._approvals.update(call.id for call in message.calls if call.tool == APPROVAL)
-            self._callers.update(_callers(kept["content"]))
+            self._callers.update(_find_callers(kept["content"]))
             compacted = _since_compaction(kept["content"])
             return compacted or kept["content"].strip()[1:-1], bool(compacted)
         items: list[str] = []
@@ -277,19 +295,22 @@ class ResponsesExchange:
             # llama.cpp does not know an assistant's message without its type.
             items.append(f'{{"type":"message","role":"assistant","content":{quote(message.text)}}}')
         for call in message.calls:
-            name, group = self._offer.names.outbound(call.tool), self._offer.groups.get(call.tool)
-            within = f',"namespace":{quote(group)}' if group else ""
+            name = self._tools.names.outbound(call.tool)
+            group = self._tools.groups.get(call.tool)
+            namespace = f',"namespace":{quote(group)}' if group else ""
             items.append(
                 f'{{"type":"function_call","call_id":{quote(call.id)},"name":{quote(name)},'
-                f'"arguments":{quote(arguments_object(call.arguments))}{within}}}'
+                f'"arguments":{quote(arguments_object(call.arguments))}{namespace}}}'
             )
         return ",".join(items), False
 
 
 class Inputs:
-    """A history as input items, each message encoded once. `encode` gives a message's items and
-    whether they stand for everything before them. `weight` is the sum of `message_weight`. The
-    history may only grow; one that got shorter is another conversation and is encoded anew.
+    """A history as input items, each message encoded once.
+
+    `encode` returns a message's items, and whether they replace everything before them. `weight` is
+    the sum of `message_weight`. The history may only grow; one that got shorter is another
+    conversation and is encoded anew.
     """
 
     def __init__(self, encode: Callable[[Message], tuple[str, bool]]) -> None:
@@ -302,7 +323,7 @@ class Inputs:
         self._count = 0
 
     def extend(self, history: Sequence[Message]) -> None:
-        """Take in what is new."""
+        """Encode the messages that are new."""
         if len(history) < self._count:
             self._reset()
         for message in history[self._count :]:
@@ -317,46 +338,45 @@ class Inputs:
 
 
 def _since_compaction(content: str) -> str:
-    """The items from the last compaction on, which stands for everything before it; "" if there is
-    none.
-    """
+    """Return the items from the last compaction on, which replaces everything before it, or ""."""
     if '"compaction"' not in content:
         return ""
     items = elements(content)
-    places = [
-        index
-        for index, item in enumerate(items)
-        if _string(members(item).get("type")) == "compaction"
-    ]
-    return ",".join(items[places[-1] :]) if places else ""
+    for index in range(len(items) - 1, -1, -1):
+        if _parse_string(members(items[index]).get("type")) == "compaction":
+            return ",".join(items[index:])
+    return ""
 
 
-def _callers(content: str) -> dict[str, tuple[str, str]]:
-    """Calls whose output is of another kind, or must name who made the call (a hosted program), by
-    id.
+def _find_callers(content: str) -> dict[str, tuple[str, str]]:
+    """Return, by id, the calls whose output has another type or must name its caller.
+
+    The caller is the hosted program that made the call.
     """
     found: dict[str, tuple[str, str]] = {}
     if '"custom_tool_call"' not in content and '"caller"' not in content:
         return found
     for item in map(members, elements(content)):
-        kind = _string(item.get("type"))
+        kind = _parse_string(item.get("type"))
         if kind in ("function_call", "custom_tool_call") and "call_id" in item:
             caller = f',"caller":{item["caller"]}' if "caller" in item else ""
-            found[_string(item["call_id"])] = (kind, caller)
+            found[_parse_string(item["call_id"])] = (kind, caller)
     return found
 
 
-def _string(spelled: str | None) -> str:
-    """A JSON string's value; empty for anything else."""
-    value: Any = json.loads(spelled) if spelled else ""
+def _parse_string(text: str | None) -> str:
+    """Return a JSON string's value; empty for anything else."""
+    value: Any = json.loads(text) if text else ""
     return value if isinstance(value, str) else ""
 
 
-def _tool(tool: ToolSpec, compiled: Strict | None) -> str:
-    # Where nothing is said the API would try the schema strict, and rewrite it as it likes.
-    schema, strict = tool.schema or '{"type":"object"}', ',"strict":false'
+def _encode_tool(tool: ToolSpec, compiled: Strict | None) -> str:
+    schema = tool.schema or '{"type":"object"}'
+    # Without this field the API would try the schema strict, and rewrite it as it likes.
+    strict = ',"strict":false'
     if compiled is not None and compiled.strict:
-        schema, strict = compiled.schema, ',"strict":true'
+        schema = compiled.schema
+        strict = ',"strict":true'
     deferred = ',"defer_loading":true' if tool.deferred else ""
     return (
         f'{{"type":"function","name":{quote(tool.wire_name)},"description":{quote(described(tool))},'
@@ -364,35 +384,39 @@ def _tool(tool: ToolSpec, compiled: Strict | None) -> str:
     )
 
 
-def _search(namespaces: Collection[str] | None) -> str:
-    """The provider's tool search. With `namespaces`, in the form that names them itself."""
+def _encode_search(namespaces: Collection[str] | None) -> str:
+    """Encode the provider's tool search; with `namespaces`, in the form that lists them itself."""
     if namespaces is None:
         return '{"type":"tool_search","execution":"server"}'
     listed = f',"namespaces":{compact(sorted(namespaces))}' if namespaces else ""
     return f'{{"type":"tool_search","mode":"hosted"{listed}}}'
 
 
-def _namespace(name: str, members: Sequence[tuple[ToolSpec, str]]) -> str:
-    """Tools that the model sees as one namespace until a search opens it."""
-    named = ", ".join(tool.wire_name for tool, _ in members)
-    about = f"Tools of {name}: {named if len(named) <= _GROUP else named[:_GROUP] + '…'}"
-    tools = ",".join(spelled for _, spelled in members)
-    return f'{{"type":"namespace","name":{quote(name)},"description":{quote(about)},"tools":[{tools}]}}'
+def _encode_namespace(name: str, members: Sequence[tuple[ToolSpec, str]]) -> str:
+    """Encode tools that the model sees as one namespace until a search opens it."""
+    listed = ", ".join(tool.wire_name for tool, _ in members)
+    if len(listed) > _LISTED_CHARACTERS:
+        listed = listed[:_LISTED_CHARACTERS] + "…"
+    description = quote(f"Tools of {name}: {listed}")
+    tools = ",".join(encoded for _, encoded in members)
+    return (
+        f'{{"type":"namespace","name":{quote(name)},"description":{description},"tools":[{tools}]}}'
+    )
 
 
 def _settings(options: ModelOptions) -> dict[str, Any]:
-    """Everything a person set, as members of the request."""
+    """Return the model options as members of the request."""
     fields: dict[str, Any] = {"store": False, "include": ["reasoning.encrypted_content"]}
     if options.temperature is not None:
         fields["temperature"] = options.temperature
     if options.max_tokens is not None:
         fields["max_output_tokens"] = options.max_tokens
     if options.thinking is not None:
-        fields["reasoning"] = {"effort": _effort(options.thinking)}
+        fields["reasoning"] = {"effort": _reasoning_effort(options.thinking)}
     return fields | dict(options.extra)
 
 
-def _effort(wanted: bool | str) -> str:
+def _reasoning_effort(wanted: bool | str) -> str:
     if isinstance(wanted, str):
         return wanted
     return "medium" if wanted else "none"

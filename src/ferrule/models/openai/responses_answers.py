@@ -1,11 +1,10 @@
-"""Answers of the Responses API, whole or streamed, into items as they were sent and an answer made
-of them.
+"""Parsing answers of the Responses API, complete or streamed, into items and an answer.
 
 Source: OpenAI's API reference (`POST /responses`, its items and its streaming events) and the types
-of its SDK, which the golden files are made from. Words are heard from deltas; what is kept of an
+of its SDK, which the golden files are made from. Text is streamed from deltas. What is kept of an
 item is the text of its last event (`response.output_item.done`), never put together from deltas, so
-encrypted reasoning and the items of hosted tools go back as they came. Items and events that are
-not known here are kept or passed over.
+encrypted reasoning and the items of hosted tools go back as they came. Unknown items and events are
+kept or ignored.
 """
 
 from __future__ import annotations
@@ -26,14 +25,16 @@ from ferrule.models.hosted_tools import approval_call, provider_call
 from ferrule.models.provider_errors import error_inside
 
 _PARAGRAPH = "\n\n"
-_OWN_CALLS = ("function_call", "custom_tool_call")
-_APPROVAL = "mcp_approval_request"
+_CLIENT_CALLS = ("function_call", "custom_tool_call")
+_APPROVAL_REQUEST = "mcp_approval_request"
 
 
 @dataclass(slots=True)
 class Item:
-    """One item of an output. `text` is its JSON, empty while it is open; `heard` says that words of
-    it were said.
+    """One item of an output.
+
+    `text` is its JSON, empty while the item is open; `heard` says that some of its content was
+    streamed.
     """
 
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -50,24 +51,27 @@ class Item:
         """The arguments of a call as JSON text; a custom tool's are its text under `input`."""
         if self.type == "custom_tool_call":
             given: Any = self.fields.get("input")
-            return compact({"input": given if given and self.text else "".join(self.pieces)})
+            if not given or not self.text:
+                given = "".join(self.pieces)
+            return compact({"input": given})
         given = self.fields.get("arguments")
         if isinstance(given, str) and (given or not self.pieces):
             return mend(given)
-        return compact(given) if isinstance(given, dict) else mend("".join(self.pieces))
+        if isinstance(given, dict):
+            return compact(given)
+        return mend("".join(self.pieces))
 
     def json(self) -> str:
-        """The item as it is to be sent back. One that never ended is left with what it began
-        with.
-        """
-        return self.text or compact(
-            self.fields | ({"arguments": self.arguments} if self.pieces else {})
-        )
+        """Return the item as it is sent back. One that never ended has only what it began with."""
+        if self.text:
+            return self.text
+        arguments = {"arguments": self.arguments} if self.pieces else {}
+        return compact(self.fields | arguments)
 
 
 @dataclass(slots=True)
 class Output:
-    """An answer being folded."""
+    """An answer being built."""
 
     answer: Answer
     items: dict[int, Item] = field(default_factory=dict[int, Item])
@@ -77,59 +81,68 @@ class Output:
     places: dict[str, int] = field(default_factory=dict[str, int])
 
     def item(self, event: Mapping[str, Any]) -> Item:
-        """The item that an event is about: by its place in the output, or by its id where a server
-        (llama.cpp) leaves the place out; a new one where there is none.
+        """Return the item that an event is about, creating it if it is new.
+
+        It is found by its place in the output, or by its id where a server (llama.cpp) omits the
+        place.
         """
         place: Any = event.get("output_index")
         if type(place) is not int:
-            began: Any = event.get("item")
-            named: Any = cast(dict[str, Any], began).get("id") if isinstance(began, dict) else None
-            name = str(event.get("item_id") or named or "")
-            place = self.places.setdefault(name, len(self.items))
+            item: Any = event.get("item")
+            id: Any = cast(dict[str, Any], item).get("id") if isinstance(item, dict) else None
+            key = str(event.get("item_id") or id or "")
+            place = self.places.setdefault(key, len(self.items))
         return self.items.setdefault(place, Item())
 
     def ordered(self) -> list[Item]:
-        """The items in the order of the output."""
+        """Return the items in the order of the output."""
         return [self.items[place] for place in sorted(self.items)]
 
     def content(self) -> str:
-        """The items as a JSON array."""
+        """Return the items as a JSON array."""
         return "[" + ",".join(item.json() for item in self.ordered()) + "]"
 
     def answered(self, names: Mapping[str, str]) -> ModelAnswered:
-        """The whole answer, without `raw`."""
+        """Return the complete answer, without `raw`."""
         items = self.ordered()
         cut = self.status == "incomplete" and self.reason != "content_filter"
         calls = tuple(
-            _call(item, names, cut) for item in items if item.type in (*_OWN_CALLS, _APPROVAL)
+            _to_call(item, names, cut)
+            for item in items
+            if item.type in (*_CLIENT_CALLS, _APPROVAL_REQUEST)
         )
         stop = "calls" if calls else "end"
         if cut:
             stop = "length"
         elif self.reason == "content_filter" or (self.refused and not calls):
             stop = "filter"
-        text, thoughts = "".join(self.answer.text), "".join(self.answer.thoughts)
-        made = tuple(_provider_calls(items, names))
-        return ModelAnswered(text, calls, thoughts, self.answer.usage, stop, provider_calls=made)
+        return ModelAnswered(
+            "".join(self.answer.text),
+            calls,
+            "".join(self.answer.thoughts),
+            self.answer.usage,
+            stop,
+            provider_calls=tuple(_find_provider_calls(items, names)),
+        )
 
-    def sealed(self, wire: str, answered: ModelAnswered, spelled: str) -> ModelAnswered:
-        """The answer with its items in `raw`, unless they are `spelled` from the message itself in
-        the same bytes.
+    def sealed(self, model: str, answered: ModelAnswered, spelled: str) -> ModelAnswered:
+        """Return the answer with its items in `raw`.
 
-        A cut answer may end in reasoning without what it was for, which the API refuses: then
-        nothing is kept.
+        `raw` stays empty if the items equal `spelled`, which is what the message itself would be
+        encoded as. A cut answer may end in reasoning without its result, which the API refuses:
+        then nothing is kept either.
         """
-        items, content = self.ordered(), self.content()
-        whole = bool(items) and items[-1].type != "reasoning" and all(item.text for item in items)
-        if answered.stop == "filter" or not whole or content == spelled:
+        items = self.ordered()
+        content = self.content()
+        complete = bool(items) and items[-1].type != "reasoning"
+        complete = complete and all(item.text for item in items)
+        if answered.stop == "filter" or not complete or content == spelled:
             return answered
-        return replace(answered, raw=seal(wire, [call.id for call in answered.calls], content))
+        return replace(answered, raw=seal(model, [call.id for call in answered.calls], content))
 
 
 class StreamFold:
-    """Folds the events of one stream into an output. `done` once the response has ended in one of
-    its ways.
-    """
+    """Parses the events of one stream. `done` once the response has ended in any way."""
 
     def __init__(self, output: Output, who: str, *, tools: bool) -> None:
         self.done = False
@@ -144,8 +157,14 @@ class StreamFold:
         return self.done
 
     def add(self, events: list[bytes]) -> None:
-        """Take events in. Raises ProviderError for an error event or for what is no JSON."""
-        texts, on_text, items = self._answer.text, self._answer.on_text, self._output.items
+        """Add events.
+
+        Raises:
+            ProviderError: An event is an error, or not JSON.
+        """
+        texts = self._answer.text
+        on_text = self._answer.on_text
+        items = self._output.items
         for event in events:
             if event == b"[DONE]":
                 continue
@@ -156,7 +175,7 @@ class StreamFold:
                 )
                 item = items.get(value.get("output_index")) if piece else None
             except (ValueError, LookupError, TypeError, AttributeError):
-                self._other(event)
+                self._add_unusual(event)
                 if self.done:
                     return
                 continue
@@ -165,17 +184,21 @@ class StreamFold:
                 if on_text:
                     on_text(piece)
             else:
-                self._event(cast(dict[str, Any], value), event)
+                self._add_event(cast(dict[str, Any], value), event)
                 if self.done:
                     return
 
     def finished(self) -> None:
-        """The stream has ended. Raises `interrupted` if the server never said so."""
+        """End the stream.
+
+        Raises:
+            ProviderError: `interrupted`, the server never said that the answer was over.
+        """
         if not self.done:
             detail = f"{self._who}: the stream ended in the middle of the answer"
             raise ProviderError(detail, code="interrupted", retryable=False)
 
-    def _other(self, event: bytes) -> None:
+    def _add_unusual(self, event: bytes) -> None:
         if not event.strip():
             return
         try:
@@ -185,42 +208,49 @@ class StreamFold:
             detail = f"{self._who} sent an event that is not JSON: {shown}"
             raise ProviderError(detail, code="not_understood", retryable=False) from problem
         if isinstance(value, dict):
-            self._event(cast(dict[str, Any], value), event)
+            self._add_event(cast(dict[str, Any], value), event)
 
-    def _event(self, value: dict[str, Any], event: bytes) -> None:
-        output = self._output
+    def _add_event(self, value: dict[str, Any], event: bytes) -> None:
         match value.get("type"):
             case "response.output_item.added":
-                self._added(value)
+                self._start_item(value)
             case "response.output_item.done":
-                self._ended(value, event)
+                self._end_item(value, event)
             case "response.output_text.delta" | "response.refusal.delta":
-                self._words(value)
+                self._add_text(value)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                self._thought(value)
+                self._add_reasoning(value)
             case "response.reasoning_summary_part.added":
-                if value.get("summary_index"):
-                    self._answer.think(_PARAGRAPH)
+                self._begin_summary(value)
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
-                if isinstance(piece := value.get("delta"), str):
-                    output.item(value).pieces.append(piece)
+                self._add_arguments(value)
             case "response.completed" | "response.incomplete" | "response.failed":
                 self.done = True
-                _response(output, value.get("response"), self._who, tools=self._tools)
+                _read_response(self._output, value.get("response"), self._who, tools=self._tools)
             case "error":
-                raise self._error(value.get("error") or value)
+                raise self._build_error(value.get("error") or value)
             case _:
-                if error := value.get("error"):
-                    raise self._error(error)
+                if value.get("error"):
+                    raise self._build_error(value["error"])
 
-    def _error(self, said: object) -> ProviderError:
-        """Before the first item a busy server may be asked again."""
-        error = error_inside(self._who, said, tools=self._tools)
+    def _build_error(self, error_object: object) -> ProviderError:
+        """Build an error. Before the first item a busy server may be asked again."""
+        error = error_inside(self._who, error_object, tools=self._tools)
         error.retryable = not self._output.items and error.code in ("overloaded", "rate_limited")
         return error
 
-    def _words(self, value: dict[str, Any]) -> None:
-        piece, item = value.get("delta"), self._output.item(value)
+    def _begin_summary(self, value: dict[str, Any]) -> None:
+        if value.get("summary_index"):
+            self._answer.think(_PARAGRAPH)
+
+    def _add_arguments(self, value: dict[str, Any]) -> None:
+        piece = value.get("delta")
+        if isinstance(piece, str):
+            self._output.item(value).pieces.append(piece)
+
+    def _add_text(self, value: dict[str, Any]) -> None:
+        piece = value.get("delta")
+        item = self._output.item(value)
         if isinstance(piece, str) and piece:
             if not item.heard and self._answer.text:
                 self._answer.say(_PARAGRAPH)
@@ -228,30 +258,37 @@ class StreamFold:
             self._output.refused |= value.get("type") == "response.refusal.delta"
             self._answer.say(mend(piece))
 
-    def _thought(self, value: dict[str, Any]) -> None:
-        piece, item = value.get("delta"), self._output.item(value)
+    def _add_reasoning(self, value: dict[str, Any]) -> None:
+        piece = value.get("delta")
+        item = self._output.item(value)
         if isinstance(piece, str) and piece:
             if not item.heard and self._answer.thoughts:
                 self._answer.think(_PARAGRAPH)
             item.heard = True
             self._answer.think(mend(piece))
 
-    def _added(self, value: dict[str, Any]) -> None:
+    def _start_item(self, value: dict[str, Any]) -> None:
         item = self._output.item(value)
-        if isinstance(fields := value.get("item"), dict) and not item.text:
+        fields = value.get("item")
+        if isinstance(fields, dict) and not item.text:
             item.fields = cast(dict[str, Any], fields)
 
-    def _ended(self, value: dict[str, Any], event: bytes) -> None:
+    def _end_item(self, value: dict[str, Any], event: bytes) -> None:
         item = self._output.item(value)
-        if isinstance(fields := value.get("item"), dict):
+        fields = value.get("item")
+        if isinstance(fields, dict):
             item.fields = cast(dict[str, Any], fields)
             item.text = members(event.decode("utf-8", "replace"))["item"]
             if not item.heard:
-                _heard(self._output, item)
+                _emit_unstreamed(self._output, item)
 
 
 def fold_whole(output: Output, body: bytes, who: str, *, tools: bool) -> None:
-    """A response that came in one piece. Raises ProviderError."""
+    """Parse a response that came in one piece.
+
+    Raises:
+        ProviderError: The response is an error, failed, or cannot be understood.
+    """
     text = body.decode("utf-8", "replace")
     try:
         value: Any = json.loads(text)
@@ -261,17 +298,22 @@ def fold_whole(output: Output, body: bytes, who: str, *, tools: bool) -> None:
     if not isinstance(fields.get("output"), list) and not fields.get("error"):
         detail = f"{who} sent no answer that can be understood: {text[:200]}"
         raise ProviderError(detail, code="not_understood", retryable=False)
-    _response(output, fields, who, tools=tools)
-    for place, spelled in enumerate(elements(members(text).get("output", "[]"))):
-        item = output.items[place] = Item(json.loads(spelled), spelled)
-        _heard(output, item)
+    _read_response(output, fields, who, tools=tools)
+    for place, item_text in enumerate(elements(members(text).get("output", "[]"))):
+        item = Item(json.loads(item_text), item_text)
+        output.items[place] = item
+        _emit_unstreamed(output, item)
 
 
-def _response(output: Output, said: object, who: str, *, tools: bool) -> None:
-    """How a response ended and what it cost. Raises ProviderError for one that failed."""
-    fields: dict[str, Any] = cast(dict[str, Any], said) if isinstance(said, dict) else {}
-    if error := fields.get("error"):
-        raise error_inside(who, error, tools=tools)
+def _read_response(output: Output, response: object, who: str, *, tools: bool) -> None:
+    """Read how a response ended and what it cost.
+
+    Raises:
+        ProviderError: The response failed.
+    """
+    fields: dict[str, Any] = cast(dict[str, Any], response) if isinstance(response, dict) else {}
+    if fields.get("error"):
+        raise error_inside(who, fields["error"], tools=tools)
     output.status = str(fields.get("status") or "completed")
     if output.status in ("failed", "cancelled"):
         raise ProviderError(
@@ -280,82 +322,110 @@ def _response(output: Output, said: object, who: str, *, tools: bool) -> None:
     details: Any = fields.get("incomplete_details")
     if isinstance(details, dict):
         output.reason = str(cast(dict[str, Any], details).get("reason") or "")
-    if isinstance(usage := fields.get("usage"), dict):
+    usage: Any = fields.get("usage")
+    if isinstance(usage, dict):
         output.answer.usage = parse_usage(cast(dict[str, Any], usage))
 
 
 def parse_usage(value: Mapping[str, Any]) -> Usage:
-    """`usage` of the Responses API."""
-    read, wrote = _part(value, "input_tokens_details"), _part(value, "output_tokens_details")
+    """Read `usage` of the Responses API."""
+    input_details = _read_details(value, "input_tokens_details")
+    output_details = _read_details(value, "output_tokens_details")
     return Usage(
         counted(value.get("input_tokens")),
         counted(value.get("output_tokens")),
-        counted(read.get("cached_tokens")),
-        counted(read.get("cache_write_tokens")),
-        counted(wrote.get("reasoning_tokens")),
+        counted(input_details.get("cached_tokens")),
+        counted(input_details.get("cache_write_tokens")),
+        counted(output_details.get("reasoning_tokens")),
     )
 
 
-def _part(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _read_details(value: Mapping[str, Any], name: str) -> dict[str, Any]:
     part = value.get(name)
     return cast(dict[str, Any], part) if isinstance(part, dict) else {}
 
 
-def _heard(output: Output, item: Item) -> None:
-    """Say the words of an item that were not heard while it came."""
-    answer = output.answer
+def _emit_unstreamed(output: Output, item: Item) -> None:
+    """Emit the part of an item's content that was not streamed."""
     if item.type == "message":
-        before = bool(answer.text)
-        for part in dicts(item.fields.get("content")):
-            output.refused |= part.get("type") == "refusal"
-            if isinstance(piece := part.get("text") or part.get("refusal"), str) and piece:
-                answer.say((_PARAGRAPH if before else "") + mend(piece))
-                before = False
+        _emit_message(output, item)
     elif item.type == "reasoning":
-        for thought in dicts(item.fields.get("summary")) + dicts(item.fields.get("content")):
-            if isinstance(piece := thought.get("text"), str) and piece:
-                answer.think((_PARAGRAPH if answer.thoughts else "") + mend(piece))
+        _emit_reasoning(output.answer, item)
 
 
-def _call(item: Item, names: Mapping[str, str], cut: bool) -> Call:
-    if item.type == _APPROVAL:
+def _emit_message(output: Output, item: Item) -> None:
+    answer = output.answer
+    separator = _PARAGRAPH if answer.text else ""
+    for part in dicts(item.fields.get("content")):
+        output.refused |= part.get("type") == "refusal"
+        piece = part.get("text") or part.get("refusal")
+        if isinstance(piece, str) and piece:
+            answer.say(separator + mend(piece))
+            separator = ""
+
+
+def _emit_reasoning(answer: Answer, item: Item) -> None:
+    for thought in dicts(item.fields.get("summary")) + dicts(item.fields.get("content")):
+        piece = thought.get("text")
+        if isinstance(piece, str) and piece:
+            separator = _PARAGRAPH if answer.thoughts else ""
+            answer.think(separator + mend(piece))
+
+
+def _to_call(item: Item, names: Mapping[str, str], cut: bool) -> Call:
+    if item.type == _APPROVAL_REQUEST:
         return approval_call(item.fields)
     name = str(item.fields.get("name") or "")
     id = str(item.fields.get("call_id") or "")
     return Call(id, names.get(name, name), item.arguments or ("" if cut else "{}"))
 
 
-def _provider_calls(items: list[Item], names: Mapping[str, str]) -> list[ProviderToolCall]:
-    """What the provider carried out itself. `names` are wire names to full names."""
-    made: list[ProviderToolCall] = []
+def _find_provider_calls(items: list[Item], names: Mapping[str, str]) -> list[ProviderToolCall]:
+    """Return what the provider carried out itself. `names` maps sent names to tool names."""
+    calls: list[ProviderToolCall] = []
     for item in items:
-        fields, hosted = item.fields, item.type.endswith("_call") and item.type not in _OWN_CALLS
-        if hosted or item.type in ("mcp_list_tools", "program"):
-            name = str(fields.get("name") or item.type.removesuffix("_call"))
-            server = fields.get("server_label")
-            full = f"{server}.{name}" if server else name
-            failed = "failed" if fields.get("error") else "completed"
-            made.append(provider_call(fields, full, str(fields.get("status") or failed)))
-            if item.type == "tool_search_call":
-                made[-1] = replace(made[-1], arguments=item.arguments)
+        is_hosted_call = item.type.endswith("_call") and item.type not in _CLIENT_CALLS
+        if is_hosted_call or item.type in ("mcp_list_tools", "program"):
+            calls.append(_to_provider_call(item))
         elif item.type == "tool_search_output":
-            _take_found(made, item, names)
-    return made
+            _attach_found_tools(calls, item, names)
+    return calls
 
 
-def _take_found(made: list[ProviderToolCall], output: Item, names: Mapping[str, str]) -> None:
-    """Put what a search found to its call: the one that it names, else the last one before it."""
-    called = output.fields.get("call_id")
-    for place in range(len(made) - 1, -1, -1):
-        one = made[place]
-        if one.provider_tool_type == "tool_search_call" and called in (None, one.call_id):
-            found = [name for tool in dicts(output.fields.get("tools")) for name in _names_in(tool)]
-            made[place] = replace(one, references=tuple(names.get(name, name) for name in found))
+def _to_provider_call(item: Item) -> ProviderToolCall:
+    fields = item.fields
+    name = str(fields.get("name") or item.type.removesuffix("_call"))
+    server = fields.get("server_label")
+    if server:
+        name = f"{server}.{name}"
+    status = fields.get("status") or ("failed" if fields.get("error") else "completed")
+    call = provider_call(fields, name, str(status))
+    if item.type == "tool_search_call":
+        call = replace(call, arguments=item.arguments)
+    return call
+
+
+def _attach_found_tools(
+    calls: list[ProviderToolCall], output: Item, names: Mapping[str, str]
+) -> None:
+    """Add the tools that a search found to the call that it names, else to the last one."""
+    id = output.fields.get("call_id")
+    for place in range(len(calls) - 1, -1, -1):
+        call = calls[place]
+        if call.provider_tool_type == "tool_search_call" and id in (None, call.call_id):
+            found: list[str] = []
+            for tool in dicts(output.fields.get("tools")):
+                found += _list_tool_names(tool)
+            references = tuple(names.get(name, name) for name in found)
+            calls[place] = replace(call, references=references)
             return
 
 
-def _names_in(tool: Mapping[str, Any]) -> list[str]:
-    """The names of a tool, or of all in a namespace."""
-    if tool.get("type") == "namespace":
-        return [name for one in dicts(tool.get("tools")) for name in _names_in(one)]
-    return [str(tool.get("name"))] if tool.get("name") else []
+def _list_tool_names(tool: Mapping[str, Any]) -> list[str]:
+    """Return the name of a tool, or the names of all tools in a namespace."""
+    if tool.get("type") != "namespace":
+        return [str(tool["name"])] if tool.get("name") else []
+    names: list[str] = []
+    for member in dicts(tool.get("tools")):
+        names += _list_tool_names(member)
+    return names

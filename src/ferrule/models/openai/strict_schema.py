@@ -1,19 +1,23 @@
-"""A tool's schema in the strict subset, in which a provider promises arguments that fit it; or why
-it cannot be.
+"""Compiles a tool's schema into the strict subset, or says why that is impossible.
 
-Source: OpenAI's guide "Structured Outputs" (supported schemas). The subset: the root is an object;
-every object lists all its properties as required and takes no others; what is optional may be null
-instead; no `allOf`, `not`, `if`, open maps.
+For a strict schema a provider promises arguments that fit it. Source: OpenAI's guide "Structured
+Outputs" (supported schemas). In the subset the root is an object; every object lists all its
+properties as required and allows no others; what is optional may be null instead; there is no
+`allOf`, `not`, `if`, and no open map.
 
-Three verdicts. `clean`: the schema is in the subset as it stands. `rewritten`: optional parameters
-became nullable, and keywords that only narrow a value were left out (they are still checked where
-every call is validated, before it runs).
-`not_strict`: something the subset cannot say, with the reason; the tool is then sent as it is,
-without the promise. Nulls that stand for "left out" are dropped again (`restored`), so a handler
+Three verdicts:
+
+* `clean`: the schema is in the subset already.
+* `rewritten`: optional parameters became nullable, and keywords that only narrow a value were
+  removed (they are still checked where every call is validated, before it runs).
+* `not_strict`: the subset cannot express it, with the reason; the tool is then sent unchanged,
+  without the promise.
+
+Nulls that stand for "left out" are removed from arguments again (`Strict.restored`), so a handler
 sees what its own schema describes.
 
-Not seen here: whether a model follows a pattern's dialect, and limits that a provider changes
-without saying so.
+Not checked: whether a model follows a pattern's dialect, and limits that a provider changes without
+saying so.
 """
 
 from __future__ import annotations
@@ -31,15 +35,13 @@ PROPERTIES = 5_000
 DEPTH = 10
 ENUM_VALUES = 1_000
 NAME_CHARACTERS = 120_000
-"""Bounds of a whole schema: properties, objects within objects, values of enums, characters of
-names and values.
-"""
+"""Limits of a whole schema; the last one counts the characters of names and values."""
 
 FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 )
 
-_KEPT = frozenset(
+_KEPT_KEYWORDS = frozenset(
     {
         "type",
         "description",
@@ -57,7 +59,7 @@ _KEPT = frozenset(
         "maxItems",
     }
 )
-_NARROWING = frozenset(
+_NARROWING_KEYWORDS = frozenset(
     {
         "minLength",
         "maxLength",
@@ -74,7 +76,7 @@ _NARROWING = frozenset(
         "not",
     }
 )
-_UNSAYABLE = (
+_UNSUPPORTED_KEYWORDS = (
     "allOf",
     "if",
     "then",
@@ -90,7 +92,7 @@ _UNSAYABLE = (
     "$dynamicRef",
     "$recursiveRef",
 )
-_STRUCTURE = frozenset(
+_STRUCTURAL_KEYWORDS = frozenset(
     {
         "properties",
         "required",
@@ -109,10 +111,10 @@ Schema = dict[str, Any]
 
 @frozen
 class Strict:
-    """What came of a schema. `schema` is the JSON to send; `changes` say what was rewritten,
-    `reasons` why it is not strict.
+    """A compiled schema.
 
-    Both are sentences for people, each beginning with the place (a JSON pointer, `/` for the root).
+    `schema` is the JSON to send; `changes` say what was rewritten, `reasons` why it is not strict.
+    Both are sentences for people, each beginning with its place (a JSON pointer, `/` for the root).
     """
 
     verdict: str
@@ -123,11 +125,13 @@ class Strict:
 
     @property
     def strict(self) -> bool:
+        """Whether the schema is sent strict."""
         return self.verdict != "not_strict"
 
     def restored(self, arguments: str) -> str:
-        """Arguments without the nulls that stand for "left out"; any other text as it is, byte for
-        byte.
+        """Return arguments without the nulls that stand for "left out".
+
+        Any other text is returned byte for byte.
         """
         if self.verdict != "rewritten" or "null" not in arguments:
             return arguments
@@ -135,12 +139,12 @@ class Strict:
             value: Any = json.loads(arguments)
         except (ValueError, RecursionError):
             return arguments
-        dropped = _Dropping(self.given)
+        dropped = _NullRemover(self.given)
         dropped.visit(value, self.given, 0)
         return compact(value) if dropped.count else arguments
 
     def lines(self) -> list[str]:
-        """The report, a line each: the verdict, then what was changed, or why not."""
+        """Return the report, one line each: the verdict, then what was changed, or why not."""
         return [
             self.verdict.replace("_", " "),
             *(f"  {line}" for line in (*self.reasons, *self.changes)),
@@ -149,93 +153,97 @@ class Strict:
 
 @lru_cache(maxsize=2048)
 def compile_strict(schema: str) -> Strict:
-    """Compile a schema given as JSON text. Never raises: what cannot be compiled is `not_strict`
-    with a reason.
+    """Compile a schema given as JSON text.
+
+    Never raises: what cannot be compiled is `not_strict` with a reason.
     """
     try:
         given: Any = json.loads(schema) if schema else {"type": "object", "properties": {}}
     except (ValueError, RecursionError):
-        return Strict("not_strict", schema, reasons=("/: the schema is no JSON",))
+        return Strict("not_strict", schema, reasons=("/: the schema is not JSON",))
     if not isinstance(given, dict):
-        return Strict("not_strict", schema, reasons=("/: the schema is no object",))
+        return Strict("not_strict", schema, reasons=("/: the schema is not an object",))
     root = cast(Schema, given)
-    compiling = _Compiling(root)
+    compiler = _SchemaCompiler(root)
     if root.get("type") != "object":
-        compiling.refuse("", "the root must be of type `object`")
-        made: Schema = {}
+        compiler.refuse("", "the root must be of type `object`")
+        compiled: Schema = {}
     else:
-        made = compiling.definitions(compiling.schema(root, "", 0, root=True))
-        compiling.bounds()
-    if compiling.reasons:
-        return Strict("not_strict", schema, reasons=tuple(compiling.reasons))
-    if not compiling.changes:
+        compiled = compiler.compile(root, "", 0, root=True)
+        compiler.add_definitions(compiled)
+        compiler.check_limits()
+    if compiler.reasons:
+        return Strict("not_strict", schema, reasons=tuple(compiler.reasons))
+    if not compiler.changes:
         return Strict("clean", schema, given=root)
-    return Strict("rewritten", compact(made), tuple(compiling.changes), given=root)
+    return Strict("rewritten", compact(compiled), tuple(compiler.changes), given=root)
 
 
-class _Compiling:
-    """One schema on its way: what it became, and what is to be said of that."""
+class _SchemaCompiler:
+    """Compiles one schema, and collects its changes and the reasons why it is not strict."""
 
     def __init__(self, root: Schema) -> None:
         self.changes: list[str] = []
         self.reasons: list[str] = []
         self._root = root
-        self._properties = self._values = self._characters = 0
+        self._properties = 0
+        self._enum_values = 0
+        self._characters = 0
 
-    def refuse(self, place: str, why: str) -> None:
-        self.reasons.append(f"{place or '/'}: {why}")
+    def refuse(self, place: str, reason: str) -> None:
+        self.reasons.append(f"{place or '/'}: {reason}")
 
     def change(self, place: str, what: str) -> None:
         self.changes.append(f"{place or '/'}: {what}")
 
-    def schema(self, given: object, place: str, depth: int, *, root: bool = False) -> Schema:
-        """The schema in the subset. What cannot be in it is refused, and stands for itself."""
+    def compile(self, given: object, place: str, depth: int, *, root: bool = False) -> Schema:
+        """Return a schema in the subset. What cannot be in it is refused."""
         if not isinstance(given, dict) or not given:
             self.refuse(place, "takes any value")
             return {}
         schema = cast(Schema, given)
         if depth > DEPTH:
-            self.refuse(place, f"objects lie more than {DEPTH} deep")
+            self.refuse(place, f"objects are nested more than {DEPTH} deep")
             return {}
-        schema = self._single(schema, place)
-        made = self._keywords(schema, place)
+        schema = self._merge_single_all_of(schema, place)
+        compiled = self._compile_keywords(schema, place)
         if "$ref" in schema:
-            return self._reference(schema, made, place)
+            return self._compile_reference(schema, compiled, place)
         alternatives = schema.get("anyOf", schema.get("oneOf"))
         if isinstance(alternatives, list):
             if root:
                 self.refuse(place, "the root offers alternatives")
             if "oneOf" in schema:
                 self.change(place, "`oneOf` became `anyOf`")
-            made["anyOf"] = [
-                self.schema(part, f"{place}/anyOf/{n}", depth)
-                for n, part in enumerate(cast(list[Any], alternatives))
+            compiled["anyOf"] = [
+                self.compile(part, f"{place}/anyOf/{number}", depth)
+                for number, part in enumerate(cast(list[Any], alternatives))
             ]
-        self._by_type(schema, made, place, depth)
-        return made
+        self._compile_by_type(schema, compiled, place, depth)
+        return compiled
 
-    def definitions(self, made: Schema) -> Schema:
-        """Add what `$ref`s point to."""
+    def add_definitions(self, compiled: Schema) -> None:
+        """Add the definitions that `$ref`s point to."""
         for name in ("$defs", "definitions"):
             listed = self._root.get(name)
             if isinstance(listed, dict):
-                made[name] = {
-                    key: self.schema(part, f"/{name}/{_escaped(key)}", 0)
+                compiled[name] = {
+                    key: self.compile(part, f"/{name}/{_escape_pointer(key)}", 0)
                     for key, part in cast(dict[str, Any], listed).items()
                 }
-        return made
 
-    def bounds(self) -> None:
+    def check_limits(self) -> None:
+        """Check the limits of the whole schema."""
         for count, most, what in (
             (self._properties, PROPERTIES, "properties"),
-            (self._values, ENUM_VALUES, "enum values"),
+            (self._enum_values, ENUM_VALUES, "enum values"),
             (self._characters, NAME_CHARACTERS, "characters of names and values"),
         ):
             if count > most:
                 self.refuse("", f"{count} {what}, at most {most} are allowed")
 
-    def _single(self, schema: Schema, place: str) -> Schema:
-        """`allOf` of one schema is that schema: some generators write it so."""
+    def _merge_single_all_of(self, schema: Schema, place: str) -> Schema:
+        """Replace `allOf` of one schema by that schema. Some generators write it so."""
         parts = schema.get("allOf")
         if not isinstance(parts, list) or len(cast(list[Any], parts)) != 1:
             return schema
@@ -246,88 +254,95 @@ class _Compiling:
         self.change(place, "`allOf` of one schema became that schema")
         return {**rest, **cast(Schema, only)}
 
-    def _keywords(self, schema: Schema, place: str) -> Schema:
-        made: Schema = {}
+    def _compile_keywords(self, schema: Schema, place: str) -> Schema:
+        compiled: Schema = {}
         for name, value in schema.items():
-            if name in _UNSAYABLE:
-                self.refuse(place, f"`{name}` cannot be said strictly")
+            if name in _UNSUPPORTED_KEYWORDS:
+                self.refuse(place, f"`{name}` is not supported in strict schemas")
             elif name == "format" and str(value) not in FORMATS:
                 self.change(place, f"`format: {value}` was left out")
-            elif name in _KEPT:
-                made[name] = value
-            elif name in _NARROWING:
+            elif name in _KEPT_KEYWORDS:
+                compiled[name] = value
+            elif name in _NARROWING_KEYWORDS:
                 self.change(place, f"`{name}` was left out; calls are still checked for it")
-            elif name not in _STRUCTURE:
+            elif name not in _STRUCTURAL_KEYWORDS:
                 self.change(place, f"`{name}` was left out")
         if "default" in schema:
-            self._default(schema, made)
-        for value in _listed(schema.get("enum")):
-            self._values += 1
+            self._mention_default(schema, compiled)
+        for value in _as_list(schema.get("enum")):
+            self._enum_values += 1
             self._characters += len(value) if isinstance(value, str) else 0
-        return made
+        return compiled
 
     @staticmethod
-    def _default(schema: Schema, made: Schema) -> None:
-        """A default has no place in the subset; the model still learns of it."""
-        said = str(schema.get("description") or "")
-        if schema["default"] is not None and "default" not in said.lower():
-            made["description"] = f"{said} Default: {compact(schema['default'])}.".strip()
+    def _mention_default(schema: Schema, compiled: Schema) -> None:
+        """Mention a default in the description: it has no place in the subset."""
+        description = str(schema.get("description") or "")
+        if schema["default"] is not None and "default" not in description.lower():
+            default = compact(schema["default"])
+            compiled["description"] = f"{description} Default: {default}.".strip()
 
-    def _reference(self, schema: Schema, made: Schema, place: str) -> Schema:
+    def _compile_reference(self, schema: Schema, compiled: Schema, place: str) -> Schema:
         target = schema["$ref"]
-        if not isinstance(target, str) or not (
-            target == "#" or _found(self._root, target) is not None
-        ):
+        leads_somewhere = target == "#" or (
+            isinstance(target, str) and _look_up(self._root, target) is not None
+        )
+        if not leads_somewhere:
             self.refuse(place, f"`$ref` to `{target}` leads nowhere in this schema")
-        # Words beside a reference are refused; around it they are not.
-        return {**made, "anyOf": [{"$ref": target}]} if made else {"$ref": target}
+        if not compiled:
+            return {"$ref": target}
+        # The API refuses keywords beside a reference, but not around it.
+        return {**compiled, "anyOf": [{"$ref": target}]}
 
-    def _by_type(self, schema: Schema, made: Schema, place: str, depth: int) -> None:
-        types = _types(schema)
-        if not types and not {"enum", "const", "anyOf"} & made.keys():
+    def _compile_by_type(self, schema: Schema, compiled: Schema, place: str, depth: int) -> None:
+        types = _types_of(schema)
+        if not types and not {"enum", "const", "anyOf"} & compiled.keys():
             self.refuse(place, "names no type")
         if "object" in types:
-            self._object(schema, made, place, depth)
+            self._compile_object(schema, compiled, place, depth)
         if "array" in types:
             items = schema.get("items")
-            made["items"] = self.schema(items, f"{place}/items", depth)
+            compiled["items"] = self.compile(items, f"{place}/items", depth)
 
-    def _object(self, schema: Schema, made: Schema, place: str, depth: int) -> None:
+    def _compile_object(self, schema: Schema, compiled: Schema, place: str, depth: int) -> None:
         listed = schema.get("properties")
         properties = cast(Schema, listed) if isinstance(listed, dict) else {}
         others = schema.get("additionalProperties")
-        if others not in (None, False) or (
-            not properties and others is None and "properties" not in schema
-        ):
+        is_open = others is None and "properties" not in schema
+        if others not in (None, False) or is_open:
             self.refuse(place, "takes keys that it does not name")
             return
         if others is None:
             self.change(place, "takes no other keys")
-        required = {name for name in _listed(schema.get("required")) if isinstance(name, str)}
-        made["properties"] = {
-            name: self._property(name, part, name in required, f"{place}/{_escaped(name)}", depth)
+        required = {name for name in _as_list(schema.get("required")) if isinstance(name, str)}
+        compiled["properties"] = {
+            name: self._compile_property(
+                name, part, name in required, f"{place}/{_escape_pointer(name)}", depth
+            )
             for name, part in properties.items()
         }
-        made["required"] = list(properties)
-        made["additionalProperties"] = False
-        if unknown := sorted(required - properties.keys()):
+        compiled["required"] = list(properties)
+        compiled["additionalProperties"] = False
+        unknown = sorted(required - properties.keys())
+        if unknown:
             self.refuse(place, f"requires `{unknown[0]}`, which it does not describe")
 
-    def _property(self, name: str, given: object, required: bool, place: str, depth: int) -> Schema:
+    def _compile_property(
+        self, name: str, given: object, required: bool, place: str, depth: int
+    ) -> Schema:
         self._properties += 1
         self._characters += len(name)
-        made = self.schema(given, place, depth + 1)
-        if required or not made:
-            return made
+        compiled = self.compile(given, place, depth + 1)
+        if required or not compiled:
+            return compiled
         self.change(place, "is optional and may be null instead")
-        return made if takes_null(made, self._root) else _nullable(made)
+        return compiled if takes_null(compiled, self._root) else _make_nullable(compiled)
 
 
-class _Dropping:
-    """Takes out of a value the nulls of properties that the given schema leaves optional and lets
-    be no null.
+class _NullRemover:
+    """Removes from a value the nulls of properties that are optional and not nullable.
 
-    Where a schema offers alternatives, the ones that name a key decide about it together.
+    Where the given schema offers alternatives, those that name a key decide about it together.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
@@ -337,8 +352,8 @@ class _Dropping:
     def visit(self, value: Any, schema: object, depth: int) -> None:
         if not isinstance(schema, dict) or depth > 4 * DEPTH:
             return
-        found = _resolved(cast(Schema, schema), self._root)
-        for part in _parts(found):
+        found = _resolve_references(cast(Schema, schema), self._root)
+        for part in _alternatives(found):
             self.visit(value, part, depth + 1)
         if isinstance(value, list) and "items" in found:
             for item in cast(list[Any], value):
@@ -346,7 +361,10 @@ class _Dropping:
         properties = found.get("properties")
         if isinstance(value, dict) and isinstance(properties, dict):
             self._object(
-                cast(Schema, value), cast(Schema, properties), _listed(found.get("required")), depth
+                cast(Schema, value),
+                cast(Schema, properties),
+                _as_list(found.get("required")),
+                depth,
             )
 
     def _object(self, value: Schema, properties: Schema, required: Any, depth: int) -> None:
@@ -361,81 +379,75 @@ class _Dropping:
 
 
 def takes_null(schema: object, root: Mapping[str, Any], depth: int = 0) -> bool:
-    """Whether null fits a schema, by its type, enum, const and alternatives."""
+    """Return whether null fits a schema, by its type, enum, const and alternatives."""
     if not isinstance(schema, dict) or depth > DEPTH:
         return False
-    found = _resolved(cast(Schema, schema), root)
-    if "enum" in found and None not in _listed(found["enum"]):
+    found = _resolve_references(cast(Schema, schema), root)
+    if "enum" in found and None not in _as_list(found["enum"]):
         return False
     if "const" in found:
         return found["const"] is None
-    parts = _parts(found)
+    parts = _alternatives(found)
     if parts:
         return any(takes_null(part, root, depth + 1) for part in parts)
-    return "null" in _types(found) or ("enum" in found and "type" not in found)
+    return "null" in _types_of(found) or ("enum" in found and "type" not in found)
 
 
-def _nullable(made: Schema) -> Schema:
-    """The same, or null."""
+def _make_nullable(compiled: Schema) -> Schema:
+    """Return the schema, or null, as one schema."""
     null = {"type": "null"}
-    if "anyOf" in made:
-        return {**made, "anyOf": [*made["anyOf"], null]}
-    if "$ref" in made or "const" in made:
-        words = {name: made[name] for name in ("title", "description") if name in made}
-        return {
-            **words,
-            "anyOf": [{name: value for name, value in made.items() if name not in words}, null],
-        }
-    nullable = dict(made)
-    if "type" in made:
-        nullable["type"] = [*sorted(_types(made), key=str), "null"]
-    if "enum" in made:
-        nullable["enum"] = [*_listed(made["enum"]), None]
+    if "anyOf" in compiled:
+        return {**compiled, "anyOf": [*compiled["anyOf"], null]}
+    if "$ref" in compiled or "const" in compiled:
+        labels = {name: compiled[name] for name in ("title", "description") if name in compiled}
+        rest = {name: value for name, value in compiled.items() if name not in labels}
+        return {**labels, "anyOf": [rest, null]}
+    nullable = dict(compiled)
+    if "type" in compiled:
+        nullable["type"] = [*sorted(_types_of(compiled), key=str), "null"]
+    if "enum" in compiled:
+        nullable["enum"] = [*_as_list(compiled["enum"]), None]
     return nullable
 
 
-def _types(schema: Schema) -> set[str]:
+def _types_of(schema: Schema) -> set[str]:
     named: Any = schema.get("type")
-    return (
-        {named}
-        if isinstance(named, str)
-        else {name for name in _listed(named) if isinstance(name, str)}
-    )
+    if isinstance(named, str):
+        return {named}
+    return {name for name in _as_list(named) if isinstance(name, str)}
 
 
-def _listed(value: object) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     return cast(list[Any], value) if isinstance(value, list) else []
 
 
-def _parts(schema: Schema) -> list[Any]:
+def _alternatives(schema: Schema) -> list[Any]:
     parts: list[Any] = []
     for name in ("anyOf", "oneOf", "allOf"):
-        parts += _listed(schema.get(name))
+        parts += _as_list(schema.get(name))
     return parts
 
 
-def _resolved(schema: Schema, root: Mapping[str, Any]) -> Schema:
-    """What a chain of references leads to; an empty schema if it leads nowhere."""
+def _resolve_references(schema: Schema, root: Mapping[str, Any]) -> Schema:
+    """Follow a chain of references; return an empty schema if it leads nowhere."""
     for _ in range(DEPTH):
         target = schema.get("$ref")
         if not isinstance(target, str):
             return schema
-        schema = _found(root, target) or {}
+        schema = _look_up(root, target) or {}
     return {}
 
 
-def _found(root: Mapping[str, Any], target: str) -> Schema | None:
+def _look_up(root: Mapping[str, Any], target: str) -> Schema | None:
     if not target.startswith("#"):
         return None
-    at: Any = root
+    value: Any = root
     for part in target[1:].split("/")[1:]:
-        at = (
-            cast(Schema, at).get(part.replace("~1", "/").replace("~0", "~"))
-            if isinstance(at, dict)
-            else None
-        )
-    return cast(Schema, at) if isinstance(at, dict) else None
+        if not isinstance(value, dict):
+            return None
+        value = cast(Schema, value).get(part.replace("~1", "/").replace("~0", "~"))
+    return cast(Schema, value) if isinstance(value, dict) else None
 
 
-def _escaped(name: str) -> str:
+def _escape_pointer(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
