@@ -15,7 +15,7 @@ from ferrule import Agent, Storage
 from ferrule.core.messages import Message, ToolMessage
 from ferrule.engine.distributed.jobs import Job
 from ferrule.models.scripted import Scripted, Step, calls, says
-from ferrule.storage.journal.sqlite import Journal
+from ferrule.storage.journal.protocols import Journal
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.outcome_probe import NOT_HAPPENED, Probed, happened

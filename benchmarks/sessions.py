@@ -139,7 +139,7 @@ async def replays(count: int) -> int:
     from ferrule.engine.replay.what_if import what_if
     from ferrule.permissions.gate import Gate
     from ferrule.permissions.rules import RuleSet
-    from ferrule.storage.journal.past_calls import past_calls
+    from ferrule.storage.audit.past_calls import past_calls
     from ferrule.toolkits import clock
     from ferrule.toolkits.files import browse, tools
     from ferrule.toolkits.search import search_files

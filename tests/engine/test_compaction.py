@@ -42,9 +42,9 @@ from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.scripted import Ask, Scripted, Step, calls, says
+from ferrule.storage.audit.past_calls import past_calls
 from ferrule.storage.export.jsonl import import_jsonl, jsonl
 from ferrule.storage.export.transcripts import transcript
-from ferrule.storage.journal.past_calls import past_calls
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.provider_double import ProviderDouble
 from grouped_options import grouped

@@ -33,8 +33,8 @@ from ferrule.permissions.gate import Gate
 from ferrule.permissions.rules import RuleSet
 from ferrule.storage.artifacts.files import FileArtifacts
 from ferrule.storage.artifacts.store import Scope
+from ferrule.storage.audit.past_calls import past_calls
 from ferrule.storage.export.bundles import import_bundle, open_bundle, recorded, write_bundle
-from ferrule.storage.journal.past_calls import past_calls
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 ran: list[object] = []
@@ -411,7 +411,7 @@ async def test_a_bundle_holds_sessions_with_their_artifacts_and_shows_every_chan
             import_bundle(changed, fresh, FileArtifacts(tmp_path / "fresh"))
         assert fresh.sessions() == []
     (tmp_path / "no.ferrule").write_bytes(b"no zip")
-    with pytest.raises(JournalError, match="no bundle"):
+    with pytest.raises(JournalError, match="not a Ferrule bundle"):
         list(recorded(tmp_path / "no.ferrule"))
 
 

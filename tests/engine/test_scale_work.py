@@ -21,7 +21,8 @@ from ferrule.engine.distributed.draining import LeavingJournal
 from ferrule.engine.distributed.job_run import Turns, work
 from ferrule.engine.distributed.jobs import Job, driver_url, libpq_url, options
 from ferrule.models.scripted import Scripted, Step, calls, says
-from ferrule.storage.journal.sqlite import Journal, SqliteJournal
+from ferrule.storage.journal.protocols import Journal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.decorator import tool
 from ferrule.tools.outcome_probe import happened
 

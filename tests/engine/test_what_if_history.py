@@ -11,7 +11,7 @@ from ferrule import Agent, Permissions, Scripted, Storage, tool
 from ferrule.core.errors import ConfigError
 from ferrule.engine.replay.what_if_history import Compared, over_history, parse_rules
 from ferrule.models.scripted import calls, says
-from ferrule.storage.journal.past_calls import past_calls
+from ferrule.storage.audit.past_calls import past_calls
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 

@@ -151,7 +151,7 @@ def test_a_file_imports_what_is_named_beside_it_and_nothing_else_of_the_folder(
 def test_a_repository_names_no_file_outside_its_folder(name: str, folder: Path) -> None:
     (folder.parent / "x.py").write_text(ADD)
     put(folder, f'"{name}"')
-    with pytest.raises(ConfigError, match="is no file below this folder"):
+    with pytest.raises(ConfigError, match="is not a file below this folder"):
         load_settings(workspace=folder)
 
 
@@ -251,7 +251,7 @@ async def test_validate_reads_python_files_and_runs_nothing_of_them(folder: Path
     assert (await check_workspace(folder)).problems == []
     put(folder, "tools.py", "gone.py", "../x.py", tools="def (")
     found = [str(one) for one in (await check_workspace(folder)).problems]
-    assert any("`../x.py` is no file below this folder" in one for one in found)
+    assert any("`../x.py` is not a file below this folder" in one for one in found)
     put(folder, "tools.py", "gone.py", tools="\ndef (")
     found = [str(one) for one in (await check_workspace(folder)).problems]
     assert any(

@@ -146,7 +146,7 @@ def test_nothing_of_a_clone_takes_effect_before_a_persons_yes(
     )
     assert marks(clone) == set()
     assert not (clone / "new.txt").exists()
-    assert "is not trusted and does nothing; `ferrule trust` shows it" in ran.err
+    assert "is not trusted and has no effect; `ferrule trust` shows it" in ran.err
     listed = tools(ferrule)
     assert not {"bundled", "main_tool", "other"} & listed.keys()
     assert not any(source.startswith("file ") for source in listed.values())
@@ -235,7 +235,7 @@ def test_after_a_change_it_stops_shows_a_diff_and_asks_again(
     ferrule("trust", "--yes")
     change(clone)
     ran = working()
-    assert "was changed since you trusted it and does nothing" in ran.err
+    assert "was changed since you trusted it and has no effect" in ran.err
     assert "one\n" in results(ran)["read_file"]["data"]
     assert marks(clone) == set()
     assert not (clone / "new.txt").exists()
@@ -303,7 +303,7 @@ def test_a_real_model_in_an_untrusted_clone_gets_none_of_it(ferrule: Any, clone:
     ran = ferrule(
         "run", "--json", "-m", "local:smollm2", "--allow", "Read", "Read the file note.txt."
     )
-    assert "does nothing; `ferrule trust` shows it" in ran.err
+    assert "has no effect; `ferrule trust` shows it" in ran.err
     found = results(ran)
     assert "theirs" not in ran.out
     assert marks(clone) == set()

@@ -225,7 +225,7 @@ def test_the_settings_of_an_untrusted_folder_are_noticed_and_do_nothing(
     (folder / ".ferrule/ferrule.yaml").write_text("permissions: {allow: ['write_file']}\n")
     model = script(a_call("write_file", path="a", content="b"), {"say": "no"})
     ran = ferrule("run", "-m", model, "go")
-    assert "is not trusted and does nothing" in ran.err
+    assert "is not trusted and has no effect" in ran.err
     assert not (folder / "a").exists()
 
 

@@ -94,7 +94,7 @@ def test_the_settings_refine_the_search(folder: Path, settings: Any) -> None:
         ("entries: [{name: red_file, loading_mode: deferred}]", "`red_file`, and there is none"),
         ("entries: [{name: read_file, loading_mode: later}]", "loading_mode `later`"),
         ("entries: [{name: read_file, loading: deferred}]", "unknown key `loading`"),
-        ("entries: [{loading_mode: deferred}]", "an entry names no tool"),
+        ("entries: [{loading_mode: deferred}]", "an entry without a tool"),
         ("entries: read_file", "must be a list of entries"),
         ("tool_search: semantic", "`semantic`"),
         ("search_budget: 0", "at least 1"),

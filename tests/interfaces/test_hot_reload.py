@@ -510,7 +510,7 @@ async def test_a_file_that_changes_while_the_person_reads_is_not_trusted_with_th
     greet("two")
     try:
         assert await fresh.look()
-        assert "changed while you looked at it" in capsys.readouterr().err
+        assert "changed while you were looking at it" in capsys.readouterr().err
         assert Trust().state(".") == "changed" and not (await chat.session.call("greet")).success
     finally:
         await seated.close(chat.session)

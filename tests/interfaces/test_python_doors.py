@@ -27,7 +27,7 @@ from ferrule.storage.trust import Trust
 ARGUMENTS = {"item": "coffee", "count": 4321}
 PRICE = "12098.8"
 """What the tool answers, and nothing else prints."""
-HINT = "does nothing; `ferrule trust` shows it"
+HINT = "has no effect; `ferrule trust` shows it"
 TOKEN = "a-token-that-is-long-enough"
 
 Options = dict[str, Any]

@@ -19,7 +19,7 @@ from ferrule.engine.distributed.jobs import Job
 from ferrule.engine.distributed.worker import Worker
 from ferrule.models.scripted import Scripted, Step, calls, says
 from ferrule.storage.journal.postgres import PostgresJournal
-from ferrule.storage.journal.sqlite import Journal
+from ferrule.storage.journal.protocols import Journal
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.outcome_probe import NOT_HAPPENED, Probed, happened

@@ -301,7 +301,7 @@ def test_a_store_that_cannot_be_reached_is_an_error_that_says_nothing_of_an_arti
     [
         ("https://example.com/x", "cannot be kept"),
         ("bucket", "cannot be kept"),
-        ("s3://key:s3cret@bucket/x", "holds a key"),
+        ("s3://key:s3cret@bucket/x", "contains a key"),
         ("az://container/path", "Account"),
     ],
 )

@@ -22,8 +22,9 @@ from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
 from ferrule.core.events import Event, Noticed, RunStarted
 from ferrule.core.identity import Identity
 from ferrule.storage.journal import hash_chain, sqlite_rows
+from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.salvage import salvage
-from ferrule.storage.journal.sqlite import Journal, SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.journal_conformance import ME, STORY, JournalConformance
 
 

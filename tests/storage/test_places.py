@@ -109,7 +109,7 @@ def test_settings_refuse_a_password_that_is_written_out_wherever_it_stands(
         lambda: load_settings(user_file=tmp_path / "none", environment={variable: address}),
         lambda: load_settings(user_file=tmp_path / "none", environment={}, flags={key: address}),
     ):
-        with pytest.raises(ConfigError, match="passwords are not kept in settings") as refused:
+        with pytest.raises(ConfigError, match="settings must not contain a password") as refused:
             source()
         assert "s3cret" not in str(refused.value) and "s3@cret" not in str(refused.value)
 

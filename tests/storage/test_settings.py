@@ -73,7 +73,7 @@ def test_a_folder_of_a_repository_is_nobodys_own_settings(
         monkeypatch.setenv("FERRULE_CONFIG", str(named))
         with pytest.raises(ConfigError) as raised:
             case.load()
-        assert "is not yours" in raised.value.detail
+        assert "are not your own" in raised.value.detail
         assert "FERRULE_CONFIG" in raised.value.hint
 
 
@@ -185,8 +185,8 @@ WRONG = {
         "",
     ),
     "text for a flag": ("tools: {enabled: maybe}\n", "must be true or false", ""),
-    "value for a group": ("limits: 5\n", "1:9: `limits` must hold `key: value` lines", ""),
-    "a list as file": ("- model\n", "1:1: the file must hold `key: value` lines", ""),
+    "value for a group": ("limits: 5\n", "1:9: `limits` must contain `key: value` lines", ""),
+    "a list as file": ("- model\n", "1:1: the file must contain `key: value` lines", ""),
     "set twice": (
         "tools: {max_output_bytes: 300}\nlimits: {max_output_bytes: 400}\n",
         "2:10: `limits.max_output_bytes` is set twice",
@@ -207,10 +207,10 @@ WRONG = {
         "`models.ollama:x.temperature` = `hot`: must be a number",
         "",
     ),
-    "models as a list": ("models: [a]\n", "`models` = a list: must hold", ""),
+    "models as a list": ("models: [a]\n", "`models` = a list: must contain", ""),
     "a key in a file": (
         "providers: {openai: {api_key: sk-123}}\n",
-        "1:22: keys are not kept in files",
+        "1:22: keys must not be written in files",
         "api_key_env",
     ),
     "odd action": (
@@ -286,7 +286,7 @@ def test_text_of_flags_and_variables_becomes_values(case: Case) -> None:
 def test_a_variable_that_is_nearly_a_setting_is_pointed_out(case: Case) -> None:
     notices = case.load(environment={"FERRULE_LIMITS_MAXROUNDS": "3", "FERRULE_BENCH": "1"}).notices
     assert notices == (
-        "FERRULE_LIMITS_MAXROUNDS is no setting; did you mean FERRULE_LIMITS_MAX_ROUNDS?",
+        "FERRULE_LIMITS_MAXROUNDS is not a setting; did you mean FERRULE_LIMITS_MAX_ROUNDS?",
     )
 
 

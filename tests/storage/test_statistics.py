@@ -41,10 +41,9 @@ from ferrule.storage.audit import audit
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.statistics.finished_calls import CallReader
 from ferrule.storage.statistics.incremental import Following, Reading
-from ferrule.storage.statistics.newest import Newest
 from ferrule.storage.statistics.spending import totals
 from ferrule.storage.statistics.timeline import MOST, timeline
-from ferrule.storage.statistics.tools import NAMES, OTHERS, percentile
+from ferrule.storage.statistics.tools import NAMES, OTHERS, Newest, percentile
 from ferrule.testing.fakes import RecordingApprover
 
 DAY = 86_400_000

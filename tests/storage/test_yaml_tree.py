@@ -97,7 +97,7 @@ REFUSED = {
     "tab": ("a: 1\n\tb: 2", "f.yaml:2:1: not YAML"),
     "unclosed": ("a: [1, 2\nb: 3", "f.yaml:2:2: not YAML"),
     "duplicate": ("a: 1\nb: 2\na: 3", "f.yaml:3:1: found `a` a second time (first in line 1)"),
-    "key that is a list": ("? [a]\n: 1", "f.yaml:1:3: found a key that is no text"),
+    "key that is a list": ("? [a]\n: 1", "f.yaml:1:3: found a key that is not text"),
     "tag": ("a: !!python/object/apply:os.system [x]", "f.yaml:1:4: found the tag"),
     "two documents": ("a: 1\n---\nb: 2", "f.yaml:3:1: found a second document"),
     "alias to itself": ("a: &a [*a]", "f.yaml:1:8: found `*a` refers to itself"),
@@ -106,7 +106,7 @@ REFUSED = {
     "deep": ("[" * 100_000, "f.yaml:1:34: found nested deeper than 32 levels"),
     "deep mappings": ("{a: " * 100_000, "found nested deeper than 32 levels"),
     "wide": ("[" + "1," * 30_000 + "]", "found more than 20000 values"),
-    "long": ("#" * (MAX_BYTES + 1), "the bound is"),
+    "long": ("#" * (MAX_BYTES + 1), "the limit is"),
     "control character": ("a: \x00", "f.yaml"),
 }
 

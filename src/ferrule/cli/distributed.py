@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
     from ferrule.engine.distributed.job_run import Make
     from ferrule.engine.distributed.jobs import Job, Jobs
-    from ferrule.storage.journal.sqlite import Journal
+    from ferrule.storage.journal.protocols import Journal
 
 _database = click.option(
     "--database",

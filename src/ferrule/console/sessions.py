@@ -31,8 +31,9 @@ from ferrule.engine.threads import run_blocking
 from ferrule.permissions.approvals import Answer, ApprovalRequest
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 from ferrule.storage.journal.lease import Leases
+from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
-from ferrule.storage.journal.sqlite import Journal, SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.journal.sqlite_database import make_lock
 
 from .assemblies import Benches, Setup

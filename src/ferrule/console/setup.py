@@ -10,7 +10,8 @@ from typing import Any
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.runtime.assemble import Assembly, assemble, person
 from ferrule.runtime.hot_reload import Reloading
-from ferrule.storage.journal.sqlite import Journal, SqliteJournal
+from ferrule.storage.journal.protocols import Journal
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 from .assemblies import Benches, Setup
 from .sessions import Desk

@@ -22,8 +22,9 @@ from ferrule.core.errors import SessionNotFound
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.scope import Operator, OwnSession, OwnSessions, Scope
 from ferrule.storage.journal.change_detection import Changes, changes_of
+from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
-from ferrule.storage.journal.sqlite import Journal, SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 from .html import environment
 from .navigation import AREAS

@@ -44,7 +44,7 @@ from ferrule.engine.event_bus.scope import OwnSession, Scope
 from ferrule.engine.event_bus.subscription import Subscription
 from ferrule.runtime.http.http_security import Receive, Send, Visitor
 from ferrule.runtime.http.http_security import Scope as RequestScope
-from ferrule.storage.journal.sqlite import Journal
+from ferrule.storage.journal.protocols import Journal
 
 if TYPE_CHECKING:
     from .state import Console

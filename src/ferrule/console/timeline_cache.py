@@ -20,8 +20,8 @@ from ferrule.engine.event_bus.events import CursorError, Place
 from ferrule.engine.event_bus.journal_events import Recorded
 from ferrule.engine.event_bus.scope import OwnSession
 from ferrule.engine.event_bus.subscription import Subscription
+from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
-from ferrule.storage.journal.sqlite import Journal
 
 from .entries import Entry, Partial
 from .timeline import Timeline

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ferrule.permissions.filesystem.workspace import Workspace
     from ferrule.permissions.gate import Gate
     from ferrule.storage.artifacts.store import Artifacts
-    from ferrule.storage.journal.sqlite import Journal
+    from ferrule.storage.journal.protocols import Journal
     from ferrule.tools.catalog import Catalog, Definable
 
     from .cleanup import Closers

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ferrule.permissions.approvals import Approver
     from ferrule.permissions.gate import Gate
     from ferrule.storage.artifacts.store import Artifacts, ArtifactStore
-    from ferrule.storage.journal.sqlite import Journal
+    from ferrule.storage.journal.protocols import Journal
     from ferrule.tools.search.options import ToolSearch
 
     from .clock import Clock

@@ -42,7 +42,7 @@ from ferrule.core.joins import not_begun
 from ferrule.core.machine import Machine
 from ferrule.models.client import Exchange
 from ferrule.permissions.approvals import Approver
-from ferrule.storage.journal.sqlite import Journal
+from ferrule.storage.journal.protocols import Journal
 from ferrule.tools.context import Context
 
 from .approval_requests import CurrentApprover, ask

@@ -14,7 +14,7 @@ from typing import Protocol
 from ferrule.core.events import Event, Noticed
 from ferrule.core.identity import Identity
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage
-from ferrule.storage.journal.sqlite import Journal
+from ferrule.storage.journal.protocols import Journal
 
 from .live_events import Live, Observer, ReasoningDelta, TextDelta
 from .write_batching import Together

@@ -16,7 +16,7 @@ from typing import Protocol
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import Event
 from ferrule.core.identity import Identity
-from ferrule.storage.journal.sqlite import Journal, Sharing
+from ferrule.storage.journal.protocols import Journal, Sharing
 
 AT_ONCE = 64
 """Sessions in one transaction at the most: other processes that write the same file wait for its

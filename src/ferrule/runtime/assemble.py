@@ -29,7 +29,8 @@ from ferrule.permissions.safe_mode import SafeMode
 from ferrule.sandbox.policy import Policy
 from ferrule.storage import paths
 from ferrule.storage.artifacts.store import Artifacts
-from ferrule.storage.journal.sqlite import Journal, SqliteJournal
+from ferrule.storage.journal.protocols import Journal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.locations import artifacts_at, journal_at
 from ferrule.storage.settings.settings import PROJECT_FILE, ForModel, Settings, load_settings
 from ferrule.toolkits.commands import CommandPolicy

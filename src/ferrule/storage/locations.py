@@ -1,10 +1,9 @@
-"""Where journals and artifacts are kept, as people write it: a file or folder, or the address of a
-store for many machines.
+"""Where journals and artifacts are kept: a path, or the URL of a store shared by many machines.
 
     journal:    ~/journal.db      postgresql://ferrule:${DB_PASSWORD}@db.example.com/ferrule
     artifacts:  ~/artifacts       s3://bucket/prefix   gs://…   az://…   postgresql://…
 
-What a file needs loads nothing of what the others need. See `addresses` for `${…}`.
+Using files loads none of the libraries that the other stores need. See `store_urls` for `${…}`.
 """
 
 from __future__ import annotations
@@ -23,39 +22,45 @@ if TYPE_CHECKING:
     from .artifacts.store import ArtifactStore
     from .journal.postgres import PostgresJournal
 
-_DATABASE = ("postgresql://", "postgres://")
+_POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 
 
 def journal_at(
     where: str | Path | None, *, durability: str = "process"
 ) -> SqliteJournal | PostgresJournal:
-    """The journal at a place; None is the person's own. Opens nothing yet. Raises ConfigError."""
+    """Return the journal at a path or URL; None is the user's own. Opens nothing yet.
+
+    Raises:
+        ConfigError: No journal can be kept there, or a variable in the URL is not set.
+    """
     if not is_address(where):
         return SqliteJournal(where or paths.journal(), durability=durability)
-    address = str(where)
-    if not address.startswith(_DATABASE):
+    url = str(where)
+    if not url.startswith(_POSTGRES_SCHEMES):
         raise ConfigError(
-            f"a journal cannot be kept in `{shown(address)}`",
+            f"a journal cannot be kept in `{shown(url)}`",
             hint="use a file, or `postgresql://user@host/database`",
         )
     from .journal.postgres import PostgresJournal
 
-    return PostgresJournal(filled(address))
+    return PostgresJournal(filled(url))
 
 
 def artifacts_at(
     where: str | Path | None, *, max_bytes: int | None = 1 << 30, days: float | None = 30.0
 ) -> ArtifactStore:
-    """The store of artifacts at a place; None is the person's own. Opens nothing yet. Raises
-    ConfigError.
+    """Return the artifact store at a path or URL; None is the user's own. Opens nothing yet.
+
+    Raises:
+        ConfigError: No store can be kept there, or a variable in the URL is not set.
     """
     if not is_address(where):
         return FileArtifacts(where, max_bytes=max_bytes, days=days)
-    address = filled(str(where))
-    if address.startswith(_DATABASE):
+    url = filled(str(where))
+    if url.startswith(_POSTGRES_SCHEMES):
         from .artifacts.postgres import PostgresArtifacts
 
-        return PostgresArtifacts(address, max_bytes=max_bytes, days=days)
+        return PostgresArtifacts(url, max_bytes=max_bytes, days=days)
     from .artifacts.objects import ObjectArtifacts
 
-    return ObjectArtifacts(address, max_bytes=max_bytes, days=days)
+    return ObjectArtifacts(url, max_bytes=max_bytes, days=days)

@@ -1,8 +1,8 @@
-"""Where Ferrule keeps what is its own: the XDG folders, never inside a workspace.
+"""Ferrule's own folders: the XDG folders, never inside a workspace.
 
 `FERRULE_STATE`, `FERRULE_CONFIG` and `FERRULE_CACHE` replace a folder (absolute or starting with
-`~`). Asking for a path touches nothing; folders come into being, readable by their owner alone,
-with the first write. An existing folder keeps its permissions: it may be a person's own choice.
+`~`). Asking for a path touches nothing. Folders are created on the first write, readable by their
+owner alone. An existing folder keeps its permissions, because a person may have chosen them.
 """
 
 from __future__ import annotations
@@ -14,31 +14,32 @@ from ferrule.core.errors import ConfigError, FerruleError
 
 
 def state() -> Path:
-    """Journal, trust, remembered rules: what would be missed if it were gone."""
+    """Return the folder for data that cannot be recreated: journal, trust, remembered rules."""
     return _folder("state")
 
 
 def config() -> Path:
-    """What the person wrote: `ferrule.yaml`."""
+    """Return the folder of the user's own `ferrule.yaml`."""
     return _folder("config")
 
 
 def cache() -> Path:
-    """What can be made or fetched again."""
+    """Return the folder for data that can be recreated or downloaded again."""
     return _folder("cache")
 
 
 def journal() -> Path:
-    """The journal where settings name no other."""
+    """Return the path of the default journal, used where the settings name no other."""
     return state() / "journal.db"
 
 
 def _folder(kind: str) -> Path:
     name = f"FERRULE_{kind.upper()}"
-    if given := os.environ.get(name):
-        path = Path(given).expanduser()
+    override = os.environ.get(name)
+    if override:
+        path = Path(override).expanduser()
         if not path.is_absolute():
-            raise ConfigError(f"{name} = `{given}` is not an absolute path")
+            raise ConfigError(f"{name} = `{override}` is not an absolute path")
         return path
     import platformdirs
 
@@ -46,16 +47,18 @@ def _folder(kind: str) -> Path:
 
 
 def private_folder(path: Path) -> Path:
-    """The folder, made with mode 0700 (parents too) if it is missing.
+    """Create a folder (and its parents) with mode 0700 if it is missing, and return it.
 
-    Raises FerruleError naming the folder if it cannot be made.
+    Raises:
+        FerruleError: The folder cannot be created. The message names it.
     """
     try:
-        for missing in reversed([p for p in (path, *path.parents) if not p.exists()]):
-            missing.mkdir(mode=0o700, exist_ok=True)
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise FerruleError(
-            f"cannot make the folder `{path}`: {error.strerror}",
+            f"cannot create the folder `{path}`: {error.strerror}",
             code="folder",
             hint=(
                 "set FERRULE_STATE (or FERRULE_CONFIG, FERRULE_CACHE) to a folder that you can "
@@ -66,9 +69,7 @@ def private_folder(path: Path) -> Path:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file as a whole, mode 0600: readers see the old text or the new, never half of
-    one.
-    """
+    """Replace a whole file with mode 0600: readers see the old text or the new one, never a mix."""
     private_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)

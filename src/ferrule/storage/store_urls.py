@@ -1,9 +1,9 @@
-"""Addresses of stores elsewhere, as people write them: told from files, with variables in them, and
-never with a password.
+"""URLs of remote stores: told apart from paths, with variables filled in, never with a password.
 
-`${NAME}` in an address stands for a variable of the environment, percent-encoded as addresses want
-it; it is looked up when the store is opened. Settings hold no passwords: one that is written out is
-refused.
+`${NAME}` in a URL stands for an environment variable, percent-encoded as URLs require. It is looked
+up when the store is opened. Settings hold no passwords: one that is written out is refused.
+
+A module of its own, because the settings need it and the stores would make them slow to load.
 """
 
 from __future__ import annotations
@@ -16,38 +16,47 @@ from urllib.parse import quote
 
 from ferrule.core.errors import ConfigError
 
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _PASSWORD = re.compile(r"^[a-z0-9+]+://[^/@]*?:([^/]*)@|[?&]password=([^&]*)", re.IGNORECASE)
 
 
 def is_address(where: str | Path | None) -> bool:
-    """Whether it names a store elsewhere, and no file."""
+    """Return whether a location is the URL of a remote store rather than a path."""
     return isinstance(where, str) and "://" in where
 
 
-def filled(address: str, environment: Mapping[str, str] | None = None) -> str:
-    """An address with the variables it names. Raises ConfigError for one that is not set."""
+def filled(url: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return a URL with its variables filled in.
+
+    Raises:
+        ConfigError: A variable is not set.
+    """
     values = os.environ if environment is None else environment
 
-    def value(found: re.Match[str]) -> str:
-        if not values.get(found[1]):
+    def fill(match: re.Match[str]) -> str:
+        name = match[1]
+        if not values.get(name):
             raise ConfigError(
-                f"`{shown(address)}` takes a part from `{found[1]}`, which is not set"
+                f"`{shown(url)}` uses the environment variable `{name}`, which is not set"
             )
-        return quote(values[found[1]], safe="")
+        return quote(values[name], safe="")
 
-    return _REFERENCE.sub(value, address)
+    return _VARIABLE.sub(fill, url)
 
 
-def no_password(address: str, where: str) -> None:
-    """Refuse an address that holds a password instead of naming the variable that does. Raises
-    ConfigError.
+def no_password(url: str, where: str) -> None:
+    """Refuse a URL that contains a password instead of the name of a variable that holds it.
+
+    Raises:
+        ConfigError: The URL contains a password.
     """
-    found = _PASSWORD.search(address)
-    password = (found[1] or found[2] or "") if found else ""
-    if password and not _REFERENCE.fullmatch(password):
+    match = _PASSWORD.search(url)
+    if match is None:
+        return
+    password = match[1] or match[2]
+    if password and not _VARIABLE.fullmatch(password):
         raise ConfigError(
-            f"{where}: passwords are not kept in settings",
+            f"{where}: settings must not contain a password",
             hint=(
                 "name a variable: `postgresql://user:${DB_PASSWORD}@host/database`, or use "
                 "~/.pgpass"
@@ -55,7 +64,7 @@ def no_password(address: str, where: str) -> None:
         )
 
 
-def shown(address: str) -> str:
-    """An address for people: without user and password, and without what follows a `?`."""
-    scheme, mark, rest = address.partition("?")[0].partition("://")
+def shown(url: str) -> str:
+    """Return a URL for display: without user and password, and without what follows a `?`."""
+    scheme, mark, rest = url.partition("?")[0].partition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"[:200]

@@ -1,20 +1,20 @@
-"""A repository's own configuration does nothing until a person trusts it, as it stands.
+"""Trust: a repository's own configuration has no effect until a person trusts it as it is.
 
-Covered: everything in `.ferrule/` and `.harness/`, and the files `harness.md`, `ferrule.yaml`,
-`ferrule.yml` and `.mcp.json`, at the root of the workspace, and every Python file of it that its
-settings name (`tools.python`). Not covered: `AGENTS.md` and other instructions, which are text for
-the model and no power. The digest is
+Covered is everything in `.ferrule/` and `.harness/`, the files `harness.md`, `ferrule.yaml`,
+`ferrule.yml` and `.mcp.json` at the root of the workspace, and every Python file in it that its
+settings name (`tools.python`). Not covered are `AGENTS.md` and other instructions, which are text
+for the model and give no power. The digest is
 
     SHA-256 over, per entry sorted by name:   name \\0 kind \\0 length in decimal \\0 bytes
 
-with names relative to the workspace in UTF-8 (`/` between parts) and kind `file` or `link` (bytes:
-where it points). Symbolic links are never followed; other things (devices, pipes) are refused.
-Trust holds for one folder and one
-digest: a changed, added or removed file asks again. What was trusted is what `look` read, so
-nothing can change between the check and the use: use `Snapshot.files`, do not read them again.
+with names relative to the workspace in UTF-8 (`/` between parts) and kind `file` or `link` (its
+bytes are the target). Symbolic links are never followed; other things (devices, pipes) are refused.
+Trust is for one folder and one digest: after a file was changed, added or removed the person is
+asked again. What was trusted is what `look` read, so nothing can change between the check and the
+use: use `Snapshot.files`, and do not read the files again.
 
-Trust lies in `<state>/trust.json` (mode 0600), texts for the comparison beside it. A trust file
-that is damaged, newer, or writable by others is an error, not "trusted".
+Trust is stored in `<state>/trust.json` (mode 0600), with texts for the comparison beside it. A
+trust file that is damaged, newer, or writable by others is an error, and nothing is trusted.
 """
 
 from __future__ import annotations
@@ -44,14 +44,12 @@ from .settings.yaml_tree import parse_yaml
 PROJECT_FILE = ".ferrule/ferrule.yaml"
 """The settings of a repository."""
 COVERED = (".ferrule", ".harness", ".mcp.json", "harness.md", "ferrule.yaml", "ferrule.yml")
-"""Whatever something of Ferrule reads as configuration is one of these or a Python file that they
-name, or does nothing.
-"""
+"""All that Ferrule reads as configuration is in one of these or in a Python file that they name."""
 MAX_FILES = 2_000
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 16
 KEPT_TEXT = 64 * 1024
-"""Bytes of one file that are kept to show a difference; 32 times that for all."""
+"""Bytes of one file that are kept to show a difference; of all files 32 times as many."""
 
 State = Literal["absent", "untrusted", "changed", "trusted"]
 _VERSION = 1
@@ -59,9 +57,7 @@ _VERSION = 1
 
 @frozen
 class Snapshot:
-    """A repository's configuration as it was read once. `files` holds the bytes of its regular
-    files by name.
-    """
+    """A repository's configuration, read once. `files` contains its regular files by name."""
 
     workspace: str
     state: State
@@ -72,8 +68,9 @@ class Snapshot:
 
 @frozen
 class Change:
-    """A file that differs from what was trusted; `diff` is unified, empty where no text was
-    kept.
+    """A file that differs from what was trusted.
+
+    `diff` is a unified diff, empty if no text was kept.
     """
 
     name: str
@@ -82,8 +79,9 @@ class Change:
 
 
 class Trust:
-    """What a person trusts. Safe for several processes; nothing is written before the first
-    `trust`.
+    """What a person trusts.
+
+    Safe to use from several processes. Nothing is written before the first `trust`.
     """
 
     def __init__(self, file: Path | None = None, *, now: Callable[[], float] = time.time) -> None:
@@ -91,8 +89,10 @@ class Trust:
         self._now = now
 
     def look(self, workspace: str | Path) -> Snapshot:
-        """Read the configuration and say whether it is trusted. Raises ConfigError if it is out of
-        bounds.
+        """Read the configuration and say whether it is trusted.
+
+        Raises:
+            ConfigError: It cannot be read, or has too many files, bytes or levels.
         """
         root = os.path.realpath(workspace)
         files, links = _scan(root)
@@ -100,17 +100,23 @@ class Trust:
             return Snapshot(root, "absent", "")
         digest = _digest(files, links)
         known = self._load().get(root)
-        state: State = (
-            "untrusted" if known is None else "trusted" if known["digest"] == digest else "changed"
-        )
+        state: State = "untrusted"
+        if known is not None:
+            state = "trusted" if known["digest"] == digest else "changed"
         return Snapshot(root, state, digest, files, links)
 
     def state(self, workspace: str | Path) -> State:
-        """`absent` (there is none), `untrusted`, `changed` (since it was trusted) or `trusted`."""
+        """Return the state: `absent` (no configuration), `untrusted`, `changed` or `trusted`."""
         return self.look(workspace).state
 
     def trust(self, workspace: str | Path, *, digest: str = "") -> Snapshot:
-        """Trust it as it stands; with a `digest`, only if it is still what the person was shown."""
+        """Trust the configuration as it is.
+
+        With a `digest`, only if it is still what the person was shown.
+
+        Raises:
+            ConfigError: There is no configuration, or it changed since it was shown.
+        """
         seen = self.look(workspace)
         if seen.state == "absent":
             raise ConfigError(
@@ -118,7 +124,7 @@ class Trust:
             )
         if digest and digest != seen.digest:
             raise ConfigError(
-                f"the configuration in `{seen.workspace}` changed while you looked at it",
+                f"the configuration in `{seen.workspace}` changed while you were looking at it",
                 code="trust_changed",
                 hint="look at it again",
             )
@@ -134,7 +140,7 @@ class Trust:
         return Snapshot(seen.workspace, "trusted", seen.digest, seen.files, seen.links)
 
     def revoke(self, workspace: str | Path) -> bool:
-        """Trust it no more; whether it was trusted."""
+        """Revoke trust. Return whether the folder was trusted."""
         root = os.path.realpath(workspace)
         if root not in self._load():
             return False
@@ -146,12 +152,13 @@ class Trust:
         return found
 
     def trusted(self) -> dict[str, int]:
-        """The folders that are trusted (as they were), and since when (ms since 1970)."""
+        """Return the folders that were trusted, and since when (ms since 1970)."""
         return {root: int(entry.get("at", 0)) for root, entry in self._load().items()}
 
     def diff(self, workspace: str | Path) -> list[Change]:
-        """What differs from what was trusted; without trust, everything there is. What cannot be
-        seen is spelled out.
+        """Return what differs from what was trusted; without trust, all of the configuration.
+
+        Invisible characters are spelled out.
         """
         seen = self.look(workspace)
         known = self._load().get(seen.workspace, {})
@@ -175,8 +182,8 @@ class Trust:
                 f"cannot read `{self._file}`: {error.strerror}", code="trust_file"
             ) from error
         with os.fdopen(descriptor, encoding="utf-8") as file:
-            about = os.fstat(descriptor)
-            if about.st_uid != os.getuid() or about.st_mode & 0o022:
+            status = os.fstat(descriptor)
+            if status.st_uid != os.getuid() or status.st_mode & 0o022:
                 raise self._unusable(
                     "others can write it", "check who changed it, then `chmod 600` it"
                 )
@@ -190,11 +197,11 @@ class Trust:
                 return known
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise self._unusable(
-                    "it is damaged", "move it away: what it trusted will ask again"
+                    "it is damaged", "move it away and trust the folders again"
                 ) from error
 
-    def _unusable(self, why: str, hint: str) -> ConfigError:
-        return ConfigError(f"`{self._file}` cannot be used: {why}", code="trust_file", hint=hint)
+    def _unusable(self, reason: str, hint: str) -> ConfigError:
+        return ConfigError(f"`{self._file}` cannot be used: {reason}", code="trust_file", hint=hint)
 
     def _store(self, known: dict[str, dict[str, Any]]) -> None:
         text = json.dumps({"version": _VERSION, "workspaces": known}, indent=1, sort_keys=True)
@@ -219,7 +226,7 @@ class Trust:
         try:
             return cast(dict[str, str], json.loads(self._texts(root).read_text(encoding="utf-8")))
         except (OSError, ValueError):
-            # Only the comparison needs them: without, a change is named but not shown.
+            # Only the comparison needs them: without them a change is named but not shown.
             return {}
 
 
@@ -250,8 +257,9 @@ def _scan(root: str) -> tuple[dict[str, bytes], dict[str, str]]:
 
 @lru_cache(maxsize=8)
 def python_files(settings: bytes) -> tuple[str, ...]:
-    """The Python files of the folder that these settings name. None where they cannot be read: then
-    they have no effect either.
+    """Return the workspace's Python files that these settings name.
+
+    Returns none if the settings cannot be read: then they have no effect either.
     """
     if b"python" not in settings:
         return ()
@@ -264,23 +272,22 @@ def python_files(settings: bytes) -> tuple[str, ...]:
 
 
 def is_python_file(name: str) -> bool:
-    """Whether an entry of a repository's `tools.python` names a file below its folder, in plain
-    spelling.
-    """
+    """Return whether an entry of `tools.python` plainly names a file below the folder."""
     parts = name.split("/")
     return name.endswith(".py") and not {"", ".", "..", "~"} & set(parts) and "\0" not in name
 
 
 def _read_below(base: int, path: str, files: dict[str, bytes], links: dict[str, str]) -> None:
-    """A file in folders of the workspace, each opened below the one before. A link on the way is
-    recorded and not followed.
+    """Read a file in folders of the workspace, each opened below the one before.
+
+    A link on the way is recorded and not followed.
     """
     *folders, name = path.split("/")
     opened: list[int] = []
     try:
         for count, folder in enumerate(folders, 1):
-            about = os.stat(folder, dir_fd=base, follow_symlinks=False)
-            if stat.S_ISLNK(about.st_mode):
+            status = os.stat(folder, dir_fd=base, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
                 links["/".join(folders[:count])] = os.readlink(folder, dir_fd=base)
                 return
             base = os.open(
@@ -289,7 +296,7 @@ def _read_below(base: int, path: str, files: dict[str, bytes], links: dict[str, 
             opened.append(base)
         _read(base, name, path, files, links, 0)
     except (FileNotFoundError, NotADirectoryError):
-        # Not there: whoever wants to load it says so. Once it is, the digest is another one.
+        # It is missing: whoever wants to load it says so. Once it exists, the digest changes.
         return
     finally:
         for descriptor in opened:
@@ -299,35 +306,35 @@ def _read_below(base: int, path: str, files: dict[str, bytes], links: dict[str, 
 def _read(
     base: int, name: str, path: str, files: dict[str, bytes], links: dict[str, str], depth: int
 ) -> None:
-    """One entry, opened below its folder's descriptor and never through a link."""
+    """Read one entry, opened below its folder's descriptor and never through a link."""
     try:
-        about = os.stat(name, dir_fd=base, follow_symlinks=False)
+        status = os.stat(name, dir_fd=base, follow_symlinks=False)
     except FileNotFoundError:
         return
     if depth > MAX_DEPTH or len(files) + len(links) >= MAX_FILES:
         raise ConfigError(
             f"`{path}`: more than {MAX_FILES} files or {MAX_DEPTH} levels", code="trust_bounds"
         )
-    if stat.S_ISLNK(about.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         links[path] = os.readlink(name, dir_fd=base)
         return
-    if not stat.S_ISDIR(about.st_mode) and not stat.S_ISREG(about.st_mode):
+    if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
         raise ConfigError(f"`{path}` is neither a file nor a folder", code="trust_bounds")
     # O_NONBLOCK: a pipe put in place after the check must not make us wait.
     descriptor = os.open(
         name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=base
     )
     try:
-        if stat.S_ISDIR(about.st_mode):
+        if stat.S_ISDIR(status.st_mode):
             for child in sorted(os.listdir(descriptor)):  # noqa: PTH208 - a descriptor, not a path
                 _read(descriptor, child, f"{path}/{child}", files, links, depth + 1)
         else:
-            files[path] = _bytes(descriptor, path, sum(map(len, files.values())))
+            files[path] = _read_bytes(descriptor, path, sum(map(len, files.values())))
     finally:
         os.close(descriptor)
 
 
-def _bytes(descriptor: int, path: str, before: int) -> bytes:
+def _read_bytes(descriptor: int, path: str, before: int) -> bytes:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise ConfigError(f"`{path}` is neither a file nor a folder", code="trust_bounds")
     parts: list[bytes] = []
@@ -358,15 +365,16 @@ def _hashes(seen: Snapshot) -> dict[str, str]:
 
 def _texts_to_keep(seen: Snapshot) -> dict[str, str]:
     kept: dict[str, str] = {}
-    room = 32 * KEPT_TEXT
+    left = 32 * KEPT_TEXT
     for name, data in sorted(seen.files.items()):
-        if len(data) <= min(KEPT_TEXT, room) and (text := _text(data)) is not None:
+        text = _decode(data)
+        if text is not None and len(data) <= min(KEPT_TEXT, left):
             kept[name] = text
-            room -= len(data)
+            left -= len(data)
     return kept
 
 
-def _text(data: bytes) -> str | None:
+def _decode(data: bytes) -> str | None:
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -376,12 +384,18 @@ def _text(data: bytes) -> str | None:
 def _change(
     name: str, before: dict[str, str], after: dict[str, str], kept: str | None, seen: Snapshot
 ) -> Change:
-    what = "added" if name not in before else "removed" if name not in after else "changed"
-    old = "" if name not in before else kept
+    what: Literal["added", "removed", "changed"] = "changed"
+    old = kept
+    new: str | None = ""
+    if name not in before:
+        what = "added"
+        old = ""
+    elif name not in after:
+        what = "removed"
     if name in seen.links:
-        new: str | None = f"link to {seen.links[name]}\n"
-    else:
-        new = _text(seen.files[name]) if name in seen.files else ""
+        new = f"link to {seen.links[name]}\n"
+    elif name in seen.files:
+        new = _decode(seen.files[name])
     if old is None or new is None or len(new) > KEPT_TEXT:
         return Change(exact(name), what, "")
     lines = difflib.unified_diff(

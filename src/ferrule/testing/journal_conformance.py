@@ -32,7 +32,8 @@ from ferrule.core.events import (
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.storage.export.jsonl import import_jsonl, jsonl
-from ferrule.storage.journal.sqlite import Journal, SqliteJournal
+from ferrule.storage.journal.protocols import Journal
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 ME = Identity("local", "me", "s1", "r1")
 STORY: tuple[Event, ...] = (

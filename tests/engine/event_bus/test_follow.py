@@ -17,7 +17,8 @@ from ferrule.core.events import Noticed
 from ferrule.engine.event_bus.events import BusEvent, CursorError
 from ferrule.engine.event_bus.journal_events import follow
 from ferrule.storage.journal.change_detection import FileChanges, changes_of
-from ferrule.storage.journal.sqlite import Journal, SqliteJournal
+from ferrule.storage.journal.protocols import Journal
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 ADA = Identity("acme", "ada", "s1", "r1")
 WRITER = """

@@ -20,7 +20,8 @@ from ferrule.engine.event_bus.bus import Bus
 from ferrule.models.scripted import Script, Scripted
 from ferrule.runtime.assemble import Assembly
 from ferrule.runtime.http.http_security import Visitor
-from ferrule.storage.journal.sqlite import Journal, SqliteJournal
+from ferrule.storage.journal.protocols import Journal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.settings.settings import load_settings
 from grouped_options import grouped
 

@@ -136,7 +136,7 @@ def test_an_archive_that_was_replaced_or_is_gone_is_said(path: Path, tmp_path: P
         assert "is not the file that was written" in finding.text
         file.unlink()
         done = verify_sessions(journal)
-        assert done.whole and any("is not there" in note for note in done.notes)
+        assert done.whole and any("was not found" in note for note in done.notes)
 
 
 @pytest.mark.proves("archive.keeps-what-is-in-use")
@@ -236,7 +236,7 @@ def test_an_import_that_was_killed_is_taken_up_where_it_ended(path: Path, tmp_pa
         assert 0 < journal.head("s1")[0] < 302
         assert import_file(journal, file) == ["s1", "s2"]
         assert {name: list(journal.records(name)) for name in records} == records
-        with pytest.raises(JournalError, match="is another one"):
+        with pytest.raises(JournalError, match="already has another session"):
             journal.append(
                 "s1", "r1", [Noticed("n", "x")], identity=Identity("local", "ann", "s1", "r1")
             )

@@ -27,9 +27,9 @@ from ferrule.models.scripted import says
 from ferrule.permissions.approval_digest import digest
 from ferrule.sandbox.policy import Policy
 from ferrule.storage.audit.audit import AuditedCall, calls, digest_of
+from ferrule.storage.audit.past_calls import past_calls
 from ferrule.storage.audit.wording import explained
 from ferrule.storage.export.jsonl import read_jsonl
-from ferrule.storage.journal.past_calls import past_calls
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.commands import CommandPolicy, command_tools
 
@@ -152,7 +152,7 @@ def test_calls_over_the_limit_of_a_round_were_never_judged(recorded: Any) -> Non
         ("success", "gate"),
     ]
     over = next(call for call in found if call.outcome == "limit")
-    assert "never judged" in explained(over)[0]
+    assert "never decided" in explained(over)[0]
 
 
 @pytest.mark.proves("audit.hooks")

@@ -80,7 +80,7 @@ def test_an_untouched_journal_has_no_findings_and_says_what_it_cannot_know(
 ) -> None:
     done = verified(kept[0])
     assert done.whole and len(done.sessions) == 3 and all(one.events > 5 for one in done.sessions)
-    assert ["computed it anew" in note for note in done.notes] == [True]
+    assert ["computed again" in note for note in done.notes] == [True]
     assert json.loads(json.dumps(done.as_record()))["whole"] is True
 
 
@@ -439,7 +439,14 @@ def test_a_journal_that_is_being_written_is_not_called_changed(
                 name, "r", [Noticed("x", "y")], identity=Identity("local", "ann", name, "r")
             )
 
-    looks = ["_schema", "_structure", "_strangers", "_emptied", "_gaps", "_set"]
+    looks = [
+        "_schema_problems",
+        "_structure_problems",
+        "_events_without_session",
+        "_sessions_without_events",
+        "_missing_numbers",
+        "_session_set_problems",
+    ]
     for name in looks:
         real = getattr(sqlite_integrity, name)
 

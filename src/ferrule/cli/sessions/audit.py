@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ferrule.storage.audit.checkpoints import Checkpoint
     from ferrule.storage.audit.signing import Verifier
     from ferrule.storage.audit.verification import Verified
-    from ferrule.storage.journal.sqlite import Journal
+    from ferrule.storage.journal.protocols import Journal
 
 _KEY = click.option(
     "--key", type=click.Path(dir_okay=False), help="The key's file (default: the person's own)."
@@ -127,7 +127,7 @@ def explain(call: str, session: str | None, as_json: bool) -> int:
 
 
 def _call(store: Journal, name: str, session: str | None) -> AuditedCall:
-    from ferrule.storage.journal.past_calls import past_calls
+    from ferrule.storage.audit.past_calls import past_calls
 
     near: list[AuditedCall] = []
     within = None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ferrule.engine.replay.rerun import Again
     from ferrule.engine.replay.what_if import Judged
     from ferrule.permissions.gate import Gate
-    from ferrule.storage.journal.sqlite import Journal
+    from ferrule.storage.journal.protocols import Journal
 
 
 @click.command()
@@ -181,7 +181,7 @@ def _under(
     from ferrule.cli.terminal import as_json as encoded
     from ferrule.cli.terminal_agent import seat
     from ferrule.engine.replay.what_if import what_if
-    from ferrule.storage.journal.past_calls import past_calls
+    from ferrule.storage.audit.past_calls import past_calls
 
     catalog = seat(options).agent.catalog
     past = past_calls(store, sessions=sessions or None)

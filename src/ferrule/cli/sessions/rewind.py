@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from ferrule.engine.rewind.rewind import Point, PutBack
     from ferrule.permissions.filesystem.workspace import Workspace
-    from ferrule.storage.journal.sqlite import Journal
+    from ferrule.storage.journal.protocols import Journal
 
 
 def _worked(store: Journal, session: str) -> tuple[int, str]:

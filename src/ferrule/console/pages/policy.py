@@ -24,7 +24,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.engine.replay.what_if_history import Compared, outcome, over_history, parse_rules
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.gate import MODES, Mode
-from ferrule.storage.journal.past_calls import past_calls
+from ferrule.storage.audit.past_calls import past_calls
 from ferrule.storage.statistics.finished_calls import STOPPERS
 from ferrule.storage.statistics.tools import day_of
 from ferrule.tools.definition import Tool

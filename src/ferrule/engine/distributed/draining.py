@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from ferrule.core.errors import JournalError
 from ferrule.core.events import Event, Record
 from ferrule.core.identity import Identity
+from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
-from ferrule.storage.journal.sqlite import Journal
 
 
 class LeavingJournal:

@@ -22,7 +22,7 @@ from ferrule.core.errors import FerruleError, JournalError, SessionNotFound
 from ferrule.core.events import RunFinished, RunStarted
 from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
-from ferrule.storage.journal.sqlite import Journal
+from ferrule.storage.journal.protocols import Journal
 
 from .jobs import Job, told
 

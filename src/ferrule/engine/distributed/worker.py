@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from ferrule.core.errors import FerruleError
-from ferrule.storage.journal.sqlite import Journal
+from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.locations import journal_at
 
 from .draining import LeavingJournal

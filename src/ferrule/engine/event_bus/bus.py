@@ -34,7 +34,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
 from ferrule.engine.clock import Clock, SystemClock
 from ferrule.permissions.redaction import Redactor
-from ferrule.storage.journal.sqlite import Journal
+from ferrule.storage.journal.protocols import Journal
 
 from .events import (
     BusEvent,

@@ -13,7 +13,7 @@ from ferrule.core.events import Cancelled, LimitHit, ModelAnswered, ModelFailed,
 from ferrule.core.identity import Identity
 from ferrule.engine.clock import Clock
 from ferrule.engine.live_events import Progress, ReasoningDelta, TextDelta
-from ferrule.storage.journal.sqlite import Journal
+from ferrule.storage.journal.protocols import Journal
 
 from .events import (
     ApprovalAsked,

@@ -18,8 +18,8 @@ from ferrule.core.identity import Identity
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.redaction import Redactor
 from ferrule.storage.journal.change_detection import changes_of
+from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import unknown
-from ferrule.storage.journal.sqlite import Journal
 
 from .events import BusEvent, CursorError, Lost, Place, Redacts, SessionKey, dropped, from_record
 from .scope import Kinds, OwnSession

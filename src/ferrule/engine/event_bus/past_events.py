@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import unknown
-from ferrule.storage.journal.sqlite import Journal
 
 from .events import BusEvent, Redacts, from_record
 from .scope import Kinds, OwnSession

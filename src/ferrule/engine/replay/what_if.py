@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 from ferrule.core.frozen import frozen
 from ferrule.permissions.gate import Gate
 from ferrule.storage.audit.audit import Decided
-from ferrule.storage.journal.past_calls import PastCall
+from ferrule.storage.audit.past_calls import PastCall
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Risk, SideEffect, Tool
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from ferrule.core.errors import ConfigError
 from ferrule.permissions.gate import Gate, Mode
 from ferrule.permissions.rules import List, Rule, RuleSet, parse_rule
-from ferrule.storage.journal.past_calls import PastCall
+from ferrule.storage.audit.past_calls import PastCall
 from ferrule.tools.catalog import Catalog
 
 from .what_if import Judged, what_if

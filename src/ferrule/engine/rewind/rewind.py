@@ -26,7 +26,7 @@ from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.storage.artifacts.store import ArtifactMissing, ArtifactStore, Scope
-from ferrule.storage.journal.sqlite import Journal
+from ferrule.storage.journal.protocols import Journal
 
 from .file_copies import BEYOND, NOTHING, state
 

@@ -19,8 +19,8 @@ from ferrule.core.events import SessionOpened
 from ferrule.runtime.assemble import journal, journal_file, person
 from ferrule.storage.audit.verification import ARCHIVED
 from ferrule.storage.export.archive import archive
+from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
-from ferrule.storage.journal.sqlite import Journal
 
 TENANT = "local"
 PAGE = 50

@@ -1,4 +1,5 @@
-"""Large outputs kept aside, addressed by their hash: in files, in an object store or in PostgreSQL.
+"""Large outputs stored outside the journal, addressed by their hash.
 
-Modules: `files`, `intake`, `objects`, `parts`, `postgres`, `store`.
+`store` is the contract; `files`, `objects` and `postgres` are the stores; `intake` is what they
+share; `parts` reads parts of an artifact from any store.
 """

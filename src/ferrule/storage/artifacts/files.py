@@ -1,24 +1,23 @@
-"""Artifacts as files in the state folder: the store that needs nothing but a disk.
+"""Artifacts as files in the state folder: the store that needs only a disk.
 
-    <state>/artifacts/<scope>/           mode 0700; the name is a hash of tenant, user and session
+    <state>/artifacts/<scope>/                 mode 0700; named by a hash of tenant, user, session
     <state>/artifacts/<scope>/<sha256>         the bytes, mode 0600
-    <state>/artifacts/<scope>/<sha256>.json    what is known of them; written last, so what it describes is whole
+    <state>/artifacts/<scope>/<sha256>.json    the description; written last, when all is complete
 
-Files are written under a draft's name, synced and renamed. A process that dies leaves a draft, or
-bytes without a
-description: nobody can read either, and `sweep` removes them after a day. Folders and files are
-opened by descriptor and without following links; a file that is a link, has a second name or
-another owner does not exist.
+Files are written under a draft name, synced and renamed. A process that dies leaves a draft, or
+bytes without a description: nobody can read either, and `sweep` removes them after a day. Folders
+and files are opened by descriptor and without following links; a file that is a link, has a second
+name or another owner does not exist.
 
 Not protected: against programs of the same user, who may read and change the files as they may read
-the journal. The hash is checked when bytes are kept, not with every read.
+the journal. The hash is checked when bytes are stored, not with every read.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
+import math
 import os
 import re
 import stat
@@ -31,25 +30,24 @@ from typing import Any, cast
 from ferrule.core.calls import compact
 from ferrule.storage import paths
 
-from .intake import Unswept
-from .store import PIECE, Artifact, ArtifactMissing, ArtifactTooLarge, Scope, hash_of
+from .intake import Intake, Unswept
+from .store import PIECE, Artifact, ArtifactMissing, Scope, hash_of
 
 DAY = 86_400.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_EXISTING_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _SCOPE = re.compile(r"[0-9a-f]{40}")
 _LARGEST_DESCRIPTION = 4096
-_LOOKS = 100
+_OPEN_TRIES = 100
 
 
 class FileArtifacts:
-    """Fulfils `ArtifactStore`. `root` is by default `artifacts` in the person's state folder, made
-    with the first `put`.
+    """An `ArtifactStore` in a folder.
 
-    `max_bytes` bounds what all scopes hold together, `days` the age; either may be None. What was
-    just kept is never swept. `now` is the wall clock, in seconds.
-    """
+    `root` is by default `artifacts` in the user's state folder, created by the first `put`.
+    `max_bytes` limits all scopes together, `days` the age; either may be None. The artifact that
+    was just stored is never swept. `now` is the wall clock, in seconds."""
 
     def __init__(
         self,
@@ -79,7 +77,7 @@ class FileArtifacts:
     ) -> Artifact:
         """See `ArtifactStore.put`."""
         draft = f".{token_hex(16)}"
-        with self._begun(scope, draft) as (folder, file):
+        with self._open_draft(scope, draft) as (folder, file):
             try:
                 digest, size, lines = self._write(file, parts)
                 os.replace(draft, digest, src_dir_fd=folder, dst_dir_fd=folder)
@@ -94,39 +92,29 @@ class FileArtifacts:
         return artifact
 
     @contextlib.contextmanager
-    def _begun(self, scope: Scope, draft: str) -> Generator[tuple[int, int]]:
-        """The folder of a scope and an empty file in it. `_write` closes the file."""
-        for last in (False, False, True):
-            with self._opened(scope, make=True) as folder:
+    def _open_draft(self, scope: Scope, draft: str) -> Generator[tuple[int, int]]:
+        """Open the folder of a scope and a new file in it. `_write` closes the file."""
+        for is_last_try in (False, False, True):
+            with self._open_scope(scope, create=True) as folder:
                 try:
-                    file = os.open(draft, _NEW, 0o600, dir_fd=folder)
+                    file = os.open(draft, _NEW_FILE, 0o600, dir_fd=folder)
                 except FileNotFoundError:
                     # A sweep removed the empty folder after we opened it.
-                    if last:
+                    if is_last_try:
                         raise
                     continue
                 yield folder, file
                 return
 
     def _write(self, draft: int, parts: Iterable[bytes]) -> tuple[str, int, int]:
-        digest, size, lines = hashlib.sha256(), 0, 0
+        intake = Intake(self._max_bytes)
         with os.fdopen(draft, "wb", buffering=PIECE) as file:
             for part in parts:
-                size += len(part)
-                if self._max_bytes is not None and size > self._max_bytes:
-                    raise ArtifactTooLarge(
-                        (
-                            f"an output of more than {self._max_bytes} bytes is more than all "
-                            "artifacts together may be"
-                        ),
-                        hint="raise `artifacts.max_bytes`",
-                    )
-                digest.update(part)
-                lines += part.count(b"\n")
+                intake.add(part)
                 file.write(part)
             file.flush()
             os.fsync(file.fileno())
-        return digest.hexdigest(), size, lines
+        return intake.sha256, intake.size, intake.lines
 
     def _describe(self, folder: int, artifact: Artifact) -> None:
         draft = f".{token_hex(16)}"
@@ -139,7 +127,7 @@ class FileArtifacts:
             "tool": artifact.tool[:200],
         }
         try:
-            with os.fdopen(os.open(draft, _NEW, 0o600, dir_fd=folder), "wb") as file:
+            with os.fdopen(os.open(draft, _NEW_FILE, 0o600, dir_fd=folder), "wb") as file:
                 file.write(compact(known).encode("utf-8", "replace"))
                 file.flush()
                 os.fsync(file.fileno())
@@ -153,10 +141,8 @@ class FileArtifacts:
         """See `ArtifactStore.delete`."""
         try:
             digest = hash_of(reference)
-            with self._opened(scope) as folder:
-                # The description first: what has none cannot be seen any more.
-                gone = _remove(folder, f"{digest}.json")
-                return _remove(folder, digest) and gone
+            with self._open_scope(scope) as folder:
+                return _remove_artifact(folder, digest)
         except ArtifactMissing:
             return False
 
@@ -165,15 +151,15 @@ class FileArtifacts:
     def find(self, scope: Scope, reference: str) -> Artifact:
         """See `ArtifactStore.find`."""
         digest = hash_of(reference)
-        with self._opened(scope, reference) as folder:
-            artifact = _described(folder, digest)
+        with self._open_scope(scope, reference) as folder:
+            artifact = _read_description(folder, digest)
         if artifact is None:
             raise ArtifactMissing(reference)
         return artifact
 
     def read(self, scope: Scope, reference: str, offset: int, size: int) -> bytes:
         """See `ArtifactStore.read`."""
-        with self._content(scope, reference) as file:
+        with self._open_content(scope, reference) as file:
             data = bytearray()
             while len(data) < size:
                 piece = os.pread(file, min(size - len(data), PIECE), offset + len(data))
@@ -184,7 +170,7 @@ class FileArtifacts:
 
     def pieces(self, scope: Scope, reference: str, offset: int = 0) -> Iterator[bytes]:
         """See `ArtifactStore.pieces`."""
-        with self._content(scope, reference) as file:
+        with self._open_content(scope, reference) as file:
             while piece := os.pread(file, PIECE, offset):
                 yield piece
                 offset += len(piece)
@@ -192,24 +178,24 @@ class FileArtifacts:
     def list(self, scope: Scope) -> list[Artifact]:
         """See `ArtifactStore.list`."""
         try:
-            with self._opened(scope) as folder:
-                names = [name for name in _names(folder) if name.endswith(".json")]
-                found = [_described(folder, name.removesuffix(".json")) for name in names]
+            with self._open_scope(scope) as folder:
+                names = [name for name in _list_names(folder) if name.endswith(".json")]
+                found = [_read_description(folder, name.removesuffix(".json")) for name in names]
         except ArtifactMissing:
             return []
-        return sorted(
-            (one for one in found if one), key=lambda one: (one.made, one.sha256), reverse=True
-        )
+        artifacts = [artifact for artifact in found if artifact is not None]
+        return sorted(artifacts, key=lambda one: (one.made, one.sha256), reverse=True)
 
     def close(self) -> None:
-        """Nothing stays open between calls."""
+        """Do nothing: no file stays open between calls."""
 
     @contextlib.contextmanager
-    def _content(self, scope: Scope, reference: str) -> Generator[int]:
+    def _open_content(self, scope: Scope, reference: str) -> Generator[int]:
         digest = hash_of(reference)
-        with self._opened(scope, reference) as folder:
-            known = _described(folder, digest)
-            file = None if known is None else _file(folder, digest)
+        with self._open_scope(scope, reference) as folder:
+            if _read_description(folder, digest) is None:
+                raise ArtifactMissing(reference)
+            file = _open_file(folder, digest)
         if file is None:
             raise ArtifactMissing(reference)
         try:
@@ -218,20 +204,23 @@ class FileArtifacts:
             os.close(file)
 
     @contextlib.contextmanager
-    def _opened(self, scope: Scope, reference: str = "", *, make: bool = False) -> Generator[int]:
-        """The folder of a scope as a descriptor. Raises ArtifactMissing if there is none, or it is
-        a link.
+    def _open_scope(
+        self, scope: Scope, reference: str = "", *, create: bool = False
+    ) -> Generator[int]:
+        """Open the folder of a scope as a descriptor.
+
+        Raises ArtifactMissing if there is none, or it is a link.
         """
-        if make:
+        if create:
             paths.private_folder(self.root)
         try:
             root = os.open(self.root, _FOLDER)
         except OSError as error:
-            if make:
+            if create:
                 raise
             raise ArtifactMissing(reference) from error
         try:
-            folder = _scope_folder(root, scope.key, make)
+            folder = _open_scope_folder(root, scope.key, create)
         finally:
             os.close(root)
         if folder is None:
@@ -244,74 +233,78 @@ class FileArtifacts:
     # ---- retention
 
     def sweep(self) -> int:
-        """See `ArtifactStore.sweep`. Also what crashed processes left behind."""
+        """See `ArtifactStore.sweep`. Also removes what crashed processes left behind."""
         return self._sweep()
 
     def _sweep(self, keep: str = "") -> int:
         kept: list[tuple[float, int, str, str]] = []
-        gone = 0
+        removed = 0
         now = self._now()
+        max_age = math.inf if self._days is None else self._days * DAY
         for scope, folder in self._folders():
             try:
                 for name, made, size in _entries(folder, now):
-                    if name != keep and self._days is not None and now - made > self._days * DAY:
-                        gone += _forget(folder, name)
+                    if name != keep and now - made > max_age:
+                        removed += _remove_artifact(folder, name)
                     else:
                         kept.append((made, size, scope, name))
             finally:
                 os.close(folder)
-        return gone + self._shrink(kept, keep)
+        return removed + self._shrink(kept, keep)
 
     def _shrink(self, kept: list[tuple[float, int, str, str]], keep: str) -> int:
-        total, gone = sum(size for _, size, _, _ in kept), 0
-        doomed: list[tuple[str, str]] = []
+        """Remove the oldest artifacts until the rest is within the limit."""
+        total = sum(size for _, size, _, _ in kept)
+        surplus: list[tuple[str, str]] = []
         for _, size, scope, name in sorted(kept):
             if self._max_bytes is None or total <= self._max_bytes:
                 break
             if name != keep:
-                doomed.append((scope, name))
+                surplus.append((scope, name))
                 total -= size
-        by_scope = dict(self._folders()) if doomed else {}
+        folders = dict(self._folders()) if surplus else {}
+        removed = 0
         try:
-            for scope, name in doomed:
-                gone += _forget(by_scope[scope], name) if scope in by_scope else 0
+            for scope, name in surplus:
+                if scope in folders:
+                    removed += _remove_artifact(folders[scope], name)
         finally:
-            for folder in by_scope.values():
+            for folder in folders.values():
                 os.close(folder)
-        self._drop_empty()
-        return gone
+        self._remove_empty_folders()
+        return removed
 
     def _folders(self) -> Iterator[tuple[str, int]]:
-        """Every scope's folder, open; who takes one closes it."""
+        """Yield every scope's folder, open; the caller closes it."""
         try:
             root = os.open(self.root, _FOLDER)
         except OSError:
             return
         try:
-            for name in filter(_SCOPE.fullmatch, _names(root)):
+            for name in filter(_SCOPE.fullmatch, _list_names(root)):
                 with contextlib.suppress(OSError):
                     yield name, os.open(name, _FOLDER, dir_fd=root)
         finally:
             os.close(root)
 
-    def _drop_empty(self) -> None:
+    def _remove_empty_folders(self) -> None:
         with contextlib.suppress(OSError):
             for path in self.root.iterdir():
-                # Fails for a folder that holds something, which is the check.
+                # Fails for a folder that is not empty, which is the check.
                 if _SCOPE.fullmatch(path.name):
                     with contextlib.suppress(OSError):
                         path.rmdir()
 
 
-def _names(folder: int) -> list[str]:
+def _list_names(folder: int) -> list[str]:
     with os.scandir(folder) as entries:
         return [entry.name for entry in entries]
 
 
-def _scope_folder(root: int, name: str, make: bool) -> int | None:
-    # A sweep may remove an empty folder between its making and its opening: it is made again.
-    for _ in range(3 if make else 1):
-        if make:
+def _open_scope_folder(root: int, name: str, create: bool) -> int | None:
+    # A sweep may remove an empty folder after it was created and before it is opened.
+    for _ in range(3 if create else 1):
+        if create:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=root)
         try:
@@ -319,21 +312,22 @@ def _scope_folder(root: int, name: str, make: bool) -> int | None:
         except FileNotFoundError:
             continue
         except OSError:
-            if make:
+            if create:
                 raise
             return None
     return None
 
 
-def _file(folder: int, name: str) -> int | None:
-    """A file of ours, open for reading; None for what is no plain file, has a second name or
-    another owner.
+def _open_file(folder: int, name: str) -> int | None:
+    """Open one of our files for reading.
+
+    Returns None for what is not a plain file, has a second name or another owner.
     """
-    # Without any name, it was replaced or deleted between our two looks at it: what has the name
-    # now is opened.
-    for _ in range(_LOOKS):
+    # A file without any name was replaced or deleted after we opened it: open what has the name
+    # now.
+    for _ in range(_OPEN_TRIES):
         try:
-            file = os.open(name, _OLD, dir_fd=folder)
+            file = os.open(name, _EXISTING_FILE, dir_fd=folder)
         except OSError:
             return None
         status = os.fstat(file)
@@ -345,11 +339,10 @@ def _file(folder: int, name: str) -> int | None:
     return None
 
 
-def _described(folder: int, digest: str) -> Artifact | None:
-    """What the description says, if there is one, it can be read, and the bytes are as many as it
-    says.
-    """
-    description, content = _file(folder, f"{digest}.json"), _file(folder, digest)
+def _read_description(folder: int, digest: str) -> Artifact | None:
+    """Return the artifact, if its description can be read and gives the right number of bytes."""
+    description = _open_file(folder, f"{digest}.json")
+    content = _open_file(folder, digest)
     try:
         if description is None or content is None:
             return None
@@ -372,21 +365,23 @@ def _described(folder: int, digest: str) -> Artifact | None:
 
 
 def _entries(folder: int, now: float) -> Iterator[tuple[str, float, int]]:
-    """Hash, time and size of each artifact; leftovers of a day ago are removed on the way."""
-    names = set(_names(folder))
+    """Yield hash, time and size of each artifact; remove leftovers that are older than a day."""
+    names = set(_list_names(folder))
     for name in names:
         with contextlib.suppress(FileNotFoundError):
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if name.endswith(".json") and name.removesuffix(".json") in names:
-                content = os.stat(name.removesuffix(".json"), dir_fd=folder, follow_symlinks=False)
-                yield name.removesuffix(".json"), status.st_mtime, content.st_size
+            digest = name.removesuffix(".json")
+            if name != digest and digest in names:
+                content = os.stat(digest, dir_fd=folder, follow_symlinks=False)
+                yield digest, status.st_mtime, content.st_size
             elif f"{name}.json" not in names and now - status.st_mtime > DAY:
                 _remove(folder, name)
 
 
-def _forget(folder: int, digest: str) -> int:
-    gone = _remove(folder, f"{digest}.json")
-    return int(_remove(folder, digest) and gone)
+def _remove_artifact(folder: int, digest: str) -> bool:
+    # The description first: an artifact without one cannot be seen.
+    had_description = _remove(folder, f"{digest}.json")
+    return _remove(folder, digest) and had_description
 
 
 def _remove(folder: int, name: str) -> bool:

@@ -1,6 +1,4 @@
-"""What stores of artifacts share: when a sweep is due; and those that are not files: taking bytes
-in, and their error.
-"""
+"""What artifact stores share: counting and hashing new bytes, when to sweep, and their error."""
 
 from __future__ import annotations
 
@@ -12,34 +10,35 @@ from ferrule.core.errors import FerruleError
 
 from .store import Artifact, ArtifactTooLarge
 
-_WORDS = 200
-"""Characters of a type or a tool's name that are kept."""
+_MAX_NAME = 200
+"""Characters of a media type or a tool's name that are kept."""
 
 
 class ArtifactsUnavailable(FerruleError):
-    """The place where artifacts are kept cannot be reached, or refused. Unlike ArtifactMissing it
-    says nothing about one.
-    """
+    """The store cannot be reached, or refused. It says nothing about a single artifact."""
 
     code = "artifacts_unavailable"
 
 
 class Intake:
-    """Counts and hashes what is being kept. `most` bounds its bytes."""
+    """Counts and hashes the bytes of a new artifact. `most` is their limit."""
 
     def __init__(self, most: int | None) -> None:
         self._most = most
         self._hash = hashlib.sha256()
-        self.size = self.lines = 0
+        self.size = 0
+        self.lines = 0
 
     def blocks(self, parts: Iterable[bytes], size: int) -> Iterator[bytes]:
-        """The same bytes in blocks of `size`, the last one shorter. Raises ArtifactTooLarge as soon
-        as it is too much.
+        """Yield the same bytes in blocks of `size`, the last one shorter.
+
+        Raises ArtifactTooLarge as soon as the limit is exceeded.
         """
         block = bytearray()
         for part in parts:
-            self._take(part)
-            view, start = memoryview(part), 0
+            self.add(part)
+            view = memoryview(part)
+            start = 0
             while len(block) + len(view) - start >= size:
                 end = start + size - len(block)
                 block += view[start:end]
@@ -50,30 +49,35 @@ class Intake:
         if block:
             yield bytes(block)
 
-    def _take(self, part: bytes) -> None:
+    def add(self, part: bytes) -> None:
+        """Count and hash bytes. Raises ArtifactTooLarge."""
         self.size += len(part)
         if self._most is not None and self.size > self._most:
             raise ArtifactTooLarge(
-                (
-                    f"an output of more than {self._most} bytes is more than all artifacts "
-                    "together may be"
-                ),
+                f"an output is larger than the {self._most} bytes that all artifacts together may "
+                "have",
                 hint="raise `artifacts.max_bytes`",
             )
         self._hash.update(part)
         self.lines += part.count(b"\n")
 
+    @property
+    def sha256(self) -> str:
+        """The hash of the bytes so far, in hex."""
+        return self._hash.hexdigest()
+
     def artifact(self, mime: str, tool: str, now: float) -> Artifact:
-        """What is known of it once all blocks were taken."""
+        """Return what is known about the artifact, once all bytes were added."""
         made = int(now * 1000)
         return Artifact(
-            self._hash.hexdigest(), self.size, _text(mime), self.lines, made, _text(tool)
+            self.sha256, self.size, _storable_text(mime), self.lines, made, _storable_text(tool)
         )
 
 
 class Unswept:
-    """Says when a sweep is due: with the first artifact of a process, and whenever a sixteenth of
-    the bound was added.
+    """Says when a sweep is due.
+
+    It is due with the first artifact of a process, and whenever a sixteenth of the limit was added.
     """
 
     def __init__(self, most: int | None) -> None:
@@ -82,14 +86,15 @@ class Unswept:
         self._lock = threading.Lock()
 
     def due(self, size: int) -> bool:
-        """Whether one is due now that so many bytes were added; then counting starts anew."""
+        """Count added bytes; return whether a sweep is due, and then start counting again."""
         with self._lock:
             self._added += size
-            due = self._added >= self._bound // 16
-            self._added = 0 if due else self._added
-        return due
+            if self._added < self._bound // 16:
+                return False
+            self._added = 0
+        return True
 
 
-def _text(words: str) -> str:
-    """As every store can hold it: no NUL, no lone surrogates, not endless."""
-    return words[:_WORDS].replace("\0", "").encode("utf-8", "replace").decode()
+def _storable_text(text: str) -> str:
+    """Return a text that every store can hold: no NUL, no lone surrogates, not too long."""
+    return text[:_MAX_NAME].replace("\0", "").encode("utf-8", "replace").decode()

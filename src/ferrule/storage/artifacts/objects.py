@@ -1,26 +1,26 @@
-"""Artifacts in an object store: S3, Google Cloud Storage, Azure, by URL; a folder or memory in
-tests.
+"""Artifacts in an object store: S3, Google Cloud Storage, Azure; a folder or memory in tests.
 
     <prefix>/<scope>/<sha256>          the bytes
-    <prefix>/<scope>/<sha256>.json     what is known of them; written last, so what it describes is whole
-    <prefix>/drafts/<id>               what is being kept and has no hash yet
+    <prefix>/<scope>/<sha256>.json     the description; written last, when all is complete
+    <prefix>/drafts/<id>               an artifact that is being stored and has no hash yet
 
-The layout and the rules are those of `files`. What fits into one part is put in one request; more
-is uploaded part by part to a draft and copied within the store. An object appears whole or not at
-all. A process that dies leaves a draft, bytes without a description, or an unfinished upload:
-nobody can read them. `sweep` removes the first two after a day; unfinished uploads take a lifecycle
-rule of the bucket (AbortIncompleteMultipartUpload).
+The layout and the rules are those of `files`. What fits into one part is stored by one request;
+more is uploaded part by part to a draft and copied within the store. An object appears completely
+or not at all. A process that dies leaves a draft, bytes without a description, or an unfinished
+upload: nobody can read them. `sweep` removes the first two after a day; unfinished uploads need a
+lifecycle rule of the bucket (AbortIncompleteMultipartUpload).
 
 Credentials come from the environment, as the provider's own programs take them (AWS_…, GOOGLE_…,
 AZURE_…), never from a URL.
 
-Not protected: against who may read the bucket; and where the same bytes of the same session are
-removed and kept again in the same moment, they may be gone afterwards.
+Not protected: against those who may read the bucket. If the same bytes of the same session are
+removed and stored again at the same moment, they may be gone afterwards.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -43,22 +43,28 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 SCHEMES = frozenset(("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "file", "memory"))
-"""What URLs may begin with."""
+"""The schemes of URLs that are accepted."""
 PART = 8 << 20
-"""Bytes of one part of an upload. Two are on their way while a third is gathered."""
+"""Bytes of one part of an upload. Two are being sent while a third is gathered."""
 LARGEST = 5 << 30
-"""What a store copies in one request; nothing larger is kept."""
+"""What a store copies in one request; nothing larger is stored."""
 DAY = 86_400.0
-_AT_ONCE = 8
+_THREADS = 8
 _TIMEOUT = "30s"
 
 
 class ObjectArtifacts:
-    """Fulfils `ArtifactStore`. `where` is a URL (`s3://bucket/prefix`), or a store of obstore's.
+    """An `ArtifactStore` in an object store.
 
-    `max_bytes` bounds what all scopes hold together, `days` the age; either may be None, and for a
-    bucket of many machines a lifecycle rule does the same without listing it. `now` is the wall
-    clock, in seconds. Raises ConfigError for a URL that cannot be used.
+    Args:
+        where: A URL (`s3://bucket/prefix`), or one of obstore's stores.
+        max_bytes: The limit of all scopes together, or None. For a bucket that many machines use, a
+            lifecycle rule does the same without listing the bucket.
+        days: The limit of the age, or None.
+        now: The wall clock, in seconds.
+
+    Raises:
+        ConfigError: The URL cannot be used.
     """
 
     def __init__(
@@ -69,8 +75,10 @@ class ObjectArtifacts:
         days: float | None = 30.0,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._store = _opened(where) if isinstance(where, str) else where
-        self._max_bytes, self._days, self._now = max_bytes, days, now
+        self._store = _open_store(where) if isinstance(where, str) else where
+        self._max_bytes = max_bytes
+        self._days = days
+        self._now = now
         self._unswept = Unswept(max_bytes)
 
     # ---- writing
@@ -85,7 +93,7 @@ class ObjectArtifacts:
         second = next(blocks, None)
         if second is None:
             artifact = intake.artifact(mime, tool, self._now())
-            with _in_words("keeping a result"):
+            with _translate_errors("keeping a result"):
                 _obstore().put(
                     self._store, f"{scope.key}/{artifact.sha256}", first, use_multipart=False
                 )
@@ -103,27 +111,27 @@ class ObjectArtifacts:
     def _put_large(
         self, scope: Scope, blocks: Iterator[bytes], known: Callable[[], Artifact]
     ) -> Artifact:
-        obstore, draft = _obstore(), f"drafts/{token_hex(16)}"
-        with _in_words("keeping a result"):
+        obstore = _obstore()
+        draft = f"drafts/{token_hex(16)}"
+        with _translate_errors("keeping a result"):
             writer = obstore.open_writer(self._store, draft, buffer_size=PART, max_concurrency=2)
         try:
             try:
                 for block in blocks:
-                    with _in_words("keeping a result"):
+                    with _translate_errors("keeping a result"):
                         writer.write(block)
             except BaseException:
-                # The store forgets no unfinished upload by itself: it is finished, and removed as a
-                # whole.
-                with suppress(*_failures()):
+                # The store does not forget an unfinished upload: finish it, then remove it.
+                with suppress(*_error_types()):
                     writer.close()
                 raise
-            with _in_words("keeping a result"):
+            with _translate_errors("keeping a result"):
                 writer.close()
                 artifact = known()
                 obstore.copy(self._store, draft, f"{scope.key}/{artifact.sha256}")
             return artifact
         finally:
-            # Nobody can find it, and `sweep` removes it after a day.
+            # If this fails, nobody can find the draft, and `sweep` removes it after a day.
             with suppress(ArtifactsUnavailable):
                 self._remove(draft)
 
@@ -137,7 +145,7 @@ class ObjectArtifacts:
             "tool": artifact.tool,
         }
         path = f"{scope.key}/{artifact.sha256}.json"
-        with _in_words("describing a result"):
+        with _translate_errors("describing a result"):
             _obstore().put(self._store, path, compact(known).encode(), use_multipart=False)
 
     def delete(self, scope: Scope, reference: str) -> bool:
@@ -146,15 +154,18 @@ class ObjectArtifacts:
             path = f"{scope.key}/{hash_of(reference)}"
         except ArtifactMissing:
             return False
-        there = self._size(path) is not None and self._size(f"{path}.json") is not None
-        # The description first: what has none cannot be seen any more.
+        existed = self._size(path) is not None and self._size(f"{path}.json") is not None
+        self._remove_artifact(path)
+        return existed
+
+    def _remove_artifact(self, path: str) -> None:
+        # The description first: an artifact without one cannot be seen.
         self._remove(f"{path}.json")
         self._remove(path)
-        return there
 
     def _remove(self, path: str) -> None:
-        # Some stores say that what is not there was removed, others that it is not there.
-        with suppress(FileNotFoundError), _in_words("removing a result", may_lack=True):
+        # For an object that does not exist, some stores report success, others that it is missing.
+        with suppress(FileNotFoundError), _translate_errors("removing a result", missing_ok=True):
             _obstore().delete(self._store, path)
 
     # ---- reading
@@ -162,14 +173,14 @@ class ObjectArtifacts:
     def find(self, scope: Scope, reference: str) -> Artifact:
         """See `ArtifactStore.find`."""
         digest = hash_of(reference)
-        known = self._described(scope.key, digest)
+        known = self._read_description(scope.key, digest)
         if known is None or self._size(f"{scope.key}/{digest}") != known.size:
             raise ArtifactMissing(reference)
         return known
 
     def read(self, scope: Scope, reference: str, offset: int, size: int) -> bytes:
         """See `ArtifactStore.read`."""
-        known = self._described(scope.key, hash_of(reference))
+        known = self._read_description(scope.key, hash_of(reference))
         if known is None:
             raise ArtifactMissing(reference)
         end = min(offset + size, known.size)
@@ -177,29 +188,32 @@ class ObjectArtifacts:
 
     def pieces(self, scope: Scope, reference: str, offset: int = 0) -> Iterator[bytes]:
         """See `ArtifactStore.pieces`."""
-        size, most = self.find(scope, reference).size, PIECE
+        size = self.find(scope, reference).size
+        request_size = PIECE
         while offset < size:
-            data = memoryview(self._range(scope, reference, offset, min(offset + most, size)))
+            end = min(offset + request_size, size)
+            data = memoryview(self._range(scope, reference, offset, end))
             for start in range(0, len(data), PIECE):
                 yield bytes(data[start : start + PIECE])
-            # A request takes longer than its bytes: who reads on gets more with each.
-            offset, most = offset + len(data), min(2 * most, PART // 2)
+            offset += len(data)
+            # A request takes longer than its bytes: a reader who goes on gets more with each.
+            request_size = min(2 * request_size, PART // 2)
 
     def list(self, scope: Scope) -> list[Artifact]:
         """See `ArtifactStore.list`."""
-        sizes = {path.rpartition("/")[2]: size for path, size, _ in self._listed(scope.key)}
+        sizes = {path.rpartition("/")[2]: size for path, size, _ in self._list_objects(scope.key)}
         names = [name for name in sizes if f"{name}.json" in sizes]
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ferrule-artifacts") as threads:
-            found = threads.map(partial(self._described, scope.key), names)
-            whole = [one for one in found if one is not None and one.size == sizes[one.sha256]]
-        return sorted(whole, key=lambda one: (one.made, one.sha256), reverse=True)
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="ferrule-artifacts") as threads:
+            found = threads.map(partial(self._read_description, scope.key), names)
+            complete = [one for one in found if one is not None and one.size == sizes[one.sha256]]
+        return sorted(complete, key=lambda one: (one.made, one.sha256), reverse=True)
 
     def close(self) -> None:
-        """Connections belong to obstore and are given back with the store."""
+        """Do nothing: connections belong to obstore and are closed with its store."""
 
-    def _described(self, scope: str, digest: str) -> Artifact | None:
+    def _read_description(self, scope: str, digest: str) -> Artifact | None:
         try:
-            with _in_words("looking for a result", may_lack=True):
+            with _translate_errors("looking for a result", missing_ok=True):
                 data = _obstore().get(self._store, f"{scope}/{digest}.json").bytes()
         except FileNotFoundError:
             return None
@@ -213,100 +227,104 @@ class ObjectArtifacts:
     def _range(self, scope: Scope, reference: str, start: int, end: int) -> bytes:
         path = f"{scope.key}/{hash_of(reference)}"
         try:
-            with _in_words("reading a result", may_lack=True):
+            with _translate_errors("reading a result", missing_ok=True):
                 return bytes(_obstore().get_range(self._store, path, start=start, end=end))
         except FileNotFoundError:
             raise ArtifactMissing(reference) from None
 
     def _size(self, path: str) -> int | None:
         try:
-            with _in_words("looking for a result", may_lack=True):
+            with _translate_errors("looking for a result", missing_ok=True):
                 return _obstore().head(self._store, path)["size"]
         except FileNotFoundError:
             return None
 
-    def _listed(self, prefix: str | None = None) -> Iterator[tuple[str, int, float]]:
-        """Path, size and age of what lies below a prefix; the age in seconds since 1970, by the
-        store's clock.
+    def _list_objects(self, prefix: str | None = None) -> Iterator[tuple[str, int, float]]:
+        """Yield path, size and time of the objects below a prefix.
+
+        The time is in seconds since 1970, by the store's clock.
         """
-        with _in_words("listing results"):
-            for some in _obstore().list(self._store, prefix):
-                for one in some:
-                    yield one["path"], one["size"], one["last_modified"].timestamp()
+        with _translate_errors("listing results"):
+            for batch in _obstore().list(self._store, prefix):
+                for item in batch:
+                    yield item["path"], item["size"], item["last_modified"].timestamp()
 
     # ---- retention
 
     def sweep(self) -> int:
-        """See `ArtifactStore.sweep`. Also what crashed processes left behind. Lists everything
-        there is.
-        """
+        """See `ArtifactStore.sweep`. Also removes what crashes left; lists the whole bucket."""
         return self._sweep()
 
     def _sweep(self, keep: str = "") -> int:
         now = self._now()
-        everything = {path: (size, at) for path, size, at in self._listed()}
+        oldest = -math.inf if self._days is None else now - self._days * DAY
+        objects = {path: (size, time) for path, size, time in self._list_objects()}
         kept: list[tuple[float, str, int]] = []
-        gone = 0
-        for path, (size, at) in everything.items():
+        removed = 0
+        for path, (size, modified) in objects.items():
             scope, _, name = path.partition("/")
-            described = everything.get(f"{path}.json")
-            if scope == "drafts" or (described is None and not name.endswith(".json")):
-                if now - at > DAY:
+            description = objects.get(f"{path}.json")
+            if scope == "drafts" or (description is None and not name.endswith(".json")):
+                if now - modified > DAY:
                     self._remove(path)
-            elif described is not None:
-                old = (
-                    self._days is not None
-                    and now - described[1] > self._days * DAY
-                    and name != keep
-                )
-                if old and self._forget(path, now - (self._days or 0) * DAY):
-                    gone += 1
+            elif description is not None:
+                _, stored = description
+                if stored < oldest and name != keep and self._remove_unless_newer(path, oldest):
+                    removed += 1
                 else:
-                    kept.append((described[1], path, size))
-        return gone + self._shrink(sorted(kept), keep)
+                    kept.append((stored, path, size))
+        return removed + self._shrink(sorted(kept), keep)
 
     def _shrink(self, kept: list[tuple[float, str, int]], keep: str) -> int:
-        total, gone = sum(size for _, _, size in kept), 0
-        for at, path, size in kept:
+        """Remove the oldest artifacts until the rest is within the limit."""
+        total = sum(size for _, _, size in kept)
+        removed = 0
+        for stored, path, size in kept:
             if self._max_bytes is None or total <= self._max_bytes:
                 break
-            # What was kept again since we listed it is young: a second of grace for stores that
-            # know no fractions.
-            if not path.endswith(f"/{keep}") and self._forget(path, at + 1, by_store=True):
-                gone += 1
+            # Keep what was stored again since we listed it. One second more, for stores whose
+            # times have no fractions.
+            if not path.endswith(f"/{keep}") and self._remove_unless_newer(
+                path, stored + 1, by_store=True
+            ):
+                removed += 1
                 total -= size
-        return gone
+        return removed
 
-    def _forget(self, path: str, latest: float, *, by_store: bool = False) -> bool:
-        """Remove one, unless it was kept again after `latest`: by what it says of itself, or by the
-        store's clock.
+    def _remove_unless_newer(self, path: str, latest: float, *, by_store: bool = False) -> bool:
+        """Remove an artifact, unless it was stored again after `latest`.
+
+        When that was is taken from its description, or with `by_store` from the store's clock.
         """
         scope, _, digest = path.rpartition("/")
         if by_store:
-            with suppress(FileNotFoundError), _in_words("looking for a result", may_lack=True):
-                again = _obstore().head(self._store, f"{path}.json")["last_modified"].timestamp()
-                if again > latest:
+            with (
+                suppress(FileNotFoundError),
+                _translate_errors("looking for a result", missing_ok=True),
+            ):
+                description = _obstore().head(self._store, f"{path}.json")
+                if description["last_modified"].timestamp() > latest:
                     return False
         else:
-            known = self._described(scope, digest)
+            known = self._read_description(scope, digest)
             if known is not None and known.made / 1000 > latest:
                 return False
-        self._remove(f"{path}.json")
-        self._remove(path)
+        self._remove_artifact(path)
         return True
 
 
-def _opened(url: str) -> ObjectStore:
+def _open_store(url: str) -> ObjectStore:
     scheme = url.partition("://")[0].lower()
     if "://" not in url or scheme not in SCHEMES:
         listed = ", ".join(f"`{one}://`" for one in ("s3", "gs", "az", "file"))
         raise ConfigError(
-            f"artifacts cannot be kept in `{_shown(url)}`", hint=f"use {listed}, or a folder"
+            f"artifacts cannot be kept in `{_redact_url(url)}`", hint=f"use {listed}, or a folder"
         )
-    if "@" in url.partition("://")[2].partition("/")[0] and scheme not in ("abfs", "abfss"):
+    host = url.partition("://")[2].partition("/")[0]
+    if "@" in host and scheme not in ("abfs", "abfss"):
         raise ConfigError(
-            f"`{_shown(url)}` holds a key",
-            hint="keys come from the environment, as in AWS_ACCESS_KEY_ID",
+            f"`{_redact_url(url)}` contains a key",
+            hint="put keys into the environment, such as AWS_ACCESS_KEY_ID",
         )
     if scheme == "file":
         paths.private_folder(Path(url.partition("://")[2]))
@@ -319,37 +337,35 @@ def _opened(url: str) -> ObjectStore:
         if scheme in ("file", "memory"):
             return from_url(url)
         return from_url(url, client_options=client, retry_config=retry)
-    except _failures() as error:
+    except _error_types() as error:
         raise ConfigError(
-            f"artifacts cannot be kept in `{_shown(url)}`: {_first_line(error)}"
+            f"artifacts cannot be kept in `{_redact_url(url)}`: {_first_line(error)}"
         ) from error
 
 
-def _shown(url: str) -> str:
-    """A URL without what stands before an `@`."""
+def _redact_url(url: str) -> str:
+    """Return a URL without what comes before an `@`."""
     scheme, mark, rest = url.partition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"[:200]
 
 
 @contextmanager
-def _in_words(doing: str, *, may_lack: bool = False) -> Generator[None]:
-    """What obstore raises as ours. With `may_lack`, that something is not there stays
-    FileNotFoundError.
-    """
+def _translate_errors(doing: str, *, missing_ok: bool = False) -> Generator[None]:
+    """Raise obstore's errors as ours. With `missing_ok`, FileNotFoundError stays as it is."""
     try:
         yield
-    except _failures() as error:
-        if may_lack and isinstance(error, FileNotFoundError):
+    except _error_types() as error:
+        if missing_ok and isinstance(error, FileNotFoundError):
             raise
         raise ArtifactsUnavailable(f"{doing}: {_first_line(error)}") from error
 
 
 def _first_line(error: BaseException) -> str:
-    # The lines after the first are for who debugs the store, and may hold requests.
+    # Further lines are for debugging the store, and may contain requests.
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
-def _failures() -> tuple[type[Exception], ...]:
+def _error_types() -> tuple[type[Exception], ...]:
     _obstore()
     from obstore.exceptions import BaseError
 

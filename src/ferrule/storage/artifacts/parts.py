@@ -1,9 +1,9 @@
-"""Parts of an artifact: lines, the end, matching lines, a place in JSON, rows of CSV. For any
-store, in bounded memory and time.
+"""Parts of an artifact: lines, the end, matching lines, a JSON value, rows of CSV.
 
-What is read line by line passes through memory a piece at a time; of a line longer than
-`LONGEST_LINE` the rest is dropped and said. JSON has to be read whole and therefore has a largest
-size. Text that is not UTF-8 is read with `\\ufffd` in it.
+They work with any store, in bounded memory and time. What is read line by line passes through
+memory a piece at a time; the rest of a line longer than `LONGEST_LINE` is dropped, and the result
+says so. JSON has to be read as a whole and is therefore limited in size. Text that is not UTF-8 is
+read with `\\ufffd` in it.
 """
 
 from __future__ import annotations
@@ -20,24 +20,22 @@ from ferrule.tools.safe_patterns import compile_regex
 LONGEST_LINE = 1 << 20
 """Bytes of a line that are kept."""
 LARGEST_JSON = 16 << 20
-"""Bytes of a JSON text that is read whole."""
+"""Bytes of a JSON text that can be read."""
 MATCHED = 65_536
-"""Characters of a line in which a match is looked for."""
+"""Characters of a line that are searched for a match."""
 SECONDS = 10.0
-"""How long one reading may take; then it says where it stopped."""
-_OFTEN = 512
-"""Lines between two looks at the clock."""
+"""How long one reading may take; then its result says where it stopped."""
+_CLOCK_INTERVAL = 512
+"""Lines between two checks of the clock."""
 
 
 class Unreadable(ValueError):
-    """The artifact cannot be read in this way; the text says why, and which way there is."""
+    """The artifact cannot be read in this way. The text says why, and which way there is."""
 
 
 @dataclass(slots=True)
 class Lines:
-    """Lines with their numbers, from 1. `next` is the first one that was not looked at, 0 at the
-    end.
-    """
+    """Lines with their numbers, from 1. `next` is the first one that was not read, 0 at the end."""
 
     found: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     next: int = 0
@@ -45,11 +43,12 @@ class Lines:
 
 
 def split(pieces: Iterable[bytes], skip: int = 0) -> Iterator[tuple[bytes, int]]:
-    """Lines after the first `skip`, each without its end, and how many bytes of it were dropped."""
-    rest, dropped = b"", 0
+    """Yield the lines after the first `skip`, without line ends, and how many bytes each lost."""
+    rest = b""
+    dropped = 0
     for piece in pieces:
         if skip:
-            # Whole pieces before the first line that matters are counted, not split.
+            # In pieces before the first wanted line, lines are counted, not split.
             ends = piece.count(b"\n")
             if ends < skip:
                 skip -= ends
@@ -70,12 +69,10 @@ def split(pieces: Iterable[bytes], skip: int = 0) -> Iterator[tuple[bytes, int]]
 
 
 def lines(pieces: Iterable[bytes], first: int, fits: Callable[[str], bool]) -> Lines:
-    """Lines from number `first` (1 is the first) on, for as long as `fits` says that there is room
-    for another.
-    """
+    """Read lines from number `first` (counted from 1) on, while `fits` accepts another one."""
     read = Lines()
     for number, (line, dropped) in enumerate(split(pieces, first - 1), first):
-        text = _text(line, dropped)
+        text = _line_text(line, dropped)
         if not fits(text):
             read.next = number
             break
@@ -84,14 +81,13 @@ def lines(pieces: Iterable[bytes], first: int, fits: Callable[[str], bool]) -> L
 
 
 def last_lines(data: bytes, whole: bool, most: int) -> tuple[list[str], bool]:
-    """The last `most` lines of `data`, the end of an artifact, and whether the first of them is
-    cut.
+    """Return the last `most` lines of `data`, and whether the first of them is cut.
 
-    `whole`: the data is all there is.
+    `data` is the end of an artifact; with `whole` it is all there is.
     """
-    found = [line for line, _ in split([data])]
+    found = [line.decode("utf-8", "replace") for line, _ in split([data])]
     cut = not whole and len(found) <= most
-    return [line.decode("utf-8", "replace") for line in found[-most:]], cut
+    return found[-most:], cut
 
 
 def matching(
@@ -103,24 +99,26 @@ def matching(
     seconds: float = SECONDS,
     now: Callable[[], float] = time.monotonic,
 ) -> Lines:
-    """Lines from number `first` on in which the expression is found, in the first `MATCHED`
-    characters. Raises Unreadable.
+    """Read the lines from number `first` on that match an expression.
 
-    The time of one match is linear in the line (`tools.safe_patterns`); that of all is bounded by
-    `seconds`.
+    The expression is looked for in the first `MATCHED` characters of a line.
+    The time of one match is linear in the line (`tools.safe_patterns`); that of all is limited to
+    `seconds`. Raises Unreadable.
     """
     try:
-        found = compile_regex(pattern)
+        is_match = compile_regex(pattern)
     except ValueError as error:
         raise Unreadable(str(error)) from error
-    read, until = Lines(), now() + seconds
+    read = Lines()
+    deadline = now() + seconds
     for number, (line, dropped) in enumerate(split(pieces, first - 1), first):
-        if number % _OFTEN == 0 and now() > until:
-            read.next, read.out_of_time = number, True
+        if number % _CLOCK_INTERVAL == 0 and now() > deadline:
+            read.next = number
+            read.out_of_time = True
             break
-        if not found(line.decode("utf-8", "replace")[:MATCHED]):
+        if not is_match(line.decode("utf-8", "replace")[:MATCHED]):
             continue
-        text = _text(line, dropped)
+        text = _line_text(line, dropped)
         if not fits(text):
             read.next = number
             break
@@ -128,19 +126,20 @@ def matching(
     return read
 
 
-def _text(line: bytes, dropped: int) -> str:
-    said = f" [{dropped} more bytes in this line]" if dropped else ""
-    return line.removesuffix(b"\r").decode("utf-8", "replace") + said
+def _line_text(line: bytes, dropped: int) -> str:
+    text = line.removesuffix(b"\r").decode("utf-8", "replace")
+    return f"{text} [{dropped} more bytes in this line]" if dropped else text
 
 
 def at_pointer(pieces: Iterable[bytes], size: int, pointer: str) -> Any:
-    """The value at a JSON pointer (RFC 6901; "" is the whole). Raises Unreadable, naming what
-    stands on the way.
+    """Return the value at a JSON pointer (RFC 6901; "" is the whole document).
+
+    Raises Unreadable, naming the place where the pointer leads no further.
     """
     if size > LARGEST_JSON:
         raise Unreadable(
-            f"{size} bytes of JSON are more than the {LARGEST_JSON} that are read whole; use "
-            "lines or grep"
+            f"{size} bytes of JSON are more than the {LARGEST_JSON} that can be read; use lines or "
+            "grep"
         )
     try:
         value: Any = json.loads(b"".join(pieces))
@@ -152,12 +151,12 @@ def at_pointer(pieces: Iterable[bytes], size: int, pointer: str) -> Any:
         )
     where = ""
     for part in pointer.split("/")[1:]:
-        value = _step(value, part.replace("~1", "/").replace("~0", "~"), where or "the top")
+        value = _resolve_key(value, part.replace("~1", "/").replace("~0", "~"), where or "the top")
         where += f"/{part}"
     return value
 
 
-def _step(value: Any, key: str, where: str) -> Any:
+def _resolve_key(value: Any, key: str, where: str) -> Any:
     if isinstance(value, dict):
         known = cast("dict[str, Any]", value)
         if key in known:
@@ -166,8 +165,9 @@ def _step(value: Any, key: str, where: str) -> Any:
         raise Unreadable(f"there is no `{key[:200]}` at {where}; there are: {some or 'no keys'}")
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        # As the RFC spells an index: ASCII digits, no leading zero.
-        if key.isascii() and key.isdigit() and str(int(key[:12])) == key and int(key) < len(items):
+        # An index in RFC 6901: ASCII digits without a leading zero.
+        is_index = key.isascii() and key.isdigit() and str(int(key[:12])) == key
+        if is_index and int(key) < len(items):
             return items[int(key)]
         raise Unreadable(
             f"at {where} is a list of {len(items)}; name an index from 0 on, found `{key[:200]}`"
@@ -177,8 +177,9 @@ def _step(value: Any, key: str, where: str) -> Any:
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of a table; `next` is the first that was not looked at (from 1, the header not counted),
-    0 at the end.
+    """Rows of a table.
+
+    `next` is the first row that was not read (from 1, the header not counted), 0 at the end.
     """
 
     columns: list[str]
@@ -195,24 +196,25 @@ def rows(
     seconds: float = SECONDS,
     now: Callable[[], float] = time.monotonic,
 ) -> Rows:
-    """The header and rows from number `first` on. The delimiter is the one the header has most of.
-    Raises Unreadable.
+    """Read the header and the rows from number `first` on.
+
+    The delimiter is the one that the header contains most often. Raises Unreadable.
     """
     texts = _csv_lines(pieces)
     head = next(texts, "")
-    reader = csv.reader(_joined(head, texts), delimiter=delimiter_of(head))
-    until = now() + seconds
+    reader = csv.reader(_prepend(head, texts), delimiter=delimiter_of(head))
+    deadline = now() + seconds
     try:
         read = Rows(next(reader, list[str]()))
         for number, row in enumerate(reader, 1):
-            if number % _OFTEN == 0 and now() > until:
+            if number % _CLOCK_INTERVAL == 0 and now() > deadline:
                 if number < first:
-                    # Rows are counted from the start each time: going on later would lead no
-                    # further.
+                    # Rows are counted from the start each time: another try would get no further.
                     raise Unreadable(
                         f"row {first} is too far in to be counted in {seconds:g} s; use lines"
                     )
-                read.next, read.out_of_time = number, True
+                read.next = number
+                read.out_of_time = True
                 break
             if number < first:
                 continue
@@ -226,7 +228,7 @@ def rows(
 
 
 def delimiter_of(head: str) -> str:
-    """What separates the columns of a header."""
+    """Return what separates the columns of a header."""
     return max(",\t;|", key=head.count)
 
 
@@ -240,7 +242,7 @@ def _csv_lines(pieces: Iterable[bytes]) -> Iterator[str]:
         yield text.removeprefix("\ufeff") if number == 0 else text
 
 
-def _joined(head: str, texts: Iterator[str]) -> Iterator[str]:
+def _prepend(head: str, texts: Iterator[str]) -> Iterator[str]:
     if head:
         yield head
         yield from texts

@@ -1,8 +1,7 @@
-"""Artifacts: large outputs kept aside, addressed by their hash, readable in parts by those who own
-them.
+"""Artifacts: large outputs stored outside the journal, readable in parts by their owners.
 
-Here is what a store promises and the words it is spoken of with; `files` keeps them as files,
-`parts` takes parts out of what any store holds.
+They are addressed by their hash. This is the contract of a store and its data types; `files` stores
+artifacts as files, `parts` reads parts of them from any store.
 """
 
 from __future__ import annotations
@@ -19,17 +18,18 @@ from ferrule.core.lazy_patterns import expression
 from ferrule.core.limits import OUTPUT_CAP
 
 THRESHOLD = 32_768
-"""Bytes from which on a result is kept aside, where settings say nothing else."""
+"""Results of so many bytes or more become artifacts, unless the settings say otherwise."""
 LEAST_THRESHOLD = 1024
 PIECE = 262_144
-"""Bytes that a store holds in memory of one artifact at a time."""
+"""Bytes of one artifact that a store holds in memory at a time."""
 
 _REFERENCE = expression(r"art-([0-9a-f]{64})")
 
 
 class ArtifactMissing(FerruleError):
-    """No artifact has this reference, or this identity may not see it, or it is too old: the three
-    are not told apart.
+    """No artifact has this reference, or it expired, or this identity may not see it.
+
+    The three cases are not told apart.
     """
 
     code = "artifact_missing"
@@ -39,14 +39,14 @@ class ArtifactMissing(FerruleError):
 
 
 class ArtifactTooLarge(FerruleError):
-    """What was to be kept is more than the store may hold; nothing of it was kept."""
+    """An output is larger than the store may be; nothing of it was kept."""
 
     code = "artifact_too_large"
 
 
 @frozen
 class Scope:
-    """Whose artifacts: of one tenant, one user, one session. Never blank."""
+    """The owner of artifacts: one tenant, one user, one session. Never blank."""
 
     tenant: str
     user: str
@@ -61,20 +61,22 @@ class Scope:
 
     @staticmethod
     def of(identity: Identity) -> Scope:
-        """The scope that this identity's run may read and write."""
+        """Return the scope that this identity's run may read and write."""
         return Scope(identity.tenant, identity.user, identity.session)
 
     @property
     def key(self) -> str:
-        """A name for it that fits everywhere (40 hex digits) and says nothing of who they are."""
+        """A name that is valid everywhere (40 hex digits) and reveals nothing about the owner."""
         parts = [self.tenant, self.user, self.session]
         return hashlib.sha256(compact(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
 @frozen
 class Artifact:
-    """What is known of one: `sha256` of its bytes (hex), their number, the line ends in them,
-    `made` in ms since 1970.
+    """What is known about an artifact.
+
+    `sha256` is the hash of its bytes (hex), `size` their number, `lines` the number of line ends,
+    `made` the time in ms since 1970.
     """
 
     sha256: str
@@ -86,12 +88,12 @@ class Artifact:
 
     @property
     def reference(self) -> str:
-        """What a model names it by: `art-` and the hash."""
+        """The name that models use for it: `art-` and the hash."""
         return f"art-{self.sha256}"
 
 
 def hash_of(reference: str) -> str:
-    """The hash in a reference. Raises ArtifactMissing for what is none."""
+    """Return the hash in a reference. Raises ArtifactMissing if it is not a reference."""
     found = _REFERENCE.fullmatch(reference.strip())
     if found is None:
         raise ArtifactMissing(reference)
@@ -99,64 +101,71 @@ def hash_of(reference: str) -> str:
 
 
 class ArtifactStore(Protocol):
-    """Keeps artifacts. Checked by `ferrule.testing.artifact_conformance`.
+    """Stores artifacts.
 
-    Contract: `put` reads `parts` once, holds a bounded piece of them in memory, and is durable
-    before it returns; if it raises, or the process dies, nothing of it can be seen. Equal bytes of
-    one scope are one artifact. An artifact is seen in its own scope only: any other, an unknown or
-    a malformed reference is ArtifactMissing, never empty bytes. Methods block and may be called
-    from any thread, several at a time.
+    Contract (checked by `ferrule.testing.artifact_conformance`):
+
+    * `put` reads `parts` once, holds a bounded piece of them in memory, and is durable before it
+      returns. If it raises, or the process dies, nothing of the artifact can be seen.
+    * Equal bytes in one scope are one artifact.
+    * An artifact can be seen in its own scope only. For another scope, an unknown or a malformed
+      reference, methods raise ArtifactMissing; they never return empty bytes.
+    * Methods block and may be called from any thread, several at a time.
     """
 
     def put(
         self, scope: Scope, parts: Iterable[bytes], *, mime: str = "text/plain", tool: str = ""
     ) -> Artifact:
-        """Keep what `parts` joined are. Raises ArtifactTooLarge, OSError, and whatever `parts`
-        raise.
+        """Store the joined `parts`.
+
+        Raises:
+            ArtifactTooLarge: They are more than the store may hold.
+            OSError: They could not be written. What `parts` raise is raised, too.
         """
         ...
 
     def find(self, scope: Scope, reference: str) -> Artifact:
-        """What is known of it. Raises ArtifactMissing."""
+        """Return what is known about an artifact. Raises ArtifactMissing."""
         ...
 
     def read(self, scope: Scope, reference: str, offset: int, size: int) -> bytes:
-        """At most `size` bytes from `offset` on; none past the end. Raises ArtifactMissing."""
+        """Return up to `size` bytes from `offset` on, none past the end. Raises ArtifactMissing."""
         ...
 
     def pieces(self, scope: Scope, reference: str, offset: int = 0) -> Iterator[bytes]:
-        """All bytes from `offset` on, at most `PIECE` at a time. Raises ArtifactMissing, at once or
-        with the first.
+        """Yield all bytes from `offset` on, at most `PIECE` at a time.
+
+        Raises ArtifactMissing, at once or with the first piece.
         """
         ...
 
     def list(self, scope: Scope) -> list[Artifact]:
-        """The artifacts of a scope, newest first."""
+        """Return the artifacts of a scope, newest first."""
         ...
 
     def delete(self, scope: Scope, reference: str) -> bool:
-        """Remove one; False if there was none."""
+        """Remove an artifact. Return False if there was none."""
         ...
 
     def sweep(self) -> int:
-        """Remove what is too old, then the oldest until the rest is within the bound. Returns how
-        many went.
+        """Remove expired artifacts, then the oldest until the rest is within the bound.
+
+        Returns how many were removed.
         """
         ...
 
     def close(self) -> None:
-        """Give back what is open. Safe to call twice."""
+        """Release connections and files. Safe to call twice."""
         ...
 
 
 @frozen
 class Artifacts:
-    """A run's store and its bounds, for the engine and as the resource that reading tools ask for.
+    """A run's store and its limits, for the engine and for the tools that read artifacts.
 
-    A result of `threshold` bytes or more is kept, and the model gets a stub; with `threshold` None
-    only what exceeds the output limit is kept, beside the cut result. `room` bounds what a reading
-    tool answers, in bytes.
-    """
+    A result of `threshold` bytes or more becomes an artifact, and the model gets a stub. If
+    `threshold` is None, only results over the output limit do, beside the cut result. `room` is the
+    limit of a reading tool's answer, in bytes."""
 
     store: ArtifactStore
     threshold: int | None = THRESHOLD
@@ -165,6 +174,6 @@ class Artifacts:
     def __post_init__(self) -> None:
         if self.threshold is not None and not LEAST_THRESHOLD <= self.threshold <= OUTPUT_CAP:
             raise ConfigError(
-                f"artifacts.threshold = {self.threshold}: must lie between {LEAST_THRESHOLD} "
+                f"artifacts.threshold = {self.threshold}: must be between {LEAST_THRESHOLD} "
                 f"and {OUTPUT_CAP}"
             )

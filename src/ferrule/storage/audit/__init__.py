@@ -1,5 +1,12 @@
-"""Who wanted what, who let it pass and what came of it; and the proof that nobody changed the
-record.
+"""The audit: who wanted what, who allowed it, how it ended, and proof that no record was changed.
 
-Modules: `audit`, `checkpoints`, `export`, `receipts`, `signing`, `verification`, `wording`.
+| module | what it contains |
+|---|---|
+| `audit` | all that is known of each call |
+| `past_calls` | the calls of many sessions |
+| `receipts` | digests of runs and calls, to hand on |
+| `export` | the audit as JSON lines |
+| `wording` | a call explained to a person |
+| `verification` | checking journals, exports and archives |
+| `checkpoints`, `signing` | signed states of sessions; keys |
 """

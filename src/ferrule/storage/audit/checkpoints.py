@@ -1,8 +1,9 @@
-"""Checkpoints: signed statements of where sessions stood, in a file beside the journal.
+"""Checkpoints: signed states of sessions, in a file beside the journal.
 
 Each line is one JSON object, written only after the session's whole chain was checked:
 
-    {"ferrule":"checkpoint","format":1,"session":…,"seq":…,"hash":…,"time":…,"key":…,"previous":…,"signature":…}
+    {"ferrule":"checkpoint","format":1,"session":…,"seq":…,"hash":…,"time":…,"key":…,"previous":…,
+     "signature":…}
 
 `hash` is that of event `seq` (the last one then), `time` ms since 1970, `key` the name of the key
 (`signing`), `previous` the SHA-256 of the line before without its newline (64 zeros for the first).
@@ -10,14 +11,14 @@ Each line is one JSON object, written only after the session's whole chain was c
 
     ferrule.checkpoint.v1 \\n the line's JSON without `signature`, compact, in UTF-8
 
-What checkpoints show that the chain cannot: a forger who computed a session's chain anew, a tail
-that was cut off, a session or a whole journal that was replaced by an older copy, each up to the
-last checkpoint.
+Checkpoints show what the chain cannot: a forger who computed a session's chain again, a tail that
+was cut off, a session or a whole journal that was replaced by an older copy, each up to the last
+checkpoint.
 
-What they do not show: anything by whoever has the private key; what was changed before the first
-checkpoint (a copy that was put in place earlier is what was signed); events after the last one;
-that the last lines of this file were cut off. Against the latter, keep a copy of the file, or of
-its last line, elsewhere.
+They do not show: anything done by whoever has the private key; changes before the first checkpoint
+(a copy that was put in place earlier is what was signed); events after the last one; that the last
+lines of this file were cut off. Against the latter, keep a copy of the file, or of its last line,
+elsewhere.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -33,8 +35,9 @@ from typing import Any, cast
 from ferrule.core.calls import compact
 from ferrule.core.errors import JournalError
 from ferrule.core.frozen import frozen
-from ferrule.storage.journal.sqlite import Journal, SqliteJournal
-from ferrule.storage.paths import private_folder, state
+from ferrule.storage import paths
+from ferrule.storage.journal.protocols import Journal
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 from .signing import Signer, Verifier
 
@@ -54,7 +57,7 @@ _KINDS = {
 
 @frozen
 class Checkpoint:
-    """One signed head. `line` is its place in the file, counted from 1."""
+    """One signed state of a session. `line` is its place in the file, counted from 1."""
 
     session: str
     seq: int
@@ -67,17 +70,19 @@ class Checkpoint:
 
     @property
     def message(self) -> bytes:
-        """What is signed."""
+        """The bytes that are signed."""
         return _PREFIX + compact(self._unsigned()).encode("utf-8", "surrogatepass")
 
     def spelled(self) -> str:
-        """The line, without its newline."""
+        """Return the line, without its newline."""
         return compact({**self._unsigned(), "signature": self.signature})
 
     def _unsigned(self) -> dict[str, Any]:
-        head = {"ferrule": "checkpoint", "format": FORMAT, "session": self.session, "seq": self.seq}
         return {
-            **head,
+            "ferrule": "checkpoint",
+            "format": FORMAT,
+            "session": self.session,
+            "seq": self.seq,
             "hash": self.hash,
             "time": self.time,
             "key": self.key,
@@ -86,20 +91,24 @@ class Checkpoint:
 
 
 def beside(journal: Path) -> Path:
-    """Where the checkpoints of a journal lie if nothing else is said."""
+    """Return the default path of a journal's checkpoints."""
     return journal.with_name(journal.name + ".checkpoints")
 
 
 def place_of(journal: Journal) -> Path:
-    """The same for any journal: those of one that is no file lie in the person's state folder."""
+    """Return the default path of the checkpoints of any journal.
+
+    Those of a journal that is not a file are in the user's state folder.
+    """
     file = journal.path if isinstance(journal, SqliteJournal) else None
-    return beside(file or state() / "journal")
+    return beside(file or paths.state() / "journal")
 
 
 def read_checkpoints(path: Path) -> list[Checkpoint]:
-    """All checkpoints of a file; none if it is not there. Signatures are not checked here.
+    """Return all checkpoints of a file, none if it does not exist. Signatures are not checked here.
 
-    Raises JournalError naming the line that is broken, or does not follow the one before.
+    Raises:
+        JournalError: A line is damaged, or does not follow the one before. The message names it.
     """
     try:
         lines = path.read_bytes().split(b"\n")
@@ -114,34 +123,34 @@ def read_checkpoints(path: Path) -> list[Checkpoint]:
     points: list[Checkpoint] = []
     previous = FIRST
     for number, line in enumerate(lines[:-1], 1):
-        point = _parsed(path, number, line)
+        point = _parse_line(path, number, line)
         if point.previous != previous:
-            raise _broken(
-                path,
-                number,
-                "does not follow the line before: lines were changed, removed or inserted",
-            )
+            what = "does not follow the line before: lines were changed, removed or inserted"
+            raise _broken(path, number, what)
         points.append(point)
         previous = sha256(line).hexdigest()
     return points
 
 
-def _parsed(path: Path, number: int, line: bytes) -> Checkpoint:
+def _parse_line(path: Path, number: int, line: bytes) -> Checkpoint:
     try:
         row: Any = json.loads(line)
     except ValueError:
         row = None
     if not isinstance(row, dict) or cast("dict[str, Any]", row).get("ferrule") != "checkpoint":
-        raise _broken(path, number, "is no checkpoint")
+        raise _broken(path, number, "is not a checkpoint")
     row = cast("dict[str, Any]", row)
-    if row.get("format") != FORMAT or any(
-        type(row.get(name)) is not kind for name, kind in _KINDS.items()
-    ):
-        raise _broken(path, number, "is no checkpoint that this version reads")
+    is_typed = all(type(row.get(name)) is kind for name, kind in _KINDS.items())
+    if row.get("format") != FORMAT or not is_typed:
+        raise _broken(path, number, "is not a checkpoint that this version can read")
     point = Checkpoint(**{name: row[name] for name in _KINDS}, line=number)
-    if point.spelled().encode("utf-8", "surrogatepass") != line:
+    if _encode(point) != line:
         raise _broken(path, number, "was changed")
     return point
+
+
+def _encode(point: Checkpoint) -> bytes:
+    return point.spelled().encode("utf-8", "surrogatepass")
 
 
 def _broken(path: Path, number: int, what: str) -> JournalError:
@@ -151,54 +160,46 @@ def _broken(path: Path, number: int, what: str) -> JournalError:
 def sign_heads(
     journal: Journal, path: Path, signer: Signer, sessions: Sequence[str], *, now: int
 ) -> list[Checkpoint]:
-    """Sign where these sessions stand now (`now` in ms since 1970), each after its chain and all
-    its checkpoints were checked.
+    """Sign the current state of these sessions, after checking their chains and checkpoints.
 
-    Heads that this key has signed already are left out. Durable when it returns. Raises
-    JournalError, and signs nothing of that session and those after it, where something does not
-    hold.
+    States that this key has signed already are left out. The lines are on disk when it returns.
+
+    Args:
+        now: The time in ms since 1970.
+
+    Raises:
+        JournalError: Something does not hold. That session and those after it are not signed.
     """
-    private_folder(path.parent)
+    paths.private_folder(path.parent)
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
     with os.fdopen(descriptor, "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         known = read_checkpoints(path)
-        last = (
-            sha256(known[-1].spelled().encode("utf-8", "surrogatepass")).hexdigest()
-            if known
-            else FIRST
-        )
-        made: list[Checkpoint] = []
+        previous = sha256(_encode(known[-1])).hexdigest() if known else FIRST
+        signed: list[Checkpoint] = []
         for session in sessions:
-            mine = [point for point in known if point.session == session]
-            for wrong in contradictions(journal, session, mine, signer.verifier):
-                raise JournalError(wrong, code="checkpoint_contradicted")
+            earlier = [point for point in known if point.session == session]
+            for contradiction in contradictions(journal, session, earlier, signer.verifier):
+                raise JournalError(contradiction, code="checkpoint_contradicted")
             seq, digest = journal.head(session)
-            if any(
-                (point.seq, point.hash, point.key) == (seq, digest, signer.name) for point in mine
-            ):
+            state = (seq, digest, signer.name)
+            if any((point.seq, point.hash, point.key) == state for point in earlier):
                 continue
-            blank = Checkpoint(
-                session, seq, digest, now, signer.name, last, "", len(known) + len(made) + 1
-            )
-            point = _signed(blank, signer)
-            line = point.spelled().encode("utf-8", "surrogatepass")
+            line_number = len(known) + len(signed) + 1
+            unsigned = Checkpoint(session, seq, digest, now, signer.name, previous, "", line_number)
+            point = replace(unsigned, signature=signer.sign(unsigned.message).hex())
+            line = _encode(point)
             file.write(line + b"\n")
-            last = sha256(line).hexdigest()
-            made.append(point)
+            previous = sha256(line).hexdigest()
+            signed.append(point)
         file.flush()
         os.fsync(file.fileno())
-    return made
-
-
-def _signed(blank: Checkpoint, signer: Signer) -> Checkpoint:
-    values = (blank.session, blank.seq, blank.hash, blank.time, blank.key, blank.previous)
-    return Checkpoint(*values, signer.sign(blank.message).hex(), blank.line)
+    return signed
 
 
 def signature_holds(point: Checkpoint, verifier: Verifier) -> bool:
-    """Whether this key signed this checkpoint."""
+    """Return whether this key signed this checkpoint."""
     try:
         signature = bytes.fromhex(point.signature)
     except ValueError:
@@ -209,11 +210,13 @@ def signature_holds(point: Checkpoint, verifier: Verifier) -> bool:
 def contradictions(
     journal: Journal, session: str, points: Iterable[Checkpoint], verifier: Verifier | None
 ) -> Iterator[str]:
-    """Check a session's chain, and what was signed of it; a sentence for each checkpoint that is
-    contradicted.
+    """Check a session's chain against its checkpoints; yield a sentence for each contradicted one.
 
-    With a `verifier`, also whether the signatures are of its key; checkpoints of other keys are
-    left alone then. Raises JournalError where the chain itself does not hold, SessionNotFound.
+    With a `verifier`, the signatures must be of its key, and checkpoints of other keys are ignored.
+
+    Raises:
+        JournalError: The chain itself does not hold.
+        SessionNotFound: There is no such session.
     """
     journal.verify(session)
     signed: dict[int, list[Checkpoint]] = {}
@@ -233,20 +236,19 @@ def contradictions(
 def compared(
     session: str, signed: dict[int, list[Checkpoint]], events: Iterable[tuple[int, str]]
 ) -> Iterator[str]:
-    """A sentence for each checkpoint that the events `(seq, hash)` of a session contradict."""
+    """Yield a sentence for each checkpoint that contradicts a session's events `(seq, hash)`."""
     seq = 0
     for seq, digest in events:
         for point in signed.get(seq, ()):
             if point.hash != digest:
                 yield (
                     f"session `{session}`: event {seq} is not the one that checkpoint "
-                    f"{point.line} signed:"
-                    f" it or one before it was replaced, and the chain computed anew"
+                    f"{point.line} signed: it or one before it was replaced, and the chain was "
+                    "computed again"
                 )
     for missing in sorted(number for number in signed if number > seq):
         point = signed[missing][0]
         yield (
-            f"session `{session}`: it ends with event {seq}, and checkpoint {point.line} "
-            f"signed event {missing}:"
-            f" event {seq + 1} and what followed it were cut off"
+            f"session `{session}`: it ends with event {seq}, and checkpoint {point.line} signed "
+            f"event {missing}: event {seq + 1} and what followed it were cut off"
         )

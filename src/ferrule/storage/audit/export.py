@@ -1,16 +1,15 @@
-"""The audit as JSON lines, for somebody else: without what results said, redacted if asked for, and
-whole or not by its own chain.
+"""The audit as JSON lines for others: without results, redacted on demand, with a chain of its own.
 
     {"ferrule":"audit","format":1,"redacted":…,"chain":…}
     {"type":"session","session":…,"tenant":…,"user":…,"events":…,"head":…,"chain":…}
     {"type":"call", … the fields of `audit.AuditedCall.as_record`, "chain":…}
     {"type":"end","lines":…,"sessions":…,"calls":…,"chain":…}
 
-`chain` stands last in each line. It is the SHA-256, in hex, over the 32 bytes of the line's before
-(zeros for the first) and the line's JSON without it, in UTF-8. The end line of a signed export also
-holds `key` and `signature`: Ed25519 over `ferrule.audit-export.v1 \\n` and the `chain` of the line
-before. `head` is the hash of the session's last event: with the journal at hand it ties the export
-to what was recorded.
+`chain` is last in each line. It is the SHA-256, in hex, over the 32 bytes of the `chain` of the
+line before (zeros for the first) and the line's JSON without it, in UTF-8. The end line of a signed
+export also contains `key` and `signature`: Ed25519 over `ferrule.audit-export.v1 \\n` and the
+`chain` of the line before. `head` is the hash of the session's last event: it ties the export to
+the journal.
 
 Redaction replaces texts, never digests: `arguments_sha256`, `result_sha256`, `digest` are those of
 what was recorded.
@@ -24,20 +23,19 @@ from hashlib import sha256
 from typing import Any, cast
 
 from ferrule.core.errors import JournalError
-from ferrule.storage.journal.sqlite import Journal
+from ferrule.storage.journal.protocols import Journal
 
 from .audit import calls
 from .signing import Signer, Verifier
 
 FORMAT = 1
 Redact = Callable[[str], str]
-"""A text without what must not leave. What it raises ends the export: nothing goes out unredacted.
-"""
+"""Removes secrets from a text. If it raises, the export ends: nothing is exported unredacted."""
 
 TEXTS = frozenset(
     {"arguments", "message", "reason", "note", "question", "rule", "grant", "program", "workspace"}
 )
-"""Fields of a record that hold words of others. `reads` and `writes` too: paths."""
+"""Fields of a record that contain texts of others; so do `reads` and `writes`, which are paths."""
 _LISTS = frozenset({"reads", "writes"})
 _PREFIX = b"ferrule.audit-export.v1\n"
 _CHAIN = ',"chain":"'
@@ -50,61 +48,70 @@ def export_audit(
     redact: Redact | None = None,
     signer: Signer | None = None,
 ) -> Iterator[str]:
-    """The lines of an export of these sessions, each with its newline. Each session's chain is
-    checked before it is read.
+    """Yield the lines of an export of these sessions, each with its newline.
 
-    Raises SessionNotFound, JournalError.
+    Each session's chain is checked before the session is read.
+
+    Raises:
+        SessionNotFound, JournalError: A session cannot be found or does not verify.
     """
-    chained = _Chain()
-    yield chained.line({"ferrule": "audit", "format": FORMAT, "redacted": redact is not None})
-    count = told = 0
+    chain = _Chain()
+    yield chain.line({"ferrule": "audit", "format": FORMAT, "redacted": redact is not None})
+    session_count = 0
+    call_count = 0
     for session in sessions:
-        journal.verify(session)
-        events, head = journal.head(session)
-        first = next(iter(journal.records(session)))
-        owner = {"tenant": first.tenant, "user": first.user}
-        yield chained.line(
-            {"type": "session", "session": session, **owner, "events": events, "head": head}
-        )
-        count += 1
+        yield chain.line(_session_record(journal, session))
+        session_count += 1
         for call in calls(journal.records(session)):
             record = call.as_record()
-            yield chained.line(
-                {"type": "call", **(record if redact is None else redacted(record, redact))}
-            )
-            told += 1
+            if redact is not None:
+                record = redacted(record, redact)
+            yield chain.line({"type": "call", **record})
+            call_count += 1
     end: dict[str, Any] = {
         "type": "end",
-        "lines": chained.lines + 1,
-        "sessions": count,
-        "calls": told,
+        "lines": chain.lines + 1,
+        "sessions": session_count,
+        "calls": call_count,
     }
     if signer is not None:
-        end |= {
-            "key": signer.name,
-            "signature": signer.sign(_PREFIX + chained.hash.hex().encode()).hex(),
-        }
-    yield chained.line(end)
+        end["key"] = signer.name
+        end["signature"] = signer.sign(_PREFIX + chain.hash.hex().encode()).hex()
+    yield chain.line(end)
+
+
+def _session_record(journal: Journal, session: str) -> dict[str, Any]:
+    journal.verify(session)
+    events, head = journal.head(session)
+    first = next(iter(journal.records(session)))
+    return {
+        "type": "session",
+        "session": session,
+        "tenant": first.tenant,
+        "user": first.user,
+        "events": events,
+        "head": head,
+    }
 
 
 def redacted(record: dict[str, Any], redact: Redact) -> dict[str, Any]:
-    """A record with its texts redacted, at every depth; digests, names, numbers and times stay."""
+    """Return a record with all texts redacted; digests, names, numbers and times stay."""
 
-    def inside(name: str, value: Any) -> Any:
+    def redact_value(name: str, value: Any) -> Any:
         if isinstance(value, str):
             return redact(value) if value and name in TEXTS | _LISTS else value
         if isinstance(value, dict):
-            pairs = cast("dict[str, Any]", value).items()
-            return {key: inside(key, item) for key, item in pairs}
+            items = cast("dict[str, Any]", value).items()
+            return {key: redact_value(key, item) for key, item in items}
         if isinstance(value, (list, tuple)):
-            return [inside(name, item) for item in cast("list[Any]", value)]
+            return [redact_value(name, item) for item in cast("list[Any]", value)]
         return value
 
-    return {name: inside(name, value) for name, value in record.items()}
+    return {name: redact_value(name, value) for name, value in record.items()}
 
 
 class _Chain:
-    """Chains lines."""
+    """Appends the chain to lines."""
 
     def __init__(self) -> None:
         self.hash = bytes(32)
@@ -121,35 +128,35 @@ class _Chain:
 
 
 def read_export(lines: Iterable[str], verifier: Verifier | None = None) -> Iterator[dict[str, Any]]:
-    """The records of an export without their `chain`, first and last line too, each checked against
-    the one before.
+    """Yield the records of an export without `chain`, first and last line too, each checked.
 
-    Raises JournalError naming the line that was changed, removed, inserted or moved, or that the
-    end is missing; with a `verifier`, also if its key did not sign the whole.
+    Raises:
+        JournalError: A line was changed, removed, inserted or moved (the message names it), the end
+            is missing, or the key of `verifier` did not sign the export.
     """
-    chained = _Chain()
+    chain = _Chain()
     record: dict[str, Any] = {}
     for line in lines:
         if record.get("type") == "end":
-            raise _refused(chained.lines + 1, "follows the end")
-        before = chained.hash
-        record = _record(line, chained)
+            raise _refused(chain.lines + 1, "follows the end")
+        before = chain.hash
+        record = _read_line(line, chain)
         if record.get("type") == "end":
-            _check_end(record, chained, before, verifier)
+            _check_end(record, chain, before, verifier)
         yield record
     if record.get("type") != "end":
-        raise _refused(chained.lines + 1, "and what may follow it are missing")
+        raise _refused(chain.lines + 1, "and what may follow it are missing")
 
 
-def _record(line: str, chained: _Chain) -> dict[str, Any]:
+def _read_line(line: str, chain: _Chain) -> dict[str, Any]:
     text, _, _ = line.rpartition(_CHAIN)
-    number = chained.lines + 1
-    if not text or chained.add(text + "}") != line:
+    number = chain.lines + 1
+    if not text or chain.add(text + "}") != line:
         raise _refused(number, "was changed, moved or inserted, or one before it was removed")
     try:
         record = json.loads(text + "}")
     except ValueError as error:
-        raise _refused(number, f"is no JSON ({error})") from error
+        raise _refused(number, f"is not JSON ({error})") from error
     if number == 1:
         _check_first(record)
     return record
@@ -157,28 +164,27 @@ def _record(line: str, chained: _Chain) -> dict[str, Any]:
 
 def _check_first(record: dict[str, Any]) -> None:
     if record.get("ferrule") != "audit":
-        raise _refused(1, "is not that of an audit export", "journal_foreign")
-    if record.get("format") != FORMAT:
-        raise _refused(
-            1, f"says format {record.get('format')}, this version reads {FORMAT}", "journal_newer"
-        )
+        raise _refused(1, "is not the first line of an audit export", "journal_foreign")
+    version = record.get("format")
+    if version != FORMAT:
+        what = f"says format {version}, this version reads {FORMAT}"
+        raise _refused(1, what, "journal_newer")
 
 
 def _check_end(
-    record: dict[str, Any], chained: _Chain, before: bytes, verifier: Verifier | None
+    record: dict[str, Any], chain: _Chain, before: bytes, verifier: Verifier | None
 ) -> None:
-    if record.get("lines") != chained.lines:
-        raise _refused(chained.lines, f"says that there are {record.get('lines')} lines")
+    if record.get("lines") != chain.lines:
+        raise _refused(chain.lines, f"says that there are {record.get('lines')} lines")
     if verifier is None:
         return
     try:
         signature = bytes.fromhex(str(record.get("signature", "")))
     except ValueError:
         signature = b""
-    if record.get("key") != verifier.name or not verifier.holds(
-        _PREFIX + before.hex().encode(), signature
-    ):
-        raise _refused(chained.lines, "carries no signature of this key")
+    is_signed = verifier.holds(_PREFIX + before.hex().encode(), signature)
+    if record.get("key") != verifier.name or not is_signed:
+        raise _refused(chain.lines, "is not signed with this key")
 
 
 def _refused(number: int, what: str, code: str = "journal_corrupt") -> JournalError:

@@ -1,9 +1,8 @@
-"""Receipts: of each run, what the model was asked, which calls it made, who approved them, what
-they changed, what it cost.
+"""Receipts of runs: what the model was asked, its calls, who approved them, their effects and cost.
 
-A receipt holds digests, never the data: it can be handed to somebody who may not read the session,
-and compared by somebody who may. It is read from the journal, so the same journal gives the same
-receipts.
+A receipt contains digests, never the data: it can be handed to somebody who may not read the
+session, and compared by somebody who may. It is read from the journal, so the same journal gives
+the same receipts.
 
     {schema: "ferrule.receipt.v1", receipt_id, session, run, tenant, user, model, started, finished,
     stop, code,
@@ -15,21 +14,23 @@ receipts.
      journal: {first_event, last_event, head}}
 
 `tool_calls` are `call_receipt`s; `approvals` their answers of persons; `side_effects` the calls
-that announced an effect before they started. `head` is the hash of the run's last event: with it
-the receipt is bound to what was recorded. `receipt_id` is made of session, run and that hash. Calls
-that a person made directly, beside any run, stand in the receipt of the run that was under way or
-came last before them; in a session without one, in a receipt whose `run` is "".
+that announced an effect before they started. `head` is the hash of the run's last event; it binds
+the receipt to what was recorded. `receipt_id` is made of session, run and that hash. Calls that a
+person made directly, outside a run, are in the receipt of the run that was under way or came last
+before them; in a session without one, in a receipt whose `run` is "".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any
 
 from ferrule.core.events import (
     ModelAnswered,
     ModelFailed,
+    ProviderToolCall,
     Record,
     RunFinished,
     RunStarted,
@@ -37,17 +38,18 @@ from ferrule.core.events import (
     Usage,
 )
 
-from .audit import AuditedCall, Reader, digest_of
+from .audit import Answered, AuditedCall, Decided, Reader, digest_of
 
 SCHEMA = "ferrule.receipt.v1"
 CALL_SCHEMA = "ferrule.call_receipt.v1"
 
 
 def call_receipt(call: AuditedCall) -> dict[str, Any]:
-    """The receipt of one call: digests of what went in and came out, what let it pass, what held
-    it, how it ended.
+    """Return the receipt of one call.
+
+    It contains digests of arguments and result, what allowed the call, what confined it, and how it
+    ended.
     """
-    gate = call.decisions[-1] if call.decisions else None
     identified = f"{call.session}\n{call.event}\n{call.call_id}"
     return {
         "schema": CALL_SCHEMA,
@@ -64,27 +66,30 @@ def call_receipt(call: AuditedCall) -> dict[str, Any]:
         "result_sha256": call.result_sha256,
         "result_bytes": call.size,
         "settled_by": call.settled_by,
-        "policy": None if gate is None else _policy(call),
-        "approvals": [_approval(call, at) for at in range(len(call.answers))],
-        "hooks": [_without(asdict(word), "arguments", "reason") for word in call.hooks],
-        "sandbox": [_without(asdict(held), "program") for held in call.confined],
+        "policy": _policy(call.decisions[-1]) if call.decisions else None,
+        "approvals": [_approval(call.call_id, answer) for answer in call.answers],
+        "hooks": [_without(asdict(hook), "arguments", "reason") for hook in call.hooks],
+        "sandbox": [_without(asdict(confined), "program") for confined in call.confined],
         "agents": list(call.agents),
         "events": [call.event, call.last_event],
     }
 
 
-def _policy(call: AuditedCall) -> dict[str, Any]:
-    gate = call.decisions[-1]
+def _policy(decision: Decided) -> dict[str, Any]:
     return {
-        "verdict": gate.verdict, "rule": gate.rule, "layer": gate.layer, "mode": gate.mode,
-        "side_effect": gate.effect, "risk": gate.risk, "digest": gate.digest,
-    }  # fmt: skip
+        "verdict": decision.verdict,
+        "rule": decision.rule,
+        "layer": decision.layer,
+        "mode": decision.mode,
+        "side_effect": decision.effect,
+        "risk": decision.risk,
+        "digest": decision.digest,
+    }
 
 
-def _approval(call: AuditedCall, number: int) -> dict[str, Any]:
-    answer = call.answers[number]
+def _approval(call_id: str, answer: Answered) -> dict[str, Any]:
     return {
-        "call_id": call.call_id,
+        "call_id": call_id,
         "event": answer.event,
         "time": answer.time,
         "scope": answer.scope,
@@ -115,8 +120,9 @@ class _Run:
 
 
 def receipts(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
-    """The receipts of a session's runs in their order, each as soon as the next one begins. Takes
-    one session at a time.
+    """Yield the receipts of a session's runs in order, each as soon as the next one begins.
+
+    The records must be of one session.
     """
     reader = Reader()
     run: _Run | None = None
@@ -134,14 +140,14 @@ def receipts(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
             run = _Run(record, record.run, event.model or opened, event.text)
         run = run or _Run(record, model=opened)
         run.calls += settled
-        _take(run, record)
+        _add_event(run, record)
     if run is not None:
         run.calls += reader.rest()
         if run.run or run.calls:
             yield _receipt(run)
 
 
-def _take(run: _Run, record: Record) -> None:
+def _add_event(run: _Run, record: Record) -> None:
     run.last = record
     match record.event:
         case ModelAnswered() as event:
@@ -156,7 +162,7 @@ def _take(run: _Run, record: Record) -> None:
                     "text_sha256": digest_of(event.text),
                     "calls": [call.id for call in event.calls],
                     "usage": asdict(event.usage),
-                    "provider_calls": [_hosted(made) for made in event.provider_calls],
+                    "provider_calls": [_provider_call(call) for call in event.provider_calls],
                 }
             )
         case ModelFailed() as event:
@@ -164,23 +170,30 @@ def _take(run: _Run, record: Record) -> None:
                 {"event": record.seq, "time": record.time, "model": run.model, "failed": event.code}
             )
         case RunFinished() as event:
-            run.ended, run.finished = event, record.time
+            run.ended = event
+            run.finished = record.time
         case _:
             pass
 
 
-def _hosted(made: Any) -> dict[str, Any]:
-    """A call that the provider carried out itself: nothing here approved or held it."""
+def _provider_call(call: ProviderToolCall) -> dict[str, Any]:
+    """Describe a call that the provider ran itself: nothing here approved or confined it."""
     return {
-        "provider_tool_id": made.provider_tool_id, "call_id": made.call_id, "name": made.name,
-        "tool_kind": made.tool_kind, "status": made.status, "executor": made.executor,
-        "metadata_sha256": digest_of(made.provider_metadata),
-    }  # fmt: skip
+        "provider_tool_id": call.provider_tool_id,
+        "call_id": call.call_id,
+        "name": call.name,
+        "tool_kind": call.tool_kind,
+        "status": call.status,
+        "executor": call.executor,
+        "metadata_sha256": digest_of(call.provider_metadata),
+    }
 
 
 def _receipt(run: _Run) -> dict[str, Any]:
-    first, last, ended = run.first, run.last or run.first, run.ended
-    made = [call_receipt(call) for call in run.calls]
+    first = run.first
+    last = run.last or run.first
+    ended = run.ended
+    call_receipts = [call_receipt(call) for call in run.calls]
     identified = f"{first.session}\n{run.run}\n{last.hash}"
     usage = run.usage if ended is None else ended.usage
     end = run.finished or last.time
@@ -199,12 +212,12 @@ def _receipt(run: _Run) -> dict[str, Any]:
         "question_sha256": digest_of(run.question),
         "answer_sha256": "" if ended is None else digest_of(ended.text),
         "model_calls": run.answers,
-        "tool_calls": made,
-        "approvals": [approval for receipt in made for approval in receipt["approvals"]],
+        "tool_calls": call_receipts,
+        "approvals": list(chain.from_iterable(one["approvals"] for one in call_receipts)),
         "side_effects": [_effect(call) for call in run.calls if call.started is not None],
         "cost": {
             "model_calls": len(run.answers),
-            "tool_calls": len(made),
+            "tool_calls": len(call_receipts),
             "input_tokens": usage.input,
             "output_tokens": usage.output,
             "cached_tokens": usage.cached,

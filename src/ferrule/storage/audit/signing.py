@@ -1,12 +1,11 @@
-"""Ed25519 (RFC 8032) signatures with keys that lie in files: a private one that only its owner can
-read, a public one to hand on.
+"""Ed25519 (RFC 8032) signatures with keys in files: a private one, and a public one to share.
 
 Needs the extra `sign` (`cryptography`). The private key is PEM (PKCS 8, not encrypted), the public
-one PEM (SubjectPublicKeyInfo) beside it, with `.pub`. A key is named by the first 16 hex digits of
-the SHA-256 of its 32 public bytes.
+one PEM (SubjectPublicKeyInfo) in a file beside it, with `.pub`. The name of a key is the first 16
+hex digits of the SHA-256 of its 32 public bytes.
 
-Not protected: whoever can read the private key signs what they like. Keep it where the agent's own
-user cannot read it (another user, another machine) if that user is whom you distrust.
+Not protected: whoever can read the private key can sign anything. If you distrust the agent's own
+user, keep the key where that user cannot read it (another user, another machine).
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
 
 
 def key_path() -> Path:
-    """The person's own signing key, where no other is named."""
+    """Return the path of the user's own signing key, used if no other is named."""
     return paths.state() / "keys" / "audit.pem"
 
 
 def public_path(path: Path) -> Path:
-    """Where the public half of a private key lies."""
+    """Return the path of the public half of a private key."""
     return path.with_name(path.name + ".pub")
 
 
@@ -47,26 +46,29 @@ class Verifier:
 
     @staticmethod
     def load(path: Path) -> Verifier:
-        """The public key in a file, also if the file holds the private one. Raises ConfigError
-        naming it.
+        """Load the public key from a file, which may also contain the private one.
+
+        Raises:
+            ConfigError: The file cannot be read, or contains no such key. The message names the
+                file.
         """
         needed()
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-        data = _read(path)
+        data = _read_key(path)
         if b"PRIVATE KEY" in data:
             return Signer.load(path).verifier
         try:
             key = load_pem_public_key(data)
         except ValueError as error:
-            raise _no_key(path, str(error)) from error
+            raise _unusable_key(path, str(error)) from error
         if not isinstance(key, Ed25519PublicKey):
-            raise _no_key(path, "it is of another kind")
+            raise _unusable_key(path, "it is of another kind")
         return Verifier(key)
 
     def holds(self, message: bytes, signature: bytes) -> bool:
-        """Whether this key signed exactly this."""
+        """Return whether this key signed exactly this message."""
         from cryptography.exceptions import InvalidSignature
 
         try:
@@ -86,58 +88,64 @@ class Signer:
 
     @staticmethod
     def load(path: Path) -> Signer:
-        """The private key in a file that only its owner can read. Raises ConfigError naming it and
-        what is wrong.
+        """Load the private key from a file that only its owner can read.
+
+        Raises:
+            ConfigError: The key cannot be used. The message names the file and the reason.
         """
         needed()
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         try:
-            key = load_pem_private_key(_read(path, private=True), password=None)
+            key = load_pem_private_key(_read_key(path, private=True), password=None)
         except (ValueError, TypeError) as error:
-            raise _no_key(path, str(error)) from error
+            raise _unusable_key(path, str(error)) from error
         if not isinstance(key, Ed25519PrivateKey):
-            raise _no_key(path, "it is of another kind")
+            raise _unusable_key(path, "it is of another kind")
         return Signer(key)
 
     @staticmethod
     def make(path: Path) -> Signer:
-        """A new key in a file of mode 0600, its public half beside it. Raises ConfigError if the
-        file is there.
+        """Create a key in a file of mode 0600, with its public half beside it.
+
+        Raises:
+            ConfigError: The file exists.
         """
         needed()
-        from cryptography.hazmat.primitives import serialization as form
+        from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         key = Ed25519PrivateKey.generate()
         private = key.private_bytes(
-            form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
         public = key.public_key().public_bytes(
-            form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
         _write_new(path, private)
         paths.write_private(public_path(path), public.decode("ascii"))
         return Signer(key)
 
     def sign(self, message: bytes) -> bytes:
-        """64 bytes."""
+        """Return the signature of a message, 64 bytes."""
         return self._key.sign(message)
 
 
 def needed() -> None:
-    """Raises FerruleError, with the way to get it, where the library is not installed."""
+    """Raise FerruleError, with a hint how to install it, if the library is missing."""
     if find_spec("cryptography") is None:
         raise FerruleError(
-            "signing needs the library `cryptography`, and it is not installed",
+            "signing needs the library `cryptography`, which is not installed",
             code="missing_extra",
             hint='pip install "ferrule[sign]"',
         )
 
 
-def _no_key(path: Path, why: str) -> ConfigError:
-    return ConfigError(f"`{path}` holds no Ed25519 key that can be used: {why}", code="signing_key")
+def _unusable_key(path: Path, reason: str) -> ConfigError:
+    return ConfigError(f"`{path}` contains no usable Ed25519 key: {reason}", code="signing_key")
 
 
 def _write_new(path: Path, data: bytes) -> None:
@@ -146,30 +154,28 @@ def _write_new(path: Path, data: bytes) -> None:
     try:
         descriptor = os.open(path, flags, 0o600)
     except FileExistsError as error:
-        raise ConfigError(
-            f"there is a key in `{path}` already", hint="name another file"
-        ) from error
+        raise ConfigError(f"the key `{path}` already exists", hint="choose another file") from error
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _read(path: Path, *, private: bool = False) -> bytes:
+def _read_key(path: Path, *, private: bool = False) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
-            about = os.fstat(file.fileno())
-            if private and (about.st_uid != os.geteuid() or about.st_mode & 0o077):
-                mode = stat.filemode(about.st_mode)
+            status = os.fstat(file.fileno())
+            if private and (status.st_uid != os.geteuid() or status.st_mode & 0o077):
+                mode = stat.filemode(status.st_mode)
                 raise ConfigError(
                     f"the key `{path}` is not used: others could read or replace it ({mode})",
                     code="signing_key",
-                    hint=f"chmod 600 {path}, and make a new key if somebody may have read it",
+                    hint=f"chmod 600 {path}, and create a new key if somebody may have read it",
                 )
             return file.read(64 * 1024)
     except OSError as error:
-        hint = "`ferrule audit key` makes one" if isinstance(error, FileNotFoundError) else ""
+        hint = "`ferrule audit key` creates one" if isinstance(error, FileNotFoundError) else ""
         raise ConfigError(
             f"cannot read the key `{path}`: {error.strerror}", code="signing_key", hint=hint
         ) from error

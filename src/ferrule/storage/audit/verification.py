@@ -1,7 +1,6 @@
-"""Whether a journal, an export or an archive is what was recorded: the one check that interfaces
-call.
+"""Verification of a journal, an export or an archive: the one check that all interfaces use.
 
-A chain is checked event by event (`hash_chain`), then what stands beside the chains
+A chain is checked event by event (`hash_chain`), then what is stored beside the chains
 (`storage.journal.sqlite_integrity`), what was signed (`checkpoints`) and what became of archived
 sessions. Every finding names the first event that does not hold.
 """
@@ -14,6 +13,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from hashlib import file_digest
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from ferrule.core.errors import JournalError, SessionNotFound
 from ferrule.core.events import Record, SessionArchived
 from ferrule.core.frozen import frozen
 from ferrule.storage.export.jsonl import check_header, read_jsonl
-from ferrule.storage.journal.sqlite import Checkable, Journal
+from ferrule.storage.journal.protocols import Checkable, Journal
 
 from .checkpoints import Checkpoint, compared, contradictions, signature_holds
 from .export import read_export
@@ -30,9 +30,7 @@ from .signing import Verifier
 
 @frozen
 class Finding:
-    """What does not hold. `session` is "" for what concerns the file, `event` 0 for what is about
-    no single event.
-    """
+    """A problem. `session` is "" if it concerns the file, `event` 0 if it is no single event's."""
 
     text: str
     session: str = ""
@@ -41,8 +39,9 @@ class Finding:
 
 @dataclass(slots=True)
 class Checked:
-    """A session that was looked at. `head` is the hash of its last event; `signed` the last event
-    that a checkpoint covers.
+    """A session that was checked.
+
+    `head` is the hash of its last event; `signed` the last event that a checkpoint covers.
     """
 
     session: str
@@ -50,12 +49,12 @@ class Checked:
     head: str = ""
     signed: int = 0
     archived: str = ""
-    """The file it is in, if it is not in the journal any more."""
+    """The file that contains it, if it is no longer in the journal."""
 
 
 @dataclass(slots=True)
 class Verified:
-    """What was checked, and what does not hold. `notes` say what the check cannot know."""
+    """What was checked, and the problems found. `notes` say what the check cannot know."""
 
     sessions: list[Checked] = field(default_factory=list[Checked])
     findings: list[Finding] = field(default_factory=list[Finding])
@@ -63,11 +62,11 @@ class Verified:
 
     @property
     def whole(self) -> bool:
-        """Nothing was found."""
+        """Whether no problem was found."""
         return not self.findings
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return JSON values."""
         return {"schema": "ferrule.audit_verify.v1", "whole": self.whole, **asdict(self)}
 
 
@@ -78,41 +77,51 @@ def verify_sessions(
     points: Sequence[Checkpoint] = (),
     verifier: Verifier | None = None,
 ) -> Verified:
-    """Check these sessions; all of them, and the file itself, if none are named.
+    """Check these sessions, or by default all of them and the journal itself.
 
-    With a `verifier` only checkpoints of its key count. Never raises for what does not hold;
-    SessionNotFound for a name. What others write or archive meanwhile is no finding.
+    Problems are reported, not raised. What others write or archive meanwhile is no problem.
+
+    Args:
+        points: Checkpoints to compare with.
+        verifier: Only checkpoints of this key count.
+
+    Raises:
+        SessionNotFound: A named session does not exist.
     """
     done = Verified()
     if verifier is not None:
         points = [point for point in points if point.key == verifier.name]
-    for session in sessions if sessions is not None else _every(journal, done):
-        mine = [point for point in points if point.session == session]
+    names = _list_sessions(journal, done) if sessions is None else sessions
+    for session in names:
+        own_points = [point for point in points if point.session == session]
         try:
-            done.sessions.append(_session(journal, session, mine, verifier, done.findings))
+            done.sessions.append(
+                _check_session(journal, session, own_points, verifier, done.findings)
+            )
         except SessionNotFound:
             if sessions is not None:
                 raise
-            # It was archived since they were listed. If it vanished otherwise, the journal as a
-            # whole shows it.
+            # It was archived after the sessions were listed. If it vanished otherwise, the check
+            # of the whole journal reports it.
     if sessions is None:
         if isinstance(journal, Checkable):
-            done.findings += [Finding(text) for text in _beside(journal)]
-        _archived(journal, points, done)
-        if not any(point.signed for point in done.sessions):
+            done.findings += [Finding(text) for text in _check_journal(journal)]
+        _check_archived(journal, points, done)
+        if not any(one.signed for one in done.sessions):
             done.notes.append(
-                "no checkpoint covers this journal: who computed it anew, or put an older "
-                "copy in its place, is not seen"
+                "no checkpoint covers this journal: if it was computed again, or replaced by an "
+                "older copy, that goes unnoticed"
             )
-    unsigned = [one for one in done.sessions if points and one.signed < one.events]
-    done.notes += [
-        f"session `{one.session}`: events {one.signed + 1} to {one.events} are not signed"
-        for one in unsigned
-    ]
+    if points:
+        done.notes += [
+            f"session `{one.session}`: events {one.signed + 1} to {one.events} are not signed"
+            for one in done.sessions
+            if one.signed < one.events
+        ]
     return done
 
 
-def _every(journal: Journal, done: Verified) -> list[str]:
+def _list_sessions(journal: Journal, done: Verified) -> list[str]:
     try:
         return [info.session for info in journal.sessions()]
     except JournalError as error:
@@ -120,87 +129,91 @@ def _every(journal: Journal, done: Verified) -> list[str]:
         return []
 
 
-def _session(
+def _check_session(
     journal: Journal,
     session: str,
     points: list[Checkpoint],
     verifier: Verifier | None,
-    found: list[Finding],
+    findings: list[Finding],
 ) -> Checked:
     checked = Checked(session)
     try:
-        wrong = [
-            Finding(text, session) for text in contradictions(journal, session, points, verifier)
-        ]
+        problems = list(contradictions(journal, session, points, verifier))
         checked.events, checked.head = journal.head(session)
-        checked.signed = 0 if wrong else max((point.seq for point in points), default=0)
-        found += wrong
+        findings += [Finding(text, session) for text in problems]
+        if not problems:
+            checked.signed = max((point.seq for point in points), default=0)
     except SessionNotFound:
         raise
     except JournalError as error:
-        found.append(Finding(error.detail, error.session or session, error.event))
+        findings.append(Finding(error.detail, error.session or session, error.event))
     return checked
 
 
-def _beside(journal: Checkable) -> list[str]:
+def _check_journal(journal: Checkable) -> list[str]:
     try:
         return journal.findings()
     except JournalError as error:
         return [error.detail]
 
 
-def _archived(journal: Journal, points: Sequence[Checkpoint], done: Verified) -> None:
-    """Sessions that were signed or archived, and are not in the journal."""
-    here = {one.session for one in done.sessions}
+def _check_archived(journal: Journal, points: Sequence[Checkpoint], done: Verified) -> None:
+    """Check sessions that were signed or archived, and are not in the journal."""
+    present = {one.session for one in done.sessions}
     try:
-        gone = {one.session: one for one in archived_sessions(journal)}
+        archived = {one.session: one for one in archived_sessions(journal)}
     except JournalError:
-        # What is wrong with them is among the findings already; without them nothing can be said
-        # here.
+        # The problem is among the findings already; without these events nothing can be checked.
         return
-    for session, told in gone.items():
-        if session not in here:
-            done.sessions.append(Checked(session, told.events, told.head, archived=told.file))
-    for told in {one.file: one for one in gone.values()}.values():
-        _archive_file(told, done)
-    for session in dict.fromkeys(point.session for point in points):
-        if session in here:
-            continue
-        last = max(
-            (point for point in points if point.session == session), key=lambda point: point.seq
+    for session, event in archived.items():
+        if session not in present:
+            done.sessions.append(Checked(session, event.events, event.head, archived=event.file))
+    for event in {one.file: one for one in archived.values()}.values():
+        _check_archive_file(event, done)
+    last_points: dict[str, Checkpoint] = {}
+    for point in points:
+        last = last_points.get(point.session)
+        if point.session not in present and (last is None or point.seq > last.seq):
+            last_points[point.session] = point
+    for session, point in last_points.items():
+        _check_archived_point(session, archived.get(session), point, done)
+
+
+def _check_archived_point(
+    session: str, archived: SessionArchived | None, last: Checkpoint, done: Verified
+) -> None:
+    if archived is None:
+        text = (
+            f"session `{session}` is gone: checkpoint {last.line} signed its event "
+            f"{last.seq}, and nothing says that it was archived"
         )
-        told = gone.get(session)
-        if told is None:
-            text = (
-                f"session `{session}` is gone: checkpoint {last.line} signed its event "
-                f"{last.seq}, and nothing says that it was archived"
-            )
-            done.findings.append(Finding(text, session))
-        elif (last.seq, last.hash) == (told.events, told.head):
-            checked = next(one for one in done.sessions if one.session == session)
-            checked.signed = last.seq
-        elif last.seq >= told.events:
-            text = (
-                f"session `{session}` was archived with {told.events} events and another head "
-                f"than checkpoint {last.line} signed"
-            )
-            done.findings.append(Finding(text, session))
+        done.findings.append(Finding(text, session))
+    elif (last.seq, last.hash) == (archived.events, archived.head):
+        checked = next(one for one in done.sessions if one.session == session)
+        checked.signed = last.seq
+    elif last.seq >= archived.events:
+        text = (
+            f"session `{session}` was archived with {archived.events} events and another head "
+            f"than checkpoint {last.line} signed"
+        )
+        done.findings.append(Finding(text, session))
 
 
-def _archive_file(told: SessionArchived, done: Verified) -> None:
-    """Whether an archive is the one that was written. One that is not here may lie elsewhere."""
+def _check_archive_file(archived: SessionArchived, done: Verified) -> None:
+    """Check that an archive is the file that was written. A missing one may have been moved."""
     try:
-        with Path(told.file).open("rb") as file:
-            found = file_digest(file, "sha256").hexdigest()
+        with Path(archived.file).open("rb") as file:
+            digest = file_digest(file, "sha256").hexdigest()
     except OSError:
-        done.notes.append(f"the archive `{told.file}` is not there: what is in it was not checked")
+        done.notes.append(f"the archive `{archived.file}` was not found, so it was not checked")
         return
-    if found != told.sha256:
-        done.findings.append(Finding(f"the archive `{told.file}` is not the file that was written"))
+    if digest != archived.sha256:
+        text = f"the archive `{archived.file}` is not the file that was written"
+        done.findings.append(Finding(text))
 
 
 def archived_sessions(journal: Journal) -> Iterator[SessionArchived]:
-    """What this journal says was moved out of it, oldest first within each owner."""
+    """Yield what this journal recorded as archived, oldest first within each owner."""
     for info in journal.sessions():
         if not info.session.startswith(ARCHIVED):
             continue
@@ -210,7 +223,7 @@ def archived_sessions(journal: Journal) -> Iterator[SessionArchived]:
 
 
 ARCHIVED = "archived-"
-"""Sessions whose name begins so hold what was moved out of the journal, for one owner each."""
+"""How sessions are named that record what was archived, for one owner each."""
 
 
 # ---- files
@@ -218,12 +231,14 @@ ARCHIVED = "archived-"
 
 @contextmanager
 def opened(path: Path) -> Generator[Iterator[str]]:
-    """The lines of an export, compressed or not, each with its newline. Raises JournalError for
-    what is no text.
+    """Open an export, compressed or not; return its lines, each with its newline.
+
+    Raises:
+        JournalError: The file is not text, or cannot be unpacked.
     """
     with path.open("rb") as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
-    with gzip.open(path, "rb") if packed else path.open("rb") as file:
+        is_gzip = raw.read(2) == b"\x1f\x8b"
+    with gzip.open(path, "rb") if is_gzip else path.open("rb") as file:
         yield _lines(file, str(path))
 
 
@@ -235,7 +250,7 @@ def _lines(file: Iterable[bytes], path: str) -> Iterator[str]:
             yield line.decode()
     except UnicodeDecodeError as error:
         raise JournalError(
-            f"line {number} is no text: it was changed ({error.reason})", code="journal_corrupt"
+            f"line {number} is not text: it was changed ({error.reason})", code="journal_corrupt"
         ) from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise JournalError(
@@ -247,41 +262,39 @@ def _lines(file: Iterable[bytes], path: str) -> Iterator[str]:
 def verify_file(
     path: Path, *, points: Sequence[Checkpoint] = (), verifier: Verifier | None = None
 ) -> Verified:
-    """Check an export of a journal, an archive, or an export of the audit; which of them it is, its
-    first line says.
+    """Check an export of a journal, an archive, or an export of the audit.
 
-    Never raises for what does not hold. JournalError (`journal_foreign`) for a file of another
-    kind, OSError.
+    The first line says which of them it is. Problems are reported, not raised.
+
+    Raises:
+        JournalError: The file is of another kind (`journal_foreign`) or newer (`journal_newer`).
+        OSError: The file cannot be read.
     """
     with opened(path) as lines:
         first = next(lines, "")
-        every = _again(first, lines)
+        all_lines = chain([first] if first else [], lines)
         if first.startswith('{"ferrule":"audit"'):
-            return _verify_export(every, verifier)
-        return _verify_records(every, first, points, verifier)
-
-
-def _again(first: str, rest: Iterator[str]) -> Iterator[str]:
-    if first:
-        yield first
-    yield from rest
+            return _verify_export(all_lines, verifier)
+        return _verify_records(all_lines, first, points, verifier)
 
 
 def _verify_export(lines: Iterator[str], verifier: Verifier | None) -> Verified:
     done = Verified()
-    before = ""
+    place = ""
     try:
         for record in read_export(lines, verifier):
+            place = ""
             if record.get("type") == "session":
                 done.sessions.append(Checked(record["session"], record["events"], record["head"]))
-            before = f" (after call `{record['call_id']}`)" if record.get("type") == "call" else ""
+            elif record.get("type") == "call":
+                place = f" (after call `{record['call_id']}`)"
     except JournalError as error:
         if error.code in ("journal_foreign", "journal_newer"):
             raise
         session = done.sessions[-1].session if done.sessions else ""
-        done.findings.append(Finding(f"{error.detail}{before}", session))
+        done.findings.append(Finding(f"{error.detail}{place}", session))
     if verifier is None and done.whole:
-        done.notes.append("without `--key` this shows that the file is whole, not who wrote it")
+        done.notes.append("without `--key` this shows that the file is intact, not who wrote it")
     return done
 
 
@@ -290,34 +303,37 @@ def _verify_records(
 ) -> Verified:
     done = Verified()
     seen: dict[str, Checked] = {}
-    watch = _Watch(points, verifier)
-    session, event = "", 0
+    watch = _CheckpointComparison(points, verifier)
+    session = ""
+    event = 0
     try:
         for record in read_jsonl(lines):
-            session, event = record.session, record.seq
-            one = seen.setdefault(record.session, Checked(record.session))
-            one.events, one.head = record.seq, record.hash
-            watch.event(record)
+            session = record.session
+            event = record.seq
+            checked = seen.setdefault(session, Checked(session))
+            checked.events = event
+            checked.head = record.hash
+            watch.add(record)
     except JournalError as error:
         if error.code in ("journal_foreign", "journal_newer"):
             raise
-        # Bytes that are no text are met before anybody knows which event they are.
+        # Bytes that are not text are noticed before it is known which event they belong to.
         done.findings.append(
             Finding(error.detail, error.session or session, error.event or event + 1)
         )
     else:
-        done.findings += [Finding(text) for text in _unlisted(first, seen)]
+        done.findings += [Finding(text) for text in _check_listed(first, seen)]
         done.findings += watch.findings(seen)
     done.sessions = list(seen.values())
     return done
 
 
-def _unlisted(first: str, seen: dict[str, Checked]) -> Iterator[str]:
-    """What an archive says it holds, against what it holds."""
-    about = check_header(first).get("archive")
-    if not isinstance(about, dict):
+def _check_listed(first: str, seen: dict[str, Checked]) -> Iterator[str]:
+    """Compare the sessions that an archive lists with those that it contains."""
+    header = check_header(first).get("archive")
+    if not isinstance(header, dict):
         return
-    listed = cast("list[dict[str, Any]]", cast("dict[str, Any]", about).get("sessions") or [])
+    listed = cast("list[dict[str, Any]]", cast("dict[str, Any]", header).get("sessions") or [])
     heads = {str(row.get("session")): (row.get("events"), row.get("head")) for row in listed}
     for session in heads.keys() - seen.keys():
         yield f"session `{session}` is missing: the first line lists it"
@@ -326,8 +342,8 @@ def _unlisted(first: str, seen: dict[str, Checked]) -> Iterator[str]:
             yield f"session `{session}` is not the one that the first line lists"
 
 
-class _Watch:
-    """Compares events, as they are read, with what was signed of them."""
+class _CheckpointComparison:
+    """Compares events, as they are read, with checkpoints."""
 
     def __init__(self, points: Sequence[Checkpoint], verifier: Verifier | None) -> None:
         self._verifier = verifier
@@ -337,21 +353,20 @@ class _Watch:
             if verifier is None or point.key == verifier.name:
                 self._signed.setdefault(point.session, {}).setdefault(point.seq, []).append(point)
 
-    def event(self, record: Record) -> None:
+    def add(self, record: Record) -> None:
         if record.seq in self._signed.get(record.session, ()):
             self._events.setdefault(record.session, {})[record.seq] = record.hash
 
     def findings(self, seen: dict[str, Checked]) -> Iterator[Finding]:
-        for session, one in seen.items():
+        """Yield the problems of the sessions, and set how far each is signed."""
+        for session, checked in seen.items():
             signed = self._signed.get(session, {})
-            for point in (point for points in signed.values() for point in points):
+            for point in chain.from_iterable(signed.values()):
                 if self._verifier is not None and not signature_holds(point, self._verifier):
-                    yield Finding(
-                        f"checkpoint {point.line}: the signature is not of this key",
-                        session,
-                        point.seq,
-                    )
-            events = {**self._events.get(session, {}), one.events: one.head}
-            wrong = list(compared(session, signed, sorted(events.items())))
-            yield from (Finding(text, session) for text in wrong)
-            one.signed = 0 if wrong else max(signed, default=0)
+                    text = f"checkpoint {point.line}: the signature is not of this key"
+                    yield Finding(text, session, point.seq)
+            events = {**self._events.get(session, {}), checked.events: checked.head}
+            problems = list(compared(session, signed, sorted(events.items())))
+            for text in problems:
+                yield Finding(text, session)
+            checked.signed = 0 if problems else max(signed, default=0)

@@ -1,4 +1,10 @@
-"""What people and programs take out of a journal: transcripts, JSON lines, bundles and archives.
+"""Exports of a journal for people and programs.
 
-Modules: `archive`, `bundles`, `jsonl`, `redacted`, `story`, `transcripts`.
+| module | what it contains |
+|---|---|
+| `jsonl` | sessions as JSON lines, and importing them |
+| `archive` | closed sessions moved to files of their own |
+| `bundles` | sessions in one file with their artifacts |
+| `redacted` | records without secrets |
+| `story`, `transcripts` | sessions for people: steps; plain text, Markdown, a screenplay |
 """

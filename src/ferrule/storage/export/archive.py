@@ -1,19 +1,18 @@
-"""Closed sessions in a file of their own: exported, compressed, read back and checked, and only
-then removed from the journal.
+"""Closed sessions moved to files: exported, read back and checked, and only then removed.
 
-An archive is an export (`jsonl`), packed by gzip, whose first line also holds
+An archive is an export (`jsonl`), compressed with gzip, whose first line also contains
 
     "archive":{"previous":…,"sessions":[{"session":…,"events":…,"head":…}, …]}
 
 `previous` is the SHA-256 of the archive before it (64 zeros for the first), so that archives are a
-chain of their own. What a journal had and has no more stands in it as an event (`session.archived`)
-with the head's hash and the file's, in a session named `archived-…` of the same owner: the removal
-is recorded where everything is, and can be signed like everything.
+chain of their own. For each removed session the journal has an event (`session.archived`) with the
+head's hash and the file's, in a session named `archived-…` of the same owner: the removal is
+recorded with everything else, and can be signed like everything else.
 
-Nothing is lost, wherever this process is killed: the file has its name only when it is whole, on
-the disk and checked; a session is removed, and its removal recorded, in one transaction after that.
-At worst a session is in both, or an unfinished file (`….part`) is left, which the next archive of
-that name replaces.
+Nothing is lost, wherever this process is killed: the file gets its name only when it is complete,
+on disk and checked; after that, a session is removed and its removal recorded in one transaction.
+At worst a session is in both places, or an unfinished file (`….part`) is left, which the next
+archive with that name replaces.
 
 Memory is bounded by the largest event: sessions are streamed.
 """
@@ -23,7 +22,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import file_digest, sha256
 from pathlib import Path
 
@@ -31,8 +30,9 @@ from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
 from ferrule.core.events import Record, SessionArchived
 from ferrule.core.identity import Identity
 from ferrule.storage.audit.verification import ARCHIVED, opened
+from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
-from ferrule.storage.journal.sqlite import Journal, SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.paths import private_folder
 
 from .jsonl import jsonl, read_jsonl
@@ -43,8 +43,9 @@ _BATCH = 128
 
 @dataclass(slots=True)
 class Archive:
-    """What was moved into `file` (`sha256` is its bytes'). `kept` says per session why it stayed in
-    the journal.
+    """What was moved into `file`.
+
+    `sha256` is the hash of its bytes. `kept` says why a session stayed in the journal.
     """
 
     file: Path
@@ -55,46 +56,47 @@ class Archive:
 
 
 def closed_before(journal: Journal, time: int) -> list[SessionInfo]:
-    """Sessions last used before `time` (ms since 1970) whose last run has ended, the oldest
-    first.
-    """
-    found = [
-        info
-        for info in journal.sessions()
-        if info.last < time
-        and not info.session.startswith(ARCHIVED)
-        and (info.state != "open" or not info.runs)
-    ]
-    return sorted(found, key=lambda info: (info.last, info.session))
+    """Return sessions last used before `time` (ms since 1970) with no open run, oldest first."""
+    closed: list[SessionInfo] = []
+    for info in journal.sessions():
+        is_archive = info.session.startswith(ARCHIVED)
+        is_running = info.state == "open" and info.runs
+        if info.last < time and not is_archive and not is_running:
+            closed.append(info)
+    return sorted(closed, key=lambda info: (info.last, info.session))
 
 
 def archive(journal: SqliteJournal, sessions: Sequence[str], file: Path) -> Archive:
-    """Move these sessions into a new file. One that is in use, or does not verify, stays where it
-    is and is named in `kept`.
+    """Move these sessions into a new file.
 
-    Raises ConfigError if the file is there already, JournalError if what was written does not read
-    back as it should: then nothing was removed.
+    A session that is in use, or does not verify, stays in the journal and is named in `kept`.
+
+    Raises:
+        ConfigError: The file exists.
+        JournalError: The file does not read back as it should. Nothing was removed.
     """
     file = file.absolute()
     if file.exists():
-        raise ConfigError(f"there is a file `{file}` already", hint="name another one")
+        raise ConfigError(f"the file `{file}` already exists", hint="choose another name")
     private_folder(file.parent)
     done = Archive(file)
-    heads = _held(journal, sessions, done)
+    heads = _lock_sessions(journal, sessions, done)
     try:
         if heads:
             _write(journal, heads, file)
             done.sha256 = _digest(file)
-            for told in heads:
-                _retire(journal, told, done)
+            for head in heads:
+                _remove(journal, head, done)
     finally:
-        for told in heads:
-            journal.release(told.session)
+        for head in heads:
+            journal.release(head.session)
     return done
 
 
-def _held(journal: SqliteJournal, sessions: Sequence[str], done: Archive) -> list[SessionArchived]:
-    """The sessions that are ours alone now and verify, as they will be recorded."""
+def _lock_sessions(
+    journal: SqliteJournal, sessions: Sequence[str], done: Archive
+) -> list[SessionArchived]:
+    """Lease the sessions that are free and verify; return them as they will be recorded."""
     heads: list[SessionArchived] = []
     for session in dict.fromkeys(sessions):
         info = journal.find(session)
@@ -115,11 +117,11 @@ def _held(journal: SqliteJournal, sessions: Sequence[str], done: Archive) -> lis
 
 
 def _write(journal: SqliteJournal, heads: list[SessionArchived], file: Path) -> None:
-    """Write beside, check, make durable, give it its name."""
+    """Write a draft, check it, sync it, and give it its name."""
     part = file.with_name(file.name + ".part")
     part.unlink(missing_ok=True)
-    listed = [{"session": told.session, "events": told.events, "head": told.head} for told in heads]
-    about = {"previous": _previous(journal), "sessions": listed}
+    sessions = [{"session": one.session, "events": one.events, "head": one.head} for one in heads]
+    about = {"previous": _previous(journal), "sessions": sessions}
     descriptor = os.open(
         part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
     )
@@ -130,7 +132,8 @@ def _write(journal: SqliteJournal, heads: list[SessionArchived], file: Path) -> 
         raw.flush()
         os.fsync(raw.fileno())
     _check(part, heads)
-    os.link(part, file)  # fails if the name was taken meanwhile: an archive replaces nothing
+    # Fails if the name was taken meanwhile: an archive replaces no file.
+    os.link(part, file)
     part.unlink()
     folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -140,44 +143,37 @@ def _write(journal: SqliteJournal, heads: list[SessionArchived], file: Path) -> 
 
 
 def _records(journal: SqliteJournal, heads: list[SessionArchived]) -> Iterator[Record]:
-    for told in heads:
-        yield from journal.records(told.session)
+    for head in heads:
+        yield from journal.records(head.session)
 
 
 def _check(part: Path, heads: list[SessionArchived]) -> None:
     """Read what was written, from the first byte to the last. Raises JournalError."""
-    found: dict[str, tuple[int, str]] = {}
-    with opened(part) as lines:
-        for record in read_jsonl(lines):
-            found[record.session] = (record.seq, record.hash)
-    if found != {told.session: (told.events, told.head) for told in heads}:
+    if _read_heads(part) != {one.session: (one.events, one.head) for one in heads}:
         raise JournalError(
-            f"the archive `{part}` does not hold what was to be archived; nothing was removed"
+            f"the archive `{part}` does not contain what was to be archived; nothing was removed"
         )
 
 
-def _retire(journal: SqliteJournal, told: SessionArchived, done: Archive) -> None:
-    told = SessionArchived(
-        told.session, told.events, told.head, told.file, done.sha256, 0, told.tenant, told.user
-    )
-    name = (
-        ARCHIVED
-        + sha256(f"{told.tenant}\n{told.user}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    )
+def _remove(journal: SqliteJournal, archived: SessionArchived, done: Archive) -> None:
+    archived = replace(archived, sha256=done.sha256)
+    owner = f"{archived.tenant}\n{archived.user}".encode("utf-8", "surrogatepass")
+    name = ARCHIVED + sha256(owner).hexdigest()[:8]
+    identity = Identity(archived.tenant, archived.user, name, name)
     try:
-        journal.retire(told, name, identity=Identity(told.tenant, told.user, name, name))
+        journal.retire(archived, name, identity=identity)
     except (JournalError, SessionNotFound) as error:
-        done.kept[told.session] = f"it is in the archive, and was not removed: {error.detail}"
+        done.kept[archived.session] = f"it is in the archive but was not removed: {error.detail}"
         return
     finally:
         journal.release(name)
-    done.sessions.append(told.session)
-    done.events += told.events
+    done.sessions.append(archived.session)
+    done.events += archived.events
 
 
 def _previous(journal: Journal) -> str:
-    """The hash of the archive that was made last."""
-    last = FIRST
+    """Return the hash of the latest archive."""
+    previous = FIRST
     latest = -1
     for info in journal.sessions():
         if not info.session.startswith(ARCHIVED) or info.last <= latest:
@@ -185,8 +181,8 @@ def _previous(journal: Journal) -> str:
         latest = info.last
         for record in journal.records(info.session):
             if isinstance(record.event, SessionArchived):
-                last = record.event.sha256
-    return last
+                previous = record.event.sha256
+    return previous
 
 
 def _digest(file: Path) -> str:
@@ -195,37 +191,39 @@ def _digest(file: Path) -> str:
 
 
 def import_file(journal: Journal, file: Path) -> list[str]:
-    """Bring the sessions of an archive or an export back, with their owners, times and hashes;
-    their names.
+    """Import the sessions of an archive or an export; return their names.
 
-    All of it is checked before anything is written. An import that was interrupted is taken up
-    where it ended. Raises JournalError if the file does not hold, or a session is there that is not
-    the beginning of the file's.
+    They keep their owners, times and hashes. All of the file is checked before anything is written.
+    An import that was interrupted is continued.
+
+    Raises:
+        JournalError: The file does not verify, or the journal has a session of this name that is
+            not the beginning of the file's.
     """
-    heads = _heads(file)
+    heads = _read_heads(file)
     for session in heads:
         _check_beginning(journal, file, session)
     with opened(file) as lines:
         batch: list[Record] = []
         for record in read_jsonl(lines):
-            if batch and (
-                len(batch) >= _BATCH
-                or (record.session, record.run) != (batch[0].session, batch[0].run)
-            ):
-                _append(journal, batch)
-                batch = []
+            if batch:
+                same_run = (record.session, record.run) == (batch[0].session, batch[0].run)
+                if len(batch) >= _BATCH or not same_run:
+                    _append(journal, batch)
+                    batch = []
             batch.append(record)
         _append(journal, batch)
     for session, head in heads.items():
         journal.release(session)
         if journal.head(session) != head:
             raise JournalError(
-                f"session `{session}` did not come back as it was", code="journal_corrupt"
+                f"session `{session}` differs after the import", code="journal_corrupt"
             )
     return list(heads)
 
 
-def _heads(file: Path) -> dict[str, tuple[int, str]]:
+def _read_heads(file: Path) -> dict[str, tuple[int, str]]:
+    """Return number and hash of the last event of each session in a file."""
     heads: dict[str, tuple[int, str]] = {}
     with opened(file) as lines:
         for record in read_jsonl(lines):
@@ -234,7 +232,7 @@ def _heads(file: Path) -> dict[str, tuple[int, str]]:
 
 
 def _check_beginning(journal: Journal, file: Path, session: str) -> None:
-    """That what the journal has of a session, if anything, is how the file's begins."""
+    """Check that what the journal has of a session, if anything, is the beginning of the file's."""
     try:
         seq, digest = journal.head(session)
     except SessionNotFound:
@@ -244,7 +242,7 @@ def _check_beginning(journal: Journal, file: Path, session: str) -> None:
             if (record.session, record.seq, record.hash) == (session, seq, digest):
                 return
     raise JournalError(
-        f"session `{session}` is already in this journal, and is another one",
+        f"this journal already has another session `{session}`",
         code="journal_exists",
         hint="import into another journal (`--journal`)",
     )
@@ -255,12 +253,11 @@ def _append(journal: Journal, batch: list[Record]) -> None:
         return
     first = batch[0]
     try:
-        there, _ = journal.head(first.session)
+        present, _ = journal.head(first.session)
     except SessionNotFound:
-        there = 0
-    batch = [record for record in batch if record.seq > there]
+        present = 0
+    batch = [record for record in batch if record.seq > present]
     owner = Identity(first.tenant, first.user, first.session, first.run)
+    events = [record.event for record in batch]
     times = [record.time for record in batch]
-    journal.append(
-        first.session, first.run, [record.event for record in batch], identity=owner, at=times
-    )
+    journal.append(first.session, first.run, events, identity=owner, at=times)

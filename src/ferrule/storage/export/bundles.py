@@ -1,7 +1,6 @@
-"""Bundles: recorded sessions in one file, with the artifacts that they refer to, for another
-machine or a test.
+"""Bundles: sessions and their artifacts in one file, for another machine or a test.
 
-A bundle is a zip file (`*.ferrule`) that holds
+A bundle is a zip file (`*.ferrule`) that contains
 
     manifest.json       {"ferrule":"bundle","format":1,"sessions":[{"session","events","hash"}],
                          "artifacts":[{"session","sha256","size","mime","tool"}]}
@@ -9,7 +8,7 @@ A bundle is a zip file (`*.ferrule`) that holds
     artifacts/<sha256>  the bytes of each artifact
 
 Everything is checked when it is read: the chain of each session against itself and against the
-manifest's hash, each artifact against its name. What a bundle cannot show is that its sessions ever
+manifest's hash, each artifact against its name. A bundle cannot prove that its sessions ever
 happened: whoever makes one can compute all of it.
 """
 
@@ -34,14 +33,15 @@ from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 from ferrule.storage.artifacts.store import PIECE, ArtifactStore, Scope
 from ferrule.storage.audit.verification import opened
-from ferrule.storage.journal.sqlite import Journal
+from ferrule.storage.journal.protocols import Journal
+from ferrule.storage.journal.sessions import SessionInfo
 
 from .jsonl import import_jsonl, jsonl, read_jsonl
 
 FORMAT = 1
 SUFFIX = ".ferrule"
-_MOST_MANIFEST = 16 << 20
-_MOST_JOURNAL = 4 << 30
+_MAX_MANIFEST = 16 << 20
+_MAX_JOURNAL = 4 << 30
 _UNREADABLE = (
     KeyError,
     zipfile.BadZipFile,
@@ -52,14 +52,15 @@ _UNREADABLE = (
     UnicodeDecodeError,
     OSError,
 )
-"""What reading from a zip file raises: nothing there, broken, cut off, packed in another way,
-encrypted, no text.
+"""What reading from a zip file raises.
+
+The member is missing, damaged, cut off, compressed in another way, encrypted, or not text.
 """
 
 
 @frozen
 class Bundled:
-    """A session of a bundle: how many events, and the hash of the last."""
+    """A session of a bundle: the number of its events, and the hash of the last."""
 
     session: str
     events: int
@@ -80,40 +81,51 @@ class BundledArtifact:
 def write_bundle(
     path: Path, journal: Journal, sessions: Iterable[str], artifacts: ArtifactStore | None = None
 ) -> list[Bundled]:
-    """Write these sessions (ids, or beginnings of them) to a new file; what is in it.
+    """Write these sessions (ids, or beginnings of them) to a new file; return what is in it.
 
-    Raises SessionNotFound, JournalError (also if a session does not verify), FileExistsError.
+    Raises:
+        SessionNotFound: There is no such session.
+        JournalError: A session cannot be read or does not verify.
+        FileExistsError: The file exists.
     """
-    found = list({info.session: info for info in map(journal.find, sessions)}.values())
-    bundled: list[Bundled] = []
-    kept: list[BundledArtifact] = []
+    infos = list({info.session: info for info in map(journal.find, sessions)}.values())
     with path.open("xb") as file:
         try:
             with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle:
-                with bundle.open("journal.jsonl", "w", force_zip64=True) as lines:
-                    for number, info in enumerate(found):
-                        journal.verify(info.session)
-                        bundled.append(_journaled(journal, info.session, lines, header=number == 0))
-                if artifacts is not None:
-                    for info in found:
-                        kept += _kept(
-                            bundle, artifacts, Scope(info.tenant, info.user, info.session), kept
-                        )
-                manifest = {
-                    "ferrule": "bundle",
-                    "format": FORMAT,
-                    "sessions": [asdict(one) for one in bundled],
-                    "artifacts": [asdict(one) for one in kept],
-                }
-                bundle.writestr("manifest.json", compact(manifest))
+                return _write_members(bundle, journal, infos, artifacts)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
+
+
+def _write_members(
+    bundle: zipfile.ZipFile,
+    journal: Journal,
+    infos: list[SessionInfo],
+    artifacts: ArtifactStore | None,
+) -> list[Bundled]:
+    bundled: list[Bundled] = []
+    bundled_artifacts: list[BundledArtifact] = []
+    with bundle.open("journal.jsonl", "w", force_zip64=True) as lines:
+        for number, info in enumerate(infos):
+            journal.verify(info.session)
+            bundled.append(_write_session(journal, info.session, lines, header=number == 0))
+    if artifacts is not None:
+        for info in infos:
+            scope = Scope(info.tenant, info.user, info.session)
+            bundled_artifacts += _write_artifacts(bundle, artifacts, scope, bundled_artifacts)
+    manifest = {
+        "ferrule": "bundle",
+        "format": FORMAT,
+        "sessions": [asdict(one) for one in bundled],
+        "artifacts": [asdict(one) for one in bundled_artifacts],
+    }
+    bundle.writestr("manifest.json", compact(manifest))
     return bundled
 
 
-def _journaled(journal: Journal, session: str, lines: Any, *, header: bool) -> Bundled:
-    # What is appended from now on belongs to another bundle.
+def _write_session(journal: Journal, session: str, lines: Any, *, header: bool) -> Bundled:
+    # What is appended from now on is left out.
     seq, digest = journal.head(session)
     records = takewhile(lambda record: record.seq <= seq, journal.records(session))
     for number, text in enumerate(jsonl(records)):
@@ -122,13 +134,13 @@ def _journaled(journal: Journal, session: str, lines: Any, *, header: bool) -> B
     return Bundled(session, seq, digest)
 
 
-def _kept(
+def _write_artifacts(
     bundle: zipfile.ZipFile, artifacts: ArtifactStore, scope: Scope, before: list[BundledArtifact]
 ) -> Iterator[BundledArtifact]:
-    there = {one.sha256 for one in before}
+    written = {one.sha256 for one in before}
     for artifact in artifacts.list(scope):
-        if artifact.sha256 not in there:
-            there.add(artifact.sha256)
+        if artifact.sha256 not in written:
+            written.add(artifact.sha256)
             with bundle.open(f"artifacts/{artifact.sha256}", "w", force_zip64=True) as file:
                 for piece in artifacts.pieces(scope, artifact.reference):
                     file.write(piece)
@@ -138,45 +150,51 @@ def _kept(
 
 
 class Bundle:
-    """A bundle that is being read; made by `open_bundle`. `sessions` and `artifacts` are what its
-    manifest says.
+    """A bundle that is being read; created by `open_bundle`.
+
+    `sessions` and `artifacts` are what its manifest says.
     """
 
     def __init__(self, file: zipfile.ZipFile, name: str) -> None:
         self._file = file
         self._name = name
-        manifest = self._manifest()
+        manifest = self._read_manifest()
         try:
             self.sessions = [Bundled(**one) for one in manifest["sessions"]]
             self.artifacts = [BundledArtifact(**one) for one in manifest["artifacts"]]
         except (KeyError, TypeError) as error:
-            raise self._wrong(f"the manifest is not one ({error})") from error
-        if not (_typed(self.sessions) and _typed(self.artifacts)):
-            raise self._wrong("the manifest is not one (a value has another type)")
-        if stray := {one.session for one in self.artifacts} - {
-            one.session for one in self.sessions
-        }:
-            raise self._wrong(f"it has an artifact of `{min(stray)}`, and no such session")
+            raise self._corrupt(f"the manifest is invalid ({error})") from error
+        if not (_has_right_types(self.sessions) and _has_right_types(self.artifacts)):
+            raise self._corrupt("the manifest is invalid (a value has a wrong type)")
+        owners = {one.session for one in self.artifacts}
+        unknown = owners - {one.session for one in self.sessions}
+        if unknown:
+            raise self._corrupt(f"it has an artifact of `{min(unknown)}`, and no such session")
 
     def records(self) -> Iterator[Iterator[Record]]:
-        """The sessions, each as its records, in order. Raises JournalError where a chain breaks or
-        is not the manifest's.
+        """Yield the sessions in order, each as its records.
+
+        Raises:
+            JournalError: A chain does not hold or differs from the manifest.
         """
         expected = {one.session: one for one in self.sessions}
         for session, records in groupby(
             read_jsonl(self.lines()), key=lambda record: record.session
         ):
-            if (bundled := expected.pop(session, None)) is None:
-                raise self._wrong(f"session `{session}` is not in the manifest")
-            yield self._checked(records, bundled)
+            bundled = expected.pop(session, None)
+            if bundled is None:
+                raise self._corrupt(f"session `{session}` is not in the manifest")
+            yield self._check_end(records, bundled)
         if expected:
-            raise self._wrong(f"session `{next(iter(expected))}` is missing")
+            raise self._corrupt(f"session `{next(iter(expected))}` is missing")
 
     def content(self, artifact: BundledArtifact) -> Iterator[bytes]:
-        """The bytes of an artifact, in pieces. Raises JournalError after the last if they are not
-        those of its name.
+        """Yield the bytes of an artifact, in pieces.
+
+        Raises JournalError after the last piece if the bytes do not match the artifact's hash.
         """
-        digest, size = hashlib.sha256(), 0
+        digest = hashlib.sha256()
+        size = 0
         try:
             with self._file.open(f"artifacts/{artifact.sha256}") as file:
                 while piece := file.read(PIECE):
@@ -186,85 +204,85 @@ class Bundle:
                     digest.update(piece)
                     yield piece
         except _UNREADABLE as error:
-            raise self._wrong(
+            raise self._corrupt(
                 f"artifact {artifact.sha256[:12]}… cannot be read ({error})"
             ) from error
         if size != artifact.size or digest.hexdigest() != artifact.sha256:
-            raise self._wrong(f"artifact {artifact.sha256[:12]}… was changed")
+            raise self._corrupt(f"artifact {artifact.sha256[:12]}… was changed")
 
     def lines(self) -> Iterator[str]:
-        """Its journal as it stands, line by line."""
+        """Yield its journal line by line, unchecked."""
         try:
             info = self._file.getinfo("journal.jsonl")
-            if info.file_size > _MOST_JOURNAL:
-                raise self._wrong(
-                    f"its journal has {info.file_size} bytes, at most {_MOST_JOURNAL} are read"
+            if info.file_size > _MAX_JOURNAL:
+                raise self._corrupt(
+                    f"its journal has {info.file_size} bytes, at most {_MAX_JOURNAL} are read"
                 )
             with self._file.open(info) as file:
                 yield from io.TextIOWrapper(file, encoding="utf-8", newline="\n")
         except _UNREADABLE as error:
-            raise self._wrong(f"its journal cannot be read ({error})") from error
+            raise self._corrupt(f"its journal cannot be read ({error})") from error
 
-    def _checked(self, records: Iterator[Record], bundled: Bundled) -> Iterator[Record]:
+    def _check_end(self, records: Iterator[Record], bundled: Bundled) -> Iterator[Record]:
         record: Record | None = None
         for record in records:
             yield record
         if record is None or (record.seq, record.hash) != (bundled.events, bundled.hash):
-            raise self._wrong(
+            raise self._corrupt(
                 f"session `{bundled.session}` does not end where the manifest says: it was cut"
             )
 
-    def _manifest(self) -> dict[str, Any]:
+    def _read_manifest(self) -> dict[str, Any]:
         try:
             info = self._file.getinfo("manifest.json")
-            manifest = (
-                json.loads(self._file.read(info)) if info.file_size <= _MOST_MANIFEST else None
-            )
+            content: Any = None
+            if info.file_size <= _MAX_MANIFEST:
+                content = json.loads(self._file.read(info))
         except (*_UNREADABLE, ValueError) as error:
-            raise self._wrong("it has no manifest that can be read") from error
-        if (
-            not isinstance(manifest, dict)
-            or cast("dict[str, Any]", manifest).get("ferrule") != "bundle"
-        ):
-            raise self._wrong("it is no bundle of Ferrule")
-        manifest = cast("dict[str, Any]", manifest)
+            raise self._corrupt("its manifest cannot be read") from error
+        manifest = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+        if manifest.get("ferrule") != "bundle":
+            raise self._corrupt("it is not a Ferrule bundle")
         if manifest.get("format") != FORMAT:
-            raise self._wrong(f"format {manifest.get('format')}, this version reads {FORMAT}")
+            raise self._corrupt(f"format {manifest.get('format')}, this version reads {FORMAT}")
         return manifest
 
-    def _wrong(self, what: str) -> JournalError:
+    def _corrupt(self, what: str) -> JournalError:
         return JournalError(f"`{self._name}`: {what}", code="bundle_corrupt")
 
 
-def _typed(rows: Iterable[Bundled | BundledArtifact]) -> bool:
-    """Whether the values of a manifest are what they should be: it is read from a file that anybody
-    may have made.
-    """
-    return all(
-        type(value) is (int if name in ("events", "size") else str)
-        for row in rows
-        for name, value in asdict(row).items()
-    )
+def _has_right_types(rows: Iterable[Bundled | BundledArtifact]) -> bool:
+    """Return whether a manifest's values have the right types: anybody may have made the file."""
+    for row in rows:
+        for name, value in asdict(row).items():
+            expected = int if name in ("events", "size") else str
+            if type(value) is not expected:
+                return False
+    return True
 
 
 @contextmanager
 def open_bundle(path: Path) -> Generator[Bundle]:
-    """Open a bundle for reading. Raises JournalError (`bundle_corrupt`) for what is none,
-    OSError.
+    """Open a bundle for reading.
+
+    Raises:
+        JournalError: The file is not a bundle (`bundle_corrupt`).
+        OSError: The file cannot be read.
     """
     try:
         file = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError) as error:
         raise JournalError(
-            f"`{path.name}`: it is no bundle of Ferrule", code="bundle_corrupt"
+            f"`{path.name}`: it is not a Ferrule bundle", code="bundle_corrupt"
         ) from error
     with file:
         yield Bundle(file, path.name)
 
 
 def recorded(path: Path) -> Iterator[list[Record]]:
-    """The sessions of a bundle, an export (`*.jsonl`) or an archive (`*.jsonl.gz`), each as its
-    records. Raises JournalError, OSError.
+    """Yield each session's records from a bundle, an export (`*.jsonl`) or an archive (`*.gz`).
+
+    Raises JournalError, OSError.
     """
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         with opened(path) as lines:
@@ -283,12 +301,10 @@ def import_bundle(
     *,
     identity: Identity | None = None,
 ) -> list[str]:
-    """Add the sessions of a bundle to a journal, and what they keep to a store; the names of the
-    sessions.
+    """Add the sessions of a bundle to a journal, and its artifacts to a store; return the sessions.
 
-    Everything is checked before anything is written. With an `identity` they become its tenant's
-    and user's, as `import_jsonl` does. Raises JournalError.
-    """
+    Everything is checked before anything is written. With an `identity` they are given to its
+    tenant and user, as in `import_jsonl`. Raises JournalError."""
     with open_bundle(path) as bundle:
         owners: dict[str, tuple[str, str]] = {}
         for records in bundle.records():
@@ -301,9 +317,9 @@ def import_bundle(
         for artifact in bundle.artifacts:
             if artifacts is None:
                 break
-            tenant, user = (
-                (identity.tenant, identity.user) if identity else owners[artifact.session]
-            )
+            tenant, user = owners[artifact.session]
+            if identity is not None:
+                tenant, user = identity.tenant, identity.user
             scope = Scope(tenant, user, artifact.session)
             artifacts.put(scope, bundle.content(artifact), mime=artifact.mime, tool=artifact.tool)
     return sessions

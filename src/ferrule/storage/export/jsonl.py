@@ -1,17 +1,16 @@
-"""Journals as JSON lines: the format for taking sessions elsewhere and back, with the proof that
-they are whole.
+"""Sessions as JSON lines, for taking them elsewhere and back, with proof that they are complete.
 
 The first line is `{"ferrule":"journal","format":1,"ends":true}`. Every other line is an event:
 
     {"session":…,"seq":…,"time":…,"run":…,"tenant":…,"user":…,"kind":…,"hash":…,"body":{…}}
 
-with the values that `hash_chain` hashes; `body` is compact JSON and stands last. Several sessions
+with the values that `hash_chain` hashes; `body` is compact JSON and comes last. Several sessions
 may follow each other. Files of every earlier format load forever (tests/corpus).
 
 `ends` says that the last event of each session carries `"end":true` before `body`, so that a tail
-that was cut off is noticed, and that every line is spelled as it was written, so that no byte of it
-can differ. Older files have neither; of them a cut at the end of a line is not seen. That a whole
-session is gone is seen where the first line lists them (archives).
+that was cut off is noticed, and that every line is encoded as it was written, so that no byte of it
+can differ. Older files have neither; in them a cut at the end of a line is not noticed. A missing
+session is noticed if the first line lists the sessions (archives).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from ferrule.core.errors import JournalError, SessionNotFound
 from ferrule.core.events import FORMAT, Record, decode, encode
 from ferrule.core.identity import Identity
 from ferrule.storage.journal import hash_chain
-from ferrule.storage.journal.sqlite import Journal
+from ferrule.storage.journal.protocols import Journal
 
 _KEYS = {
     "session": str,
@@ -44,8 +43,8 @@ _BODY = ',"body":'
 
 
 @dataclass(slots=True)
-class _Last:
-    """Where a session stands in a file that is being read."""
+class _SessionEnd:
+    """The end of a session in a file that is being read."""
 
     seq: int
     hash: bytes
@@ -54,25 +53,27 @@ class _Last:
 
 
 def jsonl(records: Iterable[Record], **about: Any) -> Iterator[str]:
-    """The lines of an export, each with its newline. Bodies are passed on as they are stored, the
-    events of a session must follow each other. `about` are further JSON values for the first line.
+    """Yield the lines of an export, each with its newline.
+
+    Bodies are passed on as they are stored. The events of a session must follow each other. `about`
+    contains further JSON values for the first line.
     """
     yield compact({"ferrule": "journal", "format": FORMAT, "ends": True, **about}) + "\n"
     waiting: Record | None = None
     for record in records:
         if waiting is not None:
-            yield _line(waiting, last=waiting.session != record.session)
+            yield _encode_record(waiting, last=waiting.session != record.session)
         waiting = record
     if waiting is not None:
-        yield _line(waiting, last=True)
+        yield _encode_record(waiting, last=True)
 
 
-def _line(record: Record, *, last: bool) -> str:
+def _encode_record(record: Record, *, last: bool) -> str:
     kind, body = encode(record.event)
-    return _spelled(record, kind, record.body or compact(body), last)
+    return _format_line(record, kind, record.body or compact(body), last)
 
 
-def _spelled(record: Record, kind: str, text: str, last: bool) -> str:
+def _format_line(record: Record, kind: str, text: str, last: bool) -> str:
     values = (
         record.session,
         record.seq,
@@ -88,52 +89,58 @@ def _spelled(record: Record, kind: str, text: str, last: bool) -> str:
 
 
 def read_jsonl(lines: Iterable[str]) -> Iterator[Record]:
-    """The records of an export, each checked against the one before.
+    """Yield the records of an export, each checked against the one before.
 
-    Raises JournalError naming the line (and session and event) if it is no export, is newer, is
-    broken, does not fit the chain, or if a session has no end.
+    Raises:
+        JournalError: The file is not an export, is newer, is damaged, does not fit the chain, or a
+            session has no end. The error names the line, the session and the event.
     """
-    last: dict[str, _Last] = {}
-    number, ends = 0, False
-    read: Record | None = None
+    last: dict[str, _SessionEnd] = {}
+    number = 0
+    ends = False
+    record: Record | None = None
     for number, line in enumerate(lines, 1):
         if number == 1:
             ends = check_header(line).get("ends") is True
         elif line.strip() or ends:
-            read = _next(line, number, last, ends, read)
-            yield read
+            record = _read_line(line, number, last, ends, record)
+            yield record
     if not number:
         raise _refused(1, "the file is empty", "journal_foreign")
     if ends and not last:
         raise _refused(2, "no event follows")
-    for session, at in last.items():
-        if ends and not at.ended:
-            missing = f"event {at.seq + 1} of `{session}` and what may follow it are missing"
-            raise _refused(number + 1, missing, session=session, event=at.seq + 1)
+    for session, end in last.items():
+        if ends and not end.ended:
+            missing = f"event {end.seq + 1} of `{session}` and what may follow it are missing"
+            raise _refused(number + 1, missing, session=session, event=end.seq + 1)
 
 
 def import_jsonl(
     journal: Journal, lines: Iterable[str], *, identity: Identity | None = None
 ) -> list[str]:
-    """Add the sessions of an export to a journal; their names.
+    """Add the sessions of an export to a journal; return their names.
 
-    Everything is checked before anything is written. With an `identity` they become sessions of its
-    tenant and user (and get hashes of their own); without one they keep their owner and, byte for
-    byte, their hashes. Raises JournalError if a session is already there or a line does not hold.
+    Everything is checked before anything is written.
+
+    Args:
+        identity: The sessions are given to its tenant and user, and get hashes of their own.
+            Without one they keep their owner and, byte for byte, their hashes.
+
+    Raises:
+        JournalError: A session is already there, or a line does not hold.
     """
     records = list(read_jsonl(lines))
     sessions = list(dict.fromkeys(record.session for record in records))
     for session in sessions:
         _refuse_present(journal, session)
     for session in sessions:
-        mine = (record for record in records if record.session == session)
-        for run, group in groupby(mine, key=lambda record: record.run):
-            part = list(group)
-            owner = identity or Identity(part[0].tenant, part[0].user, session, run)
-            times = [record.time for record in part]
-            journal.append(
-                session, run, [record.event for record in part], identity=owner, at=times
-            )
+        own_records = [record for record in records if record.session == session]
+        for run, group in groupby(own_records, key=lambda record: record.run):
+            batch = list(group)
+            owner = identity or Identity(batch[0].tenant, batch[0].user, session, run)
+            events = [record.event for record in batch]
+            times = [record.time for record in batch]
+            journal.append(session, run, events, identity=owner, at=times)
         journal.release(session)
     return sessions
 
@@ -151,8 +158,10 @@ def _refuse_present(journal: Journal, session: str) -> None:
 
 
 def check_header(line: str) -> dict[str, Any]:
-    """What the first line of an export says. Raises JournalError if it is none that this version
-    reads.
+    """Parse the first line of an export.
+
+    Raises:
+        JournalError: This version cannot read it.
     """
     try:
         header = json.loads(line)
@@ -169,33 +178,34 @@ def check_header(line: str) -> dict[str, Any]:
     return header
 
 
-def _next(
-    line: str, number: int, last: dict[str, _Last], ends: bool, before: Record | None
+def _read_line(
+    line: str, number: int, last: dict[str, _SessionEnd], ends: bool, before: Record | None
 ) -> Record:
+    """Read a line; an error that names no event gets the one that should be there."""
     try:
-        record = _record(line, number, last, ends)
-        if (
-            ends
-            and before is not None
-            and record.session != before.session
-            and not last[before.session].ended
-        ):
-            raise _refused(number, f"event {before.seq + 1} of `{before.session}` is missing")
+        record = _check_line(_parse_line(line, number), line, number, last, ends)
+        if ends and before is not None and record.session != before.session:
+            _check_ended(number, before, last)
         return record
     except JournalError as error:
-        if ends and before is not None and error.session != before.session:
-            # Sessions follow each other whole: as long as one has no end, what is wrong is wrong
-            # with it.
-            error.event = 0 if not last[before.session].ended else error.event
-        if not error.event:
-            # The line does not even say which event it is: it stands where the next one should.
-            error.session, error.event = (
-                ("", 1) if before is None else (before.session, before.seq + 1)
-            )
+        if before is None:
+            error.event = error.event or 1
+            raise
+        # Sessions are complete before the next one starts: as long as one has no end, the problem
+        # is in that one.
+        is_unfinished = ends and not last[before.session].ended
+        if not error.event or (is_unfinished and error.session != before.session):
+            error.session = before.session
+            error.event = before.seq + 1
         raise
 
 
-def _record(line: str, number: int, last: dict[str, _Last], ends: bool) -> Record:
+def _check_ended(number: int, before: Record, last: dict[str, _SessionEnd]) -> None:
+    if not last[before.session].ended:
+        raise _refused(number, f"event {before.seq + 1} of `{before.session}` is missing")
+
+
+def _parse_line(line: str, number: int) -> dict[str, Any]:
     try:
         row: Any = json.loads(line)
     except ValueError as error:
@@ -204,47 +214,58 @@ def _record(line: str, number: int, last: dict[str, _Last], ends: bool) -> Recor
         raise _refused(number, "not an event")
     row = cast(dict[str, Any], row)
     wrong = [key for key, kind in _KEYS.items() if type(row.get(key)) is not kind]
-    if wrong or not isinstance(row.get("body"), dict):
-        raise _refused(number, f"`{(wrong or ['body'])[0]}` is missing or of a wrong type")
+    if not isinstance(row.get("body"), dict):
+        wrong.append("body")
+    if wrong:
+        raise _refused(number, f"`{wrong[0]}` is missing or of a wrong type")
+    return row
+
+
+def _check_line(
+    row: dict[str, Any], line: str, number: int, last: dict[str, _SessionEnd], ends: bool
+) -> Record:
+    """Check an event against the one before in its session, and move `last` on."""
     session, seq = row["session"], row["seq"]
     owner = (row["tenant"], row["user"])
-    at = last.setdefault(session, _Last(0, hash_chain.FIRST, owner))
+    end = last.setdefault(session, _SessionEnd(0, hash_chain.FIRST, owner))
 
     def broken(what: str, event: int = seq) -> JournalError:
         return _refused(number, f"event {seq} of `{session}` {what}", session=session, event=event)
 
-    if owner != at.owner:
+    if owner != end.owner:
         raise broken("has another owner")
-    if at.ended:
-        raise broken("follows the end of the session", at.seq + 1)
-    if seq != at.seq + 1:
-        raise broken(f"where event {at.seq + 1} should be", at.seq + 1)
-    # The body stands last in the line, as it was stored; spelled anew it could differ.
-    text = line.rstrip().partition(_BODY)[2].removesuffix("}") or compact(row["body"])
-    digest = _hashed(row, at.hash, text)
+    if end.ended:
+        raise broken("follows the end of the session", end.seq + 1)
+    if seq != end.seq + 1:
+        raise broken(f"where event {end.seq + 1} should be", end.seq + 1)
+    # The body comes last in the line, as it was stored; encoded again it could differ.
+    body = line.rstrip().partition(_BODY)[2].removesuffix("}") or compact(row["body"])
+    digest = _hash_row(row, end.hash, body)
     if digest.hex() != row["hash"]:
         raise broken("was changed")
-    at.seq, at.hash, at.ended = seq, digest, ends and row.get("end") is True
+    end.seq = seq
+    end.hash = digest
+    end.ended = ends and row.get("end") is True
     event = decode(row["kind"], row["body"])
-    owned = (row["tenant"], row["user"])
-    record = Record(session, seq, row["time"], row["run"], event, row["hash"], *owned, text)
+    record = Record(session, seq, row["time"], row["run"], event, row["hash"], *owner, body)
     if "end" in row and not ends:
         raise _refused(1, "it was changed: the events say that there are end marks")
-    if ends and _spelled(record, row["kind"], text, at.ended) != line:
+    if ends and _format_line(record, row["kind"], body, end.ended) != line:
         raise broken("was changed")
     return record
 
 
-def _hashed(row: dict[str, Any], previous: bytes, text: str) -> bytes:
+def _hash_row(row: dict[str, Any], previous: bytes, body: str) -> bytes:
     address = hash_chain.address(row["session"], row["run"], row["tenant"], row["user"])
     hash_chain.check_kind(row["kind"])
-    spelled = f"{address}{row['kind']}\n{row['seq']}\n{row['time']}\n{text}"
-    return hash_chain.link(previous, spelled.encode("utf-8", "replace"))
+    text = f"{address}{row['kind']}\n{row['seq']}\n{row['time']}\n{body}"
+    return hash_chain.link(previous, text.encode("utf-8", "replace"))
 
 
 def _refused(
     number: int, what: str, code: str = "journal_corrupt", *, session: str = "", event: int = 0
 ) -> JournalError:
     error = JournalError(f"line {number}: {what}", code=code)
-    error.session, error.event = session, event
+    error.session = session
+    error.event = event
     return error

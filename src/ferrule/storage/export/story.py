@@ -1,7 +1,7 @@
-"""A session told in steps: what a person did, what the model said, what each call came to.
+"""A session as steps for people: what a person did, what the model answered, how each call ended.
 
-The one reading of a journal that all readable exports share. It is fed record by record, so it can
-follow a run; it keeps nothing but the calls that are still open.
+All readable exports share this reading of a journal. It is fed record by record, so it can follow a
+run; it keeps only the calls that are still open.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class Asked:
 
 @frozen
 class Added:
-    """Context that a person put in."""
+    """Context that a person added."""
 
     text: str
 
 
 @frozen
 class Said:
-    """The model's words."""
+    """The text of a model's answer."""
 
     text: str
     model: str
@@ -81,11 +81,10 @@ class Said:
 
 @frozen
 class Used:
-    """A call and what came of it. Without a result, `started` says whether it may have had an
-    effect: calls that only read are never announced as started.
+    """A call and its result.
 
-    `decision` says who let it pass or refused it.
-    """
+    Without a result, `started` says whether the call may have had an effect: calls that only read
+    are never announced as started. `decision` says who allowed or refused it."""
 
     call: Call
     result: Result | None
@@ -99,13 +98,6 @@ class Told:
 
     topic: str
     text: str
-
-
-def _hosted(made: ProviderToolCall) -> str:
-    status = f": {made.status}" if made.status else ""
-    return (
-        f"the provider ran {made.name or made.provider_tool_type} ({made.tool_kind}) itself{status}"
-    )
 
 
 @frozen
@@ -125,7 +117,7 @@ Step = Opened | Asked | Added | Said | Used | Told | Ended
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenCall:
     call: Call
     started: bool = False
     decision: str = ""
@@ -133,88 +125,107 @@ class _Open:
 
 
 class Story:
-    """Turns records into steps. A step comes out as soon as it is known."""
+    """Turns records into steps. A step is returned as soon as it is known."""
 
     def __init__(self) -> None:
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenCall] = {}
         self._ids: set[str] = set()
-        self._model = self._workspace = ""
-        self._runs = self._answers = self._calls = self._began = 0
+        self._model = ""
+        self._workspace = ""
+        self._runs = 0
+        self._answers = 0
+        self._calls = 0
+        self._started = 0
 
     def feed(self, record: Record) -> list[Step]:
-        """The steps that this record completes."""
+        """Return the steps that this record completes."""
         match record.event:
             case SessionOpened() as event:
-                self._model, self._workspace = event.model, event.workspace
+                self._model = event.model
+                self._workspace = event.workspace
                 return [
                     Opened(record.session, record.user, event.model, event.workspace, record.time)
                 ]
             case RunStarted() as event:
                 return [*self.rest(), self._begin(record, event)]
             case ModelAnswered() as event:
-                told = [
-                    self._close(name, left.denied)
-                    for name, left in [*self._open.items()]
-                    if left.denied
-                ]
-                self._answers += 1
-                # The names that the machine gave to calls without one, or with one that was taken.
-                calls = named(event, self._ids, self._answers).calls
-                self._open.update((call.id, _Open(call)) for call in calls)
-                told += [Told("provider_tool_call", _hosted(made)) for made in event.provider_calls]
-                return [*told, *([Said(event.text, self._model)] if event.text else [])]
+                return self._on_answer(event)
             case RunFinished() as event:
-                seconds = (record.time - self._began) / 1000
-                left = self.rest()
-                counts = (self._answers, self._calls)
-                return [
-                    *left,
-                    Ended(event.stop, event.code, event.detail, event.usage, *counts, seconds),
-                ]
+                return [*self.rest(), self._end(record, event)]
             case _:
                 return self._on_call(record.event)
 
     def rest(self) -> list[Step]:
-        """Steps for the calls that have no answer (yet)."""
-        return [self._close(name, left.denied) for name, left in [*self._open.items()]]
+        """Return steps for the calls that have no answer (yet)."""
+        return [self._close(call_id, call.denied) for call_id, call in list(self._open.items())]
 
     def _begin(self, record: Record, event: RunStarted) -> Step:
         self._runs += 1
-        self._answers = self._calls = 0
-        self._began, self._model = record.time, event.model or self._model
+        self._answers = 0
+        self._calls = 0
+        self._started = record.time
+        self._model = event.model or self._model
         return Asked(self._runs, record.run, event.text, self._model, self._workspace, record.time)
+
+    def _end(self, record: Record, event: RunFinished) -> Step:
+        seconds = (record.time - self._started) / 1000
+        counts = (self._answers, self._calls)
+        return Ended(event.stop, event.code, event.detail, event.usage, *counts, seconds)
+
+    def _on_answer(self, event: ModelAnswered) -> list[Step]:
+        steps = [
+            self._close(call_id, call.denied)
+            for call_id, call in list(self._open.items())
+            if call.denied
+        ]
+        self._answers += 1
+        # Uses the ids that the machine gave to calls without one, or with one that was taken.
+        for call in named(event, self._ids, self._answers).calls:
+            self._open[call.id] = _OpenCall(call)
+        steps += [
+            Told("provider_tool_call", _describe_hosted_call(call)) for call in event.provider_calls
+        ]
+        if event.text:
+            steps.append(Said(event.text, self._model))
+        return steps
 
     def _on_call(self, event: Event) -> list[Step]:
         match event:
             case DirectCall():
                 self._ids.add(event.call.id)
-                self._open[event.call.id] = _Open(event.call, decision=f"by {event.by}")
+                self._open[event.call.id] = _OpenCall(event.call, decision=f"by {event.by}")
             case CallEvaluated():
                 return self._on_evaluated(event)
             case PersonAnswered():
-                if found := self._open.get(event.call_id):
-                    found.decision = f"{event.by or 'a person'}: {event.choice}"
-                    if event.choice == "deny":
-                        # Nothing else may be said of this call: its answer is what the person said.
-                        why = f"not run: {event.note or 'denied by a person'}"
-                        found.denied = Result.error(found.call, ErrorType.PERMISSION_DENIED, why)
+                self._on_person(event)
             case CallStarted():
-                if found := self._open.get(event.call_id):
-                    found.started = True
+                if event.call_id in self._open:
+                    self._open[event.call_id].started = True
             case ToolAnswered():
-                return self._settled(event.result)
+                return self._close_with(event.result)
             case _:
-                return _aside(event)
+                step = _other_step(event)
+                return [] if step is None else [step]
         return []
+
+    def _on_person(self, event: PersonAnswered) -> None:
+        found = self._open.get(event.call_id)
+        if found is None:
+            return
+        found.decision = f"{event.by or 'a person'}: {event.choice}"
+        if event.choice == "deny":
+            # No other event may follow for this call: its result is the person's answer.
+            reason = f"not run: {event.note or 'denied by a person'}"
+            found.denied = Result.error(found.call, ErrorType.PERMISSION_DENIED, reason)
 
     def _on_evaluated(self, event: CallEvaluated) -> list[Step]:
         found = self._open.get(event.call_id)
-        if found is not None and event.verdict != "ask":
-            found.decision = f"{event.verdict} by {event.rule}" if event.rule else found.decision
-        return self._settled(event.result) if event.result is not None else []
+        if found is not None and event.verdict != "ask" and event.rule:
+            found.decision = f"{event.verdict} by {event.rule}"
+        return [] if event.result is None else self._close_with(event.result)
 
-    def _settled(self, result: Result) -> list[Step]:
-        self._open.setdefault(result.call_id, _Open(Call(result.call_id, result.tool, "")))
+    def _close_with(self, result: Result) -> list[Step]:
+        self._open.setdefault(result.call_id, _OpenCall(Call(result.call_id, result.tool, "")))
         return [self._close(result.call_id, result)]
 
     def _close(self, call_id: str, result: Result | None) -> Step:
@@ -223,54 +234,62 @@ class Story:
         return Used(found.call, result, found.started, found.decision)
 
 
-def _consent(event: ConsentAnswered) -> str:
-    by, note = f" by {event.by}" if event.by else "", f" ({event.note})" if event.note else ""
-    asked = f"call {event.call_id}, `{event.tool}`: {event.question}"
-    return f"{event.choice}{by}{note}; asked about {asked}; digest {event.digest}"
+def _describe_hosted_call(call: ProviderToolCall) -> str:
+    name = call.name or call.provider_tool_type
+    status = f": {call.status}" if call.status else ""
+    return f"the provider ran {name} ({call.tool_kind}) itself{status}"
 
 
-def _compacted(event: ContextCompacted) -> str:
-    results = ", ".join(map(str, event.elided))
-    parts = [f"results left out (messages {results})"] if results else []
+def _describe_approval(event: ConsentAnswered) -> str:
+    by = f" by {event.by}" if event.by else ""
+    note = f" ({event.note})" if event.note else ""
+    question = f"call {event.call_id}, `{event.tool}`: {event.question}"
+    return f"{event.choice}{by}{note}; asked about {question}; digest {event.digest}"
+
+
+def _describe_compaction(event: ContextCompacted) -> str:
+    parts: list[str] = []
+    if event.elided:
+        parts.append(f"results left out (messages {', '.join(map(str, event.elided))})")
     if event.through:
         parts.append(f"messages 1 to {event.through} replaced by:\n{event.text}")
     return f"about {event.before} to {event.after} tokens; {'; '.join(parts) or event.note}"
 
 
-def _aside(event: Event) -> list[Step]:
+def _other_step(event: Event) -> Step | None:
+    """Return the step of an event that is not about a call."""
     match event:
         case ContextAdded():
-            return [Added(event.text)]
-        case Noticed():
-            return [Told(event.topic, event.text)]
-        case ContextCompacted():
-            return [Told("compacted", _compacted(event))]
-        case ContextRestored():
-            return [
-                Told(
-                    "restored",
-                    f"the whole conversation is sent again{f', by {event.by}' * bool(event.by)}",
-                )
-            ]
+            return Added(event.text)
+        case NoticeGiven(source=source) if source == PERSON:
+            return Added(event.text)
         case NoticeGiven():
-            said = event.source == PERSON
-            return [Added(event.text) if said else Told(f"notice from {event.source}", event.text)]
+            return Told(f"notice from {event.source}", event.text)
+        case Noticed():
+            return Told(event.topic, event.text)
         case ModelFailed():
-            return [Told(f"model failed ({event.code})", event.detail)]
-        case Recovered():
-            return [Told("recovered", event.reason or "another process took over")]
-        case DelegationStarted():
-            return [Told("delegation", f"the agent {event.agent} works in session {event.session}")]
-        case ConsentAnswered():
-            return [Told(ANSWERED, _consent(event))]
-        case SessionArchived():
-            return [
-                Told(
-                    "archived",
-                    f"session {event.session} ({event.events} events) is in {event.file}",
-                )
-            ]
+            return Told(f"model failed ({event.code})", event.detail)
         case Unknown():
-            return [Told("unknown event", event.name)]
+            return Told("unknown event", event.name)
         case _:
-            return []
+            return _session_step(event)
+
+
+def _session_step(event: Event) -> Step | None:
+    match event:
+        case ContextCompacted():
+            return Told("compacted", _describe_compaction(event))
+        case ContextRestored():
+            by = f", by {event.by}" if event.by else ""
+            return Told("restored", f"the whole conversation is sent again{by}")
+        case Recovered():
+            return Told("recovered", event.reason or "another process took over")
+        case DelegationStarted():
+            return Told("delegation", f"the agent {event.agent} works in session {event.session}")
+        case ConsentAnswered():
+            return Told(ANSWERED, _describe_approval(event))
+        case SessionArchived():
+            text = f"session {event.session} ({event.events} events) is in {event.file}"
+            return Told("archived", text)
+        case _:
+            return None

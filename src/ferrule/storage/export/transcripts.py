@@ -1,14 +1,13 @@
-"""What people and programs take out of a journal: plain text, Markdown, a screenplay.
+"""Exports for people: plain text, Markdown, a screenplay.
 
 All of them are read from records as they come, so each works for a session that is still running.
-Text in them is somebody else's: what a person would not see (terminal escapes, direction overrides)
-is spelled out (`core.invisible_characters`), never passed on. Results are cut to `cap` characters,
-and the cut is said.
+Their text comes from others: what a person would not see (terminal escapes, direction overrides) is
+spelled out (`core.invisible_characters`), never passed on. Results are cut to `cap` characters, and
+the text says so.
 
-The screenplay is Fountain (https://fountain.io/syntax): a title page, a scene per run (INT. where
-the model computes on this machine, EXT. where it does not), dialogue, and a `[[note]]` per tool
-call with its name, arguments, outcome and the first line of what came back. Bodies of results are
-not in it.
+The screenplay is Fountain (https://fountain.io/syntax): a title page, a scene per run (INT. if the
+model computes on this machine, EXT. if it does not), dialogue, and a `[[note]]` per tool call with
+its name, arguments, outcome and the first line of the result. It does not contain whole results.
 """
 
 from __future__ import annotations
@@ -24,56 +23,57 @@ from ferrule.core.invisible_characters import visible
 from .story import Added, Asked, Ended, Opened, Said, Step, Story, Told, Used
 
 CAP = 2_000
-"""Characters of one result in the readable exports, if nothing else is said."""
+"""The default limit for a result in the readable exports, in characters."""
 LOCAL = frozenset({"local", "ollama", "scripted", "llamacpp", "lmstudio"})
 """Providers whose models compute on this machine, as far as the name tells."""
 END = "> THE END <"
-"""The last line of a screenplay that was closed."""
+"""The last line of a complete screenplay."""
 
 
-def _seen(text: str) -> str:
+def _visible(text: str) -> str:
     return visible(text, joiners=True)
 
 
 def transcript(records: Iterable[Record], *, cap: int = CAP) -> Iterator[str]:
-    """Plain text for a terminal, in pieces that end with a newline."""
+    """Yield plain text for a terminal, in pieces that end with a newline."""
     for step in _steps(records):
-        yield _seen(_line(step, cap)) + "\n"
+        yield _visible(_line(step, cap)) + "\n"
 
 
 def markdown(records: Iterable[Record], *, cap: int = CAP) -> Iterator[str]:
-    """Markdown, in pieces separated by blank lines. A model's words stand as they are, results in
-    fences.
+    """Yield Markdown, in pieces that end with a blank line.
+
+    A model's answers are passed on as they are, results are put into fences.
     """
     for step in _steps(records):
-        yield _seen(_block(step, cap)) + "\n\n"
+        yield _visible(_block(step, cap)) + "\n\n"
 
 
 def screenplay(records: Iterable[Record]) -> Iterator[str]:
-    """The session as Fountain (`.spmd`), closed with the end marker."""
+    """Yield the session as Fountain (`.spmd`), with the end marker."""
     play = Screenplay()
     for record in records:
-        if text := play.feed(record):
+        text = play.feed(record)
+        if text:
             yield text
     yield play.close()
 
 
 class Screenplay:
-    """Writes a screenplay as it goes: append what `feed` returns to the file, and `close` at the
-    end.
+    """Writes a screenplay step by step: append what `feed` and finally `close` return to a file.
 
-    To go on with a file, feed the records it already holds and drop what comes back.
+    To continue a file, feed the records that it already contains and discard what is returned.
     """
 
     def __init__(self) -> None:
         self._story = Story()
 
     def feed(self, record: Record) -> str:
-        """The text that this record adds, maybe none."""
+        """Return the text that this record adds, which may be empty."""
         return "".join(_scene(step) for step in self._story.feed(record))
 
     def close(self) -> str:
-        """What ends the file: calls without an answer, and the end marker."""
+        """Return the end of the file: calls without an answer, and the end marker."""
         return "".join(_scene(step) for step in self._story.rest()) + END + "\n"
 
 
@@ -98,25 +98,31 @@ def _line(step: Step, cap: int) -> str:
         case Said():
             return f"{step.text}"
         case Used():
-            body = _body(step, cap).rstrip("\n") if step.result and step.result.success else ""
-            # One line stands in the outcome already.
-            return f"* {_outcome(step)}" + (f"\n{_indented(body, 4)}" if "\n" in body else "")
+            return f"* {_outcome(step)}{_details(step, cap)}"
         case Told():
             return f"! {step.topic}: {step.text}"
         case Ended():
             return f"= {_statistics(step)}"
 
 
+def _details(step: Used, cap: int) -> str:
+    if step.result is None or not step.result.success:
+        return ""
+    body = _body(step, cap).rstrip("\n")
+    # A single line is already in the outcome.
+    return f"\n{_indented(body, 4)}" if "\n" in body else ""
+
+
 def _outcome(step: Used) -> str:
-    call = f"{step.call.tool} {step.call.arguments}".rstrip()
-    decision = f" ({step.decision})" if step.decision else ""
+    text = f"{step.call.tool} {step.call.arguments}".rstrip()
+    if step.decision:
+        text += f" ({step.decision})"
     result = step.result
     if result is None:
-        return f"{call}{decision}: {'outcome unknown' if step.started else 'not run'}"
+        return f"{text}: outcome unknown" if step.started else f"{text}: not run"
+    text += ": ok" if result.success else f": error {result.error_type}"
     first = _first_line(result)
-    return f"{call}{decision}: {'ok' if result.success else f'error {result.error_type}'}" + (
-        f": {first}" if first else ""
-    )
+    return f"{text}: {first}" if first else text
 
 
 def _first_line(result: Result) -> str:
@@ -138,22 +144,20 @@ def _indented(text: str, width: int) -> str:
 
 
 def _statistics(step: Ended) -> str:
-    why = ", ".join(
-        part for part in (step.code if step.code != step.stop else "", step.detail) if part
-    )
-    return (
-        f"run {step.stop}{f' ({why})' if why else ''}: {_count(step.answers, 'answer')}, "
-        f"{_count(step.calls, 'call')},"
-        f" {step.usage.input}+{step.usage.output} tokens, {step.seconds:.1f} s"
-    )
+    code = step.code if step.code != step.stop else ""
+    reason = ", ".join(part for part in (code, step.detail) if part)
+    run = f"run {step.stop} ({reason})" if reason else f"run {step.stop}"
+    counts = f"{_count(step.answers, 'answer')}, {_count(step.calls, 'call')}"
+    tokens = f"{step.usage.input}+{step.usage.output} tokens"
+    return f"{run}: {counts}, {tokens}, {step.seconds:.1f} s"
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def moment(time: int) -> str:
-    """A time in ms since 1970 for people, in UTC."""
+    """Format a time in ms since 1970 for people, in UTC."""
     return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
@@ -163,12 +167,7 @@ def moment(time: int) -> str:
 def _block(step: Step, cap: int) -> str:
     match step:
         case Opened():
-            facts = "".join(
-                f"\n- {name}: {_code(value)}"
-                for name, value in (("model", step.model), ("workspace", step.workspace))
-                if value
-            )
-            return f"# Session {step.session}\n\n- opened: {moment(step.time)}{facts}"
+            return _heading(step)
         case Asked():
             return f"## {step.number}. {moment(step.time)}\n\n{_quoted(step.text)}"
         case Added():
@@ -176,32 +175,46 @@ def _block(step: Step, cap: int) -> str:
         case Said():
             return step.text
         case Used():
-            head = f"Tool {_code(_outcome(step))}"
-            return (
-                f"{head}\n\n{_fenced(_body(step, cap))}"
-                if step.result and step.result.success
-                else head
-            )
+            text = f"Tool {_code(_outcome(step))}"
+            if step.result and step.result.success:
+                text += f"\n\n{_fenced(_body(step, cap))}"
+            return text
         case Told():
             return f"Note, {step.topic}: {_code(step.text)}"
         case Ended():
             return f"*{_statistics(step)}*"
 
 
+def _heading(step: Opened) -> str:
+    text = f"# Session {step.session}\n\n- opened: {moment(step.time)}"
+    if step.model:
+        text += f"\n- model: {_code(step.model)}"
+    if step.workspace:
+        text += f"\n- workspace: {_code(step.workspace)}"
+    return text
+
+
 def _quoted(text: str) -> str:
+
     return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
 
 
 def _code(text: str) -> str:
     text = " ".join(text.split())
-    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return f"{ticks} {text} {ticks}" if "`" in text else f"`{text}`"
+    if "`" not in text:
+        return f"`{text}`"
+    ticks = "`" * (1 + _longest_ticks(text))
+    return f"{ticks} {text} {ticks}"
 
 
 def _fenced(text: str) -> str:
     # Longer than any fence inside, so that a result cannot end its own block.
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    fence = "`" * max(3, 1 + _longest_ticks(text))
     return f"{fence}text\n{text}\n{fence}"
+
+
+def _longest_ticks(text: str) -> int:
+    return max((len(ticks) for ticks in re.findall("`+", text)), default=0)
 
 
 # ---- Fountain
@@ -215,9 +228,8 @@ def _scene(step: Step) -> str:
             provider = step.model.partition(":")[0]
             place = "INT. LOCAL COMPUTE" if provider in LOCAL else "EXT. REMOTE COMPUTE"
             facts = [place, step.workspace, f"RUN {step.number}", moment(step.time)]
-            return f"{_spoken_line(' - '.join(fact for fact in facts if fact))}\n\n" + _dialogue(
-                "USER", step.text
-            )
+            heading = _one_line(" - ".join(fact for fact in facts if fact))
+            return f"{heading}\n\n{_dialogue('USER', step.text)}"
         case Added():
             return _note(f"context: {_cut(step.text, 200)}")
         case Said():
@@ -232,35 +244,34 @@ def _scene(step: Step) -> str:
 
 def _title_page(step: Opened) -> str:
     author = " and ".join(name for name in (step.user, step.model) if name)
-    day = moment(step.time)[:10]
     page = {
         "Title": f"Session {step.session}",
         "Credit": "recorded by Ferrule",
         "Author": author,
         "Source": step.workspace,
-        "Draft date": day,
+        "Draft date": moment(step.time)[:10],
         "Format": "ferrule screenplay 1",
     }
-    return "".join(f"{key}: {_spoken_line(value)}\n" for key, value in page.items() if value) + "\n"
+    return "".join(f"{key}: {_one_line(value)}\n" for key, value in page.items() if value) + "\n"
 
 
 def _dialogue(name: str, text: str) -> str:
-    # A blank line would end the dialogue and let its next line become a scene or a speaker: two
-    # spaces keep it.
-    lines = [_inert(line) if line.strip() else "  " for line in _seen(text).split("\n")]
-    return f"{_spoken_line(name)}\n" + "\n".join(lines or ["  "]) + "\n\n"
+    # A blank line would end the dialogue and turn its next line into a scene or a speaker; a line
+    # of two spaces does not.
+    lines = [_inert(line) if line.strip() else "  " for line in _visible(text).split("\n")]
+    return f"{_one_line(name)}\n" + "\n".join(lines or ["  "]) + "\n\n"
 
 
 def _note(text: str) -> str:
-    return f"[[{_spoken_line(text)}]]\n\n"
+    return f"[[{_one_line(text)}]]\n\n"
 
 
-def _spoken_line(text: str) -> str:
-    return " ".join(_inert(_seen(text)).split())
+def _one_line(text: str) -> str:
+    return " ".join(_inert(_visible(text)).split())
 
 
 def _inert(text: str) -> str:
-    """Text that opens or closes no note and no comment: only the recorder writes these."""
+    """Return text that opens or closes no note and no comment: only the recorder writes these."""
     for mark in ("[[", "]]", "/*", "*/"):
         while mark in text:
             text = text.replace(mark, f"{mark[0]} {mark[1]}")

@@ -1,7 +1,16 @@
-"""The journal: the one memory of everything that happened, in SQLite or PostgreSQL, as hash-chained
-events.
+"""The journal: the one record of everything that happened, as hash-chained events.
 
-Modules: `change_detection`, `hash_chain`, `lease`, `past_calls`, `postgres`,
-`postgres_connection`, `postgres_lease`, `postgres_schema`, `postgres_sessions`, `salvage`,
-`sessions`, `sqlite`, `sqlite_database`, `sqlite_integrity`, `sqlite_rows`.
+| module | what it contains |
+|---|---|
+| `protocols` | what a journal can do |
+| `records` | events to rows and back, for both databases |
+| `hash_chain` | the hash chain of a session, and how it is checked |
+| `sessions` | a session at a glance; the list of sessions in SQLite |
+| `sqlite`, `sqlite_database`, `sqlite_rows`, `sqlite_integrity` | the journal in a file |
+| `lease` | one writer per session, by file locks |
+| `salvage` | recovering a damaged file |
+| `change_detection` | noticing that a file was written |
+| `postgres`, `postgres_sessions` | the journal in PostgreSQL |
+| `postgres_connection`, `postgres_schema` | its connection and its tables |
+| `postgres_lease` | one writer per session, by rows with an expiry |
 """

@@ -1,10 +1,9 @@
-"""Whether anybody wrote to a journal since the last look: cheap enough to ask several times a
-second.
+"""Whether a journal was written since the last check: cheap enough for several checks a second.
 
 SQLite keeps a number (`PRAGMA data_version`) that changes, for a connection, with every commit of
-another one, in whatever process (https://sqlite.org/pragma.html). So the look has a connection of
-its own, that only reads and holds no transaction open: it neither waits for a writer nor makes one
-wait. Other journals cannot say; there the answer is always yes.
+another one, in whatever process (https://sqlite.org/pragma.html). The check therefore has a
+connection of its own, which only reads and keeps no transaction open: it neither waits for a writer
+nor makes one wait. Other journals cannot tell; for them the answer is always yes.
 """
 
 from __future__ import annotations
@@ -15,16 +14,19 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
-from .sqlite import Journal, SqliteJournal
+from .protocols import Journal
+from .sqlite import SqliteJournal
 from .sqlite_database import in_words
 
 
 class Changes(Protocol):
-    """Asked by one reader at a time, from any thread."""
+    """Tells whether a journal was written. Used by one reader at a time, from any thread."""
 
     def changed(self) -> bool:
-        """Whether something may have been written since the last time; the first time: yes. Raises
-        JournalError.
+        """Return whether something may have been written since the last call; True the first time.
+
+        Raises:
+            JournalError: The file cannot be read.
         """
         ...
 
@@ -32,17 +34,16 @@ class Changes(Protocol):
 
 
 class Always:
-    """For a journal that cannot say."""
+    """For a journal that cannot tell."""
 
     def changed(self) -> bool:
         return True
 
-    def close(self) -> None:
-        """There is nothing to give back."""
+    def close(self) -> None: ...
 
 
 class FileChanges:
-    """For a journal in a file. Opens it with the first question."""
+    """For a journal in a file, which is opened with the first check."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -64,8 +65,9 @@ class FileChanges:
                 (version,) = self._db.execute("PRAGMA data_version").fetchone()
             except sqlite3.Error as error:
                 raise in_words(error, str(self._path), "looking for changes") from error
-            before, self._version = self._version, version
-            return version != before
+            changed = version != self._version
+            self._version = version
+            return changed
 
     def close(self) -> None:
         with self._lock:
@@ -76,7 +78,7 @@ class FileChanges:
 
 
 def changes_of(journal: Journal) -> Changes:
-    """What tells whether the journal changed. Close it."""
+    """Return the change detector for a journal. The caller closes it."""
     if isinstance(journal, SqliteJournal) and journal.path is not None:
         return FileChanges(journal.path)
     return Always()

@@ -1,5 +1,4 @@
-"""The hash chain of a session: the bytes that are hashed, how a chain is checked, what a row may
-hold.
+"""The hash chain of a session: what is hashed, how a chain is checked, what a row may contain.
 
 The hash of an event is
 
@@ -8,19 +7,19 @@ The hash of an event is
     row = session \\n run \\n tenant \\n user \\n kind \\n seq \\n time \\n body        in UTF-8
 
 `seq` and `time` (ms since 1970) are decimal, `body` is the event's compact JSON exactly as stored.
-The names before `body` hold no newline, so a row reads in one way only. The hash before the first
-event is 32 zero bytes. Lone surrogates cannot be stored as UTF-8: a body that has any is written
-with `\\u` escapes.
+The names before `body` contain no newline, so a row can be read in one way only. The hash before
+the first event is 32 zero bytes. Lone surrogates cannot be stored as UTF-8: a body that has any is
+written with `\\u` escapes.
 
 The last event of a session, and no other, has a seal, which moves on with each append:
 
     seal = BLAKE2s( hash of the event ), 16 bytes
 
-What the chain shows: an event that was changed, removed, inserted or moved, and a tail that was cut
-off, because the event that is now the last one has no seal any more. What it cannot show: a forger
-who computes hashes, for there is no key in them (one seal is enough to hide that a tail was cut
-off), or an older copy of the journal put in place of this one. Against both, keep the hash of
-`Journal.head` somewhere else and compare, or sign it (`checkpoints`).
+What the chain shows: an event that was changed, removed, inserted or moved; and a tail that was cut
+off, because the event that is now the last one has no seal. What it cannot show: a forger who
+computes hashes, for there is no key in them (one seal is enough to hide that a tail was cut off),
+or an older copy of the journal put in place of this one. Against both, keep the hash of
+`Journal.head` somewhere else and compare, or sign it (`audit.checkpoints`).
 """
 
 from __future__ import annotations
@@ -38,50 +37,49 @@ from ferrule.core.events import CallEvaluated, Event, ToolAnswered
 FIRST = bytes(32)
 """The hash before the first event."""
 UNSEALED = bytes(16)
-"""Where the seal would be in an event that is not the last one: as long, so that a row keeps its
-size.
-"""
+"""The seal of all events but the last one: as long as a real one, so that a row keeps its size."""
 
 
 def link(previous: bytes, row: bytes) -> bytes:
-    """The hash of a row that follows `previous`."""
+    """Return the hash of a row that follows `previous`."""
     return sha256(previous + row).digest()
 
 
 def seal(digest: bytes) -> bytes:
-    """The seal of the event with this hash, if it is the last of its session."""
-    # BLAKE2s: of so few bytes SHA-256 takes twice as long, and this is in the loop of every run.
+    """Return the seal of the event with this hash, if it is the last of its session."""
+    # BLAKE2s: SHA-256 takes twice as long for so few bytes, and every append of a run computes it.
     return blake2s(digest, digest_size=16).digest()
 
 
 def address(session: str, run: str, tenant: str, user: str) -> str:
-    """The part of a row that all events of a run share. Raises JournalError for a name with a
-    newline.
+    """Return the part of a row that all events of a run share.
+
+    Raises:
+        JournalError: A name is empty or contains a newline.
     """
     names = (session, run, tenant, user)
     if not session or any("\n" in name or "\0" in name for name in names):
         raise JournalError(
-            f"not a usable name in {names!r}: empty, or with a line break", code="journal_name"
+            f"unusable name in {names!r}: empty, or with a line break", code="journal_name"
         )
     return "\n".join(names) + "\n"
 
 
 def check_kind(kind: str) -> None:
-    """Raises JournalError for the kind of an event we do not know, if it would break the row."""
+    """Refuse the kind of an unknown event if it would break the row. Raises JournalError."""
     if not kind or "\n" in kind or "\0" in kind:
-        raise JournalError(f"not a usable event kind: {kind!r}", code="journal_name")
+        raise JournalError(f"unusable event kind: {kind!r}", code="journal_name")
 
 
 def escaped(body: str) -> str:
-    """A body with lone surrogates, which UTF-8 cannot hold, as JSON that is all ASCII."""
+    """Return a body that contains lone surrogates, which UTF-8 cannot hold, as pure ASCII JSON."""
     return json.dumps(json.loads(body), separators=(",", ":"))
 
 
 def bound(event: Event, cap: int) -> Event:
-    """The event with its result cut to `cap` bytes of text: a last guard, the dispatcher bounds
-    before.
+    """Cut the event's result to `cap` bytes of text: a last check, after the dispatcher's own.
 
-    The cut is on a character boundary, sets `partial`, says so in `notes` and keeps the whole
+    The cut is on a character boundary, sets `partial`, is mentioned in `notes` and keeps the whole
     `size`.
     """
     if not isinstance(event, ToolAnswered | CallEvaluated) or event.result is None:
@@ -121,10 +119,14 @@ def _head(text: str, cap: int) -> str:
 
 
 def check(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, bytes]]:
-    """Walk a session's rows and yield `(seq, hash)` of each one that holds.
+    """Yield `(seq, hash)` of each of a session's rows that holds.
 
-    A row is `(seq, seal, run, tenant, user, kind, time, body, hash)`, all but `seq` as stored
-    bytes. Raises JournalError (`journal_corrupt`) at the first event that does not hold, naming it.
+    Args:
+        rows: `(seq, seal, run, tenant, user, kind, time, body, hash)`, all but `seq` as stored
+            bytes.
+
+    Raises:
+        JournalError: An event does not hold (`journal_corrupt`). The message names the first one.
     """
     name = session.encode()
     previous = FIRST
@@ -132,18 +134,15 @@ def check(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, 
     ended = False
     for seq, mark, run, tenant, user, kind, time, body, digest in rows:
         if seq != expected:
-            what = (
-                "is missing"
-                if not ended
-                else "is missing, and events follow the end of the session"
-            )
+            what = "is missing"
+            if ended:
+                what += ", and events follow the end of the session"
             broken(session, expected, what)
         if ended:
             broken(session, seq, "follows the end of the session")
         parts = (name, run, tenant, user, kind, b"%d" % seq, time, body)
-        if any(not isinstance(part, bytes) for part in parts) or any(
-            b"\n" in part for part in parts[:7]
-        ):
+        all_bytes = all(isinstance(part, bytes) for part in parts)
+        if not all_bytes or any(b"\n" in part for part in parts[:7]):
             broken(session, seq, "was changed")
         if link(previous, b"\n".join(parts)) != digest:
             broken(session, seq, "was changed, moved or inserted")
@@ -163,9 +162,9 @@ def check(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, 
 
 def broken(session: str, seq: int, what: str) -> NoReturn:
     """Raise the error for an event that does not hold."""
-    readable = f"events 1 to {seq - 1} are intact" if seq > 1 else "no event before it"
+    before = f"events 1 to {seq - 1} are intact" if seq > 1 else "no event before it"
     error = JournalError(
-        f"session `{session}`: event {seq} {what}; {readable}",
+        f"session `{session}`: event {seq} {what}; {before}",
         code="journal_corrupt",
         hint=(
             "`ferrule sessions salvage` keeps what is intact in a new journal and the old one aside"

@@ -1,10 +1,10 @@
-"""One writer per session, across processes: a lock of the kernel on one byte of a lock file.
+"""One writer per session, across processes: a kernel lock on one byte of a lock file.
 
 The kernel gives the lock back when the descriptor is closed, also by `kill -9`, so a dead owner
-never has to be guessed from its process id (which lies across containers and reboots). The locks
-belong to the open file (`F_OFD_SETLK`), so two journals in one process exclude each other as well;
-where the platform has only per-process locks they do not. A forked child shares its parent's leases
-and must not use its journal.
+never has to be guessed from its process id (which is misleading across containers and reboots). The
+locks belong to the open file (`F_OFD_SETLK`), so two journals in one process exclude each other as
+well; where the platform has only per-process locks they do not. A forked child shares its parent's
+leases and must not use its journal.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ferrule.core.errors import JournalError
 _SETLK: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None)
 _SETLKW: Final[int | None] = getattr(fcntl, "F_OFD_SETLKW", None)
 
-_PRESENT: Final = 1 << 60
-"""The byte that everybody who has the journal open holds together; sessions lie below it."""
+_IN_USE_BYTE: Final = 1 << 60
+"""The byte that everybody who has the journal open locks together; sessions' bytes are below it."""
 
 
 class Leases:
-    """The leases that one journal holds. Without a path (a journal in memory) they only count."""
+    """The leases of one journal. Without a path (a journal in memory) they are only counted."""
 
     def __init__(self, path: Path | None) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -34,8 +34,10 @@ class Leases:
         self._held: set[str] = set()
 
     def take(self, session: str) -> None:
-        """Hold the session; taking it twice is taking it once. Raises JournalError if another has
-        it.
+        """Take the session; taking it twice is the same as once.
+
+        Raises:
+            JournalError: Another process has it (`journal_leased`).
         """
         if session in self._held:
             return
@@ -49,21 +51,23 @@ class Leases:
         self._held.add(session)
 
     def release(self, session: str) -> None:
-        """Give the session back; nothing happens if it is not held."""
+        """Release the session, if it was taken."""
         if session in self._held and self._descriptor >= 0:
             self._set(fcntl.F_UNLCK, _offset(session), wait=False)
         self._held.discard(session)
 
     def present(self) -> None:
-        """Say that this journal is in use; any number may. Raises JournalError while it is being
-        salvaged.
+        """Mark the journal as in use; any number of processes may.
+
+        Raises:
+            JournalError: It is being salvaged (`journal_busy`).
         """
-        if self._descriptor >= 0 and not self._lock(_PRESENT, fcntl.F_RDLCK):
+        if self._descriptor >= 0 and not self._lock(_IN_USE_BYTE, fcntl.F_RDLCK):
             raise JournalError("the journal is being salvaged", code="journal_busy", retryable=True)
 
     def alone(self) -> bool:
-        """Whether nobody else uses the journal; then nobody can until `close`."""
-        return self._descriptor < 0 or self._lock(_PRESENT)
+        """Lock the whole journal until `close`. Return whether nobody else uses it."""
+        return self._descriptor < 0 or self._lock(_IN_USE_BYTE)
 
     def wait_first(self) -> None:
         """Wait for the right to create the file; `release_first` gives it back."""
@@ -75,7 +79,7 @@ class Leases:
             self._set(fcntl.F_UNLCK, 0, wait=False)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = -1
@@ -102,5 +106,5 @@ class Leases:
 
 
 def _offset(session: str) -> int:
-    """The byte that stands for a session: 56 bits of its hash, after byte 0."""
+    """Return the byte that stands for a session: 56 bits of its hash, after byte 0."""
     return 1 + int.from_bytes(sha256(session.encode("utf-8", "surrogatepass")).digest()[:7], "big")

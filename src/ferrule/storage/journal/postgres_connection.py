@@ -1,14 +1,14 @@
-"""A connection to PostgreSQL: opened when it is first needed, bounded in time, opened again when it
-was lost; errors in words.
+"""A connection to PostgreSQL that opens on first use, is bounded in time, and reconnects when lost.
 
 Every statement commits by itself (autocommit), so nothing is ever half done and no transaction
-stays open between two calls. A statement has until its deadline: then the connection is closed,
-because nobody can say what state it is in. Whether such a statement took effect is unknown
-(`Lost`). `ask` repeats it, which is right for what only reads or gives the same when done twice;
-who needs to know more uses `attempt`.
+stays open between two calls. A statement has a deadline; after it the connection is closed, because
+its state is unknown. Whether such a statement took effect is unknown too (`Lost`). `ask` repeats
+it, which is right for statements that only read or give the same result when done twice; use
+`attempt` to find out.
 
-The bound covers the network and a server that stands still. It does not cover looking up a host's
-name, which the system library does in its own time. A password is never part of a message.
+The bound covers the network and a server that does not answer. It does not cover looking up a
+host's name, which takes the system library as long as it takes. A password is never part of a
+message.
 """
 
 from __future__ import annotations
@@ -29,31 +29,33 @@ if TYPE_CHECKING:
     from psycopg import Connection, Error
     from psycopg.abc import RV, PQGen
 
-    class Bounded(Connection[tuple[Any, ...]]):
+    class DeadlineConnection(Connection[tuple[Any, ...]]):
         deadline: float
 
 
 SECONDS = 10.0
-"""What one call may take by default, reconnecting included: as long as SQLite waits for another
-process.
-"""
+"""The default bound of one call, reconnecting included: as long as SQLite waits for a lock."""
 _PAUSES = (0.0, 0.05, 0.2, 0.5)
-_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 Values = Sequence[Any] | Mapping[str, Any]
 Rows = list[tuple[Any, ...]]
 
 
 class Lost(Exception):
-    """The connection went away while a statement was on its way: it took effect, or it did not."""
+    """The connection broke during a statement, which may or may not have taken effect."""
 
 
 class Postgres:
-    """One connection to one schema. `lock` is held by whoever uses it. `part` is the set of tables
-    that is needed.
+    """One connection to one schema. Whoever uses it holds `lock`.
 
-    `kind` is the error that is raised, with codes that begin with `prefix`. Raises ConfigError for
-    a DSN that is none.
+    Args:
+        part: The set of tables that is needed (`postgres_schema`).
+        kind: The class of the errors that are raised.
+        prefix: What their codes begin with.
+
+    Raises:
+        ConfigError: The DSN cannot be parsed, or `schema` or `seconds` cannot be used.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Postgres:
         schema: str = "ferrule",
         seconds: float = SECONDS,
     ) -> None:
-        if not _SCHEMA.fullmatch(schema):
+        if not _SCHEMA_NAME.fullmatch(schema):
             raise ConfigError(
                 f"schema = `{schema[:80]}`: lower case letters, digits and `_`, not "
                 "beginning with a digit"
@@ -76,30 +78,32 @@ class Postgres:
         self.schema = schema
         self.seconds = seconds
         self.lock = threading.RLock()
-        self._given = _parsed(dsn)
+        self._dsn_parts = _parse_dsn(dsn)
         self._part, self._kind, self._prefix = part, kind, prefix
-        self._connection: Bounded | None = None
+        self._connection: DeadlineConnection | None = None
         self._upgraded = self._closed = False
 
     @property
     def where(self) -> str:
-        """The database, without who connects and how."""
-        given = self._given
+        """The database for display, without credentials and options."""
+        given = self._dsn_parts
         place = "/".join(str(given[name]) for name in ("host", "dbname") if given.get(name))
-        return (
-            f"postgresql://{place}"
-            if place
-            else f"postgresql:service={given.get('service', 'default')}"
-        )
+        if place:
+            return f"postgresql://{place}"
+        return f"postgresql:service={given.get('service', 'default')}"
 
     def until(self, seconds: float | None = None) -> float:
-        """A deadline from now on, on the clock that `attempt` and `ask` want."""
+        """Return a deadline from now on, on the clock of `attempt` and `ask`."""
         return time.monotonic() + (self.seconds if seconds is None else seconds)
 
     # ---- statements
 
     def ask(self, sql: str, values: Values = (), *, doing: str, until: float | None = None) -> Rows:
-        """Its rows, repeated while the connection gets lost and there is time. Raises `kind`."""
+        """Run a statement and return its rows; repeat it while connections break and there is time.
+
+        Raises:
+            FerruleError: The server refused it or cannot be reached (an error of class `kind`).
+        """
         until = self.until() if until is None else until
         tries = 0
         while True:
@@ -111,8 +115,11 @@ class Postgres:
                     raise self.unreachable(doing, lost) from lost
 
     def attempt(self, sql: str, values: Values = (), *, doing: str, until: float) -> Rows:
-        """Its rows, tried once. Raises Lost, and `kind` for what the server refused: then nothing
-        happened.
+        """Run a statement once and return its rows.
+
+        Raises:
+            Lost: The connection broke; the statement may have taken effect.
+            FerruleError: The server refused it, so nothing happened (an error of class `kind`).
         """
         psycopg = _psycopg()
         with self.lock:
@@ -127,13 +134,13 @@ class Postgres:
                     raise Lost(_first_line(error)) from error
                 raise self.in_words(error, doing) from error
             except BaseException:
-                # Interrupted: what is still on its way must not be read as the answer to the next
-                #     statement.
+                # Interrupted: an answer still on its way must not be read as that of the next
+                # statement.
                 self.drop()
                 raise
 
     def pause(self, tries: int, until: float) -> bool:
-        """Wait a little before trying again. False if there is no time left."""
+        """Wait a little before trying again. Return False if there is no time left."""
         pause = _PAUSES[min(tries, len(_PAUSES)) - 1]
         left = until - time.monotonic()
         if left <= pause:
@@ -144,12 +151,13 @@ class Postgres:
     def drop(self) -> None:
         """Close the connection; the next statement opens another."""
         with self.lock:
-            connection, self._connection = self._connection, None
+            connection = self._connection
+            self._connection = None
             if connection is not None:
                 connection.close()
 
     def close(self) -> None:
-        """Close it for good. Safe to call twice; statements after it raise `kind`."""
+        """Close it for good. Safe to call twice; later statements raise a `kind` error."""
         with self.lock:
             self._closed = True
             self.drop()
@@ -165,20 +173,21 @@ class Postgres:
 
     # ---- connecting
 
-    def _open(self, doing: str, until: float) -> Bounded:
+    def _open(self, doing: str, until: float) -> DeadlineConnection:
         if self._closed:
             raise self._kind(f"the {self._prefix} is closed", code=f"{self._prefix}_closed")
         if self._connection is None:
             self._connection = self._connect(doing, until)
         return self._connection
 
-    def _connect(self, doing: str, until: float) -> Bounded:
-        psycopg, again = _psycopg(), self._upgraded
+    def _connect(self, doing: str, until: float) -> DeadlineConnection:
+        psycopg = _psycopg()
         left = max(until - time.monotonic(), 0.001)
         try:
-            connection = _bounded().connect(**self._parameters(left))
+            connection = _connection_class().connect(**self._parameters(left))
         except psycopg.OperationalError as error:
-            if again:
+            if self._upgraded:
+                # It was connected before, so this is a reconnection, which may be tried again.
                 raise Lost(_first_line(error)) from error
             raise self.unreachable(doing, error) from error
         connection.deadline = until
@@ -196,8 +205,7 @@ class Postgres:
         return connection
 
     def _parameters(self, seconds: float) -> dict[str, Any]:
-        # libpq takes 2 seconds for the least; what it and the kernel are told here is only the
-        # outer bound.
+        # 2 seconds are the least that libpq accepts; libpq and the kernel get only the outer bound.
         whole = max(2, math.ceil(min(seconds, self.seconds)))
         own = {
             "application_name": "ferrule",
@@ -207,12 +215,13 @@ class Postgres:
             "tcp_user_timeout": whole * 1000,
         }
         fixed = {"connect_timeout": whole, "client_encoding": "UTF8", "autocommit": True}
-        return {**own, **self._given, **fixed}
+        return {**own, **self._dsn_parts, **fixed}
 
-    def _prepare(self, connection: Bounded, doing: str) -> None:
-        """What must hold on every connection. The server gives up before we do: nothing goes on
-        behind our back for long.
-        """
+    def _prepare(self, connection: DeadlineConnection, doing: str) -> None:
+        """Set up a new connection.
+
+        The server's own timeout ends a statement before our deadline, so nothing continues
+        unnoticed for long."""
         limit = f"{math.ceil(self.seconds * 1000)}ms"
         row = connection.execute(
             b"SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', "
@@ -222,11 +231,9 @@ class Postgres:
         ).fetchone()
         assert row is not None
         if row[2] != "UTF8":
-            raise self._error(
-                "unusable", doing, f"its encoding is {row[2]}, and must be UTF8", "", None
-            )
+            raise self._error("unusable", doing, f"its encoding is {row[2]}, and must be UTF8")
         if row[3]:
-            # Where several hosts are named, the next try may meet the one that takes writes.
+            # If there are several hosts, the next try may reach the one that accepts writes.
             connection.close()
             raise _psycopg().OperationalError("the server is a standby and takes no writes")
         if not self._upgraded:
@@ -236,30 +243,30 @@ class Postgres:
     # ---- words
 
     def unreachable(self, doing: str, error: BaseException) -> FerruleError:
-        """The error for a server that could not be reached in time. Whether the last try took
-        effect may be unknown.
+        """Return the error for a server that could not be reached in time.
+
+        Whether the last try took effect may be unknown.
         """
-        hint = "check that the server runs and takes connections from here"
         return self._error(
-            "unreachable", doing, f"it cannot be reached ({_first_line(error)})", hint, True
+            "unreachable",
+            doing,
+            f"it cannot be reached ({_first_line(error)})",
+            hint="check that the server runs and accepts connections from here",
+            retryable=True,
         )
 
     def in_words(self, error: Error, doing: str) -> FerruleError:
-        """What the server refused, as ours."""
+        """Return the server's error as ours."""
         state = error.sqlstate or ""
-        for start, (code, reason, hint) in _WORDS.items():
+        for start, (code, reason, hint) in _REASONS.items():
             if state.startswith(start):
-                return self._error(
-                    code,
-                    doing,
-                    f"{reason} ({_first_line(error)})",
-                    hint,
-                    True if code == "busy" else None,
-                )
-        return self._error("unusable", doing, _first_line(error), "", None)
+                retryable = True if code == "busy" else None
+                reason = f"{reason} ({_first_line(error)})"
+                return self._error(code, doing, reason, hint=hint, retryable=retryable)
+        return self._error("unusable", doing, _first_line(error))
 
     def _error(
-        self, code: str, doing: str, reason: str, hint: str, retryable: bool | None
+        self, code: str, doing: str, reason: str, *, hint: str = "", retryable: bool | None = None
     ) -> FerruleError:
         return self._kind(
             f"{self._prefix} `{self.where}`, {doing}: {reason}",
@@ -269,7 +276,7 @@ class Postgres:
         )
 
 
-_WORDS = {
+_REASONS = {
     "53100": (
         "full",
         "its disk is full",
@@ -278,35 +285,34 @@ _WORDS = {
     "55P03": ("busy", "another process kept it locked", "look for a transaction that hangs"),
     "57014": ("busy", "it took too long", "look for what slows the database down"),
     "40": ("busy", "another transaction was in the way", "try again"),
-    "23": ("conflict", "another writer was here", "two programs must not drive one session"),
+    "23": ("conflict", "another program wrote to it", "two programs must not write one session"),
     "42501": (
         "unusable",
-        "this role may not",
+        "this role lacks a right",
         "see `grants` in ferrule.storage.journal.postgres_schema for what it needs",
     ),
     "42P01": ("unusable", "its tables are gone", "restore them, or name another schema"),
     "3F": ("unusable", "its tables are gone", "restore them, or name another schema"),
 }
 
-_GONE = ("08", "57P01", "57P02", "57P03", "53300", "25006")
-"""States of a connection that is of no use any more: broken, the server going down or starting,
-full, or become a standby.
+_UNUSABLE_STATES = ("08", "57P01", "57P02", "57P03", "53300", "25006")
+"""States of a connection that can no longer be used.
+
+It is broken, the server is going down, starting or full, or it has become a standby.
 """
 
 
-def _is_lost(connection: Bounded, error: Error) -> bool:
+def _is_lost(connection: DeadlineConnection, error: Error) -> bool:
     psycopg = _psycopg()
     state = error.sqlstate or ""
-    if connection.closed or connection.broken or state.startswith(_GONE):
+    if connection.closed or connection.broken or state.startswith(_UNUSABLE_STATES):
         return True
-    # Without a state it is no answer of the server: we gave up waiting, or the line is dead.
+    # Without a state it is not the server's answer: we gave up waiting, or the connection is dead.
     return not state and isinstance(error, psycopg.OperationalError)
 
 
 def storable(text: str) -> bool:
-    """Whether PostgreSQL can hold it as text: no NUL, no lone surrogates. What it cannot hold names
-    nothing in it.
-    """
+    """Return whether PostgreSQL can store a string as text: no NUL, no lone surrogates."""
     return "\0" not in text and text == text.encode("utf-8", "ignore").decode()
 
 
@@ -314,7 +320,7 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
-def _parsed(dsn: str) -> dict[str, Any]:
+def _parse_dsn(dsn: str) -> dict[str, Any]:
     psycopg = _psycopg()
     from psycopg.conninfo import conninfo_to_dict
 
@@ -325,8 +331,8 @@ def _parsed(dsn: str) -> dict[str, Any]:
         raise ConfigError(
             "the address of the PostgreSQL database cannot be read",
             hint=(
-                "write `postgresql://user@host/database`; special characters of a password are "
-                "percent-encoded"
+                "write `postgresql://user@host/database` and percent-encode special characters "
+                "of a password"
             ),
         ) from None
 
@@ -343,11 +349,11 @@ def _psycopg() -> Any:
 
 
 @cache
-def _bounded() -> type[Bounded]:
-    """A connection whose every wait ends at its deadline."""
+def _connection_class() -> type[DeadlineConnection]:
+    """Return the class of connections whose every wait ends at their deadline."""
     from psycopg import Connection
 
-    class Bounded(Connection[tuple[Any, ...]]):
+    class DeadlineConnection(Connection[tuple[Any, ...]]):
         deadline = math.inf
 
         def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
@@ -356,8 +362,8 @@ def _bounded() -> type[Bounded]:
             return super().wait(gen, interval, timeout)
 
         def __del__(self, *_: Any) -> None:
-            # An agent closes no journal, and a program that ends is no place for warnings: the
-            # server notices.
+            # An agent closes no journal, and a program that ends should not warn: the server
+            # notices.
             self.close()
 
-    return Bounded  # pyright: ignore[reportReturnType]  the same class, as the type checker knows it above
+    return DeadlineConnection  # pyright: ignore[reportReturnType]  the class that is declared above

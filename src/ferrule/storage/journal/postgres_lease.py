@@ -1,15 +1,13 @@
-"""One writer per session, across machines: a row with an expiry, and a token that tells the last
-holder from all earlier ones.
+"""One writer per session, across machines: a row with an expiry, and a token per writer.
 
-A holder is a journal, by a random id. Taking a session raises its token by one, and every append
-names the token it was
-given: whoever was stopped, cut off or suspended while another took over has an old token and writes
-nothing any more, whatever it believes. The expiry only says from when on others may take over; the
-clock is the server's alone.
+A holder is a journal, identified by a random id. Taking a session raises its token by one, and
+every append names the token it was given: a journal that was stopped, cut off or suspended while
+another took over has an old token and can no longer write, whatever it believes. The expiry only
+says from when on others may take over; the clock is the server's alone.
 
-A thread renews what is held; an append renews, too. After `kill -9` a session is therefore free
-only when the lease has run out (`seconds`), and not at once as with a file, whose locks the kernel
-gives back.
+A thread renews the leases; an append renews, too. After `kill -9` a session is therefore free only
+when the lease has run out (`seconds`), and not at once as with a file, whose locks the kernel gives
+back.
 """
 
 from __future__ import annotations
@@ -27,24 +25,29 @@ from .postgres_connection import Lost, Postgres
 from .sessions import unknown
 
 SECONDS = 30.0
-"""How long a session stays with a holder that is not heard of any more."""
+"""How long a session stays with a holder that is no longer heard of."""
 PATIENCE = 2.0
-"""Seconds that a renewal may take: it holds up appends for no longer."""
+"""Seconds that a renewal may take: it delays appends for no longer."""
 
 _TAKE = """
 INSERT INTO {s}.sessions AS held (session, hash, holder, until)
 VALUES (%(session)s, %(first)s, %(holder)s, clock_timestamp() + %(seconds)s * interval '1 second')
-ON CONFLICT (session) DO UPDATE SET token = held.token + 1, holder = excluded.holder, until = excluded.until
+ON CONFLICT (session) DO UPDATE
+SET token = held.token + 1, holder = excluded.holder, until = excluded.until
 WHERE (held.holder IS NULL OR held.holder = excluded.holder OR held.until < clock_timestamp())
-  AND (held.seq = 0 OR %(tenant)s::text IS NULL OR (held.tenant = %(tenant)s AND held."user" = %(user)s))
+  AND (held.seq = 0 OR %(tenant)s::text IS NULL
+       OR (held.tenant = %(tenant)s AND held."user" = %(user)s))
 RETURNING no, token, seq, hash, tenant, "user"
 """
 _OWNER = """SELECT tenant, "user", seq FROM {s}.sessions WHERE session = %s"""
-# What was never written is nobody's session: its row goes, and the rights of a worker suffice for
-# that row only.
+# A session that was never written belongs to nobody: its row is deleted. The rights of a worker
+# suffice for such a row only.
 _RELEASE = """
-WITH unwritten AS (DELETE FROM {s}.sessions WHERE no = ANY(%(nos)s) AND holder = %(holder)s AND seq = 0)
-UPDATE {s}.sessions SET holder = NULL, until = NULL WHERE no = ANY(%(nos)s) AND holder = %(holder)s AND seq > 0
+WITH unwritten AS (
+    DELETE FROM {s}.sessions WHERE no = ANY(%(nos)s) AND holder = %(holder)s AND seq = 0
+)
+UPDATE {s}.sessions SET holder = NULL, until = NULL
+WHERE no = ANY(%(nos)s) AND holder = %(holder)s AND seq > 0
 """
 _RENEW = """
 UPDATE {s}.sessions AS mine SET until = clock_timestamp() + %(seconds)s * interval '1 second'
@@ -54,9 +57,7 @@ WHERE mine.no = held.no AND mine.token = held.token RETURNING mine.no
 
 
 class Taken(NamedTuple):
-    """A session that is held now: its row, the token to write with, and where the session
-    stands.
-    """
+    """A session that this journal has now: its row, the token to write with, and its end."""
 
     no: int
     token: int
@@ -78,10 +79,11 @@ class PostgresLeases:
         )
 
     def take(self, session: str, owner: tuple[str, str] | None, until: float) -> Taken:
-        """Become the writer of a session, with a new token also if we were it already.
+        """Become the writer of a session, with a new token even if we were it already.
 
-        Raises JournalError (`journal_leased`) if another is, SessionNotFound if it belongs to
-        somebody else than `owner`.
+        Raises:
+            JournalError: Another process is the writer (`journal_leased`).
+            SessionNotFound: The session belongs to somebody else than `owner`.
         """
         tenant, user = owner or (None, None)
         values = {
@@ -110,9 +112,7 @@ class PostgresLeases:
         )
 
     def release(self, nos: list[int], until: float) -> None:
-        """Let others take these sessions. Where the server cannot be reached, the expiry does
-        it.
-        """
+        """Let others take these sessions. If the server cannot be reached, the expiry does it."""
         try:
             self._db.attempt(
                 self._release, {"nos": nos, "holder": self.holder}, doing="releasing", until=until
@@ -124,8 +124,10 @@ class PostgresLeases:
                 raise
 
     def renew(self, held: Mapping[int, int], until: float) -> set[int]:
-        """Keep the sessions `{row: token}` for another while; those that were lost to others.
-        Raises Lost, JournalError.
+        """Renew the leases of the sessions `{row: token}`. Return those that others have taken.
+
+        Raises:
+            Lost, JournalError: The statement failed.
         """
         values = {"nos": list(held), "tokens": list(held.values()), "seconds": self.seconds}
         rows = self._db.attempt(self._renew, values, doing="renewing leases", until=until)
@@ -133,9 +135,7 @@ class PostgresLeases:
 
 
 def keep_renewing(renew: Callable[[], None], every: float, stopped: threading.Event) -> None:
-    """Call a method of an object every so many seconds in a thread, until `stopped` is set or the
-    object is gone.
-    """
+    """Call an object's method periodically in a thread, until `stopped` is set or it is gone."""
     method = weakref.WeakMethod(renew)
 
     def work() -> None:

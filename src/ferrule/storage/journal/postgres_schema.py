@@ -1,16 +1,15 @@
-"""The tables in PostgreSQL: their versions, the one way from each to the next, and the rights that
-roles need.
+"""The tables in PostgreSQL: their versions, the one way from each to the next, and roles' rights.
 
-`<schema>.versions` says which version each part (`journal`, `artifacts`) has. A part is brought up
-to date by the first process that finds it older, in one transaction and under a lock that the
-others wait for; it never goes back. A newer one is left alone. Where the role of the workers may
-not make tables, somebody else runs `script` once.
+`<schema>.versions` says which version each part (`journal`, `artifacts`) has. The first process
+that finds an older part brings it up to date, in one transaction and under a lock that the others
+wait for; a part never goes back. A newer one is left alone. Where the role of the workers may not
+create tables, an administrator runs `script` once.
 
 Events are only ever added: `grants` gives workers no right to change or remove a row of `records`.
-The end of each session, its number of events, the last hash and its seal (`hash_chain`), stands in
+The end of each session (its number of events, the last hash and its seal, see `hash_chain`) is in
 its row of `sessions` and moves with every append, so a tail that is cut off is noticed. No index
-covers what an append changes of that row, which then stays on its page. `token` counts the writers
-a session has had; see `postgres_lease`.
+covers the columns that an append changes in that row, so the row stays on its page. `token` counts
+the writers a session has had; see `postgres_lease`.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from ferrule.core.errors import ConfigError, FerruleError
 if TYPE_CHECKING:
     from psycopg import Connection
 
-_LOCK = 0x46455252
-"""The advisory lock of whoever brings tables up to date: the letters FERR."""
+_UPGRADE_LOCK = 0x46455252
+"""The advisory lock for bringing tables up to date: the letters FERR."""
 
 _JOURNAL_1 = """
 CREATE TABLE "{schema}".sessions (
@@ -35,19 +34,22 @@ CREATE TABLE "{schema}".sessions (
 ) WITH (fillfactor = 70);
 CREATE INDEX owners ON "{schema}".sessions (tenant, "user");
 CREATE TABLE "{schema}".records (
-    no bigint NOT NULL REFERENCES "{schema}".sessions, seq integer NOT NULL CHECK (seq > 0), time bigint NOT NULL,
-    run text NOT NULL, kind text NOT NULL, tenant text NOT NULL, "user" text NOT NULL, body text NOT NULL,
+    no bigint NOT NULL REFERENCES "{schema}".sessions, seq integer NOT NULL CHECK (seq > 0),
+    time bigint NOT NULL, run text NOT NULL, kind text NOT NULL,
+    tenant text NOT NULL, "user" text NOT NULL, body text NOT NULL,
     hash bytea NOT NULL, PRIMARY KEY (no, seq)
 );
-CREATE INDEX runs ON "{schema}".records (no, kind, seq) WHERE kind IN ('run.started', 'run.finished');
+CREATE INDEX runs ON "{schema}".records (no, kind, seq)
+    WHERE kind IN ('run.started', 'run.finished');
 """
 
 _JOURNAL_2 = """
 ALTER TABLE "{schema}".sessions ADD COLUMN seal bytea NOT NULL DEFAULT '';
 DO $$ BEGIN
     IF EXISTS (SELECT FROM "{schema}".sessions WHERE seq > 0) THEN
-        RAISE EXCEPTION 'the journal in schema {schema} was written by an older version: export its sessions with that'
-            ' version, then import them into another schema with this one';
+        RAISE EXCEPTION 'the journal in schema {schema} was written by an older version: '
+            'export its sessions with that version, '
+            'then import them into another schema with this one';
     END IF;
 END $$;
 """
@@ -56,13 +58,14 @@ _ARTIFACTS_1 = """
 CREATE TABLE "{schema}".artifacts (
     no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     scope text COLLATE "C" NOT NULL, sha256 text COLLATE "C", size bigint NOT NULL DEFAULT 0,
-    mime text NOT NULL DEFAULT '', lines bigint NOT NULL DEFAULT 0, made bigint NOT NULL, tool text NOT NULL DEFAULT '',
+    mime text NOT NULL DEFAULT '', lines bigint NOT NULL DEFAULT 0, made bigint NOT NULL,
+    tool text NOT NULL DEFAULT '',
     UNIQUE (scope, sha256)
 );
 CREATE INDEX ages ON "{schema}".artifacts (made);
 CREATE TABLE "{schema}".chunks (
-    artifact bigint NOT NULL REFERENCES "{schema}".artifacts ON DELETE CASCADE, part integer NOT NULL,
-    data bytea NOT NULL, PRIMARY KEY (artifact, part)
+    artifact bigint NOT NULL REFERENCES "{schema}".artifacts ON DELETE CASCADE,
+    part integer NOT NULL, data bytea NOT NULL, PRIMARY KEY (artifact, part)
 );
 ALTER TABLE "{schema}".chunks ALTER COLUMN data SET STORAGE EXTERNAL;
 """
@@ -71,9 +74,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "journal": (_JOURNAL_1, _JOURNAL_2),
     "artifacts": (_ARTIFACTS_1,),
 }
-"""For each part, what leads to version 1, 2, and so on. An entry never changes once it was
-released.
-"""
+"""For each part, the steps to version 1, 2, and so on. A released entry never changes."""
 
 _RIGHTS = {
     "journal": (
@@ -88,23 +89,22 @@ _RIGHTS = {
 
 
 def script(schema: str = "ferrule", *parts: str) -> str:
-    """SQL that makes the tables of these parts (all by default) in an empty schema, for an
-    administrator to read and run.
+    """Return SQL that creates the tables of these parts (by default all) in an empty schema.
+
+    It is meant for an administrator to read and run.
     """
-    steps = [_BASE.format(schema=schema)]
+    steps = [_CREATE_SCHEMA.format(schema=schema)]
     for part in parts or tuple(PARTS):
         for version, step in enumerate(PARTS[part], 1):
             steps += [
                 step.format(schema=schema),
-                _MARK.format(schema=schema, part=part, version=version),
+                _SET_VERSION.format(schema=schema, part=part, version=version),
             ]
     return "BEGIN;" + "".join(steps) + "COMMIT;\n"
 
 
 def grants(role: str, schema: str = "ferrule", *parts: str) -> str:
-    """SQL that gives a role what a worker needs, and no more: events can be read and added, not
-    changed or removed.
-    """
+    """Return SQL that gives a role the rights of a worker, which cannot change or remove events."""
     quoted = '"' + role.replace('"', '""') + '"'
     wanted = [f'USAGE ON SCHEMA "{schema}"', f'SELECT ON "{schema}".versions']
     for part in parts or tuple(PARTS):
@@ -112,52 +112,56 @@ def grants(role: str, schema: str = "ferrule", *parts: str) -> str:
     return "".join(f"GRANT {right} TO {quoted};\n" for right in wanted)
 
 
-_BASE = """
+_CREATE_SCHEMA = """
 CREATE SCHEMA IF NOT EXISTS "{schema}";
 CREATE TABLE IF NOT EXISTS "{schema}".versions (
-    part text NOT NULL, version integer NOT NULL, applied timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (part, version)
+    part text NOT NULL, version integer NOT NULL, applied timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (part, version)
 );
 """
-_MARK = """INSERT INTO "{schema}".versions (part, version) VALUES ('{part}', {version});\n"""
+_SET_VERSION = """INSERT INTO "{schema}".versions (part, version) VALUES ('{part}', {version});\n"""
 
 
 def upgrade(
     connection: Connection[Any], schema: str, part: str, kind: type[FerruleError], prefix: str
 ) -> None:
-    """Bring a part up to the version of this program. Raises `kind` if it is newer, and what
-    psycopg raises.
+    """Bring a part up to the version of this program.
+
+    Raises:
+        FerruleError: The part is newer (an error of class `kind`).
+        psycopg.Error: A statement failed.
     """
     newest = len(PARTS[part])
-    version = _version(connection, schema, part)
+    version = _read_version(connection, schema, part)
     if version < newest:
         with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            version = _version(connection, schema, part)
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_UPGRADE_LOCK,))
+            version = _read_version(connection, schema, part)
             if not version:
-                connection.execute(_BASE.format(schema=schema).encode())
+                connection.execute(_CREATE_SCHEMA.format(schema=schema).encode())
             for step in range(version, newest):
                 connection.execute(PARTS[part][step].format(schema=schema).encode())
-                mark = _MARK.format(schema=schema, part=part, version=step + 1)
+                mark = _SET_VERSION.format(schema=schema, part=part, version=step + 1)
                 connection.execute(mark.encode())
     elif version > newest:
         raise kind(
-            f"the tables of the {part} in schema `{schema}` are of a newer version"
+            f"the tables of the {part} in schema `{schema}` were created by a newer version"
             f" (format {version}, this one knows up to {newest})",
             code=f"{prefix}_newer",
             hint="use that version, or another schema",
         )
 
 
-def _version(connection: Connection[Any], schema: str, part: str) -> int:
-    # Looked up in the catalog's rows: a name that was missing a moment ago is remembered as missing
-    # by the session, and waiting for an advisory lock does not make it forget.
-    there = connection.execute(
+def _read_version(connection: Connection[Any], schema: str, part: str) -> int:
+    # Ask the catalog's rows: the connection remembers a name that was missing a moment ago as
+    # missing, even after waiting for an advisory lock.
+    found = connection.execute(
         "SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = "
         "c.relnamespace"
         " WHERE n.nspname = %s AND c.relname = 'versions'",
         (schema,),
     ).fetchone()
-    if there is None:
+    if found is None:
         return 0
     sql = f'SELECT coalesce(max(version), 0) FROM "{schema}".versions WHERE part = %s'
     found = connection.execute(sql.encode(), (part,)).fetchone()

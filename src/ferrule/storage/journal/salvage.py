@@ -1,6 +1,4 @@
-"""What to do with a damaged journal: keep all that verifies in a new one, and the old one aside,
-untouched.
-"""
+"""Salvaging a damaged journal: what verifies goes into a new file, the old one stays untouched."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,10 @@ from .sqlite_database import BITS, check_not_older, make_lock, open_database
 
 @dataclass(slots=True)
 class Salvaged:
-    """`aside` is the old journal, `kept` the number of events per session, `lost` a sentence per
-    cut.
-    """
+    """What was salvaged.
+
+    `aside` is the old journal, `kept` the number of events per session, `lost` a sentence for each
+    cut."""
 
     aside: Path
     kept: dict[str, int] = field(default_factory=dict[str, int])
@@ -32,12 +32,13 @@ class Salvaged:
 
 
 def salvage(path: Path) -> Salvaged:
-    """Replace the journal by one that holds what is intact of each session, from its first event
-    on.
+    """Replace the journal by one with the intact events of each session, from the first one on.
 
     A session that was cut gets a `notice` at its end that says so. The old file is only read, then
-    renamed to `<name>.damaged-<n>` (with its `-wal`). Raises JournalError if it is missing, in use,
-    or of an older version.
+    renamed to `<name>.damaged-<n>` (with its `-wal`).
+
+    Raises:
+        JournalError: The journal is missing, in use, or was written by an older version.
     """
     path = path.absolute()
     if not path.exists():
@@ -68,8 +69,9 @@ def salvage(path: Path) -> Salvaged:
 
 
 def _refuse_older(path: Path) -> None:
-    """Nothing in the tables of an older version would be found intact. What its header says may be
-    damage, too.
+    """Refuse a journal of an older version: nothing in its tables would be found intact.
+
+    If its header cannot be read, that may be damage too, and it is not refused.
     """
     old = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
     try:
@@ -84,10 +86,11 @@ _SUFFIXES = ("", "-wal", "-shm", ".lock")
 
 
 def _free_name(path: Path) -> Path:
-    number = 1
-    while (name := path.with_name(f"{path.name}.damaged-{number}")).exists():
-        number += 1
-    return name
+    for number in count(1):
+        free = path.with_name(f"{path.name}.damaged-{number}")
+        if not free.exists():
+            return free
+    raise AssertionError("unreachable")
 
 
 def _copy(path: Path, draft: Path, salvaged: Salvaged) -> None:
@@ -119,7 +122,7 @@ def _copy(path: Path, draft: Path, salvaged: Salvaged) -> None:
 
 
 def _sessions(old: sqlite3.Connection, salvaged: Salvaged) -> Iterator[tuple[int, str]]:
-    """Numbers and names, from the table of sessions and, for what it lacks, from first events."""
+    """Yield numbers and names from the table of sessions, or else from first events."""
     names: dict[int, str] = {}
     try:
         names.update(old.execute("SELECT no, session FROM sessions").fetchall())
@@ -127,16 +130,16 @@ def _sessions(old: sqlite3.Connection, salvaged: Salvaged) -> Iterator[tuple[int
         salvaged.lost.append(
             f"the table of sessions cannot be read ({error}); names are taken from first events"
         )
+    sql = "SELECT id, session FROM records WHERE id >= ? ORDER BY id LIMIT 1"
     first = 0
     try:
-        while row := old.execute(
-            "SELECT id, session FROM records WHERE id >= ? ORDER BY id LIMIT 1", (first,)
-        ).fetchone():
-            no = row[0] >> BITS
-            if no not in names and not row[1]:
+        while row := old.execute(sql, (first,)).fetchone():
+            key, name = row
+            no = key >> BITS
+            if no not in names and not name:
                 salvaged.lost.append(f"a session (number {no}) without its first event")
             elif no not in names:
-                names[no] = row[1]
+                names[no] = name
             first = no + 1 << BITS
     except sqlite3.DatabaseError as error:
         salvaged.lost.append(f"looking for sessions ended early ({error})")
@@ -146,21 +149,23 @@ def _sessions(old: sqlite3.Connection, salvaged: Salvaged) -> Iterator[tuple[int
 def _copy_session(
     old: sqlite3.Connection, new: sqlite3.Connection, no: int, session: str
 ) -> tuple[tuple[Any, ...] | None, str]:
-    """Copy what verifies; `((number of the last row, its run, tenant, user), why it ended
-    early)`.
-    """
-    seen: list[tuple[Any, ...]] = []
+    """Copy what verifies of a session.
 
-    def watched() -> Iterator[tuple[Any, ...]]:
+    Returns `(number of the last row, its run, tenant, user)`, and why the copy ended early, or "".
+    """
+    current: tuple[Any, ...] = ()
+
+    def remember_rows() -> Iterator[tuple[Any, ...]]:
+        nonlocal current
         for row in sqlite_rows.raw(old, session, no, nullcontext()):
-            seen[:] = [row]
+            current = row
             yield row
 
     last: tuple[Any, ...] | None = None
     new.execute("BEGIN")
     try:
-        for seq, digest in hash_chain.check(session, watched()):
-            run, tenant, user, kind, time, body = (part.decode() for part in seen[0][2:8])
+        for seq, digest in hash_chain.check(session, remember_rows()):
+            run, tenant, user, kind, time, body = (part.decode() for part in current[2:8])
             if last is None:
                 sqlite_integrity.add(new, session, tenant, user, no=no)
             last = (seq, run, tenant, user)

@@ -12,26 +12,25 @@ from ferrule.core.frozen import frozen
 from .sqlite_database import BITS
 from .sqlite_rows import LAST_NUMBER, span
 
-_OF_A_KIND = (
+_RUN_EVENTS = (
     "FROM records WHERE kind IN ('run.started', 'run.finished') AND kind = ? AND id BETWEEN ? AND ?"
 )
-"""The first condition is the one of the index of runs."""
+"""The first condition is that of the index of runs."""
 
-_USABLE = (
+_UNDAMAGED = (
     f"s.no BETWEEN 1 AND {LAST_NUMBER - 1}"
     " AND typeof(s.session) = 'text' AND typeof(s.tenant) = 'text' AND typeof(s.user) = 'text'"
 )
-"""A row of the table of sessions that was not damaged beyond use: `whole` reports the others."""
+"""A row of the table of sessions that can be used; `findings` reports the damaged ones."""
 
 
 @frozen
 class SessionInfo:
-    """A session at a glance. `opened` and `last` are ms since 1970; `question` is the first
-    message's start.
+    """A session at a glance.
 
-    `state` is how the last run ended (`done`, `failed`, `cancelled`, `limit`), or `open` if it has
-    not (or none began): running, waiting for a person, or left behind by a process that died.
-    """
+    `opened` and `last` are ms since 1970; `question` is the start of the first message. `state` is
+    how the last run ended (`done`, `failed`, `cancelled`, `limit`), or `open` if it has not ended
+    (or none began): running, waiting for a person, or left behind by a process that died."""
 
     session: str
     tenant: str
@@ -49,22 +48,26 @@ class SessionInfo:
 def listed(
     db: sqlite3.Connection, tenant: str | None, user: str | None, limit: int | None
 ) -> list[SessionInfo]:
-    """Sessions, the one used last first; only those of a tenant and user where these are given."""
+    """Return sessions, the one used last first, of one tenant and user or of everybody."""
     rows = db.execute(
         "SELECT s.no, s.session, s.tenant, s.user, r.id, r.time FROM sessions s JOIN "
         "records r ON r.id ="
         f" (SELECT max(id) FROM records WHERE id BETWEEN s.no << {BITS} AND (s.no + 1 << "
         f"{BITS}) - 1)"
-        f" WHERE {_USABLE} AND (?1 IS NULL OR s.tenant = ?1) AND (?2 IS NULL OR s.user = ?2) "
+        f" WHERE {_UNDAMAGED} AND (?1 IS NULL OR s.tenant = ?1) AND (?2 IS NULL OR s.user = ?2) "
         "ORDER BY r.time DESC, s.no DESC"
         " LIMIT ?3",
         (tenant, user, -1 if limit is None else limit),
     ).fetchall()
-    return [_info(db, row) for row in rows]
+    return [_read_info(db, row) for row in rows]
 
 
 def find(db: sqlite3.Connection, prefix: str, tenant: str | None, user: str | None) -> SessionInfo:
-    """The session with this id, or the only one whose id starts so. Raises SessionNotFound."""
+    """Return the session with this id, or the only one whose id starts with it.
+
+    Raises:
+        SessionNotFound: There is none, or there are several.
+    """
     rows = db.execute(
         "SELECT no, session, tenant, user FROM sessions WHERE session >= ?1 AND session < ?1 "
         "|| char(1114111)"
@@ -78,11 +81,11 @@ def find(db: sqlite3.Connection, prefix: str, tenant: str | None, user: str | No
     last = db.execute(
         "SELECT id, time FROM records WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", span(no)
     ).fetchone()
-    return _info(db, (no, *names, *(last or (no << BITS, 0))))
+    return _read_info(db, (no, *names, *(last or (no << BITS, 0))))
 
 
 def unknown(prefix: str, similar: list[str] | None = None) -> SessionNotFound:
-    """The error for an id that leads nowhere, or to several sessions."""
+    """Return the error for an id that matches no session, or several."""
     if similar and prefix:
         names = ", ".join(f"`{name}`" for name in similar)
         return SessionNotFound(
@@ -91,21 +94,28 @@ def unknown(prefix: str, similar: list[str] | None = None) -> SessionNotFound:
     return SessionNotFound(f"no session `{prefix}`", hint="`ferrule sessions` lists them")
 
 
-def _info(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionInfo:
+def _read_info(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionInfo:
     no, session, tenant, user, last_id, last = row
     low, high = span(no)
-    runs, asked = db.execute(
-        f"SELECT count(*), min(id) {_OF_A_KIND}", ("run.started", low, high)
+    runs, first_run = db.execute(
+        f"SELECT count(*), min(id) {_RUN_EVENTS}", ("run.started", low, high)
     ).fetchone()
-    begun = (
-        db.execute(f"SELECT max(id) {_OF_A_KIND}", ("run.started", low, high)).fetchone()[0] or low
-    )
+    (last_run,) = db.execute(f"SELECT max(id) {_RUN_EVENTS}", ("run.started", low, high)).fetchone()
     ended = db.execute(
-        f"SELECT body {_OF_A_KIND} ORDER BY id DESC LIMIT 1", ("run.finished", begun, high)
-    ).fetchone() or ("",)
-    question = db.execute("SELECT body FROM records WHERE id = ?", (asked,)).fetchone() or ("",)
+        f"SELECT body {_RUN_EVENTS} ORDER BY id DESC LIMIT 1",
+        ("run.finished", last_run or low, high),
+    ).fetchone()
+    question = db.execute("SELECT body FROM records WHERE id = ?", (first_run,)).fetchone()
     first = db.execute("SELECT time, kind, body FROM records WHERE id = ?", (low + 1,)).fetchone()
-    return summary((session, tenant, user), last_id - low, last, first, runs, question[0], ended[0])
+    return summary(
+        (session, tenant, user),
+        last_id - low,
+        last,
+        first,
+        runs,
+        question[0] if question else "",
+        ended[0] if ended else "",
+    )
 
 
 def summary(
@@ -117,23 +127,37 @@ def summary(
     question: str,
     ended: str,
 ) -> SessionInfo:
-    """What is told of a session by its names (session, tenant, user), its first event (time, kind,
-    body), and the bodies of the first question and of the end of its last run, "" where there is
-    none.
+    """Describe a session by its names (session, tenant, user) and a few of its events.
+
+    Args:
+        first: Time, kind and body of the first event.
+        question: Body of the first run's start, or "".
+        ended: Body of the end of the last run, or "".
     """
     session, tenant, user = names
-    opened, opening = (
-        (first[0], _body(first[2]) if first[1] == "session.opened" else {}) if first else (last, {})
-    )
+    opened = last
+    opening: dict[str, Any] = {}
+    if first is not None:
+        opened, kind, body = first
+        if kind == "session.opened":
+            opening = _parse_body(body)
+    text = str(_parse_body(question).get("text", ""))
     return SessionInfo(
-        session, tenant, user, opened, last,
-        str(opening.get("model", "")), str(opening.get("workspace", "")),
-        " ".join(str(_body(question).get("text", ""))[:400].split())[:100],
-        runs, events, str(_body(ended).get("stop", "open")),
-    )  # fmt: skip
+        session=session,
+        tenant=tenant,
+        user=user,
+        opened=opened,
+        last=last,
+        model=str(opening.get("model", "")),
+        workspace=str(opening.get("workspace", "")),
+        question=" ".join(text[:400].split())[:100],
+        runs=runs,
+        events=events,
+        state=str(_parse_body(ended).get("stop", "open")),
+    )
 
 
-def _body(text: str) -> dict[str, Any]:
+def _parse_body(text: str) -> dict[str, Any]:
     # A damaged row must not hide the others from the list; `verify` is what reports it.
     try:
         body = json.loads(text)

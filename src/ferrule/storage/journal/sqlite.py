@@ -1,206 +1,41 @@
-"""The journal: the one memory of everything that happened. See `hash_chain` for the hashes,
-`sqlite_database` for the file.
+"""The journal in an SQLite file, or in memory.
 
-Everything else that tells of a session (transcript, audit, replay, exports, lists) is read from it.
+See `hash_chain` for the hashes, `sqlite_database` for the file. Everything else that is known of a
+session (transcript, audit, replay, exports, lists) is read from its journal.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from hashlib import sha256
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, TypeVar, cast
 
-from ferrule.core.errors import ConfigError, JournalError
-from ferrule.core.events import (
-    CallEvaluated,
-    Event,
-    Record,
-    SessionArchived,
-    ToolAnswered,
-    Unknown,
-    decode,
-    spell,
-)
+from ferrule.core.errors import JournalError
+from ferrule.core.events import Event, Record, SessionArchived
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 
 from . import hash_chain, sessions, sqlite_integrity
 from . import sqlite_rows as rows
 from .lease import Leases
+from .records import EventChain, Writing, check_times, not_json, read_records
 from .sessions import SessionInfo, unknown
-from .sqlite_database import BITS, in_words, make_lock, open_database
+from .sqlite_database import in_words, make_lock, open_database
 
 T = TypeVar("T")
 
-
-class Journal(Protocol):
-    """An append-only log of events, one chain of hashes per session
-    (`ferrule.testing.journal_conformance`).
-
-    Contract:
-
-    * `append` is all or nothing, and durable against the death of this process before it returns.
-      `seq` counts from 1 without gaps. It raises JournalError and records nothing if the journal
-      cannot be written.
-    * A session has one writer at a time: the first `append` (or `lease`) takes it, until `release`,
-      `close` or the death of the process (where others cannot see it die, some time after that).
-      Another writer gets JournalError (`journal_leased`). Other sessions are not held up.
-    * A session belongs to the tenant and user of its first event; for all others it does not exist.
-    * No result is kept beyond the cap: it is cut, marked `partial` and says so.
-    * `records` streams in order, in time proportional to what is read, and may run while others
-      append. `verify` raises JournalError (`journal_corrupt`) naming the session and the first
-      event that does not hold.
-    * Safe to use from several threads.
-    """
-
-    def append(
-        self,
-        session: str,
-        run: str,
-        events: Sequence[Event],
-        *,
-        identity: Identity,
-        at: Sequence[int] | None = None,
-    ) -> list[Record]:
-        """Add events to a session, opening it if it is new; the records as they were written.
-
-        `at` gives a time (ms since 1970) per event that is copied from elsewhere; else it is now.
-        """
-        ...
-
-    def records(self, session: str, *, after: int = 0) -> Iterator[Record]:
-        """The events after number `after`, oldest first. Raises SessionNotFound, JournalError."""
-        ...
-
-    def head(self, session: str) -> tuple[int, str]:
-        """Number and hash of the last event: kept elsewhere, they prove the session up to there."""
-        ...
-
-    def verify(self, session: str) -> None:
-        """Check the whole chain. Raises SessionNotFound, JournalError."""
-        ...
-
-    def sessions(
-        self, *, tenant: str | None = None, user: str | None = None, limit: int | None = None
-    ) -> list[SessionInfo]:
-        """Sessions, the one used last first; all of them where no tenant or user is given."""
-        ...
-
-    def find(
-        self, prefix: str, *, tenant: str | None = None, user: str | None = None
-    ) -> SessionInfo:
-        """The session with this id or the only one whose id starts so. Raises SessionNotFound."""
-        ...
-
-    def lease(self, session: str) -> None:
-        """Become the writer of a session before writing. Raises JournalError (`journal_leased`)."""
-        ...
-
-    def release(self, session: str) -> None:
-        """Let others write the session."""
-        ...
-
-    def close(self) -> None:
-        """Give everything back. Safe to call twice; any other call after it raises JournalError."""
-        ...
-
-
-@runtime_checkable
-class Sharing(Protocol):
-    """A journal in which many small writes cost more than one that holds them all."""
-
-    def append_all(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
-        """`append` for several sessions, each named once, in one write: all or nothing. Raises what
-        `append` raises.
-        """
-        ...
-
-
-@runtime_checkable
-class Checkable(Protocol):
-    """A journal that can say what does not hold of it beyond the chains of its sessions."""
-
-    def findings(self) -> list[str]:
-        """A sentence for each thing that does not hold. Raises JournalError where it cannot be
-        looked at.
-        """
-        ...
-
-
-@dataclass(slots=True)
-class Writing:
-    """Where a session that a journal writes stands. `no` is 0 until its first event is written."""
-
-    no: int
-    seq: int
-    hash: bytes
-    owner: tuple[str, str]
-    run: str = ""
-    identity: Identity | None = None
-    address: str = ""
-
-
 INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_RESULTS = frozenset({ToolAnswered, CallEvaluated})
-
-
-def chained(
-    session: str,
-    writing: Writing,
-    events: Sequence[Event],
-    at: Sequence[int] | None,
-    now: int,
-    cap: int,
-) -> tuple[list[Record], list[tuple[Any, ...]]]:
-    """The events as they will be kept and their rows, each hashed with the one before (see
-    `hash_chain`); `writing` moves along.
-
-    A row is `(key, seal, time, run, kind, tenant, user, body, hash, session or None)`, as `INSERT`
-    wants it.
-    """
-    records: list[Record] = []
-    made: list[tuple[Any, ...]] = []
-    key, seq, previous = writing.no << BITS, writing.seq, writing.hash
-    run, address, (tenant, user) = writing.run, writing.address, writing.owner
-    last = len(events) - 1
-    for event in events:
-        seq += 1
-        if at is not None:
-            now = at[len(made)]
-        kind, text = spell(event)
-        # A character is at most 4 bytes, and JSON only makes a text longer: most results are never
-        # measured.
-        if type(event) in _RESULTS and len(text) * 4 > cap:
-            event = hash_chain.bound(event, cap)
-            kind, text = spell(event)
-        elif type(event) is Unknown:
-            hash_chain.check_kind(kind)
-        try:
-            row = f"{address}{kind}\n{seq}\n{now}\n{text}".encode()
-        except UnicodeEncodeError:
-            text = hash_chain.escaped(text)
-            row = f"{address}{kind}\n{seq}\n{now}\n{text}".encode()
-        previous = sha256(previous + row).digest()
-        first = session if seq == 1 else None
-        mark = hash_chain.seal(previous) if len(made) == last else hash_chain.UNSEALED
-        made.append((key | seq, mark, now, run, kind, tenant, user, text, previous, first))
-        records.append(Record(session, seq, now, run, event, previous.hex(), tenant, user, text))
-    writing.seq, writing.hash = seq, previous
-    return records, made
 
 
 class SqliteJournal:
-    """A `Journal` in one SQLite file, or in memory. Opens (and makes) the file with the first use.
+    """A `Journal` in one SQLite file, or in memory (`:memory:`).
 
-    `durability` is `process` or `power` (see `sqlite_database`), `now` the clock in seconds since
-    1970.
-    """
+    The file is opened, and created if it is missing, on first use. `durability` is `process` or
+    `power` (see `sqlite_database`); `now` is the clock in seconds since 1970."""
 
     def __init__(
         self,
@@ -212,17 +47,14 @@ class SqliteJournal:
     ) -> None:
         self.path = None if str(path) == ":memory:" else Path(path).expanduser().absolute()
         self._durability = durability
-        self._now = now
-        self._cap = max_result_bytes
+        self._chain = EventChain(now, max_result_bytes)
         self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
-        # One for all appends: to make one for each costs as much as the seal of an event.
+        # One for all appends: creating one for each costs as much as an event's seal.
         self._cursor: sqlite3.Cursor | None = None
         self._leases = Leases(None)
         self._writing: dict[str, Writing] = {}
         self._closed = False
-        if max_result_bytes > OUTPUT_CAP:
-            raise ConfigError(f"max_result_bytes = {max_result_bytes}: at most {OUTPUT_CAP}")
 
     # ---- writing
 
@@ -235,9 +67,9 @@ class SqliteJournal:
         identity: Identity,
         at: Sequence[int] | None = None,
     ) -> list[Record]:
-        # In the loop of every run: each event is spelled once, and all of them are one small write.
-        if at is not None and len(at) != len(events):
-            raise ValueError("`at` needs one time per event")
+        # Every run comes through here: each event is encoded once, and all of them are one small
+        # write.
+        check_times(events, at)
         with self._lock:
             writing = self._writing.get(session)
             if writing is None or writing.identity is not identity or writing.run != run:
@@ -246,84 +78,76 @@ class SqliteJournal:
                 return []
             db = cast(sqlite3.Cursor, self._cursor)
             try:
-                if many := len(events) > 1 or not writing.no:
+                needs_transaction = len(events) > 1 or not writing.no
+                if needs_transaction:
                     db.execute("BEGIN IMMEDIATE")
-                    writing.no = writing.no or self._new_session(session, writing)
-                records, made = chained(
-                    session, writing, events, at, int(self._now() * 1000), self._cap
-                )
-                if many:
-                    db.executemany(INSERT, made)
+                    writing.no = writing.no or self._add_session(session, writing)
+                records, new_rows = self._chain.extend(session, writing, events, at)
+                if needs_transaction:
+                    db.executemany(INSERT, new_rows)
                     db.execute("COMMIT")
                 else:
-                    db.execute(INSERT, made[0])
+                    db.execute(INSERT, new_rows[0])
             except BaseException as error:
-                if said := self._failed(error, [session]):
-                    raise said from error
+                self._raise_clearer(error, [session])
                 raise
             return records
 
     def append_all(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
         with self._lock:
             batches = [batch for batch in batches if batch[1]]
-            sessions = [identity.session for identity, _ in batches]
             try:
                 for identity, _ in batches:
-                    writing = self._writing.get(identity.session)
-                    if (
-                        writing is None
-                        or writing.identity is not identity
-                        or writing.run != identity.run
-                    ):
-                        self._address(identity.session, identity.run, identity)
+                    session, run = identity.session, identity.run
+                    writing = self._writing.get(session)
+                    if writing is None or writing.identity is not identity or writing.run != run:
+                        self._address(session, run, identity)
                 if batches:
                     self._write_all(cast(sqlite3.Connection, self._db), batches)
             except BaseException as error:
-                if said := self._failed(error, sessions):
-                    raise said from error
+                self._raise_clearer(error, [identity.session for identity, _ in batches])
                 raise
 
     def _write_all(
         self, db: sqlite3.Connection, batches: Sequence[tuple[Identity, Sequence[Event]]]
     ) -> None:
-        now = int(self._now() * 1000)
-        rows: list[tuple[Any, ...]] = []
+        new_rows: list[tuple[Any, ...]] = []
         db.execute("BEGIN IMMEDIATE")
         for identity, events in batches:
             session = identity.session
             writing = self._writing[session]
-            writing.no = writing.no or self._new_session(session, writing)
-            rows += chained(session, writing, events, None, now, self._cap)[1]
-        db.executemany(INSERT, rows)
+            writing.no = writing.no or self._add_session(session, writing)
+            _, session_rows = self._chain.extend(session, writing, events)
+            new_rows += session_rows
+        db.executemany(INSERT, new_rows)
         db.execute("COMMIT")
 
-    def _failed(self, error: BaseException, sessions: Sequence[str]) -> JournalError | None:
-        """Forget where the sessions stood; the error in words, where there are better ones than its
-        own.
-        """
+    def _raise_clearer(self, error: BaseException, sessions: Sequence[str]) -> None:
+        """Forget the state of the sessions; raise a clearer error than `error`, if there is one."""
         for session in sessions:
             self._forget(session)
         if isinstance(error, sqlite3.Error):
-            return in_words(error, str(self.path), f"recording in `{'`, `'.join(sessions)}`")
+            doing = f"recording in `{'`, `'.join(sessions)}`"
+            raise in_words(error, str(self.path), doing) from error
         if isinstance(error, TypeError | ValueError | KeyError):
-            return JournalError(f"an event is not JSON: {error}", code="journal_event")
-        return None
+            raise not_json(error) from error
 
     def _forget(self, session: str) -> None:
-        # After a failure only the file knows what was written: read it again before the next
-        # append.
+        # After a failure only the file knows what was written: the next append reads it first.
         self._writing.pop(session, None)
         if self._db is not None and self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
     def _address(self, session: str, run: str, identity: Identity) -> Writing:
-        """Take the session for this run and identity."""
+        """Become the writer of the session for this run and identity."""
         owner = (identity.tenant, identity.user)
         address = hash_chain.address(session, run, *owner)
         writing = self._writing.get(session) or self._take(session, owner)
         if writing.owner != owner:
             raise unknown(session)
-        writing.run, writing.identity, writing.address = run, identity, address
+        writing.run = run
+        writing.identity = identity
+        writing.address = address
         return writing
 
     def _take(self, session: str, owner: tuple[str, str]) -> Writing:
@@ -331,7 +155,7 @@ class SqliteJournal:
         if row is not None and (row[1], row[2]) != owner:
             raise unknown(session)
         self.lease(session)
-        # Again: only now can nobody else write it.
+        # Look again: only now can nobody else write it.
         row = self._row(session)
         if row is None:
             writing = Writing(0, 0, hash_chain.FIRST, owner)
@@ -346,7 +170,7 @@ class SqliteJournal:
         self._writing[session] = writing
         return writing
 
-    def _new_session(self, session: str, writing: Writing) -> int:
+    def _add_session(self, session: str, writing: Writing) -> int:
         return sqlite_integrity.add(cast(sqlite3.Connection, self._db), session, *writing.owner)
 
     def lease(self, session: str) -> None:
@@ -362,26 +186,16 @@ class SqliteJournal:
     # ---- reading
 
     def records(self, session: str, *, after: int = 0) -> Iterator[Record]:
-        no = self._known(session)
-        expected = max(after, 0) + 1
+        no = self._number(session)
         columns = "time, run, kind, CAST(body AS BLOB), hash, tenant, user"
-        while page := self._read(
-            f"reading `{session}`", lambda db, start=expected: rows.page(db, no, start, columns)
-        ):
-            for seq, at, run, kind, body, digest, tenant, user in page:
-                if seq != expected:
-                    hash_chain.broken(session, expected, "is missing")
-                try:
-                    text = body.decode()
-                    event = decode(kind, json.loads(text))
-                    spelled = digest.hex()
-                except (ValueError, TypeError, AttributeError):
-                    hash_chain.broken(session, seq, "cannot be read")
-                yield Record(session, seq, at, run, event, spelled, tenant, user, text)
-                expected += 1
+
+        def read_page(start: int) -> list[tuple[Any, ...]]:
+            return self._read(f"reading `{session}`", lambda db: rows.page(db, no, start, columns))
+
+        yield from read_records(session, after, read_page, hash_chain.broken)
 
     def head(self, session: str) -> tuple[int, str]:
-        no = self._known(session)
+        no = self._number(session)
         try:
             seq, digest, _ = self._read(
                 f"reading `{session}`", lambda db: rows.last(db, session, no)
@@ -392,7 +206,7 @@ class SqliteJournal:
         return seq, digest.hex()
 
     def verify(self, session: str) -> None:
-        no = self._known(session)
+        no = self._number(session)
         try:
             for _ in hash_chain.check(session, rows.raw(self._open(), session, no, self._lock)):
                 pass
@@ -404,31 +218,33 @@ class SqliteJournal:
             raise
 
     def findings(self) -> list[str]:
-        """What does not hold of the file as a whole, beyond the chains of its sessions; a sentence
-        each (see `sqlite_integrity`).
+        """Return a sentence for each problem of the file as a whole (see `sqlite_integrity`).
+
+        The hash chains of the sessions are checked by `verify`.
         """
-        return self._read("checking it", sqlite_integrity.findings) if self._exists() else []
+        if not self._exists():
+            return []
+        return self._read("checking it", sqlite_integrity.findings)
 
     def retire(self, gone: SessionArchived, session: str, *, identity: Identity) -> None:
-        """Remove a session that was archived, and record that in `session`: both or neither.
+        """Remove an archived session and record that in `session`: both or neither.
 
-        Raises JournalError, and removes nothing, if it is in use or no longer ends as `gone` says;
-        SessionNotFound.
+        Raises:
+            JournalError: The session is in use or no longer ends as `gone` says. Nothing was
+                removed.
+            SessionNotFound: There is no such session.
         """
         with self._lock:
-            no = self._known(gone.session)
+            no = self._number(gone.session)
             self.lease(gone.session)
             try:
                 writing = self._address(session, identity.run, identity)
                 db = cast(sqlite3.Connection, self._db)
                 db.execute("BEGIN IMMEDIATE")
                 sqlite_integrity.remove(db, no, gone)
-                writing.no = writing.no or self._new_session(session, writing)
-                told = replace(gone, number=no)
-                _, made = chained(
-                    session, writing, [told], None, int(self._now() * 1000), self._cap
-                )
-                db.execute(INSERT, made[0])
+                writing.no = writing.no or self._add_session(session, writing)
+                _, new_rows = self._chain.extend(session, writing, [replace(gone, number=no)])
+                db.execute(INSERT, new_rows[0])
                 db.execute("COMMIT")
             except sqlite3.Error as error:
                 raise in_words(error, str(self.path), f"archiving `{gone.session}`") from error
@@ -453,17 +269,18 @@ class SqliteJournal:
             f"looking for `{prefix}`", lambda db: sessions.find(db, prefix, tenant, user)
         )
 
-    def _known(self, session: str) -> int:
+    def _number(self, session: str) -> int:
         row = self._row(session) if self._exists() else None
         if row is None:
             raise unknown(session)
         return row[0]
 
     def _check_there(self, session: str, no: int) -> None:
-        """Raises SessionNotFound if somebody archived the session while it was read: its events are
-        not missing then.
+        """Raise SessionNotFound if the session was archived while it was read.
+
+        Its events are not missing then.
         """
-        if self._known(session) != no:
+        if self._number(session) != no:
             raise unknown(session)
 
     def _row(self, session: str) -> tuple[int, str, str] | None:
@@ -499,8 +316,8 @@ class SqliteJournal:
                 self._db = open_database(self.path, self._durability, self._leases)
                 self._cursor = self._db.cursor()
             except BaseException:
-                # Else this process would seem to use a file that it could not open, and nothing
-                # could salvage it.
+                # Otherwise this process would count as a user of a file that it could not open, and
+                # nothing could salvage it.
                 self._leases.close()
                 raise
         return self._db

@@ -1,16 +1,16 @@
-"""The SQLite file of a journal: opening, schema, and SQLite's errors in words.
+"""The SQLite file of a journal: opening it, its tables, and SQLite's errors as ours.
 
-WAL mode. `process` durability (`synchronous=NORMAL`) survives `kill -9` of this process: each
-append is in the operating system's hands when it returns. A power cut may then take the last
-appends, never the order or an earlier one. `power` durability (`synchronous=FULL`) syncs each
-append to the disk.
+The file is in WAL mode. With `process` durability (`synchronous=NORMAL`), appends survive `kill -9`
+of this process: each is in the operating system's hands when it returns. A power cut may then take
+the last appends, never the order or an earlier one. `power` durability (`synchronous=FULL`) syncs
+each append to the disk.
 
-A row's key is `session number << 32 | seq`, so a session's events lie together and the key forbids
-two events with one number. The `seal` (`hash_chain`) stands in the last row of a session; a trigger
-takes it from the row before with each append. It costs no second page, a row keeps its size (else a
-long one would be written anew), and a tail that is cut off takes it along. `session` stands in the
-first row of a session only, so that `salvage` can do without the table of sessions. `session_set`
-is one row about the table of sessions (`sqlite_integrity`).
+A row's key is `session number << 32 | seq`, so a session's events are stored together and the key
+forbids two events with one number. The last row of a session carries the `seal` (`hash_chain`); a
+trigger clears it in the row before with each append. That touches no second page, a row keeps its
+size (otherwise a long one would be rewritten), and a tail that is cut off takes the seal with it.
+Only the first row of a session has `session`, so that `salvage` can do without the table of
+sessions. `session_set` is one row about the table of sessions (`sqlite_integrity`).
 """
 
 from __future__ import annotations
@@ -30,19 +30,22 @@ APPLICATION = 0x46455252
 """`PRAGMA application_id` of a Ferrule journal: the letters FERR."""
 BITS = 32
 """Bits of a row's key that hold `seq`."""
-DURABILITY = {"process": "NORMAL", "power": "FULL"}
+_SYNCHRONOUS = {"process": "NORMAL", "power": "FULL"}
 
+# Never change: `sqlite_integrity` compares this text, to the letter, with what a file contains.
 TABLES = f"""
 CREATE TABLE sessions (
     no INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE, tenant TEXT NOT NULL, user TEXT NOT NULL
 );
 CREATE TABLE records (
-    id INTEGER PRIMARY KEY, seal BLOB NOT NULL, time INTEGER NOT NULL, run TEXT NOT NULL, kind TEXT NOT NULL,
+    id INTEGER PRIMARY KEY, seal BLOB NOT NULL, time INTEGER NOT NULL, run TEXT NOT NULL, \
+kind TEXT NOT NULL,
     tenant TEXT NOT NULL, user TEXT NOT NULL, body TEXT NOT NULL, hash BLOB NOT NULL, session TEXT
 );
 CREATE INDEX runs ON records (kind, id) WHERE kind IN ('run.started', 'run.finished');
 CREATE TRIGGER move_seal AFTER INSERT ON records
-    BEGIN UPDATE records SET seal = zeroblob(16) WHERE id = new.id - 1 AND seal <> zeroblob(16); END;
+    BEGIN UPDATE records SET seal = zeroblob(16) WHERE id = new.id - 1 \
+AND seal <> zeroblob(16); END;
 CREATE TABLE session_set (numbers INTEGER NOT NULL, mark BLOB NOT NULL);
 INSERT INTO session_set VALUES (0, zeroblob(32));
 PRAGMA application_id = {APPLICATION};
@@ -51,12 +54,13 @@ PRAGMA user_version = {SCHEMA};
 
 
 def open_database(path: Path | None, durability: str, leases: Leases) -> sqlite3.Connection:
-    """A connection to a journal (in memory without a path), made if it is missing.
+    """Connect to a journal (in memory without a path), creating it if it is missing.
 
-    Raises JournalError if the file is newer or older than this version reads, is no journal, is
-    damaged or cannot be used.
+    Raises:
+        JournalError: The file is newer or older than this version reads, is no journal, is damaged
+            or cannot be used.
     """
-    if durability not in DURABILITY:
+    if durability not in _SYNCHRONOUS:
         raise ConfigError(f"durability = `{durability}`: use `process` or `power`")
     where = str(path or "memory")
     leases.wait_first()
@@ -81,21 +85,20 @@ def open_database(path: Path | None, durability: str, leases: Leases) -> sqlite3
 
 
 def _create_private(path: Path) -> None:
-    """Make the file, for its owner alone, if it is missing.
+    """Create the file, for its owner alone, if it is missing.
 
-    A file that is there is not opened: this process may have a connection to it, and closing any
-    other descriptor of the file gives up the locks of that connection (POSIX). The next process
-    that closes the journal would then take itself for the last one and remove the WAL, and what we
-    append goes with it. A program that opens and closes the file by itself, beside a journal of
-    ours, is not protected from that.
-    """
-    # SQLite would make what a dangling link points to, readable by all.
+    An existing file is not opened: this process may have a connection to it, and closing any other
+    descriptor of the file gives up the locks of that connection (POSIX). The next process that
+    closes the journal would then take itself for the last one and remove the WAL, and with it what
+    we append. A program that opens and closes the file itself, beside our journal, is not protected
+    from that."""
+    # SQLite would create the target of a dangling link readable by all.
     real = os.path.realpath(path)
     try:
-        made = os.open(real, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(real, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         return
-    os.close(made)
+    os.close(descriptor)
 
 
 def _prepare(db: sqlite3.Connection, durability: str, where: str) -> None:
@@ -114,17 +117,19 @@ def _prepare(db: sqlite3.Connection, durability: str, where: str) -> None:
             hint="use that version, or another journal",
         )
     check_not_older(db, where)
-    # WAL of 4,000 pages: a checkpoint syncs the disk, and that happens inside somebody's append.
+    # A WAL of 4,000 pages: a checkpoint syncs the disk, and it happens inside somebody's append.
     db.execute("PRAGMA journal_mode = WAL")
-    db.execute(f"PRAGMA synchronous = {DURABILITY[durability]}")
+    db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
     db.execute("PRAGMA wal_autocheckpoint = 4000")
     if not tables:
         db.executescript(f"BEGIN IMMEDIATE; {TABLES} COMMIT;")
 
 
 def check_not_older(db: sqlite3.Connection, where: str) -> None:
-    """Raises JournalError (`journal_older`) for a journal whose tables this version does not know
-    any more.
+    """Refuse a journal whose tables this version can no longer read.
+
+    Raises:
+        JournalError: It was written by an older version (`journal_older`).
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (application,) = db.execute("PRAGMA application_id").fetchone()
@@ -132,17 +137,19 @@ def check_not_older(db: sqlite3.Connection, where: str) -> None:
         raise JournalError(
             (
                 f"`{where}` was written by an older version (format {version}, this one reads "
-                f"{SCHEMA} alone)"
+                f"only {SCHEMA})"
             ),
             code="journal_older",
-            hint="move it away and a new one is made; to take its sessions along, `ferrule "
-            "sessions export --format"
-            " jsonl` with the version that wrote it, then `ferrule sessions import` with this one",
+            hint=(
+                "move it away and a new one is created; to keep its sessions, run `ferrule "
+                "sessions export --format jsonl` with the version that wrote it, then `ferrule "
+                "sessions import` with this one"
+            ),
         )
 
 
 def make_lock(path: Path) -> Leases:
-    """The leases beside a journal; makes the folder. Raises JournalError if that cannot be."""
+    """Open the leases of a journal, creating its folder. Raises JournalError if that fails."""
     try:
         private_folder(path.parent)
         return Leases(path.with_name(path.name + ".lock"))
@@ -152,18 +159,18 @@ def make_lock(path: Path) -> Leases:
 
 
 def unusable(where: str, reason: str) -> JournalError:
-    """The journal's place cannot be used."""
+    """Return the error for a journal whose place cannot be used."""
     return JournalError(
         f"cannot use the journal `{where}`: {reason}",
         code="journal_unusable",
         hint=(
-            "nothing runs without a journal: name a file that you can write (`--journal`, "
+            "nothing runs without a journal: choose a file that you can write (`--journal`, "
             "FERRULE_STATE)"
         ),
     )
 
 
-_WORDS = {
+_REASONS = {
     "SQLITE_FULL": (
         "journal_full",
         "the disk is full",
@@ -177,7 +184,7 @@ _WORDS = {
     "SQLITE_READONLY": (
         "journal_unusable",
         "it is read-only",
-        "name a journal that you can write (`--journal`)",
+        "choose a journal that you can write (`--journal`)",
     ),
     "SQLITE_CANTOPEN": (
         "journal_unusable",
@@ -191,18 +198,19 @@ _WORDS = {
     ),
     "SQLITE_CONSTRAINT": (
         "journal_conflict",
-        "another writer was here",
-        "two programs must not drive one session",
+        "another program wrote to it",
+        "two programs must not write one session",
     ),
 }
 
 
 def in_words(error: sqlite3.Error | UnicodeDecodeError, where: str, doing: str) -> JournalError:
-    """SQLite's error as ours. Codes it has no words for count as damage, as do its words if they
-    are no text (they quote the file).
-    """
+    """Return SQLite's error as ours.
+
+    Codes without a text of their own count as damage. So do messages that are not text, because
+    they quote the file."""
     name: str = getattr(error, "sqlite_errorname", "")
-    for prefix, (code, reason, hint) in _WORDS.items():
+    for prefix, (code, reason, hint) in _REASONS.items():
         if name.startswith(prefix):
             return JournalError(
                 f"journal `{where}`, {doing}: {reason} ({error})", code=code, hint=hint

@@ -1,7 +1,7 @@
-"""Reading a session's rows from the tables of `sqlite_database`, a page at a time.
+"""Reading a session's rows from an SQLite journal, a page at a time.
 
 No statement stays open between pages: an open read would pin an old state of the file, and the next
-append of the same connection would fail because another process had written meanwhile.
+append on the same connection would fail because another process had written meanwhile.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from .sqlite_database import BITS
 PAGE = 128
 """Rows read at once."""
 LAST_NUMBER = 1 << 63 - BITS
-"""From here on a session's number leaves no room for its events in a row's key."""
+"""From this number of a session on, a row's key has no space left for its events."""
 _RAW = "seal, " + ", ".join(
     f"CAST({name} AS BLOB)" for name in ("run", "tenant", "user", "kind", "time", "body")
 )
 RAW = f"{_RAW}, hash"
-"""The columns that `hash_chain.check` wants."""
+"""The columns that `hash_chain.check` needs."""
 
 
 def span(no: int) -> tuple[int, int]:
-    """First and last possible key of a session's rows. Raises JournalError for a number that no
-    session can have.
+    """Return the first and last possible key of a session's rows.
+
+    Raises:
+        JournalError: No session can have this number.
     """
     if not 0 < no < LAST_NUMBER:
         raise JournalError(
-            f"a session has the number {no} in the table of sessions, and no session can have it",
+            f"the table of sessions contains the impossible session number {no}",
             code="journal_corrupt",
             hint=(
                 "`ferrule sessions salvage` keeps what is intact in a new journal and the old "
@@ -46,7 +48,7 @@ def span(no: int) -> tuple[int, int]:
 def page(
     db: sqlite3.Connection, no: int, start: int, columns: str, *, limit: int = PAGE
 ) -> list[tuple[Any, ...]]:
-    """Rows of a session from number `start` on: `(seq, *columns)`."""
+    """Return rows of a session from number `start` on, as `(seq, *columns)`."""
     low, high = span(no)
     sql = (
         f"SELECT id - {low}, {columns} FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT "
@@ -58,18 +60,21 @@ def page(
 def raw(
     db: sqlite3.Connection, session: str, no: int, lock: AbstractContextManager[object]
 ) -> Iterator[tuple[Any, ...]]:
-    """All rows of a session for `hash_chain.check`. Raises JournalError naming the first one that
-    cannot be read.
+    """Yield all rows of a session for `hash_chain.check`.
 
     The last row of a page is read again with the next page: had another process appended in
     between, its seal would be out of date.
+
+    Raises:
+        JournalError: A row cannot be read. The message names the first one.
     """
     held: tuple[Any, ...] | None = None
     limit = PAGE
     while True:
+        start = held[0] if held else 0
         try:
             with lock:
-                rows = page(db, no, held[0] if held else 0, RAW, limit=limit)
+                rows = page(db, no, start, RAW, limit=limit)
         except sqlite3.DatabaseError:
             if limit > 2 or (limit == 2 and held is None):
                 # Somewhere in this page the file is damaged: go on row by row up to that place.
@@ -77,16 +82,17 @@ def raw(
                 continue
             if held is not None:
                 yield held
-            hash_chain.broken(session, held[0] + 1 if held else 1, "cannot be read")
+            hash_chain.broken(session, start + 1, "cannot be read")
         if not rows or (held is not None and len(rows) == 1):
             yield from rows
             return
         yield from rows[:-1]
-        held, limit = rows[-1], max(limit, 2)
+        held = rows[-1]
+        limit = max(limit, 2)
 
 
 def last(db: sqlite3.Connection, session: str, no: int) -> tuple[int, bytes, bool]:
-    """Number and hash of a session's last row, and whether it has its seal."""
+    """Return number and hash of a session's last row, and whether it has its seal."""
     row = db.execute(
         (
             f"SELECT id - {no << BITS}, hash, seal FROM records WHERE id BETWEEN ? AND ? ORDER "

@@ -1,4 +1,10 @@
 """The settings of a run: declared in one table, read from every layer, merged and checked.
 
-Modules: `merge`, `settings`, `table`, `values`, `yaml_tree`.
+| module | what it contains |
+|---|---|
+| `table` | every setting, with its type, texts, and what a repository may do |
+| `yaml_tree` | YAML files as a tree with places |
+| `values` | values read from files, environment and flags |
+| `merge` | the layers merged |
+| `settings` | the settings of a run |
 """

@@ -1,4 +1,4 @@
-"""Layers of settings laid over each other, and what a repository may not do with them."""
+"""Merging the layers of settings, and what a repository may not do with them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,15 @@ _RULES: dict[Source, Layer] = {
     "environment": "flags",
     "flags": "flags",
 }
-# Maps have no value of their own: their entries stand under keys like `models.<name>.<key>`.
-_PLAIN = tuple(setting for setting in SETTINGS if setting.kind not in ("models", "providers"))
+# Maps have no value of their own: their entries have keys like `models.<name>.<key>`.
+_OWN_VALUE = tuple(setting for setting in SETTINGS if setting.kind not in ("models", "providers"))
 _MODEL = {setting.key: setting for setting in MODEL_SETTINGS}
 _PROVIDER = {setting.key: setting for setting in PROVIDER_SETTINGS}
 
 
 @frozen
 class Origin:
-    """Where a value comes from: the layer, and the place in it (`file:line:column`, a variable, a
-    flag).
-    """
+    """Where a value comes from: layer and place (`file:line:column`, a variable, a flag)."""
 
     layer: Source = "default"
     where: str = ""
@@ -43,21 +41,25 @@ class Origin:
 
 @dataclass(slots=True)
 class Merged:
-    """Values and origins by key; what was kept from a repository is in `notices`."""
+    """Values and origins by key. `notices` says what a repository wanted but did not get."""
 
-    values: dict[str, Any] = field(default_factory=lambda: {s.key: s.default for s in _PLAIN})
-    origins: dict[str, Origin] = field(default_factory=lambda: {s.key: Origin() for s in _PLAIN})
+    values: dict[str, Any] = field(default_factory=lambda: {s.key: s.default for s in _OWN_VALUE})
+    origins: dict[str, Origin] = field(
+        default_factory=lambda: {s.key: Origin() for s in _OWN_VALUE}
+    )
     rules: list[Rule] = field(default_factory=list[Rule])
     notices: list[str] = field(default_factory=list[str])
 
     def add(self, layer: Source, entries: Entries, *, root: str = "") -> None:
-        """Lay a layer over what is there. `root` is the folder that `/…` in its rules starts from.
+        """Add a stronger layer. `root` is the folder where `/…` in its rules starts.
 
-        Raises ConfigError for what a repository must not set and for rules that cannot be parsed.
+        Raises:
+            ConfigError: A repository must not set a value, or a rule cannot be parsed.
         """
         # A model's own limits are compared with the limits for all models, so those come first.
         for key in sorted(entries, key=lambda key: key not in BY_KEY):
-            entry, setting = entries[key], declared(key)
+            entry = entries[key]
+            setting = declared(key)
             if key.startswith("permissions."):
                 self._add_rules(layer, key, entry, root)
             if layer == "project":
@@ -68,7 +70,8 @@ class Merged:
     def _set(self, layer: Source, key: str, setting: Setting, value: Any, where: str) -> None:
         if setting.project == "extend":
             value = tuple(dict.fromkeys((*self.values[key], *value)))
-        self.values[key], self.origins[key] = value, Origin(layer, where)
+        self.values[key] = value
+        self.origins[key] = Origin(layer, where)
 
     def _add_from_project(self, key: str, setting: Setting, entry: Entry) -> None:
         if setting.project == "never" or key.startswith("providers."):
@@ -77,13 +80,14 @@ class Merged:
             raise _refused(
                 entry.where, f"`{key}` = `{entry.value}` cannot be chosen by a repository"
             )
-        kept = self.values.get(key)
-        if kept is None and (same := SAME_AS.get(key.rpartition(".")[2])) and key not in BY_KEY:
-            kept = self.values[same]
-        value, problem = _tightened(setting, kept, entry.value)
+        current = self.values.get(key)
+        if current is None and key not in BY_KEY:
+            same = SAME_AS.get(key.rpartition(".")[2])
+            current = self.values[same] if same else None
+        value, problem = _tighten(setting, current, entry.value)
         if problem:
             self.notices.append(f"{entry.where}: `{key}`: {problem}")
-        if value != kept or not problem:
+        if value != current or not problem:
             self._set("project", key, setting, value, entry.where)
 
     def _add_rules(self, layer: Source, key: str, entry: Entry, root: str) -> None:
@@ -99,40 +103,39 @@ class Merged:
 
 
 def declared(key: str) -> Setting:
-    """The row of the table for a key, also for `models.<name>.<key>`."""
+    """Return the row of the table for a key, also for `models.<name>.<key>`."""
     if key in BY_KEY:
         return BY_KEY[key]
     rows = _MODEL if key.startswith("models.") else _PROVIDER
     return rows[key.rpartition(".")[2]]
 
 
-def _tightened(setting: Setting, kept: Any, wanted: Any) -> tuple[Any, str]:
-    """`(value, why it is not what the repository wanted)`."""
+def _tighten(setting: Setting, current: Any, wanted: Any) -> tuple[Any, str]:
+    """Return the new value, and why it is not what the repository wanted, or ""."""
     match setting.project:
-        case "lower" if wanted is None or (kept is not None and wanted > kept):
-            bound = "no bound" if wanted is None else f"{wanted:g}"
-            return (
-                kept,
-                f"{bound} is not taken, a repository can only lower it" if wanted != kept else "",
-            )
-        case "off" if wanted and kept is False:
-            return kept, "a repository can only turn it off"
-        case "on" if not wanted and kept is True:
-            return kept, "a repository can only turn it on"
-        case "narrow" if kept is not None:
-            names = cast(tuple[str, ...], wanted if wanted is not None else kept)
-            more = [name for name in names if name not in kept]
-            rest = tuple(name for name in names if name in kept)
-            return (
-                rest,
-                f"{', '.join(f'`{m}`' for m in more)} not added, a repository can only narrow it"
-                if more
-                else "",
-            )
-        case "widen" if kept is not None:
-            return tuple(dict.fromkeys((*kept, *cast(tuple[str, ...], wanted)))), ""
+        case "lower" if wanted is None or (current is not None and wanted > current):
+            if wanted == current:
+                return current, ""
+            limit = "no limit" if wanted is None else f"{wanted:g}"
+            return current, f"{limit} was ignored, a repository can only lower it"
+        case "off" if wanted and current is False:
+            return current, "a repository can only turn it off"
+        case "on" if not wanted and current is True:
+            return current, "a repository can only turn it on"
+        case "narrow" if current is not None:
+            return _narrow(current, current if wanted is None else wanted)
+        case "widen" if current is not None:
+            return tuple(dict.fromkeys((*current, *cast(tuple[str, ...], wanted)))), ""
         case _:
             return wanted, ""
+
+
+def _narrow(current: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    kept = tuple(name for name in wanted if name in current)
+    added = [f"`{name}`" for name in wanted if name not in current]
+    if not added:
+        return kept, ""
+    return kept, f"{', '.join(added)} not added, a repository can only narrow it"
 
 
 def _refused(where: str, what: str) -> ConfigError:

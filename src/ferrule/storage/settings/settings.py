@@ -3,8 +3,8 @@
     default  <  <config>/ferrule.yaml  <  <workspace>/.ferrule/ferrule.yaml  <  FERRULE_…  <  flags
 
 The file in the workspace is used only as it was trusted (`storage.trust`), and only for what the
-table lets a repository do. Lists that extend (rules, names that are off limits) gather the items of
-all layers.
+table allows a repository to set. Lists that extend (rules, reserved names) collect the items of all
+layers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAME = "ferrule.yaml"
 
 @frozen
 class ForModel:
-    """What holds for one model. None leaves the provider's default."""
+    """The settings of one model. None leaves the provider's default."""
 
     limits: Limits
     tools_enabled: bool
@@ -51,9 +51,10 @@ class ForModel:
 
 @frozen
 class Provider:
-    """Where a provider is. `api_key_env` names the variable that holds the key.
-    `force_native_tool_search`: see the wires that take it.
-    """
+    """Where a provider is.
+
+    `api_key_env` names the variable that contains the key. For `force_native_tool_search` see the
+    model clients that support it."""
 
     base_url: str = ""
     api_key_env: str = ""
@@ -64,12 +65,11 @@ class Provider:
 
 @frozen
 class Settings:
-    """All settings with their origins. Made by `load_settings`; `values` holds them by the key of
-    the table.
+    """All settings with their origins, created by `load_settings`.
 
-    `notices` are sentences for the person: what was not taken, and why. `workspace` and `journal`
-    are absolute; a `journal` that is text is the address of a database (`storage.locations`).
-    """
+    `values` contains them by the key of the table. `notices` are sentences for the person: what was
+    ignored, and why. `workspace` and `journal` are absolute; a `journal` that is text is the URL of
+    a database (`storage.locations`)."""
 
     values: Mapping[str, Any]
     origins: Mapping[str, Origin]
@@ -78,19 +78,17 @@ class Settings:
     workspace: Path = field(default_factory=Path.cwd)
     journal: Path | str = field(default_factory=paths.journal)
     repository: Snapshot = Snapshot("", "absent", "")
-    """The workspace's own configuration as it was read once: what else takes effect of it is taken
-    from here.
-    """
+    """The workspace's own configuration as it was read once; everything else uses it from here."""
 
     def __getitem__(self, key: str) -> Any:
-        """The value of a key. Raises ConfigError for an unknown one."""
+        """Return the value of a key. Raises ConfigError for an unknown one."""
         key = ALIASES.get(key, key)
         if key not in self.values:
             raise unknown("settings", key)
         return self.values[key]
 
     def origin(self, key: str) -> Origin:
-        """Where the value of a key comes from."""
+        """Return where the value of a key comes from."""
         return self.origins.get(ALIASES.get(key, key), Origin())
 
     @property
@@ -103,47 +101,54 @@ class Settings:
 
     @property
     def limits(self) -> Limits:
-        """The limits for all models; `for_model` gives those of one."""
+        """The limits for all models; `for_model` returns those of one."""
         return Limits(**{name: self[f"limits.{name}"] for name in _LIMITS})
 
     def for_model(self, name: str) -> ForModel:
-        """What holds for a model, by its full name; an entry without a provider holds for every
-        provider's.
+        """Return the settings of a model, by its full name.
 
-        Between an entry of the model and the setting for all, the stronger layer wins; the entry
-        within one. What a repository sets for all models can only tighten an entry.
-        """
+        An entry without a provider is for this model of every provider. Between an entry of the
+        model and the setting for all models, the stronger layer wins; in the same layer the entry
+        does. What a repository sets for all models can only tighten an entry."""
 
-        def chosen(key: str) -> Any:
-            entry = next((n for n in _entries_for(name, key) if n in self.values), "")
-            same = SAME_AS.get(key, "")
-            if not entry:
-                return self[same] if same else None
-            if not same or _strength(self.origin(same)) <= _strength(self.origin(entry)):
-                return self.values[entry]
-            if self.origin(same).layer == "project" and declared(same).project in ("lower", "off"):
-                return min(self[same], self.values[entry])
-            return self[same]
-
-        limits = {key: chosen(key) if key in SAME_AS else self[f"limits.{key}"] for key in _LIMITS}
-        others = {key: chosen(key) for key in ForModel.__dataclass_fields__ if key != "limits"}
+        limits: dict[str, Any] = {}
+        for key in _LIMITS:
+            is_per_model = key in SAME_AS
+            limits[key] = self._choose(name, key) if is_per_model else self[f"limits.{key}"]
+        others = {
+            key: self._choose(name, key) for key in ForModel.__dataclass_fields__ if key != "limits"
+        }
         return ForModel(Limits(**limits), **others)
 
+    def _choose(self, model: str, key: str) -> Any:
+        """Choose between a model's entry and the setting for all models."""
+        entry = next((one for one in _entries_for(model, key) if one in self.values), "")
+        same = SAME_AS.get(key, "")
+        if not entry:
+            return self[same] if same else None
+        if not same or _strength(self.origin(same)) <= _strength(self.origin(entry)):
+            return self.values[entry]
+        if self.origin(same).layer == "project" and declared(same).project in ("lower", "off"):
+            return min(self[same], self.values[entry])
+        return self[same]
+
     def provider(self, name: str) -> Provider:
-        """Where a provider is, as the person set it."""
-        found = {
-            key: self.values.get(f"providers.{name}.{key}") for key in Provider.__dataclass_fields__
-        }
-        bundle = found.pop("ca_bundle")
-        given = {key: value for key, value in found.items() if value}
-        return Provider(**given, ca_bundle=Path(bundle).expanduser() if bundle else None)
+        """Return where a provider is, as the person set it."""
+        found: dict[str, Any] = {}
+        for key in Provider.__dataclass_fields__:
+            value = self.values.get(f"providers.{name}.{key}")
+            if value:
+                found[key] = Path(value).expanduser() if key == "ca_bundle" else value
+        return Provider(**found)
 
     def explain(self) -> Iterator[tuple[str, Any, Origin, str]]:
-        """`(key, value, origin, what it is)` of every setting, in the order of the table, then per
-        model and provider.
+        """Yield `(key, value, origin, description)` of every setting.
+
+        They are in the order of the table, then by model and provider.
         """
-        own = sorted(key for key in self.values if key not in BY_KEY)
-        for key in (*(s.key for s in SETTINGS if s.key in self.values), *own):
+        keys = [setting.key for setting in SETTINGS if setting.key in self.values]
+        keys += sorted(key for key in self.values if key not in BY_KEY)
+        for key in keys:
             yield key, self.values[key], self.origin(key), declared(key).short
 
 
@@ -161,8 +166,10 @@ _LIMITS = (
 
 
 def _entries_for(name: str, key: str) -> tuple[str, ...]:
-    bare = name.partition(":")[2]
-    return (f"models.{name}.{key}", *((f"models.{bare}.{key}",) if bare else ()))
+    without_provider = name.partition(":")[2]
+    if not without_provider:
+        return (f"models.{name}.{key}",)
+    return (f"models.{name}.{key}", f"models.{without_provider}.{key}")
 
 
 def _strength(origin: Origin) -> int:
@@ -177,11 +184,16 @@ def load_settings(
     user_file: Path | None = None,
     trust: Trust | None = None,
 ) -> Settings:
-    """Read and merge all layers. `flags` are settings by key, as text or typed; None means not
-    given.
+    """Read and merge all layers.
 
-    The workspace is the one given, else the one that flags, environment or the user's file name,
-    else the current folder. Raises ConfigError naming the place of the first thing that is wrong.
+    The workspace is the given one, else the one in flags, environment or the user's file, else the
+    current folder.
+
+    Args:
+        flags: Settings by key, as text or typed; None means not given.
+
+    Raises:
+        ConfigError: Something is wrong. The message names the first place.
     """
     merged = Merged()
     own_file = user_file or paths.config() / NAME
@@ -190,32 +202,34 @@ def load_settings(
     from_flags = read_flags(flags or {})
     root = _workspace(workspace, user, from_environment, from_flags)
     if user_file is None:
-        _check_own(own_file.parent, root)
+        _refuse_repository_folder(own_file.parent, root)
     merged.notices += notices
-    merged.add("user", _placed(user, own_file.parent), root=str(own_file.parent))
+    merged.add("user", _resolve_python_files(user, own_file.parent), root=str(own_file.parent))
     repository = (trust or Trust()).look(root)
     merged.add("project", _read_project(root, repository, merged.notices))
     merged.add("environment", from_environment)
     merged.add("flags", from_flags)
     for key in ("journal.path", "artifacts.store"):
-        if is_address(given := merged.values[key]):
-            no_password(given, merged.origins[key].where or key)
-    journal = merged.values["journal.path"]
+        location = merged.values[key]
+        if is_address(location):
+            no_password(location, merged.origins[key].where or key)
     return Settings(
-        merged.values,
-        merged.origins,
-        RuleSet(merged.rules),
-        tuple(merged.notices),
-        root,
-        _place(journal),
-        repository,
+        values=merged.values,
+        origins=merged.origins,
+        rules=RuleSet(merged.rules),
+        notices=tuple(merged.notices),
+        workspace=root,
+        journal=_journal_location(merged.values["journal.path"]),
+        repository=repository,
     )
 
 
-def _place(journal: str | None) -> Path | str:
-    if journal is not None and is_address(journal):
+def _journal_location(journal: str | None) -> Path | str:
+    if not journal:
+        return paths.journal()
+    if is_address(journal):
         return journal
-    return Path(journal).expanduser().absolute() if journal else paths.journal()
+    return Path(journal).expanduser().absolute()
 
 
 def _workspace(given: str | Path | None, *layers: Entries) -> Path:
@@ -226,24 +240,23 @@ def _workspace(given: str | Path | None, *layers: Entries) -> Path:
     return Path(chosen or ".").expanduser().absolute()
 
 
-def _check_own(folder: Path, root: Path) -> None:
-    """Raise ConfigError if FERRULE_CONFIG names a repository's folder: what stands there has the
-    repository's rights.
+def _refuse_repository_folder(folder: Path, root: Path) -> None:
+    """Raise ConfigError if FERRULE_CONFIG is a repository's folder.
 
-    Nothing of it may count as the person's own: not its settings, servers, skills or secrets. Not
-    seen is a folder of another repository that is neither the workspace nor called `.ferrule`.
-    """
+    Files there have only a repository's rights. None of them may count as the person's own: no
+    settings, servers, skills or secrets. Not noticed is a folder of another repository that is
+    neither the workspace nor called `.ferrule`."""
     if not os.environ.get("FERRULE_CONFIG"):
         return
     real = folder.resolve()
     if real.is_relative_to(root.resolve()) or real.name == str(Path(PROJECT_FILE).parent):
         raise ConfigError(
-            f"FERRULE_CONFIG = `{folder}` is a folder of a repository, and what a repository "
-            "holds is not yours:"
-            " none of it was read",
-            hint="unset FERRULE_CONFIG, or point it to a folder of your own; `ferrule trust` "
-            "lets the configuration in"
-            f" `{root}` take effect, as far as a repository's may",
+            f"FERRULE_CONFIG = `{folder}` is a folder of a repository, whose files are not your "
+            "own: none of them was read",
+            hint=(
+                "unset FERRULE_CONFIG, or point it to a folder of your own; `ferrule trust` lets "
+                f"the configuration in `{root}` take effect, as far as a repository's may"
+            ),
         )
 
 
@@ -257,9 +270,10 @@ def _read_file(path: Path) -> Entries:
     return read_tree(parse_yaml(data, str(path)))
 
 
-def _placed(entries: Entries, folder: Path) -> Entries:
-    """The person's own Python files, whose names begin in their settings folder; a repository's
-    stay relative to its own.
+def _resolve_python_files(entries: Entries, folder: Path) -> Entries:
+    """Make the paths of the person's own Python files absolute, from their settings folder.
+
+    A repository's stay relative to its own folder.
     """
     entry = entries.get("tools.python")
     if entry is None:
@@ -272,32 +286,33 @@ def _placed(entries: Entries, folder: Path) -> Entries:
 
 
 def check_python_names(entry: Entry | None) -> None:
-    """Raise ConfigError for a Python file of a repository's settings that trust does not cover."""
+    """Raise ConfigError for a Python file in a repository's settings that trust does not cover."""
     if entry is None:
         return
-    for name, where in zip(
-        entry.value, entry.parts or (entry.where,) * len(entry.value), strict=True
-    ):
+    places = entry.parts or (entry.where,) * len(entry.value)
+    for name, where in zip(entry.value, places, strict=True):
         if not is_python_file(name) and (name.endswith(".py") or "/" in name):
             raise ConfigError(
-                f"{where}: `tools.python`: `{name}` is no file below this folder",
+                f"{where}: `tools.python`: `{name}` is not a file below this folder",
                 hint=(
-                    "write it as in `tools.py` or `lib/tools.py`, without `..`, or name a module "
-                    "that is installed"
+                    "write it like `tools.py` or `lib/tools.py`, without `..`, or name an "
+                    "installed module"
                 ),
             )
 
 
 def _read_project(root: Path, snapshot: Snapshot, notices: list[str]) -> Entries:
     if snapshot.state in ("untrusted", "changed"):
-        what = (
-            "was changed since you trusted it" if snapshot.state == "changed" else "is not trusted"
-        )
+        state = "is not trusted"
+        if snapshot.state == "changed":
+            state = "was changed since you trusted it"
         notices.append(
-            f"the configuration in `{root}` {what} and does nothing; `ferrule trust` shows it"
+            f"the configuration in `{root}` {state} and has no effect; `ferrule trust` shows it"
         )
-    # The very bytes whose hash was trusted, not the file read a second time.
-    data = snapshot.files.get(PROJECT_FILE) if snapshot.state == "trusted" else None
-    entries = read_tree(parse_yaml(data, str(root / PROJECT_FILE))) if data is not None else {}
+    if snapshot.state != "trusted" or PROJECT_FILE not in snapshot.files:
+        return {}
+    # The very bytes whose hash was trusted: the file is not read a second time.
+    data = snapshot.files[PROJECT_FILE]
+    entries = read_tree(parse_yaml(data, str(root / PROJECT_FILE)))
     check_python_names(entries.get("tools.python"))
     return entries

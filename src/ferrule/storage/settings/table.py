@@ -1,12 +1,11 @@
-"""Every setting there is, declared once. The reader, the documentation and the flags are made from
-this table.
+"""All settings, each declared once: reading, documentation and flags are derived from this table.
 
-`project` says what a trusted repository may do with a setting: `free` set it, `never` touch it,
-`lower` a number, turn it only `off` or only `on`, `narrow` a list to fewer names, `widen` it by
-more, `extend` a list that gathers the names of all layers. What a repository may only tighten can
-still be set freely by the person in the environment or with a flag.
+`project` says what a trusted repository may do with a setting: set it (`free`), not touch it
+(`never`), only `lower` a number, only turn it `off` or `on`, only `narrow` a list to fewer names or
+`widen` it by more, or `extend` a list that collects the names of all layers. What a repository may
+only tighten can still be set freely by the person in the environment or with a flag.
 
-Layers, the later ones stronger: default, user file, project file, environment, flags.
+Layers, from weak to strong: default, user file, project file, environment, flags.
 """
 
 from __future__ import annotations
@@ -21,10 +20,24 @@ from ferrule.sandbox.policy import MUST, Aspect
 from ferrule.storage.artifacts.store import LEAST_THRESHOLD, THRESHOLD
 
 Kind = Literal[
-    "text", "flag", "integer", "number", "seconds", "choice", "names", "path", "thinking",
-    "actions", "models", "providers", "servers", "policy", "policies", "objects",
+    "text",
+    "flag",
+    "integer",
+    "number",
+    "seconds",
+    "choice",
+    "names",
+    "path",
+    "thinking",
+    "actions",
+    "models",
+    "providers",
+    "servers",
+    "policy",
+    "policies",
+    "objects",
     "loading",
-]  # fmt: skip
+]
 Project = Literal["free", "never", "lower", "off", "on", "narrow", "widen", "extend"]
 
 WAYS = ("auto", "native", "constrained", "text", "commands", "none")
@@ -34,10 +47,11 @@ THINKING = ("low", "medium", "high", "max")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting. `default` None means none is set (no bound, all names, the provider's own).
+    """One setting.
 
-    `refused` are choices that a project may not make. `flag` is the command line's, `env` whether
-    `FERRULE_<KEY>` sets it (dots become underscores).
+    `default` None means that none is set (no limit, all names, the provider's own). `refused` are
+    choices that a project may not make. `flag` is the command line's, `env` whether `FERRULE_<KEY>`
+    sets it (dots become underscores).
     """
 
     key: str
@@ -55,12 +69,12 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """The environment variable's name, or empty."""
+        """The environment variable's name, or "" if there is none."""
         return "FERRULE_" + self.key.upper().replace(".", "_") if self.env else ""
 
     @property
     def optional(self) -> bool:
-        """Whether it may be left without a value (`null`)."""
+        """Whether it may have no value (`null`)."""
         return self.default is None
 
 
@@ -72,8 +86,8 @@ SETTINGS: tuple[Setting, ...] = (
         flag="--model",
         short="The model, as `provider:model`.",
         long=(
-            "`local:smollm2` is built in and needs no key; `ollama:llama3.2` and `openai:…` "
-            "name others."
+            "`local:smollm2` is built in and needs no key; others are `ollama:llama3.2` and "
+            "`openai:…`."
         ),
     ),
     Setting(
@@ -83,17 +97,18 @@ SETTINGS: tuple[Setting, ...] = (
         choices=MODES,
         refused=("auto", "bypassPermissions"),
         flag="--mode",
-        short="How much is asked of the person.",
-        long="Deny rules and explicit ask rules hold in every mode. A repository cannot "
-        "choose `auto` or"
-        " `bypassPermissions`.",
+        short="When a person is asked for approval.",
+        long=(
+            "Deny rules and explicit ask rules apply in every mode. A repository cannot choose "
+            "`auto` or `bypassPermissions`."
+        ),
     ),
     Setting(
         key="workspace",
         kind="path",
         flag="--workspace",
         project="never",
-        short="The folder that tools work in; by default the current one.",
+        short="The folder that tools work in (default: the current one).",
     ),
     Setting(
         key="limits.max_rounds",
@@ -103,7 +118,7 @@ SETTINGS: tuple[Setting, ...] = (
         project="lower",
         flag="--max-rounds",
         short="Model answers per message.",
-        long="Reaching it is an error of its own type; the session can be resumed.",
+        long="Reaching it is an error with its own type; the session can be resumed.",
     ),
     Setting(
         key="limits.max_calls_per_round",
@@ -111,7 +126,7 @@ SETTINGS: tuple[Setting, ...] = (
         default=15,
         low=1,
         project="lower",
-        short="Tool calls in one answer; what exceeds it is refused, not run.",
+        short="Tool calls in one answer; further ones are refused.",
     ),
     Setting(
         key="limits.max_output_bytes",
@@ -121,7 +136,7 @@ SETTINGS: tuple[Setting, ...] = (
         high=OUTPUT_CAP,
         project="lower",
         short="Bytes of one result that the model sees.",
-        long=f"At most {OUTPUT_CAP}; what is cut is said.",
+        long=f"At most {OUTPUT_CAP}; a cut is marked.",
     ),
     Setting(
         key="limits.max_seconds",
@@ -129,7 +144,7 @@ SETTINGS: tuple[Setting, ...] = (
         low=0,
         project="lower",
         flag="--max-seconds",
-        short="Time of a run; none by default.",
+        short="Time of a run (default: no limit).",
     ),
     Setting(
         key="limits.max_tokens",
@@ -137,7 +152,7 @@ SETTINGS: tuple[Setting, ...] = (
         low=1,
         project="lower",
         flag="--max-tokens",
-        short="Tokens of a run, read and written, as the provider counts; none by default.",
+        short="Input and output tokens of a run, as the provider counts them (default: no limit).",
     ),
     Setting(
         key="limits.max_cost",
@@ -145,10 +160,11 @@ SETTINGS: tuple[Setting, ...] = (
         low=0,
         project="lower",
         flag="--max-cost",
-        short="US dollars that a run may cost, its agents included; none by default.",
-        long="Prices are those of `prices.yaml` in your settings folder, else of the extra "
-        "`prices`; a model without one is"
-        " refused. Cached tokens have their own price.",
+        short="US dollars that a run may cost, its sub-agents included (default: no limit).",
+        long=(
+            "Prices come from `prices.yaml` in your settings folder, else from the extra `prices`; "
+            "a model without a price is refused. Cached tokens have their own price."
+        ),
     ),
     Setting(
         key="limits.max_calls",
@@ -156,7 +172,7 @@ SETTINGS: tuple[Setting, ...] = (
         low=1,
         project="lower",
         flag="--max-calls",
-        short="Tool calls of a run in all its rounds, its agents' included; none by default.",
+        short="Tool calls of a run, those of its sub-agents included (default: no limit).",
     ),
     Setting(
         key="limits.warn_at",
@@ -165,7 +181,7 @@ SETTINGS: tuple[Setting, ...] = (
         low=0.01,
         high=1,
         project="lower",
-        short="The share of tokens, cost or calls at which you are told.",
+        short="The share of a token, cost or call limit at which you are warned.",
     ),
     Setting(
         key="limits.on_limit",
@@ -173,14 +189,14 @@ SETTINGS: tuple[Setting, ...] = (
         default="error",
         choices=("error", "answer"),
         flag="--on-limit",
-        short=("At the round limit: stop with an error, or ask for one last answer without tools."),
+        short=("At the turn limit: stop with an error, or ask for one last answer without tools."),
     ),
     Setting(
         key="results",
         kind="choice",
         default="value",
         choices=("value", "envelope"),
-        short="What the model reads of a success: the value, or always the result object.",
+        short="What the model gets when a call succeeds: the value, or always the result object.",
     ),
     Setting(
         key="tool_mode",
@@ -188,7 +204,7 @@ SETTINGS: tuple[Setting, ...] = (
         default="auto",
         choices=WAYS,
         flag="--tool-mode",
-        short="How the model calls tools; `auto` asks what it can do.",
+        short="How the model calls tools; `auto` asks what the model supports.",
     ),
     Setting(
         key="tools.enabled",
@@ -202,14 +218,14 @@ SETTINGS: tuple[Setting, ...] = (
         key="tools.fallback",
         kind="flag",
         default=True,
-        short="Whether a model that fails at one way of calling tools is moved to the next.",
+        short="Whether a model that fails in one tool mode falls back to the next.",
     ),
     Setting(
         key="tools.allowed",
         kind="names",
         project="narrow",
         flag="--allow-tool",
-        short="The only tools the model sees; all by default.",
+        short="The only tools the model sees (default: all).",
     ),
     Setting(
         key="tools.denied",
@@ -224,11 +240,8 @@ SETTINGS: tuple[Setting, ...] = (
         kind="flag",
         default=False,
         project="off",
-        short=(
-            "Whether scripts of tool files may add tools, hooks and agents to the session "
-            "they work in."
-        ),
-        long="Each is asked for, with the whole definition, and is gone with the session.",
+        short=("Whether scripts of tool files may add tools, hooks and agents to their session."),
+        long="Each needs approval, with its whole definition, and is gone with the session.",
     ),
     Setting(
         key="tools.tool_search",
@@ -236,10 +249,10 @@ SETTINGS: tuple[Setting, ...] = (
         default="auto",
         choices=SEARCHES,
         short=(
-            "How the model finds deferred tools; `auto` lets it search where there are any, "
-            "`off` sends it all tools."
+            "How the model finds deferred tools; `auto` lets it search if there are any, `off` "
+            "sends it all tools."
         ),
-        long=("`bm25` and `regex` say how a query is written, `hybrid` looks at names above all."),
+        long="`bm25` and `regex` say how a query is written, `hybrid` weighs names most.",
     ),
     Setting(
         key="tools.search_mode",
@@ -247,8 +260,8 @@ SETTINGS: tuple[Setting, ...] = (
         default="auto",
         choices=("auto", "native", "client"),
         short=(
-            "Who searches: the provider (`native`), Ferrule (`client`), or the provider "
-            "where it can."
+            "Who searches: the provider (`native`), Ferrule (`client`), or the provider if it "
+            "can (`auto`)."
         ),
     ),
     Setting(
@@ -256,16 +269,16 @@ SETTINGS: tuple[Setting, ...] = (
         kind="integer",
         low=1,
         short=(
-            "Tokens that the schemas of found tools take together, where Ferrule searches; "
-            "no bound by default."
+            "Tokens of the schemas of all found tools together, if Ferrule searches (default: no "
+            "limit)."
         ),
-        long="What was found first leaves the model's list first, and can be found again.",
+        long="The tools found first are dropped first, and can be found again.",
     ),
     Setting(
         key="tools.always_loaded",
         kind="names",
         default=(),
-        short="Tools that the model has from the start, even if something defers them.",
+        short="Tools that the model has from the start, even if they are deferred elsewhere.",
     ),
     Setting(
         key="tools.entries",
@@ -282,9 +295,11 @@ SETTINGS: tuple[Setting, ...] = (
         kind="names",
         default=(),
         flag="--pack",
-        short="Sets of tools beyond the usual ones: `typed` (arithmetic, dates, units, text), "
-        "`git` and `git_write` (single"
-        " operations), `git_toolbox`, `code` (scripts over the reading tools).",
+        short=(
+            "Additional sets of tools: `typed` (arithmetic, dates, units, text), `git` and "
+            "`git_write` (single operations), `git_toolbox`, `code` (scripts over the reading "
+            "tools)."
+        ),
     ),
     Setting(
         key="tools.python",
@@ -292,13 +307,15 @@ SETTINGS: tuple[Setting, ...] = (
         default=(),
         project="extend",
         env=False,
-        short="Python files and installed modules whose `@tool` functions are tools, and whose "
-        "plain functions are handlers of tool"
-        " files without a script.",
-        long="A repository names files below its folder, which `ferrule trust` covers; you "
-        "name files in or below your settings"
-        " folder, or absolute ones. They run in Ferrule's own process, without a "
-        "sandbox.",
+        short=(
+            "Python files and installed modules whose `@tool` functions are tools, and whose plain "
+            "functions are handlers of tool files without a script."
+        ),
+        long=(
+            "A repository names files below its folder, which `ferrule trust` covers; you name "
+            "files in or below your settings folder, or absolute ones. They run in Ferrule's own "
+            "process, without a sandbox."
+        ),
     ),
     Setting(
         key="tools.join",
@@ -306,7 +323,7 @@ SETTINGS: tuple[Setting, ...] = (
         default="all",
         flag="--join",
         short=(
-            "How many calls of one answer must succeed before the others are not needed: "
+            "How many calls of one answer must succeed until the others are no longer needed: "
             "`all`, `first_success`, or a number."
         ),
     ),
@@ -325,17 +342,18 @@ SETTINGS: tuple[Setting, ...] = (
         kind="policy",
         env=False,
         project="never",
-        short="How often and how long calls are tried: `max_attempts`, `timeout_ms`, "
-        "`retry_on`, `backoff_base_ms`,"
-        " `backoff_mult`, `backoff_max_ms`.",
-        long="For every tool that says nothing itself; what is left out keeps its default.",
+        short=(
+            "Retries and timeouts of calls: `max_attempts`, `timeout_ms`, `retry_on`, "
+            "`backoff_base_ms`, `backoff_mult`, `backoff_max_ms`."
+        ),
+        long="For every tool without its own; a field that is left out keeps its default.",
     ),
     Setting(
         key="tools.tool_policies",
         kind="policies",
         env=False,
         project="never",
-        short="The same for single tools, by name; a field that is left out is the tool's own.",
+        short="The same for single tools, by name; a field left out keeps the tool's own value.",
     ),
     Setting(
         key="tools.http_manifests",
@@ -343,7 +361,7 @@ SETTINGS: tuple[Setting, ...] = (
         default=(),
         project="never",
         short=("Files that describe HTTP tools, besides those in `http/` of your settings folder."),
-        long="A trusted repository brings its own in `.ferrule/http/`.",
+        long="A trusted repository has its own in `.ferrule/http/`.",
     ),
     Setting(
         key="tools.openapi",
@@ -352,8 +370,8 @@ SETTINGS: tuple[Setting, ...] = (
         env=False,
         project="never",
         short=(
-            "OpenAPI documents whose operations are tools: a map of namespaces to entries "
-            "with a `file`."
+            "OpenAPI documents whose operations are tools: a map of namespaces to entries with a "
+            "`file`."
         ),
     ),
     Setting(
@@ -362,7 +380,7 @@ SETTINGS: tuple[Setting, ...] = (
         default=(),
         project="never",
         short=(
-            "Hosts off the open internet, or over plain http, that HTTP tools of a "
+            "Hosts outside the public internet, or over plain http, that HTTP tools of a "
             "repository may reach."
         ),
     ),
@@ -372,7 +390,7 @@ SETTINGS: tuple[Setting, ...] = (
         default=(),
         project="never",
         short=(
-            "Secrets that HTTP tools of a repository may use: names of variables, or `secret:name`."
+            "Secrets that HTTP tools of a repository may use: variable names, or `secret:name`."
         ),
     ),
     Setting(
@@ -435,14 +453,14 @@ SETTINGS: tuple[Setting, ...] = (
         default=300.0,
         low=1,
         project="lower",
-        short="Time of one command, where the call says none.",
+        short="Time of one command, if the call sets none.",
     ),
     Setting(
         key="commands.shell",
         kind="flag",
         default=False,
         project="off",
-        short="Whether a command may ask to be run by a shell.",
+        short="Whether a command may request to be run by a shell.",
     ),
     Setting(
         key="commands.permissions",
@@ -452,8 +470,8 @@ SETTINGS: tuple[Setting, ...] = (
         env=False,
         choices=ACTIONS,
         short=(
-            "What may be done below a path: `read`, `write`, `exec`, `delete`; the longest "
-            "prefix decides."
+            "What is allowed below a path: `read`, `write`, `exec`, `delete`; the longest prefix "
+            "decides."
         ),
     ),
     Setting(
@@ -462,10 +480,11 @@ SETTINGS: tuple[Setting, ...] = (
         default="ask",
         choices=("required", "ask", "off"),
         refused=("ask", "off"),
-        short="What happens where this machine cannot hold commands as required.",
-        long="`ask` asks a person once per session and refuses where nobody can be asked, "
-        "`required` always"
-        " refuses, `off` runs every command as it is.",
+        short="What happens if this machine cannot provide the required protections.",
+        long=(
+            "`ask` asks a person once per session and refuses if nobody can be asked, `required` "
+            "always refuses, `off` runs every command without a sandbox."
+        ),
     ),
     Setting(
         key="sandbox.require",
@@ -473,16 +492,14 @@ SETTINGS: tuple[Setting, ...] = (
         default=tuple(str(a) for a in Aspect if a in MUST),
         project="widen",
         choices=tuple(str(aspect) for aspect in Aspect),
-        short="What must hold commands for them to run.",
+        short="Protections without which commands do not run.",
     ),
     Setting(
         key="sandbox.network",
         kind="names",
         default=(),
         project="narrow",
-        short=(
-            "Hosts that commands may reach: `host`, `host:port` or `*.domain`; none by default."
-        ),
+        short=("Hosts that commands may reach: `host`, `host:port` or `*.domain` (default: none)."),
     ),
     Setting(
         key="sandbox.readable",
@@ -512,7 +529,7 @@ SETTINGS: tuple[Setting, ...] = (
         default=1024,
         low=4,
         project="lower",
-        short="Processes that all commands of a session may be at one time.",
+        short="Processes that all commands of a session may have at one time.",
     ),
     Setting(
         key="sandbox.file_size",
@@ -527,12 +544,11 @@ SETTINGS: tuple[Setting, ...] = (
         kind="names",
         project="narrow",
         short=(
-            "Hosts that scripts of tool files may ask: `example.com` (with all below it), "
+            "Hosts that scripts of tool files may reach: `example.com` (with its subdomains), "
             "`*.example.com`, `*`."
         ),
         long=(
-            "By default any host of the open internet; commands have `sandbox.network` for "
-            "themselves."
+            "By default any host of the public internet; commands have their own `sandbox.network`."
         ),
     ),
     Setting(
@@ -540,7 +556,7 @@ SETTINGS: tuple[Setting, ...] = (
         kind="names",
         default=(),
         project="never",
-        short="Hosts that web hooks may send events to; none by default.",
+        short="Hosts that web hooks may send events to (default: none).",
     ),
     Setting(
         key="mcp_servers",
@@ -549,8 +565,8 @@ SETTINGS: tuple[Setting, ...] = (
         env=False,
         project="never",
         short=(
-            "MCP servers: a map of names to entries as in `.mcp.json`, or a list of entries "
-            "with a `name`."
+            "MCP servers: a map of names to entries as in `.mcp.json`, or a list of entries with "
+            "a `name`."
         ),
     ),
     Setting(
@@ -560,8 +576,8 @@ SETTINGS: tuple[Setting, ...] = (
         env=False,
         project="never",
         short=(
-            "Agents that speak A2A: a map of names to entries with a `url`, or a list of "
-            "entries with a `name`."
+            "A2A agents: a map of names to entries with a `url`, or a list of entries with a "
+            "`name`."
         ),
     ),
     Setting(
@@ -569,28 +585,28 @@ SETTINGS: tuple[Setting, ...] = (
         kind="names",
         default=(),
         project="never",
-        short="Models besides the run's own that clients of `ferrule serve openai` may ask.",
+        short="Models besides the run's own that clients of `ferrule serve openai` may use.",
     ),
     Setting(
         key="env.allow",
         kind="names",
         default=(),
         project="never",
-        short="Variables of this environment that child processes get besides the usual few.",
+        short="Environment variables that child processes get besides the usual few.",
     ),
     Setting(
         key="skills.enabled",
         kind="flag",
         default=True,
         project="off",
-        short="Whether the model learns of skills (`SKILL.md`).",
+        short="Whether the model is told about skills (`SKILL.md`).",
     ),
     Setting(
         key="instructions.enabled",
         kind="flag",
         default=True,
         project="off",
-        short="Whether the model is told what `AGENTS.md` says.",
+        short="Whether the model gets the text of `AGENTS.md`.",
     ),
     Setting(
         key="instructions.fallbacks",
@@ -598,8 +614,8 @@ SETTINGS: tuple[Setting, ...] = (
         default=(),
         project="never",
         short=(
-            "Files to read in a folder that has no `AGENTS.md`, as in `CLAUDE.md`, "
-            "`GEMINI.md`; none by default."
+            "Files to read in a folder without `AGENTS.md`, such as `CLAUDE.md`, `GEMINI.md` "
+            "(default: none)."
         ),
     ),
     Setting(
@@ -617,8 +633,8 @@ SETTINGS: tuple[Setting, ...] = (
         default=(),
         project="extend",
         short=(
-            "More names under which secrets stand, in what is shown to others: events, "
-            "telemetry, redacted exports."
+            "More names of secrets to redact in what others see: events, telemetry, redacted "
+            "exports."
         ),
     ),
     Setting(
@@ -627,8 +643,8 @@ SETTINGS: tuple[Setting, ...] = (
         default=(),
         project="extend",
         short=(
-            "Regular expressions for more secrets there; what matches is taken out by word, "
-            "or else by line."
+            "Regular expressions for more secrets to redact there; what matches is removed by "
+            "word, or else by line."
         ),
     ),
     Setting(
@@ -636,8 +652,8 @@ SETTINGS: tuple[Setting, ...] = (
         kind="path",
         project="never",
         flag="--journal",
-        short="The journal's file; by default `journal.db` in the state folder.",
-        long="Or a database of many machines: `postgresql://user:${VARIABLE}@host/name`.",
+        short="The journal's file (default: `journal.db` in the state folder).",
+        long="Or a database for many machines: `postgresql://user:${VARIABLE}@host/name`.",
     ),
     Setting(
         key="journal.durability",
@@ -646,7 +662,8 @@ SETTINGS: tuple[Setting, ...] = (
         choices=("process", "power"),
         project="never",
         short=(
-            "What a recorded event survives: the death of the process, or a power cut too (slower)."
+            "What a recorded event survives: the death of the process, or also a power cut "
+            "(slower)."
         ),
     ),
     Setting(
@@ -655,20 +672,21 @@ SETTINGS: tuple[Setting, ...] = (
         default=False,
         project="never",
         short=(
-            "Whether each session is signed with the person's key when it is closed "
-            "(`ferrule audit key` makes one)."
+            "Whether each session is signed with your key when it is closed (`ferrule audit "
+            "key` creates one)."
         ),
-        long=("Without the key nothing runs. `ferrule audit verify --key` checks what was signed."),
+        long="Without the key nothing runs. `ferrule audit verify --key` checks the signatures.",
     ),
     Setting(
         key="context.compact",
         kind="choice",
         default="auto",
         choices=("auto", "elide", "off"),
-        short="What happens when the model's window is nearly full: old results are left out, "
-        "then the model summarizes the"
-        " oldest part (`auto`); results alone (`elide`); nothing, and you are told "
-        "(`off`).",
+        short=(
+            "What happens when the model's context window is nearly full: old results are left "
+            "out, then the model summarizes the oldest part (`auto`); only results are left out "
+            "(`elide`); nothing but a notice (`off`)."
+        ),
         long="The journal keeps everything, and `/uncompact` undoes it.",
     ),
     Setting(
@@ -677,14 +695,14 @@ SETTINGS: tuple[Setting, ...] = (
         default=0.8,
         low=0.2,
         high=0.95,
-        short="The share of the window at which that begins.",
+        short="The share of the context window at which that begins.",
     ),
     Setting(
         key="context.keep",
         kind="integer",
         default=8,
         low=1,
-        short="How many of the last messages stay as they are.",
+        short="How many of the last messages are never changed by that.",
     ),
     Setting(
         key="artifacts.threshold",
@@ -694,8 +712,8 @@ SETTINGS: tuple[Setting, ...] = (
         high=OUTPUT_CAP,
         project="lower",
         short=(
-            "Bytes from which on a result is kept aside; the model gets a stub with a "
-            "preview and reads parts."
+            "Results of so many bytes become artifacts: the model gets a stub with a preview and "
+            "can read parts."
         ),
     ),
     Setting(
@@ -703,7 +721,7 @@ SETTINGS: tuple[Setting, ...] = (
         kind="text",
         project="never",
         short=(
-            "Where results are kept: a folder, `s3://bucket/prefix`, `gs://…`, `az://…` or "
+            "Where artifacts are stored: a folder, `s3://bucket/prefix`, `gs://…`, `az://…` or "
             "`postgresql://…`."
         ),
         long="By default in the state folder. Keys come from the environment.",
@@ -714,7 +732,7 @@ SETTINGS: tuple[Setting, ...] = (
         default=1 << 30,
         low=1 << 20,
         project="never",
-        short="Bytes that all kept results take together; the oldest go first.",
+        short="Bytes of all artifacts together; the oldest are removed first.",
     ),
     Setting(
         key="artifacts.days",
@@ -722,7 +740,7 @@ SETTINGS: tuple[Setting, ...] = (
         default=30,
         low=1,
         project="never",
-        short="Days after which a kept result is removed.",
+        short="Days after which an artifact is removed.",
     ),
     Setting(
         key="models",
@@ -737,21 +755,21 @@ SETTINGS: tuple[Setting, ...] = (
         default=(),
         env=False,
         project="never",
-        short=("Where a provider is and which variable holds its key: `providers: {openai: {…}}`."),
+        short="Where a provider is, and which variable has its key: `providers: {openai: {…}}`.",
     ),
 )
 
 MODEL_SETTINGS: tuple[Setting, ...] = (
-    Setting(key="tools_enabled", kind="flag", project="off", short="As `tools.enabled`."),
+    Setting(key="tools_enabled", kind="flag", project="off", short="Like `tools.enabled`."),
     Setting(
-        key="max_rounds", kind="integer", low=1, project="lower", short="As `limits.max_rounds`."
+        key="max_rounds", kind="integer", low=1, project="lower", short="Like `limits.max_rounds`."
     ),
     Setting(
         key="max_calls_per_round",
         kind="integer",
         low=1,
         project="lower",
-        short="As `limits.max_calls_per_round`.",
+        short="Like `limits.max_calls_per_round`.",
     ),
     Setting(
         key="max_output_bytes",
@@ -759,22 +777,22 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
         low=256,
         high=OUTPUT_CAP,
         project="lower",
-        short="As `limits.max_output_bytes`.",
+        short="Like `limits.max_output_bytes`.",
     ),
-    Setting(key="tool_mode", kind="choice", choices=WAYS, short="As `tool_mode`."),
-    Setting(key="results", kind="choice", choices=("value", "envelope"), short="As `results`."),
+    Setting(key="tool_mode", kind="choice", choices=WAYS, short="Like `tool_mode`."),
+    Setting(key="results", kind="choice", choices=("value", "envelope"), short="Like `results`."),
     Setting(
         key="num_ctx",
         kind="integer",
         low=256,
-        short="The window to ask for, in tokens (Ollama, llama.cpp).",
+        short="The context window to request, in tokens (Ollama, llama.cpp).",
     ),
     Setting(
         key="temperature",
         kind="number",
         low=0,
         high=2,
-        short="How much chance; the provider's by default.",
+        short="How random answers are (default: the provider's).",
     ),
     Setting(key="max_output_tokens", kind="integer", low=1, short="Tokens of one answer."),
     Setting(
@@ -786,7 +804,7 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="seed",
         kind="integer",
-        short="For answers that can be repeated, where the provider offers it.",
+        short="For reproducible answers, if the provider supports it.",
     ),
     Setting(key="timeout", kind="seconds", low=1, short="Time to wait for one answer."),
     Setting(
@@ -794,7 +812,7 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
         kind="objects",
         project="never",
         short=(
-            "Tools that the provider runs itself, in its own words: `[{type: web_search}]`. "
+            "Tools that the provider runs itself, in its own format: `[{type: web_search}]`. "
             "Neither gate nor sandbox sees them."
         ),
     ),
@@ -802,21 +820,22 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
 
 PROVIDER_SETTINGS: tuple[Setting, ...] = (
     Setting(
-        key="base_url", kind="text", short="The address of the API, as in `http://localhost:11434`."
+        key="base_url", kind="text", short="The URL of the API, such as `http://localhost:11434`."
     ),
-    Setting(key="api_key_env", kind="text", short="The environment variable that holds the key."),
+    Setting(key="api_key_env", kind="text", short="The environment variable with the key."),
     Setting(
         key="provider_tools",
         kind="objects",
-        short="As a model's `provider_tools`, for models that name none.",
+        short="Like a model's `provider_tools`, for models without their own.",
     ),
     Setting(key="ca_bundle", kind="path", short="Certificates to trust besides the system's."),
     Setting(
         key="force_native_tool_search",
         kind="flag",
-        short="Whether the address passes the provider's own tool search on, whatever the "
-        "model is called there"
-        " (`openai-responses`, `anthropic`).",
+        short=(
+            "Whether the URL supports the provider's own tool search, whatever the model is called "
+            "there (`openai-responses`, `anthropic`)."
+        ),
     ),
 )
 
@@ -828,7 +847,7 @@ SAME_AS = {
     "tool_mode": "tool_mode",
     "results": "results",
 }
-"""A model's own setting and the one that holds for all models."""
+"""A model's own setting, and the one for all models."""
 
 ALIASES = {
     "tools.max_tool_calls_per_turn": "limits.max_rounds",
@@ -846,7 +865,7 @@ ALIASES = {
     "journal": "journal.path",
     "durability": "journal.durability",
 }
-"""Names of `harvey.yaml` (requirement 000), and short forms, that files may use."""
+"""Names of `harvey.yaml`, and short forms, that files may use."""
 
 MODEL_ALIASES = {"max_tool_calls_per_turn": "max_rounds"}
 
@@ -854,19 +873,17 @@ BY_KEY = {setting.key: setting for setting in SETTINGS}
 
 
 def reference() -> str:
-    """The settings as Markdown, for the documentation."""
+    """Return the settings as Markdown, for the documentation."""
     tables = [
         ("Settings", SETTINGS),
         ('Per model: `models: {"provider:model": {…}}`', MODEL_SETTINGS),
         ("Per provider: `providers: {name: {…}}`", PROVIDER_SETTINGS),
     ]
     parts = [f"## {title}\n\n{_table(rows)}" for title, rows in tables]
-    aliases = "".join(f"| `{old}` | `{new}` |\n" for old, new in (ALIASES | _in_models()).items())
-    return "\n".join([*parts, f"## Other names\n\n| in a file | means |\n|---|---|\n{aliases}"])
-
-
-def _in_models() -> dict[str, str]:
-    return {f"models.*.{old}": f"models.*.{new}" for old, new in MODEL_ALIASES.items()}
+    in_models = {f"models.*.{old}": f"models.*.{new}" for old, new in MODEL_ALIASES.items()}
+    aliases = [f"| `{old}` | `{new}` |\n" for old, new in (ALIASES | in_models).items()]
+    head = "## Other names\n\n| in a file | means |\n|---|---|\n"
+    return "\n".join([*parts, head + "".join(aliases)])
 
 
 def _table(rows: tuple[Setting, ...]) -> str:
@@ -916,4 +933,6 @@ def _default(row: Setting) -> str:
         return ""
     if row.kind == "names":
         return ", ".join(f"`{name}`" for name in row.default)
-    return f"`{str(row.default).lower() if isinstance(row.default, bool) else row.default}`"
+    if isinstance(row.default, bool):
+        return "`true`" if row.default else "`false`"
+    return f"`{row.default}`"

@@ -1,8 +1,7 @@
-"""From what a person wrote to the value of a setting: by type from a file, as text from the
-environment and flags.
+"""Reading the values of settings: by type from a file, as text from the environment and flags.
 
 Errors name the place (`file:line:column`, the variable, the flag), what was found and what is
-wanted.
+expected.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from .table import (
     SETTINGS,
     Setting,
 )
-from .yaml_tree import Node
+from .yaml_tree import Node, parse_yaml
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
 _MAPS = ("models", "providers", "actions", "servers", "policy", "policies", "loading")
-"""Kinds that only a file can hold."""
+"""Kinds that only a file can contain."""
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
-_WANTED = {
+_EXPECTED = {
     "text": "text",
     "flag": "true or false",
     "integer": "a whole number",
@@ -47,8 +46,9 @@ _WANTED = {
 
 @frozen
 class Entry:
-    """A value that a layer sets. `where` names the place; `parts` those of a list's items or a
-    map's entries.
+    """A value that a layer sets.
+
+    `where` names the place; `parts` the places of a list's items or a map's entries.
     """
 
     value: Any
@@ -57,17 +57,17 @@ class Entry:
 
 
 ARTIFACTS = ("tools", "hooks")
-"""Sections that may also be lists of what a file brings to a run (`extensions.tool_files.sources`):
-those hold no settings.
-"""
+"""Sections that may also be lists of what a file defines (`extensions.tool_files.sources`)."""
 
 Entries = dict[str, Entry]
 """What one layer sets, by key; entries of maps by `models.<name>.<key>`."""
 
 
 def read_tree(root: Node) -> Entries:
-    """The settings of a file. Raises ConfigError for unknown keys, wrong types and values out of
-    range.
+    """Read the settings of a file.
+
+    Raises:
+        ConfigError: A key is unknown, or a value has a wrong type or is out of range.
     """
     entries: Entries = {}
     _read_group(root, "", entries)
@@ -76,9 +76,8 @@ def read_tree(root: Node) -> Entries:
 
 def _read_group(group: Node, prefix: str, entries: Entries) -> None:
     if group.pairs is None:
-        raise group.error(
-            f"{f'`{prefix[:-1]}`' if prefix else 'the file'} must hold `key: value` lines"
-        )
+        name = f"`{prefix[:-1]}`" if prefix else "the file"
+        raise group.error(f"{name} must contain `key: value` lines")
     for name, (key, value) in group.pairs.items():
         path = ALIASES.get(prefix + name, prefix + name)
         setting = BY_KEY.get(path)
@@ -93,11 +92,13 @@ def _read_group(group: Node, prefix: str, entries: Entries) -> None:
         elif setting.kind in ("models", "providers"):
             _read_map(setting, value, entries)
         elif path in entries:
-            raise key.error(
-                f"`{path}` is set twice", hint=f"it is also set at {entries[path].where}"
-            )
+            raise _set_twice(key, path, entries)
         else:
             entries[path] = _entry(setting, path, value)
+
+
+def _set_twice(key: Node, path: str, entries: Entries) -> ConfigError:
+    return key.error(f"`{path}` is set twice", hint=f"it is also set at {entries[path].where}")
 
 
 def _is_group(path: str) -> bool:
@@ -109,38 +110,36 @@ def _read_map(setting: Setting, node: Node, entries: Entries) -> None:
     by_key = {row.key: row for row in rows}
     aliases = MODEL_ALIASES if setting.kind == "models" else {}
     for name, (_, group) in _mapping(node, setting.key).items():
-        for key, (key_node, value) in _mapping(group, f"{setting.key}.{name}").items():
-            row = by_key.get(aliases.get(key, key))
-            path = f"{setting.key}.{name}.{aliases.get(key, key)}"
-            if key in ("api_key", "key", "token"):
+        prefix = f"{setting.key}.{name}"
+        for written, (key_node, value) in _mapping(group, prefix).items():
+            key = aliases.get(written, written)
+            path = f"{prefix}.{key}"
+            if written in ("api_key", "key", "token"):
                 raise key_node.error(
-                    "keys are not kept in files", hint="name the variable: `api_key_env: NAME`"
+                    "keys must not be written in files",
+                    hint="name the variable: `api_key_env: NAME`",
                 )
-            if row is None:
-                raise unknown(
-                    key_node.where,
-                    f"{setting.key}.{name}.{key}",
-                    [f"{setting.key}.{name}.{k}" for k in by_key],
-                )
+            if key not in by_key:
+                known = [f"{prefix}.{known_key}" for known_key in by_key]
+                raise unknown(key_node.where, f"{prefix}.{written}", known)
             if path in entries:
-                raise key_node.error(
-                    f"`{path}` is set twice", hint=f"it is also set at {entries[path].where}"
-                )
-            entries[path] = _entry(row, path, value)
+                raise _set_twice(key_node, path, entries)
+            entries[path] = _entry(by_key[key], path, value)
 
 
 def _mapping(node: Node, path: str) -> dict[str, tuple[Node, Node]]:
     if node.pairs is None:
-        raise node.error(f"`{path}` = {_shown(node.value)}: must hold `key: value` lines")
+        raise node.error(f"`{path}` = {_shown(node.value)}: must contain `key: value` lines")
     return node.pairs
 
 
 def _entry(setting: Setting, path: str, node: Node) -> Entry:
     if setting.kind == "names" and node.items is not None:
+        places = tuple(item.where for item in node.items)
         names = tuple(
             _typed(setting, path, item.value, item.where, item=True) for item in node.items
         )
-        return Entry(names, node.where, tuple(item.where for item in node.items))
+        return Entry(names, node.where, places)
     if setting.kind == "actions":
         return _actions(setting, path, node)
     if setting.kind == "servers":
@@ -155,9 +154,7 @@ def _entry(setting: Setting, path: str, node: Node) -> Entry:
 
 
 def _objects(path: str, node: Node) -> Entry:
-    """Maps that each say their `type`; what else they hold is somebody else's
-    (`models.hosted_tools`).
-    """
+    """Read maps that each have a `type`; `models.hosted_tools` reads the rest of them."""
     if node.items is None:
         raise node.error(f"`{path}` must be a list of maps, each with a `type`")
     for item in node.items:
@@ -181,7 +178,7 @@ def _policy(setting: Setting, path: str, node: Node) -> Entry:
 
 
 def _loading(path: str, node: Node) -> Entry:
-    """`(name, mode)` for each entry of a list; no mode is `always`."""
+    """Read a list of entries as `(name, mode)`; the default mode is `always`."""
     if node.items is None:
         raise node.error(
             f"`{path}`: must be a list of entries",
@@ -195,11 +192,10 @@ def _loading(path: str, node: Node) -> Entry:
                 raise key_node.error(
                     f"`{path}`: unknown key `{key}`", hint="an entry has `name` and `loading_mode`"
                 )
-        name, mode = (
-            pairs[key][1].value if key in pairs else "" for key in ("name", "loading_mode")
-        )
+        name = _value_of(pairs, "name")
+        mode = _value_of(pairs, "loading_mode")
         if not isinstance(name, str) or not name.strip():
-            raise item.error(f"`{path}`: an entry names no tool", hint="write `name: …`")
+            raise item.error(f"`{path}`: an entry without a tool", hint="write `name: …`")
         if mode not in ("", None, "always", "deferred"):
             raise pairs["loading_mode"][1].error(
                 f"`{path}`: `{name}` has loading_mode {_shown(mode)}",
@@ -209,11 +205,17 @@ def _loading(path: str, node: Node) -> Entry:
     return Entry(tuple(found), node.where, tuple(item.where for item in node.items))
 
 
+def _value_of(pairs: dict[str, tuple[Node, Node]], key: str) -> Any:
+    return pairs[key][1].value if key in pairs else ""
+
+
 def _plain(node: Node) -> Any:
-    """A value that somebody else reads (`connectors.mcp.configuration`), without its places."""
-    if (pairs := node.pairs) is not None:
-        return {name: _plain(value) for name, (_, value) in pairs.items()}
-    return node.value if node.items is None else [_plain(item) for item in node.items]
+    """Return a value without places, for others to read (`connectors.mcp.configuration`)."""
+    if node.pairs is not None:
+        return {name: _plain(value) for name, (_, value) in node.pairs.items()}
+    if node.items is not None:
+        return [_plain(item) for item in node.items]
+    return node.value
 
 
 def _actions(setting: Setting, path: str, node: Node) -> Entry:
@@ -230,63 +232,69 @@ def _actions(setting: Setting, path: str, node: Node) -> Entry:
 
 
 def _typed(setting: Setting, path: str, value: Any, where: str, *, item: bool = False) -> Any:
-    """A value as YAML (or a program) gives it. Text is never taken for a number, nor a number for
-    text.
+    """Check a value as YAML (or a program) gives it.
+
+    Text is never taken for a number, nor a number for text.
     """
-    kind = setting.kind
     if value is None and setting.optional and not item:
         return None
-    good: Any = None
+    if setting.kind == "names" and isinstance(value, list | tuple):
+        items = cast(Sequence[Any], value)
+        return tuple(_typed(setting, path, one, where, item=True) for one in items)
+    accepted = _accept(setting, value, item)
+    if accepted is None:
+        expected = _expected(setting, item)
+        raise ConfigError(f"{where}: `{path}` = {_shown(value)}: must be {expected}")
+    _check_range(setting, path, accepted, where)
+    return accepted
+
+
+def _accept(setting: Setting, value: Any, item: bool) -> Any:
+    """Return the value in the setting's type, or None if it does not fit."""
+    kind = setting.kind
     match value:
         case bool() if {"on", "off"} <= {*setting.choices}:
-            # YAML reads these two words as truth values.
-            good = "on" if value else "off"
+            # YAML reads `on` and `off` as truth values.
+            return "on" if value else "off"
         case bool():
-            good = value if kind in ("flag", "thinking") else None
+            return value if kind in ("flag", "thinking") else None
         case int():
-            good = {"integer": value, "number": float(value), "seconds": float(value)}.get(kind)
+            return {"integer": value, "number": float(value), "seconds": float(value)}.get(kind)
         case float():
-            good = value if kind in ("number", "seconds") and math.isfinite(value) else None
+            return value if kind in ("number", "seconds") and math.isfinite(value) else None
         case str():
-            good = _from_words(setting, value, item)
-        case list() | tuple() if kind == "names":
-            items = cast(Sequence[Any], value)
-            return tuple(_typed(setting, path, one, where, item=True) for one in items)
+            return _accept_text(setting, value, item)
         case _:
-            pass
-    if good is None:
-        listed = f"one of {_listed(setting.choices)}"
-        wanted = (
-            listed if item and setting.choices else _WANTED.get("text" if item else kind) or listed
-        )
-        raise ConfigError(f"{where}: `{path}` = {_shown(value)}: must be {wanted}")
-    _check_range(setting, path, good, where)
-    return good
+            return None
 
 
-def _from_words(setting: Setting, text: str, item: bool) -> Any:
+def _expected(setting: Setting, item: bool) -> str:
+    choices = f"one of {_listed(setting.choices)}"
     if item and setting.choices:
+        return choices
+    return _EXPECTED.get("text" if item else setting.kind, choices)
+
+
+def _accept_text(setting: Setting, text: str, item: bool) -> Any:
+    if setting.kind in ("choice", "thinking") or (item and setting.choices):
         return text if text in setting.choices else None
     if item or setting.kind in ("text", "path"):
-        # A path becomes a Path only at the end: here it is text of a person.
+        # A path stays text here; it becomes a Path only at the end.
         return text if text.strip() else None
-    if setting.kind in ("choice", "thinking"):
-        return text if text in setting.choices else None
-    if setting.kind == "seconds" and (match := _DURATION.fullmatch(text.strip())):
-        return float(match[1]) * _UNITS[match[2] or ""]
+    if setting.kind == "seconds":
+        match = _DURATION.fullmatch(text.strip())
+        return float(match[1]) * _UNITS[match[2] or ""] if match else None
     return None
 
 
 def _check_range(setting: Setting, path: str, value: Any, where: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
-    if setting.low is not None and (
-        value < setting.low or (value == 0 and setting.kind == "seconds")
-    ):
-        raise ConfigError(
-            f"{where}: `{path}` = {value:g}: must be "
-            f"{'more than 0' if not setting.low else f'at least {setting.low:g}'}"
-        )
+    if setting.low is not None:
+        is_zero_time = value == 0 and setting.kind == "seconds"
+        if value < setting.low or is_zero_time:
+            limit = f"at least {setting.low:g}" if setting.low else "more than 0"
+            raise ConfigError(f"{where}: `{path}` = {value:g}: must be {limit}")
     if setting.high is not None and value > setting.high:
         raise ConfigError(f"{where}: `{path}` = {value:g}: must be at most {setting.high:g}")
 
@@ -302,14 +310,16 @@ _NOT_SETTINGS = (
     "FERRULE_TRACEBACK",
     "FERRULE_TOKEN",
 )
-"""Variables of Ferrule that are no settings: where its folders are, how defects are shown, the
-token of what it serves.
+"""Ferrule's variables that are not settings.
+
+They say where its folders are and how defects are shown, or contain the token of its server.
 """
 
 
 def read_environment(environment: Mapping[str, str]) -> tuple[Entries, list[str]]:
-    """`(settings, notices)`. An unknown `FERRULE_…` variable may be another program's: it is only
-    pointed out.
+    """Return the settings and notices.
+
+    An unknown `FERRULE_…` variable may belong to another program, so it is only pointed out.
     """
     by_variable = {setting.variable: setting for setting in SETTINGS if setting.variable}
     entries: Entries = {}
@@ -317,16 +327,20 @@ def read_environment(environment: Mapping[str, str]) -> tuple[Entries, list[str]
     for name, text in sorted(environment.items()):
         if not name.startswith("FERRULE_") or name in _NOT_SETTINGS:
             continue
-        if setting := by_variable.get(name):
+        setting = by_variable.get(name)
+        if setting is not None:
             entries[setting.key] = from_text(setting, text, name)
-        elif near := get_close_matches(name, by_variable, 1, 0.8):
-            notices.append(f"{name} is no setting; did you mean {near[0]}?")
+            continue
+        near = get_close_matches(name, by_variable, 1, 0.8)
+        if near:
+            notices.append(f"{name} is not a setting; did you mean {near[0]}?")
     return entries, notices
 
 
 def read_flags(flags: Mapping[str, Any]) -> Entries:
-    """Settings from the command line or a program, by key. Text is parsed, other values are
-    checked; None is unset.
+    """Read settings from the command line or a program, by key.
+
+    Text is parsed, other values are checked; None means not set.
     """
     entries: Entries = {}
     for key, value in flags.items():
@@ -344,9 +358,7 @@ def read_flags(flags: Mapping[str, Any]) -> Entries:
 
 
 def from_text(setting: Setting, text: str, where: str) -> Entry:
-    """The value of a text that carries no type: `10`, `true`, `a, b`, `["a", "b"]`."""
-    from .yaml_tree import parse_yaml
-
+    """Parse the value of a text without a type: `10`, `true`, `a, b`, `["a", "b"]`."""
     if setting.kind == "names":
         if text.lstrip().startswith("["):
             node = parse_yaml(text.encode("utf-8", "replace"), where)
@@ -360,16 +372,19 @@ def from_text(setting: Setting, text: str, where: str) -> Entry:
     return Entry(_typed(setting, setting.key, value, where), where)
 
 
-# ---- words
+# ---- messages
 
 
 def unknown(where: str, path: str, known: Iterable[str] = ()) -> ConfigError:
-    """The error for a key that is none, with the nearest one that is."""
+    """Return the error for an unknown key, with the nearest known one."""
     candidates = [*known] or [*BY_KEY, *ALIASES]
-    near = get_close_matches(path, candidates, 1, 0.5)
-    by_last = [key for key in candidates if key.rpartition(".")[2] == path.rpartition(".")[2]]
-    best = ALIASES.get((by_last or near or [""])[0], (by_last or near or [""])[0])
-    hint = f"did you mean `{best}`?" if best else "`ferrule init` writes a file that lists them all"
+    last = path.rpartition(".")[2]
+    same_last = [key for key in candidates if key.rpartition(".")[2] == last]
+    near = same_last or get_close_matches(path, candidates, 1, 0.5)
+    if near:
+        hint = f"did you mean `{ALIASES.get(near[0], near[0])}`?"
+    else:
+        hint = "`ferrule init` writes a file that lists them all"
     return ConfigError(f"{where}: unknown setting `{path}`", code="setting_unknown", hint=hint)
 
 
@@ -382,11 +397,9 @@ def _shown(value: Any) -> str:
         return "a map"
     if isinstance(value, list | tuple):
         return "a list"
-    text = (
-        str(value).lower()
-        if isinstance(value, bool)
-        else "nothing"
-        if value is None
-        else str(value)
-    )
-    return f"`{text if len(text) < 80 else text[:80] + '…'}`"
+    text = "nothing" if value is None else str(value)
+    if isinstance(value, bool):
+        text = text.lower()
+    if len(text) >= 80:
+        text = text[:80] + "…"
+    return f"`{text}`"

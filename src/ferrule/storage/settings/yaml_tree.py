@@ -1,9 +1,10 @@
-"""YAML from files that others may have written, as a tree that knows where each value stands.
+"""YAML from files that others may have written, as a tree that knows the place of each value.
 
-Built from PyYAML's parser events: its loaders and `compose` recurse in C and die (a segmentation
-fault, not an exception) on a file of 100,000 brackets. Bounded: `MAX_BYTES` of text, `MAX_DEPTH`
-levels, `MAX_NODES` values with aliases counted as often as they are used. Duplicate keys, tags,
-keys that are not text, several documents and references to themselves are errors.
+It is built from PyYAML's parser events: its loaders and `compose` recurse in C and crash (with a
+segmentation fault, not an exception) on a file of 100,000 brackets. The limits are `MAX_BYTES` of
+text, `MAX_DEPTH` levels, and `MAX_NODES` values, with aliases counted as often as they are used.
+Duplicate keys, tags, keys that are not text, several documents and references to themselves are
+errors.
 
 Plain scalars: empty, `~`, `null`; `true false yes no on off`; decimal and 0x integers; decimal
 fractions and exponents. Everything else is text, also dates, and numbers with a leading zero.
@@ -22,7 +23,7 @@ MAX_BYTES = 1_048_576
 MAX_DEPTH = 32
 MAX_NODES = 20_000
 
-_WORDS: dict[str, bool | None] = {
+_CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null")),
     **dict.fromkeys(("true", "yes", "on"), True),
     **dict.fromkeys(("false", "no", "off"), False),
@@ -33,10 +34,10 @@ _NUMBER = re.compile(r"[-+]?((0|[1-9][0-9_]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9
 
 @frozen
 class Node:
-    """A value and its place: `value` is a scalar, a list of nodes, or a dict from text to `(key,
-    value)` nodes.
+    """A value and its place.
 
-    `line` and `column` count from 1; `size` counts the values inside, this one included.
+    `value` is a scalar, a list of nodes, or a dict from text to `(key, value)` nodes. `line` and
+    `column` count from 1; `size` is the number of values inside, this one included.
     """
 
     value: Any
@@ -47,7 +48,7 @@ class Node:
 
     @property
     def where(self) -> str:
-        """`file:line:column`, as error messages begin."""
+        """`file:line:column`, with which error messages begin."""
         return f"{self.file}:{self.line}:{self.column}"
 
     @property
@@ -63,30 +64,30 @@ class Node:
         return cast(list[Node], value) if isinstance(value, list) else None
 
     def error(self, message: str, *, hint: str = "") -> ConfigError:
-        """A ConfigError that names this place."""
+        """Return a ConfigError that names this place."""
         return ConfigError(f"{self.where}: {message}", hint=hint)
 
 
 def parse_yaml(data: bytes, file: str) -> Node:
-    """The tree of a file's bytes; an empty file is an empty mapping. Raises ConfigError with file,
-    line and column.
+    """Parse a file's bytes; an empty file is an empty mapping.
+
+    Raises:
+        ConfigError: The text is not YAML, or over a limit. The message names file, line and column.
     """
     import yaml
 
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"{file}: {len(data)} bytes, the bound is {MAX_BYTES}")
+        raise ConfigError(f"{file}: {len(data)} bytes, the limit is {MAX_BYTES}")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}:{line}:1: not UTF-8 at byte {error.start}") from error
     try:
-        # The loader class is PyYAML's way of naming the parser: only its events are used, nothing
-        # is constructed.
+        # PyYAML names a parser by a loader class; only its events are used, nothing is constructed.
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         parse = cast(Callable[..., Iterator[Any]], yaml.parse)  # pyright: ignore[reportUnknownMemberType]
-        return _Builder(file).document(
-            parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        )
+        return _Builder(file).build(parse(text, Loader=loader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
@@ -95,22 +96,24 @@ def parse_yaml(data: bytes, file: str) -> Node:
         raise ConfigError(f"{file}: not YAML: {error}") from error
 
 
+_FRAME_EVENTS = (
+    "StreamStartEvent",
+    "DocumentStartEvent",
+    "DocumentEndEvent",
+    "StreamEndEvent",
+)
+
+
 class _Builder:
     def __init__(self, file: str) -> None:
         self._file = file
         self._anchors: dict[str, Node | None] = {}
         self._nodes = 0
 
-    def document(self, events: Iterator[Any]) -> Node:
+    def build(self, events: Iterator[Any]) -> Node:
         root: Node | None = None
         for event in events:
-            name = type(event).__name__
-            if name in (
-                "StreamStartEvent",
-                "DocumentStartEvent",
-                "DocumentEndEvent",
-                "StreamEndEvent",
-            ):
+            if type(event).__name__ in _FRAME_EVENTS:
                 continue
             if root is not None:
                 raise self._wrong(event, "a second document")
@@ -130,13 +133,17 @@ class _Builder:
             raise self._wrong(event, f"the tag `{event.tag}`; tags are not used here")
         if event.anchor:
             self._anchors[event.anchor] = None
-        if name == "ScalarEvent":
-            value, size = (_scalar(event.value) if event.implicit[0] else event.value), 1
-        elif name == "SequenceStartEvent":
+        value: Any = None
+        size = 1
+        if name == "SequenceStartEvent":
             value, size = self._sequence(events, depth)
-        else:
+        elif name != "ScalarEvent":
             value, size = self._mapping(events, depth)
-        node = Node(value, self._file, event.start_mark.line + 1, event.start_mark.column + 1, size)
+        elif event.implicit[0]:
+            value = _scalar(event.value)
+        else:
+            value = event.value
+        node = self._at(event, value, size)
         if event.anchor:
             self._anchors[event.anchor] = node
         return node
@@ -153,18 +160,20 @@ class _Builder:
         pairs: dict[str, tuple[Node, Node]] = {}
         while type(event := next(events)).__name__ != "MappingEndEvent":
             if type(event).__name__ != "ScalarEvent":
-                raise self._wrong(event, "a key that is no text")
-            # Keys are text as they stand: `on: x` must not become True.
-            key = Node(
-                event.value, self._file, event.start_mark.line + 1, event.start_mark.column + 1
-            )
+                raise self._wrong(event, "a key that is not text")
+            # Keys are always text: `on: x` must not become True.
+            key = self._at(event, event.value)
             if event.value in pairs:
-                first = pairs[event.value][0]
+                first, _ = pairs[event.value]
                 raise self._wrong(
                     event, f"`{event.value}` a second time (first in line {first.line})"
                 )
-            pairs[event.value] = key, self._node(next(events), events, depth + 1)
+            pairs[event.value] = (key, self._node(next(events), events, depth + 1))
         return pairs, 1 + sum(value.size for _, value in pairs.values())
+
+    def _at(self, event: Any, value: Any, size: int = 1) -> Node:
+        mark = event.start_mark
+        return Node(value, self._file, mark.line + 1, mark.column + 1, size)
 
     def _alias(self, event: Any) -> Node:
         if event.anchor not in self._anchors:
@@ -186,8 +195,8 @@ class _Builder:
 
 
 def _scalar(text: str) -> Any:
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
+    if text.lower() in _CONSTANTS:
+        return _CONSTANTS[text.lower()]
     if _INTEGER.fullmatch(text) and len(text) < 20:
         return int(text.replace("_", ""), 16 if "x" in text else 10)
     if _NUMBER.fullmatch(text) and len(text) < 40:

@@ -1,16 +1,16 @@
-"""How calls ended, read from their events as they come: cheap enough for every event of a journal.
+"""How calls ended, read from events as they come: cheap enough for every event of a journal.
 
-The audit (`audit`) says all that is known of a call, and feeds the session's machine for it.
-Whoever counts needs less: which tool, when, how it ended, how long it took, who stopped it. One
+The audit (`audit`) says all that is known of a call, and feeds the session's machine for that.
+Statistics need less: which tool, when, how it ended, how long it took, who stopped it. One
 `CallReader` reads one session, in order, from its first event.
 
     reader = CallReader()
     for record in journal.records(session):
         for call in reader.feed(record): ...
 
-What the machine answers by itself (a bound, an end that came before the call) has no event: such
-calls come out with the end of their run, as `not_run`, or `unknown` if they had started. What the
-sandbox withheld is known from the sentence that the command's result ends or begins with; a program
+What the machine answers by itself (a limit, or a run that ended before the call) has no event: such
+calls are reported when their run ends, as `not_run`, or `unknown` if they had started. What the
+sandbox withheld is known from the sentence at the start or end of the command's result; a program
 that prints such a sentence itself is counted as well.
 """
 
@@ -38,22 +38,21 @@ from ferrule.core.frozen import frozen
 MESSAGE = 200
 """Characters of a failure's message that are kept."""
 STOPPERS = ("rule", "gate", "person", "hook", "tool", "sandbox")
-"""Who can keep a call from something, in the order in which they come to it."""
+"""Who can stop a call, in the order in which they check it."""
 _WITHHELD = "not created, as no tool may: "
-_ENDS = 4096
+_SEARCHED = 4096
 """Characters at either end of an output in which the sandbox's sentence is looked for."""
 
 
 @frozen
 class SettledCall:
-    """One call that ended. `time` is ms since 1970, `duration_ms` the time inside its handler, None
-    if it did not run.
+    """One call that ended.
 
+    `time` is ms since 1970, `duration_ms` the time inside its handler, None if it did not run.
     `outcome` is `success`, an error type, `unknown` or `not_run`. `stopped_by` is one of
-    `STOPPERS`: who refused it, or `sandbox` for a command that ran and was kept from creating a
-    name; "" for all others. `by` is who asked for it, as in the audit; `sandbox` the mechanism that
-    held its program, "" if it started none.
-    """
+    `STOPPERS`: who refused it, or `sandbox` for a command that ran but could not create a name; ""
+    for all others. `by` is who asked for it, as in the audit; `sandbox` the mechanism that confined
+    its program, "" if it started none."""
 
     session: str
     call_id: str
@@ -77,7 +76,7 @@ class SettledCall:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenCall:
     tool: str
     by: str
     hooked: str = ""
@@ -86,120 +85,134 @@ class _Open:
 
 
 class CallReader:
-    """Reads one session. Holds what is open, and nothing of what is settled."""
+    """Reads one session. It keeps the open calls, and nothing of those that ended."""
 
     def __init__(self) -> None:
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenCall] = {}
 
     def feed(self, record: Record) -> Sequence[SettledCall]:
-        """The calls that this record settles; none, for most records."""
+        """Return the calls that this record ends; for most records there are none."""
         match record.event:
             case ModelAnswered() as event:
                 for call in event.calls:
-                    self._open[call.id] = _Open(call.tool, "model")
+                    self._open[call.id] = _OpenCall(call.tool, "model")
             case DirectCall() as event:
-                self._open[event.call.id] = _Open(event.call.tool, event.by)
-            case CallEvaluated(result=None):
-                pass
+                self._open[event.call.id] = _OpenCall(event.call.tool, event.by)
             case CallEvaluated(result=Result() as result) as event:
-                return [self._answered(record, result, "rule" if event.rule else "gate")]
+                return [self._finish(record, result, "rule" if event.rule else "gate")]
             case PersonAnswered(choice="deny") as event:
-                return self._denied(record, event)
-            case CallHooked(verdict="block") as event if found := self._open.get(event.call_id):
-                found.hooked = event.hook
-            case CallConfined() as event if found := self._open.get(event.call_id):
-                found.sandbox = event.sandbox
-            case CallStarted() as event if found := self._open.get(event.call_id):
-                found.started = True
+                return self._finish_denied(record, event)
             case ToolAnswered() as event:
-                return [self._answered(record, event.result, "tool")]
+                return [self._finish(record, event.result, "tool")]
             case RunFinished():
-                return self._left(record)
+                return self._finish_unanswered(record)
+            case CallHooked() | CallConfined() | CallStarted() as event:
+                self._update_open(event)
             case _:
                 pass
         return ()
 
-    def _answered(self, record: Record, result: Result, stopper: str) -> SettledCall:
-        call = self._open.pop(result.call_id, None) or _Open(result.tool, "model")
+    def _update_open(self, event: CallHooked | CallConfined | CallStarted) -> None:
+        call = self._open.get(event.call_id)
+        if call is None:
+            return
+        match event:
+            case CallHooked(verdict="block"):
+                call.hooked = event.hook
+            case CallConfined():
+                call.sandbox = event.sandbox
+            case CallStarted():
+                call.started = True
+            case _:
+                pass
+
+    def _finish(self, record: Record, result: Result, stopper: str) -> SettledCall:
+        call = self._open.pop(result.call_id, None) or _OpenCall(result.tool, "model")
         stopped = ""
         if result.error_type is ErrorType.PERMISSION_DENIED:
             stopped = "hook" if call.hooked else stopper
         elif call.sandbox and withheld(result):
             stopped = "sandbox"
-        return _settled(
-            record, result.call_id, call,
-            "success" if result.success else str(result.error_type),
-            stopped, (result.error_message or "")[:MESSAGE],
-            result.duration_ms if stopper == "tool" else None, result.size,
-        )  # fmt: skip
+        return _finished_call(
+            record,
+            result.call_id,
+            call,
+            outcome="success" if result.success else str(result.error_type),
+            stopped_by=stopped,
+            message=(result.error_message or "")[:MESSAGE],
+            duration_ms=result.duration_ms if stopper == "tool" else None,
+            size=result.size,
+        )
 
-    def _denied(self, record: Record, event: PersonAnswered) -> list[SettledCall]:
+    def _finish_denied(self, record: Record, event: PersonAnswered) -> list[SettledCall]:
         call = self._open.pop(event.call_id, None)
         if call is None:
             return []
-        said = f"{event.by or 'a person'} said no{f': {event.note}' if event.note else ''}"[
-            :MESSAGE
-        ]
+        message = f"{event.by or 'a person'} said no"
+        if event.note:
+            message += f": {event.note}"
         return [
-            _settled(
+            _finished_call(
                 record,
                 event.call_id,
                 call,
-                str(ErrorType.PERMISSION_DENIED),
-                "person",
-                said,
-                None,
-                0,
+                outcome=str(ErrorType.PERMISSION_DENIED),
+                stopped_by="person",
+                message=message[:MESSAGE],
             )
         ]
 
-    def _left(self, record: Record) -> list[SettledCall]:
-        """Calls of the run that nobody will answer any more. Those that were made directly may
-        outlive it.
+    def _finish_unanswered(self, record: Record) -> list[SettledCall]:
+        """Return the run's calls that nobody will answer any more.
+
+        Calls that were made directly may outlive the run.
         """
-        left = [(name, call) for name, call in self._open.items() if call.by == "model"]
-        for name, _ in left:
-            del self._open[name]
+        left = [(call_id, call) for call_id, call in self._open.items() if call.by == "model"]
+        for call_id, _ in left:
+            del self._open[call_id]
         return [
-            _settled(record, name, call, "unknown" if call.started else "not_run", "", "", None, 0)
-            for name, call in left
+            _finished_call(record, call_id, call, outcome="unknown" if call.started else "not_run")
+            for call_id, call in left
         ]
 
 
-def _settled(
+def _finished_call(
     record: Record,
     call_id: str,
-    call: _Open,
+    call: _OpenCall,
+    *,
     outcome: str,
-    stopped: str,
-    said: str,
-    ms: int | None,
-    size: int,
+    stopped_by: str = "",
+    message: str = "",
+    duration_ms: int | None = None,
+    size: int = 0,
 ) -> SettledCall:
     return SettledCall(
-        record.session,
-        call_id,
-        call.tool,
-        record.tenant,
-        record.user,
-        record.time,
-        record.seq,
-        outcome,
-        call.by,
-        stopped,
-        said,
-        ms,
-        size,
-        call.sandbox,
+        session=record.session,
+        call_id=call_id,
+        tool=call.tool,
+        tenant=record.tenant,
+        user=record.user,
+        time=record.time,
+        event=record.seq,
+        outcome=outcome,
+        by=call.by,
+        stopped_by=stopped_by,
+        message=message,
+        duration_ms=duration_ms,
+        size=size,
+        sandbox=call.sandbox,
     )
 
 
 def withheld(result: Result) -> bool:
-    """Whether the result of a command says that the sandbox kept it from creating something."""
+    """Return whether a command's result says that the sandbox kept it from creating something."""
     data = result.data
-    if isinstance(data, dict):
+    texts: Iterable[Any] = ()
+    if isinstance(data, str):
+        texts = (data[:_SEARCHED], data[-_SEARCHED:])
+    elif isinstance(data, dict):
         notes: Any = cast("dict[str, Any]", data).get("notes")
-        texts: Iterable[Any] = cast("list[Any]", notes) if isinstance(notes, list) else ()
-    else:
-        texts = (data[:_ENDS], data[-_ENDS:]) if isinstance(data, str) else ()
+        if isinstance(notes, list):
+            texts = cast("list[Any]", notes)
     return any(isinstance(text, str) and _WITHHELD in text for text in texts)

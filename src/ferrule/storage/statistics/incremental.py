@@ -1,16 +1,16 @@
-"""Numbers of a journal, kept up to date by reading what is new: for a view that is opened again and
-again.
+"""Statistics of a journal, kept up to date by reading what is new: for a view that is opened often.
 
     numbers = Following(journal, price_of=price_of)
     tools, reading = numbers.ask(lambda n: n.tools.tools(owner), seconds=1.0)
 
-What is bounded: the `sessions` used last, and of these as many, newest first, as come to `events`
-events; the time that one question may read (what is left is read with the next one, and `Reading`
-says how much that is). A session is read once, and after that only its new events. Memory grows
-with tools, days and sessions, not with events (`statistics.tools`, `statistics.spending`).
+Limited are: the number of `sessions`, those used last; of these as many, newest first, as have
+`events` events together; and the time that one question may read. What is left is read with the
+next question, and `Reading` says how much that is. A session is read once, and after that only its
+new events. Memory grows with tools, days and sessions, not with events (`statistics.tools`,
+`statistics.spending`).
 
-A session that is archived while this lives stays in the sums. A damaged one is counted up to its
-damage, and named.
+A session that is archived meanwhile stays in the sums. A damaged one is counted up to the damage,
+and named.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import TypeVar
 from ferrule.core.errors import JournalError, SessionNotFound
 from ferrule.core.frozen import frozen
 from ferrule.storage.journal.change_detection import changes_of
+from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
-from ferrule.storage.journal.sqlite import Journal
 
 from .finished_calls import CallReader
 from .spending import PriceOf, Spending
@@ -34,15 +34,16 @@ from .tools import ToolStatistics
 T = TypeVar("T")
 SESSIONS = 1_000
 EVENTS = 250_000
-_OFTEN = 64
-"""Events between two looks at the clock."""
+_CLOCK_INTERVAL = 64
+"""Events between two checks of the clock."""
 
 
 @frozen
 class Reading:
-    """How far the numbers go: events `read` so far, those `left` to be read by the next questions,
-    `older` sessions that are not looked at, and what could not be read, a sentence each.
-    """
+    """How far the numbers go.
+
+    `read` events were read, `left` are for the next questions; `older` sessions are left out;
+    `damaged` has a sentence for each session that could not be read."""
 
     read: int = 0
     left: int = 0
@@ -51,25 +52,23 @@ class Reading:
 
     @property
     def whole(self) -> bool:
-        """Nothing is left to be read, and nothing left out."""
+        """Whether nothing is left to be read, and nothing was left out."""
         return not (self.left or self.older or self.damaged)
 
 
 @dataclass(slots=True)
-class _At:
+class _SessionProgress:
     """How far a session was read."""
 
     seq: int = 0
     calls: CallReader = field(default_factory=CallReader)
     damaged: str = ""
     seen: int = 0
-    """Events it had when it turned out to be damaged or gone: it is looked at again once it has
-    more.
-    """
+    """Its events when it turned out to be damaged or gone: it is read again once it has more."""
 
 
 class Following:
-    """Safe to use from several threads: one reads at a time, the others wait for it."""
+    """Statistics of one journal. Safe to use from several threads: one reads, the others wait."""
 
     def __init__(
         self,
@@ -84,72 +83,83 @@ class Following:
         self.spending = Spending(price_of)
         self._journal = journal
         self._changes = changes_of(journal)
-        self._most_sessions, self._most_events = sessions, events
+        self._max_sessions = sessions
+        self._max_events = events
         self._now = now
         self._lock = threading.Lock()
-        self._at: dict[str, _At] = {}
-        self._admitted = 0
+        self._progress: dict[str, _SessionProgress] = {}
+        self._admitted_events = 0
         self._read = 0
         self._reading = Reading()
-        self._begun = False
+        self._has_sessions = False
 
     def ask(self, query: Callable[[Following], T], *, seconds: float = 1.0) -> tuple[T, Reading]:
-        """Read what is new, for at most so long, and put a question to the numbers. Blocks. Raises
-        JournalError.
+        """Read what is new, for at most `seconds`, and apply `query` to the statistics.
+
+        Blocks. Raises JournalError.
         """
-        # From before the lock on: several who ask at once wait for one reading, not for one each.
-        until = self._now() + seconds
+        # Taken before the lock: simultaneous questions wait for one reading, not for one each.
+        deadline = self._now() + seconds
         with self._lock:
-            # A journal that nobody has written to yet may not even be a file.
-            self._begun = self._begun or bool(self._journal.sessions(limit=1))
-            if self._begun and (self._changes.changed() or self._reading.left):
-                self._reading = self._catch_up(until)
+            # A journal without sessions may not even be a file.
+            self._has_sessions = self._has_sessions or bool(self._journal.sessions(limit=1))
+            if self._has_sessions and (self._changes.changed() or self._reading.left):
+                self._reading = self._catch_up(deadline)
             return query(self), self._reading
 
     def close(self) -> None:
-        """Give back what is open."""
+        """Release what is open."""
         self._changes.close()
 
-    def _catch_up(self, until: float) -> Reading:
-        # One more than are read: then there are older ones.
-        infos = self._journal.sessions(limit=self._most_sessions + 1)
-        older = max(0, len(infos) - self._most_sessions)
+    def _catch_up(self, deadline: float) -> Reading:
+        # One more than are read, to know whether there are older ones.
+        infos = self._journal.sessions(limit=self._max_sessions + 1)
+        older = max(0, len(infos) - self._max_sessions)
         left = 0
-        for info in infos[: self._most_sessions]:
+        for info in infos[: self._max_sessions]:
             if not self._admit(info):
                 older += 1
                 continue
-            at = self._at[info.session]
-            if at.seq < info.events and at.seen < info.events and self._now() < until:
-                self._read_on(info, at, until)
-            if at.seen < info.events:
-                left += max(0, info.events - at.seq)
-        damaged = tuple(at.damaged for at in self._at.values() if at.damaged)
+            progress = self._progress[info.session]
+            if (
+                progress.seq < info.events
+                and progress.seen < info.events
+                and self._now() < deadline
+            ):
+                self._read_new_events(info, progress, deadline)
+            if progress.seen < info.events:
+                left += max(0, info.events - progress.seq)
+        damaged = tuple(
+            progress.damaged for progress in self._progress.values() if progress.damaged
+        )
         return Reading(self._read, left, older, damaged)
 
     def _admit(self, info: SessionInfo) -> bool:
-        if info.session in self._at:
+        if info.session in self._progress:
             return True
-        if self._admitted >= self._most_events:
+        if self._admitted_events >= self._max_events:
             return False
-        self._admitted += info.events
-        self._at[info.session] = _At()
+        self._admitted_events += info.events
+        self._progress[info.session] = _SessionProgress()
         return True
 
-    def _read_on(self, info: SessionInfo, at: _At, until: float) -> None:
-        at.damaged = ""
+    def _read_new_events(
+        self, info: SessionInfo, progress: _SessionProgress, deadline: float
+    ) -> None:
+        progress.damaged = ""
         try:
-            for record in self._journal.records(info.session, after=at.seq):
-                at.seq = record.seq
+            for record in self._journal.records(info.session, after=progress.seq):
+                progress.seq = record.seq
                 self._read += 1
-                for call in at.calls.feed(record):
+                for call in progress.calls.feed(record):
                     self.tools.add(call)
                 self.spending.feed(record)
-                if record.seq % _OFTEN == 0 and self._now() > until:
+                if record.seq % _CLOCK_INTERVAL == 0 and self._now() > deadline:
                     return
         except JournalError as error:
             # One bad session must not hide the numbers of all others.
-            at.damaged, at.seen = error.detail, info.events
+            progress.damaged = error.detail
+            progress.seen = info.events
         except SessionNotFound:
             # Archived between the list and this.
-            at.seen = info.events
+            progress.seen = info.events

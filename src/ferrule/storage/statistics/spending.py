@@ -1,9 +1,9 @@
-"""What models were paid with: tokens and money per day, model and session, read from their answers.
+"""What models cost: tokens and money per day, model and session, read from their answers.
 
 A projection of the journal. Each answer counts where it was given: those of sub-agents in their own
 sessions, summaries of a long context with the model that made them. Money is what the journal says
-(`Usage.cost`, counted where a run's money is bounded) or else what `price` says; an answer without
-either is counted as unpriced, never as free. Days are of UTC. Sessions beyond the `SESSIONS` used
+(`Usage.cost`, counted if a run's money is limited) or else what `price_of` says; an answer without
+either is counted as unpriced, never as free. Days are in UTC. Sessions beyond the `SESSIONS` used
 last are left out of the list, not out of the sums.
 """
 
@@ -28,17 +28,17 @@ from ferrule.core.events import (
 SESSIONS = 1_000
 NOTHING = Usage()
 NANO = 10**9
-"""Parts of a US dollar that money is counted in."""
+"""Money is counted in this fraction of a US dollar."""
 
 Owner = tuple[str, str]
 """Tenant and user."""
 Price = Callable[[Usage], Decimal]
 PriceOf = Callable[[str], Price | None]
-"""From a model's name to what its answers cost, in US dollars (`models.prices.price_of`)."""
+"""Returns, for a model's name, the function from usage to US dollars (`models.prices.price_of`)."""
 
 
 class Slot(NamedTuple):
-    """What is added up in one sum."""
+    """What one sum is for."""
 
     day: str
     model: str
@@ -46,9 +46,10 @@ class Slot(NamedTuple):
 
 @dataclass(slots=True)
 class Spent:
-    """A sum. `usage.cost` is in billionths of a US dollar, over the answers that had a price;
-    `unpriced` are the others.
-    """
+    """A sum.
+
+    `usage.cost` is in billionths of a US dollar, over the answers that had a price; `unpriced` is
+    the number of the others."""
 
     usage: Usage = field(default_factory=Usage)
     answers: int = 0
@@ -57,8 +58,10 @@ class Spent:
 
     @property
     def dollars(self) -> Decimal | None:
-        """US dollars; None if nothing of it had a price."""
-        return None if self.unpriced == self.answers else Decimal(self.usage.cost) / NANO
+        """US dollars, or None if no answer had a price."""
+        if self.unpriced == self.answers:
+            return None
+        return Decimal(self.usage.cost) / NANO
 
     def add(self, other: Spent) -> None:
         """Add another sum to this one."""
@@ -70,7 +73,7 @@ class Spent:
 
 @dataclass(slots=True)
 class SessionSpent(Spent):
-    """The sum of a session, and whose it is."""
+    """The sum of a session, and its owner."""
 
     session: str = ""
     owner: Owner = ("", "")
@@ -78,7 +81,7 @@ class SessionSpent(Spent):
 
 
 class Spending:
-    """Adds answers up. Feed it the records of each session in order; sessions may alternate."""
+    """Adds up answers. Feed it the records of each session in order; sessions may alternate."""
 
     def __init__(self, price_of: PriceOf | None = None) -> None:
         self._price_of = price_of
@@ -87,23 +90,23 @@ class Spending:
         self._sessions: dict[str, SessionSpent] = {}
         self._models: dict[str, str] = {}
         self.problem = ""
-        """Why there are no prices, if a list of them cannot be read."""
+        """Why there are no prices, if a price list cannot be read."""
 
     def feed(self, record: Record) -> None:
-        """Take a record in."""
+        """Add a record."""
         event = record.event
         if isinstance(event, ModelAnswered):
-            self._answer(record, event.usage, self._models.get(record.session, ""))
+            self._add_answer(record, event.usage, self._models.get(record.session, ""))
         elif isinstance(event, ContextCompacted):
             if event.usage != NOTHING:
                 # A summary is an answer too, often of another model.
-                self._answer(
+                self._add_answer(
                     record, event.usage, event.model or self._models.get(record.session, "")
                 )
         elif isinstance(event, SessionOpened | RunStarted) and event.model:
             self._models[record.session] = event.model
 
-    def _answer(self, record: Record, usage: Usage, model: str) -> None:
+    def _add_answer(self, record: Record, usage: Usage, model: str) -> None:
         cost = usage.cost or self._cost(model, usage)
         counted = usage if cost == usage.cost else usage + Usage(cost=cost or 0)
         spent = Spent(counted, 1, int(cost is None), record.time)
@@ -121,20 +124,23 @@ class Spending:
             self._sessions = {one.session: one for one in kept}
 
     def _cost(self, model: str, usage: Usage) -> int | None:
-        """Billionths of a US dollar."""
+        """Return billionths of a US dollar."""
         if self._price_of is None:
             return None
         if model not in self._prices:
             try:
                 self._prices[model] = self._price_of(model)
             except ConfigError as error:
-                # A price list with a mistake must not hide the tokens.
-                self.problem, self._prices[model] = str(error), None
+                # A mistake in a price list must not hide the tokens.
+                self.problem = str(error)
+                self._prices[model] = None
         price = self._prices[model]
-        return None if price is None else int(price(usage) * NANO)
+        if price is None:
+            return None
+        return int(price(usage) * NANO)
 
     def slots(self, owner: Owner | None = None) -> dict[Slot, Spent]:
-        """The sums by day and model, in the order of days: of this owner, or of all."""
+        """Return the sums by day and model, in the order of days: of this owner, or of all."""
         merged: dict[Slot, Spent] = {}
         for who, slots in self._slots.items():
             if owner in (None, who):
@@ -143,13 +149,13 @@ class Spending:
         return dict(sorted(merged.items()))
 
     def sessions(self, owner: Owner | None = None, limit: int = 50) -> list[SessionSpent]:
-        """The sums of the sessions used last, the newest first."""
+        """Return the sums of the sessions used last, newest first."""
         mine = [one for one in self._sessions.values() if owner in (None, one.owner)]
         return sorted(mine, key=lambda one: one.last, reverse=True)[:limit]
 
 
 def totals(slots: Mapping[Slot, Spent], by: str) -> dict[str, Spent]:
-    """The sums of `slots` for each `day` or each `model`, in their order."""
+    """Return the sums of `slots` for each `day` or each `model`, in their order."""
     merged: dict[str, Spent] = {}
     for slot, spent in slots.items():
         merged.setdefault(getattr(slot, by), Spent()).add(spent)

@@ -1,11 +1,12 @@
-"""A run in time: when the model was thinking, when a person was waited for, when which tool ran.
+"""A run over time: when the model was thinking, when a person was waited for, when which tool ran.
 
-    line = timeline(journal.records(session), run=run) for span in line.spans: print(span.kind,
-    span.label, span.start - line.start, span.end - span.start)
+    line = timeline(journal.records(session), run=run)
+    for span in line.spans:
+        print(span.kind, span.label, span.start - line.start, span.end - span.start)
 
-Read from the events of one run, in order. The journal says when an answer came, not when the
-question left: a model's span begins with the event before it. A tool's span ends with its result
-and is as long as its handler took; what is refused has no length.
+It is read from the events of one run, in order. The journal says when an answer came, not when the
+question was sent: a model's span begins with the event before it. A tool's span ends with its
+result and is as long as its handler took; a refused call has no length.
 """
 
 from __future__ import annotations
@@ -31,15 +32,16 @@ from ferrule.core.events import (
 from ferrule.core.frozen import frozen
 
 MOST = 300
-"""Spans that are kept of a run, the first ones."""
+"""The number of spans that are kept of a run, the first ones."""
 
 Kind = Literal["model", "person", "tool"]
 
 
 @frozen
 class Span:
-    """Something that took time, from `start` to `end` in ms since 1970. `outcome` is `success`, an
-    error type, `open`, or how a person or a model answered.
+    """Something that took time, from `start` to `end` in ms since 1970.
+
+    `outcome` is `success`, an error type, `open`, or how a person or a model answered.
     """
 
     kind: Kind
@@ -51,14 +53,15 @@ class Span:
 
     @property
     def failed(self) -> bool:
-        """Whether it came to something else than was wanted."""
+        """Whether it ended in any other way than wanted."""
         return self.outcome not in ("success", "open", "once", "session", "remember")
 
 
 @dataclass(slots=True)
 class Timeline:
-    """The spans of a run in the order in which they began, and how many more there were. `stop` is
-    how the run ended, `open` if it has not.
+    """The spans of a run in the order of their starts; `more` is how many there were beyond these.
+
+    `stop` is how the run ended, `open` if it has not.
     """
 
     run: str = ""
@@ -70,38 +73,42 @@ class Timeline:
 
 
 def timeline(records: Iterable[Record], *, run: str = "") -> Timeline:
-    """The timeline of this run; of the last one among the records, if none is named."""
-    drawn = _Drawing()
+    """Return the timeline of this run, or by default of the last one among the records."""
+    builder = _TimelineBuilder()
     for record in records:
         if run and record.run != run:
             continue
         if isinstance(record.event, RunStarted):
-            drawn = _Drawing()
-        drawn.feed(record)
-    return drawn.done()
+            builder = _TimelineBuilder()
+        builder.feed(record)
+    return builder.finish()
 
 
-class _Drawing:
+class _TimelineBuilder:
     def __init__(self) -> None:
-        self._line = Timeline()
+        self._timeline = Timeline()
         self._before = 0
         self._tools: dict[str, str] = {}
         self._asked: dict[str, int] = {}
         self._started: dict[str, int] = {}
 
     def feed(self, record: Record) -> None:
-        line, now = self._line, record.time
+        line = self._timeline
+        now = record.time
         if not line.start:
-            line.run, line.start, self._before = record.run, now, now
-        self._take(record, now)
-        self._before = line.end = now
+            line.run = record.run
+            line.start = now
+            self._before = now
+        self._add_event(record, now)
+        self._before = now
+        line.end = now
 
-    def _take(self, record: Record, now: int) -> None:
+    def _add_event(self, record: Record, now: int) -> None:
         match record.event:
             case ModelAnswered() as event:
                 self._tools.update((call.id, call.tool) for call in event.calls)
-                word = "success" if event.stop in ("end", "calls") else event.stop
-                self._add(Span("model", "model", self._before, now, word))
+                outcome = "success" if event.stop in ("end", "calls") else event.stop
+                self._add(Span("model", "model", self._before, now, outcome))
             case ModelFailed() as event:
                 self._add(Span("model", "model", self._before, now, event.code))
             case ContextCompacted(made="summary"):
@@ -109,7 +116,7 @@ class _Drawing:
             case DirectCall() as event:
                 self._tools[event.call.id] = event.call.tool
             case CallEvaluated() as event:
-                self._judged(event, now)
+                self._add_evaluated(event, now)
             case PersonAnswered() as event:
                 asked = self._asked.pop(event.call_id, now)
                 label = self._tools.get(event.call_id, "")
@@ -117,35 +124,35 @@ class _Drawing:
             case CallStarted() as event:
                 self._started[event.call_id] = now
             case ToolAnswered() as event:
-                self._answered(event.result, now)
+                self._add_answered(event.result, now)
             case RunFinished() as event:
-                self._line.stop = event.stop
+                self._timeline.stop = event.stop
             case _:
                 pass
 
-    def _judged(self, event: CallEvaluated, now: int) -> None:
+    def _add_evaluated(self, event: CallEvaluated, now: int) -> None:
         if event.result is not None:
             label = self._tools.pop(event.call_id, event.result.tool)
             self._add(Span("tool", label, now, now, str(event.result.error_type), event.call_id))
         elif event.verdict == "ask":
             self._asked[event.call_id] = now
 
-    def _answered(self, result: Result, now: int) -> None:
+    def _add_answered(self, result: Result, now: int) -> None:
         self._tools.pop(result.call_id, None)
         self._started.pop(result.call_id, None)
-        start = max(self._line.start, now - result.duration_ms)
+        start = max(self._timeline.start, now - result.duration_ms)
         outcome = "success" if result.success else str(result.error_type)
         self._add(Span("tool", result.tool, start, now, outcome, result.call_id))
 
     def _add(self, span: Span) -> None:
-        if len(self._line.spans) < MOST:
-            self._line.spans.append(span)
+        if len(self._timeline.spans) < MOST:
+            self._timeline.spans.append(span)
         else:
-            self._line.more += 1
+            self._timeline.more += 1
 
-    def done(self) -> Timeline:
-        """What was drawn, with what is open at its end."""
-        line = self._line
+    def finish(self) -> Timeline:
+        """Return the timeline, with the spans that are open at its end."""
+        line = self._timeline
         for name, since in self._asked.items():
             self._add(Span("person", self._tools.get(name, ""), since, line.end, "open", name))
         for name, since in self._started.items():

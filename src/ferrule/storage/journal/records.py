@@ -1,0 +1,146 @@
+"""Events to rows and back: what the journals in SQLite and PostgreSQL have in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, NoReturn
+
+from ferrule.core.errors import ConfigError, JournalError
+from ferrule.core.events import CallEvaluated, Event, Record, ToolAnswered, Unknown, decode, spell
+from ferrule.core.identity import Identity
+from ferrule.core.limits import OUTPUT_CAP
+
+from . import hash_chain
+from .sqlite_database import BITS
+
+_WITH_RESULTS = frozenset({ToolAnswered, CallEvaluated})
+
+
+@dataclass(slots=True)
+class Writing:
+    """The end of a session that this journal writes.
+
+    `no` is 0 until the first event is written. `address` is the part of a row that all events of
+    the run share (`hash_chain.address`).
+    """
+
+    no: int
+    seq: int
+    hash: bytes
+    owner: tuple[str, str]
+    run: str = ""
+    identity: Identity | None = None
+    address: str = ""
+
+
+class EventChain:
+    """Makes the records and rows of new events, with a journal's clock and its cap for results.
+
+    `now` is the clock in seconds since 1970.
+
+    Raises:
+        ConfigError: `max_result_bytes` is more than `OUTPUT_CAP`.
+    """
+
+    def __init__(self, now: Callable[[], float], max_result_bytes: int) -> None:
+        if max_result_bytes > OUTPUT_CAP:
+            raise ConfigError(f"max_result_bytes = {max_result_bytes}: at most {OUTPUT_CAP}")
+        self._now = now
+        self._cap = max_result_bytes
+
+    def extend(
+        self,
+        session: str,
+        writing: Writing,
+        events: Sequence[Event],
+        at: Sequence[int] | None = None,
+    ) -> tuple[list[Record], list[tuple[Any, ...]]]:
+        """Return the events as they will be kept and their rows, and move `writing` to the new end.
+
+        Each event is hashed with the one before (see `hash_chain`). A row is `(key, seal, time,
+        run, kind, tenant, user, body, hash, session or None)`, as SQLite's table of records has it.
+        `at` holds a time (ms since 1970) per event; without it the time is now.
+
+        Raises:
+            JournalError: The name of an unknown event kind cannot be stored.
+            TypeError, ValueError, KeyError: An event is not JSON (see `not_json`).
+        """
+        records: list[Record] = []
+        rows: list[tuple[Any, ...]] = []
+        time = int(self._now() * 1000)
+        key = writing.no << BITS
+        seq = writing.seq
+        previous = writing.hash
+        run = writing.run
+        address = writing.address
+        tenant, user = writing.owner
+        last = len(events) - 1
+        for event in events:
+            seq += 1
+            if at is not None:
+                time = at[len(rows)]
+            kind, body = spell(event)
+            # A character is at most 4 bytes, and JSON only makes a text longer: most results never
+            # have to be measured.
+            if type(event) in _WITH_RESULTS and len(body) * 4 > self._cap:
+                event = hash_chain.bound(event, self._cap)
+                kind, body = spell(event)
+            elif type(event) is Unknown:
+                hash_chain.check_kind(kind)
+            try:
+                row = f"{address}{kind}\n{seq}\n{time}\n{body}".encode()
+            except UnicodeEncodeError:
+                body = hash_chain.escaped(body)
+                row = f"{address}{kind}\n{seq}\n{time}\n{body}".encode()
+            previous = sha256(previous + row).digest()
+            seal = hash_chain.seal(previous) if len(rows) == last else hash_chain.UNSEALED
+            name = session if seq == 1 else None
+            rows.append((key | seq, seal, time, run, kind, tenant, user, body, previous, name))
+            records.append(
+                Record(session, seq, time, run, event, previous.hex(), tenant, user, body)
+            )
+        writing.seq = seq
+        writing.hash = previous
+        return records, rows
+
+
+def check_times(events: Sequence[Event], at: Sequence[int] | None) -> None:
+    """Raise ValueError unless there is one time per event, or none at all."""
+    if at is not None and len(at) != len(events):
+        raise ValueError("`at` needs one time per event")
+
+
+def not_json(error: Exception) -> JournalError:
+    """Return the error for an event that cannot be written as JSON."""
+    return JournalError(f"an event is not JSON: {error}", code="journal_event")
+
+
+def read_records(
+    session: str,
+    after: int,
+    read_page: Callable[[int], list[tuple[Any, ...]]],
+    broken: Callable[[str, int, str], NoReturn],
+) -> Iterator[Record]:
+    """Yield a session's events after number `after`, oldest first.
+
+    Args:
+        read_page: Returns some rows from a number on, none at the end. A row is `(seq, time, run,
+            kind, body, hash, tenant, user)`; the body is text or its bytes in UTF-8.
+        broken: Raises the error for an event that is missing or cannot be read.
+    """
+    expected = max(after, 0) + 1
+    while page := read_page(expected):
+        for seq, time, run, kind, body, digest, tenant, user in page:
+            if seq != expected:
+                broken(session, expected, "is missing")
+            try:
+                text = body.decode() if isinstance(body, bytes) else body
+                event = decode(kind, json.loads(text))
+                digest_text = digest.hex()
+            except (ValueError, TypeError, AttributeError):
+                broken(session, seq, "cannot be read")
+            yield Record(session, seq, time, run, event, digest_text, tenant, user, text)
+            expected += 1
