@@ -92,7 +92,7 @@ def test_what_is_wrong_is_said_and_the_others_stay(ferrule: Any, agent: Any) -> 
     assert ran.code == 2 and "did you mean `friend`" in ran.err
     agent.card = []
     ran = ferrule("a2a", "approve", "friend", "--yes")
-    assert ran.code != 0 and "its card is no object" in ran.err
+    assert ran.code != 0 and "its card is not an object" in ran.err
     assert "unknown" in ferrule("a2a", "list").out
 
 

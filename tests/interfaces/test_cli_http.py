@@ -147,7 +147,7 @@ def test_a_repositorys_manifest_waits_for_trust_and_for_its_hosts_and_secrets(
     )
     assert ferrule("trust", "--yes").code == 0
     ran = ferrule("tools", "list")
-    assert ran.code == 2 and "not for the files of a repository" in ran.err
+    assert ran.code == 2 and "may not be used by the files of a repository" in ran.err
     settings = {"tools": {"http_hosts": [served], "http_secrets": ["NOTES_TOKEN"]}}
     (config / "ferrule.yaml").write_text(yaml.safe_dump(settings))
     assert ferrule("validate").code == 0

@@ -1,6 +1,4 @@
-"""Texts of strangers without what a person would not see in them, and how one differs from what a
-person approved.
-"""
+"""Text from other systems: without invisible characters, and compared with what was approved."""
 
 from __future__ import annotations
 
@@ -11,39 +9,44 @@ from typing import Any, cast
 
 from ferrule.core.invisible_characters import exact, visible
 
-_NOBODYS = ("Cf", "Co", "Cn")
+_UNPRINTABLE_CATEGORIES = ("Cf", "Co", "Cn")
 
 
 def clean(text: str) -> str:
-    """A text without what cannot be seen (`core.invisible_characters`), and without format
-    characters, private and unassigned ones.
+    """Remove invisible characters from a text.
+
+    These are the ones of `core.invisible_characters`, and format characters, private and
+    unassigned ones.
     """
     if text.isascii() and text.isprintable():
         return text
-    seen = visible(text, spell=lambda character: "")
-    return "".join(one for one in seen if unicodedata.category(one) not in _NOBODYS)
+    shown = visible(text, spell=lambda character: "")
+    return "".join(
+        character
+        for character in shown
+        if unicodedata.category(character) not in _UNPRINTABLE_CATEGORIES
+    )
 
 
 def cleaned(value: Any) -> Any:
-    """A JSON value with every text in it cleaned: descriptions in a schema are read by the model
-    too.
-    """
+    """Clean every text in a JSON value. A model reads the descriptions in a schema too."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
-        return {
-            clean(str(key)): cleaned(one) for key, one in cast("Mapping[str, Any]", value).items()
-        }
+        fields = cast("Mapping[str, Any]", value)
+        return {clean(str(key)): cleaned(field) for key, field in fields.items()}
     if isinstance(value, list):
-        return [cleaned(one) for one in cast("list[Any]", value)]
+        return [cleaned(item) for item in cast("list[Any]", value)]
     return value
 
 
 def difference(name: str, approved: str, now: str) -> str:
-    """What changed since a person approved it, as a unified diff in which nothing hides; empty if
-    nothing did.
+    """Return what changed since a person approved it, as a unified diff; empty if nothing did.
+
+    Invisible characters are spelled out.
     """
     if approved == now:
         return ""
-    old, new = exact(approved).splitlines(), exact(now).splitlines()
+    old = exact(approved).splitlines()
+    new = exact(now).splitlines()
     return "\n".join(difflib.unified_diff(old, new, f"approved/{name}", name, lineterm="", n=2))

@@ -1,4 +1,4 @@
-"""JSON of strangers, taken as the shape it should have: what has another one counts as empty."""
+"""Typed access to JSON from other systems: a value of the wrong type counts as empty."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any, cast
 
 
 def mapping_of(value: Any) -> Mapping[str, Any]:
-    """An object, or an empty one."""
+    """Return a value if it is an object, else an empty mapping."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def list_of(value: Any) -> list[Any]:
-    """A list, or an empty one."""
+    """Return a value if it is a list, else an empty one."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def objects_of(value: Any) -> list[Mapping[str, Any]]:
-    """The objects of a list."""
-    return [mapping_of(one) for one in list_of(value) if isinstance(one, Mapping)]
+    """Return the objects in a list, leaving out everything else."""
+    return [mapping_of(item) for item in list_of(value) if isinstance(item, Mapping)]
 
 
 def text_of(value: Any) -> str:
-    """A text, or an empty one."""
+    """Return a value if it is text, else an empty string."""
     return value if isinstance(value, str) else ""

@@ -1,6 +1,4 @@
-"""What others offer to a run: tools with names of their own, what a person should know about them,
-and an end to it all.
-"""
+"""The tools that other systems offer to a run: unique names, notices for a person, and cleanup."""
 
 from __future__ import annotations
 
@@ -13,50 +11,55 @@ from typing import Generic, Protocol, Self, TypeVar
 from ferrule.tools.definition import Tool
 
 
-class Closes(Protocol):
-    """One of those who offer something, in a run."""
+class Closable(Protocol):
+    """A remote system that a run uses."""
 
     async def close(self) -> None:
-        """Let go of it; it comes back if it is asked again."""
+        """Release it. It is opened again if it is used again."""
         ...
 
 
-Live = TypeVar("Live", bound=Closes)
+Client = TypeVar("Client", bound=Closable)
 
 
-class Offered(ABC, Generic[Live]):
-    """`tools` and `notices` say what there is; nobody is asked before `open`, or a tool's call.
-    `taken` are names of the run's other tools.
+class Offered(ABC, Generic[Client]):
+    """The tools of several remote systems, in one run.
+
+    `tools` and `notices` say what there is. No remote system is contacted before `open` or a call
+    of a tool.
+
+    Args:
+        taken: Names of the run's other tools.
     """
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = frozenset(taken)
-        self._live: dict[str, Live] = {}
-        self._unseen: list[Live] = []
-        self._made: dict[str, Tool] = {}
+        self._clients: dict[str, Client] = {}
+        self._never_seen: list[Client] = []
+        self._tools: dict[str, Tool] = {}
         self._notices: list[str] = []
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """For a catalog, sorted by name."""
-        return tuple(self._made[name] for name in sorted(self._made))
+        """The tools for a catalog, sorted by name."""
+        return tuple(self._tools[name] for name in sorted(self._tools))
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """For the person: what waits for approval, was left out, or shadows something."""
+        """Sentences for a person: what waits for approval, was left out, or shadows something."""
         return tuple(self._notices)
 
-    def note(self, *said: str) -> None:
-        """Add to what a person is told: entries that could not be used."""
-        self._notices += said
+    def note(self, *messages: str) -> None:
+        """Add notices, for instance about entries that could not be used."""
+        self._notices += messages
 
     @abstractmethod
     async def open(self) -> Self:
-        """Look at those of a program that were never seen: these, and only these, are asked."""
+        """Contact the systems that a program names and that were never seen, and only these."""
 
     async def close(self) -> None:
-        """End what runs, and hang up. Tools begin again if they are called later."""
-        await asyncio.gather(*(live.close() for live in self._live.values()))
+        """Close every connection. They open again if a tool is called later."""
+        await asyncio.gather(*(live.close() for live in self._clients.values()))
 
     async def __aenter__(self) -> Self:
         try:
@@ -74,9 +77,9 @@ class Offered(ABC, Generic[Live]):
         await self.close()
 
     def _add(self, tool: Tool) -> bool:
-        """Offer one more tool, or say that its name is taken."""
-        if tool.full_name in self._taken or tool.full_name in self._made:
-            self._notices.append(f"`{tool.full_name}` is left out: another tool has its name")
+        """Add a tool, or add a notice and return False if its name is taken."""
+        if tool.full_name in self._taken or tool.full_name in self._tools:
+            self._notices.append(f"`{tool.full_name}` is left out: another tool has this name")
             return False
-        self._made[tool.full_name] = tool
+        self._tools[tool.full_name] = tool
         return True

@@ -1,14 +1,18 @@
-"""Schemas that a stranger wrote: bounded before anything checks arguments with them.
+"""Schemas from other systems: bounded before arguments are checked with them.
 
-Three ways to be wrong, three answers. A schema that is too large, too deep, no JSON Schema or
-refers to another address is refused, and with it the tool. One that could cost more than it is
-worth (its references multiply, or lead nobody knows where) is shown to the model, while arguments
-are only looked at from the outside: names of required ones, types of each; the server checks the
-rest, as it has to anyway. All others are checked in full by jsonschema-rs, which never fetches
-anything; one that refers to itself as far as the depth of the arguments allows.
+There are three outcomes besides a full check:
 
-The cost is the number of subschemas after every reference is followed: what a checker can be made
-to visit for one value.
+* A schema that is too large, too deep, not a JSON Schema or that refers to another address is
+  refused, and its tool with it.
+* A schema that could cost too much (its references multiply, or cannot be followed) is shown to
+  the model, but arguments are checked only on the outermost level: the names of required ones and
+  the type of each. The server checks the rest, as it must anyway.
+* A schema that refers to itself is checked in full as far as the depth of the arguments allows.
+
+All others are checked in full by jsonschema-rs, which never fetches anything.
+
+The cost is the number of subschemas after every reference is followed: the number that a checker
+can be made to visit for one value.
 """
 
 from __future__ import annotations
@@ -41,25 +45,30 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 def arguments_of(tool: str, schema: Mapping[str, Any]) -> Arguments:
-    """What checks the arguments of a tool. Raises ToolDefinitionError saying what is wrong with the
-    schema.
+    """Return a checker for the arguments of a tool.
+
+    Raises:
+        ToolDefinitionError: The schema cannot be used; the message says why.
     """
-    found = problem_of(schema)
-    if found:
-        raise ToolDefinitionError(f"tool `{tool}`: its schema {found}")
+    problem = problem_of(schema)
+    if problem:
+        raise ToolDefinitionError(f"tool `{tool}`: its schema {problem}")
     try:
-        cost, recursive = _measured(schema)
+        cost, recursive = _measure(schema)
     except _Unbounded:
-        return _from_outside(tool, schema)
-    whole = SchemaArguments(tool, dict(schema))
-    return RecursiveArguments(whole, cost, recursive) if recursive else whole
+        return _check_outermost(tool, schema)
+    checker = SchemaArguments(tool, dict(schema))
+    return RecursiveArguments(checker, cost, recursive) if recursive else checker
 
 
-def _from_outside(tool: str, schema: Mapping[str, Any]) -> OuterArguments:
-    """For a schema whose cost is not known. Raises ToolDefinitionError if it cannot be used at all.
+def _check_outermost(tool: str, schema: Mapping[str, Any]) -> OuterArguments:
+    """Return a checker for a schema whose cost is unknown.
 
-    A reference to a part of it that is not there is the server's mistake, and no reason to lose the
-    tool.
+    A reference to a part of the schema that is missing is the server's mistake, and no reason to
+    lose the tool.
+
+    Raises:
+        ToolDefinitionError: The schema cannot be used at all.
     """
     try:
         SchemaArguments(tool, dict(schema))
@@ -70,7 +79,7 @@ def _from_outside(tool: str, schema: Mapping[str, Any]) -> OuterArguments:
 
 
 def problem_of(schema: Mapping[str, Any]) -> str:
-    """Why a schema cannot be offered, or nothing."""
+    """Return why a schema cannot be offered, or an empty string."""
     depth = depth_of(schema)
     if depth > MAX_DEPTH:
         return f"is nested more than {MAX_DEPTH} deep"
@@ -83,50 +92,54 @@ def problem_of(schema: Mapping[str, Any]) -> str:
 
 
 def depth_of(value: Any, most: int = MAX_DEPTH + 1) -> int:
-    """How deeply a JSON value is nested, counted no further than `most`. Does not recurse."""
-    layer, depth = [value], 0
+    """Return how deeply a JSON value is nested, counted up to `most`. Does not recurse."""
+    layer = [value]
+    depth = 0
     while layer and depth <= most:
         nested: list[Any] = []
-        for one in layer:
-            nested.extend(_children(one))
-        layer, depth = nested, depth + 1
+        for node in layer:
+            nested.extend(_children(node))
+        layer = nested
+        depth += 1
     return depth
 
 
 def bounded(schema: Mapping[str, Any]) -> bool:
-    """Whether checking any value with this schema visits a bounded number of subschemas. False for
-    what cannot be told.
-    """
+    """Return whether checking any value visits a bounded number of subschemas; False if unknown."""
     try:
-        _, recursive = _measured(schema)
+        _, recursive = _measure(schema)
     except _Unbounded:
         return False
     return not recursive
 
 
 class _Unbounded(Exception):
-    """It calls itself for the same value, multiplies, or refers by a way that is not followed
+    """The cost cannot be bounded.
+
+    The schema applies itself to the same value, multiplies, or refers in a way that is not followed
     here.
     """
 
 
-def _measured(schema: Mapping[str, Any]) -> tuple[int, int]:
-    """How many subschemas one level of a value is checked with, and how many references lead back.
-    Raises _Unbounded.
+def _measure(schema: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the number of subschemas for one level of a value, and of references that lead back.
+
+    Raises:
+        _Unbounded: The cost cannot be bounded.
     """
     try:
-        links = _Links(schema)
-        links.refuse_loops()
-        cost = links.cost(schema)
+        references = _References(schema)
+        references.refuse_loops()
+        cost = references.cost(schema)
     except (RecursionError, ValueError) as error:
-        # A chain of references without end in sight, or an address that is none.
+        # A chain of references that does not end, or an invalid address.
         raise _Unbounded from error
     if cost > MAX_COST:
         raise _Unbounded
-    return cost, links.recursive
+    return cost, references.recursive
 
 
-_DEEPER = frozenset(
+_KEYWORDS_FOR_INSIDE = frozenset(
     (
         "properties",
         "patternProperties",
@@ -140,14 +153,17 @@ _DEEPER = frozenset(
         "additionalItems",
     )
 )
-"""Keywords whose schemas are for what is inside of a value, and not for the value itself."""
-_ASIDE = frozenset(("$defs", "definitions", "enum", "const", "default", "examples"))
+"""Keywords whose schemas apply to what is inside a value, not to the value itself."""
+_KEYWORDS_WITHOUT_CHECK = frozenset(
+    ("$defs", "definitions", "enum", "const", "default", "examples")
+)
 """Keywords that check nothing where they stand."""
 
 
-class _Links:
-    """Where the references of a schema lead. Nodes are told apart by identity: only references make
-    a schema visit one twice.
+class _References:
+    """Where the references of a schema lead.
+
+    Nodes are told apart by identity: only references make a schema visit one twice.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
@@ -156,109 +172,122 @@ class _Links:
         self._bases: dict[int, str] = {}
         self._named: dict[str, Any] = {}
         self._nodes: list[Mapping[str, Any]] = []
-        self._known: dict[int, tuple[int, bool]] = {}
-        self._on_way: set[int] = set()
-        self._name(root, "")
+        self._costs: dict[int, tuple[int, bool]] = {}
+        self._in_progress: set[int] = set()
+        self._register(root, "")
 
-    def _name(self, root: Any, base: str) -> None:
+    def _register(self, root: Any, base: str) -> None:
         waiting = [(root, base)]
         while waiting:
             node, base = waiting.pop()
             fields = mapping_of(node)
-            if isinstance(own := fields.get("$id"), str):
-                base = urljoin(base, own).removesuffix("#")
+            own_address = fields.get("$id")
+            if isinstance(own_address, str):
+                base = urljoin(base, own_address).removesuffix("#")
             if fields:
                 self._nodes.append(fields)
                 self._bases[id(node)] = base
                 self._named.setdefault(base, node)
                 for key in ("$anchor", "$dynamicAnchor"):
-                    if isinstance(name := fields.get(key), str):
-                        self._named[f"{base}#{name}"] = node
+                    anchor = fields.get(key)
+                    if isinstance(anchor, str):
+                        self._named[f"{base}#{anchor}"] = node
             waiting += [(child, base) for child in _children(node)]
 
     def target(self, node: Mapping[str, Any]) -> Any:
-        """What a node refers to, or None. Raises _Unbounded where that cannot be told before a
-        value is checked.
+        """Return what a node refers to, or None.
+
+        Raises:
+            _Unbounded: It cannot be told before a value is checked.
         """
         if "$dynamicRef" in node or "$recursiveRef" in node:
             raise _Unbounded
         reference = node.get("$ref")
         if not isinstance(reference, str):
             return None
-        whole = urljoin(self._bases.get(id(node), ""), reference)
+        base = self._bases.get(id(node), "")
+        whole = urljoin(base, reference)
         if not whole.startswith("urn:") and reference.startswith("#"):
-            whole = self._bases.get(id(node), "") + reference
+            whole = base + reference
         address, _, pointer = whole.partition("#")
         if pointer and not pointer.startswith("/"):
-            address, pointer = whole, ""
+            # An anchor, which is registered with the whole address.
+            address = whole
+            pointer = ""
         if address not in self._named:
             raise _Unbounded
-        return _followed(self._named[address], pointer)
+        return _follow_pointer(self._named[address], pointer)
 
     def refuse_loops(self) -> None:
-        """Raise _Unbounded if a value could be checked by a schema because it is checked by it."""
+        """Raise _Unbounded if a schema leads back to itself for the same value."""
         steps = {id(node): list(self._same_value(node)) for node in self._nodes}
-        state: dict[int, bool] = {}
+        is_finished: dict[int, bool] = {}
         for start in steps:
-            way: list[tuple[int, Iterator[int]]] = (
-                [(start, iter(steps[start]))] if start not in state else []
-            )
-            state.setdefault(start, False)
-            while way:
-                node, left = way[-1]
-                after = next(left, None)
-                if after is None:
-                    state[node] = True
-                    way.pop()
-                elif after not in state:
-                    state[after] = False
-                    way.append((after, iter(steps.get(after, ()))))
-                elif not state[after]:
+            if start in is_finished:
+                continue
+            is_finished[start] = False
+            path: list[tuple[int, Iterator[int]]] = [(start, iter(steps[start]))]
+            while path:
+                node, remaining = path[-1]
+                following = next(remaining, None)
+                if following is None:
+                    is_finished[node] = True
+                    path.pop()
+                elif following not in is_finished:
+                    is_finished[following] = False
+                    path.append((following, iter(steps.get(following, ()))))
+                elif not is_finished[following]:
                     raise _Unbounded
 
     def _same_value(self, node: Mapping[str, Any]) -> Iterator[int]:
-        """The schemas that a value is checked with when it is checked with this one."""
+        """Yield the schemas that a value is checked with when it is checked with this one."""
         target = self.target(node)
         if target is not None:
             yield id(target)
         for key, part in node.items():
-            if key in _DEEPER or key in _ASIDE:
+            if key in _KEYWORDS_FOR_INSIDE or key in _KEYWORDS_WITHOUT_CHECK:
                 continue
             yield id(part)
             for child in _children(part):
                 yield id(child)
 
     def cost(self, node: Any) -> int:
-        """Subschemas after every reference is followed, each that leads back counted as one."""
+        """Count the subschemas after references are followed; one that leads back counts as one."""
         return self._cost(node)[0]
 
     def _cost(self, node: Any) -> tuple[int, bool]:
+        """Return the cost of a node, and whether it leads back to one that contains it."""
         key = id(node)
-        if key in self._known:
-            self.recursive += self._known[key][1]
-            return self._known[key]
-        if key in self._on_way:
+        if key in self._costs:
+            self.recursive += self._costs[key][1]
+            return self._costs[key]
+        if key in self._in_progress:
             self.recursive += 1
             return 1, True
         fields = mapping_of(node)
         if not fields and not isinstance(node, list):
             return 1, False
-        self._on_way.add(key)
-        total, back = 1, False
+        self._in_progress.add(key)
+        total = 1
+        leads_back = False
         target = self.target(fields)
-        for part in (*([] if target is None else [target]), *self._checking(node, fields)):
-            more, again = self._cost(part)
-            total += more
-            back = back or again
+        parts = list(self._checked_parts(node, fields))
+        if target is not None:
+            parts.insert(0, target)
+        for part in parts:
+            part_cost, part_leads_back = self._cost(part)
+            total += part_cost
+            leads_back = leads_back or part_leads_back
             if total > MAX_COST:
                 raise _Unbounded
-        self._on_way.discard(key)
-        self._known[key] = (total, back)
-        return total, back
+        self._in_progress.discard(key)
+        self._costs[key] = (total, leads_back)
+        return total, leads_back
 
-    def _checking(self, node: Any, fields: Mapping[str, Any]) -> Iterator[Any]:
-        """The parts of a node that may check something. Definitions of a whole schema do so only
-        where they are referred to.
+    def _checked_parts(self, node: Any, fields: Mapping[str, Any]) -> Iterator[Any]:
+        """Yield the parts of a node that may check something.
+
+        Definitions of a whole schema do so only where they are referred to.
         """
         if node is self._root or isinstance(fields.get("$id"), str):
             yield from (part for key, part in fields.items() if key not in ("$defs", "definitions"))
@@ -266,8 +295,8 @@ class _Links:
             yield from _children(node)
 
 
-def _followed(node: Any, pointer: str) -> Any:
-    """What a pointer in the fragment of an address names (RFC 6901, section 6)."""
+def _follow_pointer(node: Any, pointer: str) -> Any:
+    """Return what a pointer in the fragment of an address names (RFC 6901, section 6)."""
     for part in unquote(pointer).split("/")[1:]:
         key = part.replace("~1", "/").replace("~0", "~")
         if key in mapping_of(node):
@@ -285,32 +314,32 @@ def _children(value: Any) -> Iterator[Any]:
 
 
 class RecursiveArguments:
-    """`tools.definition.Arguments` by a schema that refers to itself.
+    """`tools.definition.Arguments` with a schema that refers to itself.
 
-    A checker may visit as many subschemas as references lead back, for each level of a value anew,
-    and each twice. Arguments that could cost more than is worth it are looked at from the outside.
+    For each level of a value a checker may visit as many subschemas as references lead back, and
+    each twice. Arguments that could cost too much are checked only on the outermost level.
     """
 
     def __init__(self, whole: SchemaArguments, cost: int, recursive: int) -> None:
-        self._whole = whole
-        self._outer = OuterArguments(whole.schema)
+        self._full = whole
+        self._outermost = OuterArguments(whole.schema)
         self._cost = cost
         self._recursive = recursive
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        return self._whole.schema
+        return self._full.schema
 
     def check(self, arguments: Mapping[str, Any]) -> Checked:
         depth = depth_of(arguments, MAX_DEPTH + 1)
         visits = self._cost * self._recursive ** (2 * depth)
         if depth > MAX_DEPTH or visits > MAX_VISITS:
-            return self._outer.check(arguments)
-        return self._whole.check(arguments)
+            return self._outermost.check(arguments)
+        return self._full.check(arguments)
 
 
 class OuterArguments:
-    """`tools.definition.Arguments` that looks at names and types of the outermost level only."""
+    """`tools.definition.Arguments` that checks names and types on the outermost level only."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
@@ -324,8 +353,8 @@ class OuterArguments:
     def check(self, arguments: Mapping[str, Any]) -> Checked:
         problems = [f"`{name}` is required" for name in self._required if name not in arguments]
         for name, value in arguments.items():
-            kind = mapping_of(self._properties.get(name)).get("type")
-            fits = _TYPES.get(kind) if isinstance(kind, str) else None
-            if fits is not None and not fits(value):
-                problems.append(f"`{name}`: found {type(value).__name__}, expected {kind}")
+            expected = mapping_of(self._properties.get(name)).get("type")
+            is_of_type = _TYPES.get(expected) if isinstance(expected, str) else None
+            if is_of_type is not None and not is_of_type(value):
+                problems.append(f"`{name}`: found {type(value).__name__}, expected {expected}")
         return Checked(dict(arguments), problems, [])

@@ -32,7 +32,7 @@ async def test_an_agent_of_the_settings_does_nothing_until_it_was_approved(world
     peers = await world.peers(mine(world))
     assert peers.tools == () and world.requests == []
     assert peers.notices == (
-        "peer `friend` does nothing: nobody approved it; `ferrule a2a approve friend` shows it",
+        "peer `friend` is not used: nobody approved it; `ferrule a2a approve friend` shows it",
     )
     one = await approved(world)
     world.requests.clear()
@@ -53,7 +53,7 @@ async def test_an_agent_of_the_settings_does_nothing_until_it_was_approved(world
 async def test_another_way_to_reach_it_asks_again(world: World, more: dict[str, Any]) -> None:
     await approved(world)
     peers = await world.peers(mine(world, **more))
-    assert peers.tools == () and "not written down as you approved it" in peers.notices[0]
+    assert peers.tools == () and "not configured as you approved it" in peers.notices[0]
 
 
 @pytest.mark.proves("a2a.approval")
@@ -142,14 +142,14 @@ async def test_a_program_pins_what_it_saw_first(world: World) -> None:
 async def test_a_card_is_read_when_it_is_needed_and_again_after_ten_minutes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert peer.FRESH == 600
+    assert peer.CARD_LIFETIME == 600
     one = await approved(world)
     session = world.session(await world.peers(one))
     world.requests.clear()
     for _ in range(2):
         assert (await session.call("friend__echo", message="go")).success
     assert [verb for verb, *_ in world.requests] == ["GET", "POST", "POST"]
-    monkeypatch.setattr(peer, "FRESH", -1)
+    monkeypatch.setattr(peer, "CARD_LIFETIME", -1)
     assert (await session.call("friend__echo", message="go")).success
     assert [verb for verb, *_ in world.requests][3:] == ["GET", "POST"]
 
@@ -219,7 +219,7 @@ async def test_with_keys_only_a_card_that_one_of_them_signed_is_taken(
     for wrong in (unsigned, stranger.sign(unsigned)):
         world.card = wrong
         peers = await world.peers(keyed)
-        assert peers.tools == () and "is not taken" in peers.notices[0]
+        assert peers.tools == () and "is not accepted" in peers.notices[0]
     world.card = {**owner.sign(unsigned), "description": "Changed after it was signed."}
     assert (await world.peers(keyed)).tools == ()
     world.card = owner.sign(unsigned)

@@ -454,7 +454,9 @@ async def test_a_policy_says_more_of_time_than_the_peer(world: World) -> None:
     world.behaviour = forever
     said = policies({"timeout_ms": 200}, {"other": {"timeout_ms": 1}}, "here")
     peers = await world.peers(world.peer(timeout=600, policies=said))
-    assert peers.notices == ("peer `friend`: `tool_policies` names `other`, and there is none",)
+    assert peers.notices == (
+        "peer `friend`: `tool_policies` names `other`, which it does not offer",
+    )
     result = await world.session(peers).call("friend__echo", message="go")
     assert "within 0.2 s" in str(result.error_message)
 
@@ -491,7 +493,7 @@ async def test_a_peer_that_does_not_let_itself_be_cancelled_holds_up_nobody(
 ) -> None:
     from ferrule.connectors.a2a import exchange
 
-    monkeypatch.setattr(exchange, "FAREWELL", 0.05)
+    monkeypatch.setattr(exchange, "CANCEL_SECONDS", 0.05)
     asked = asyncio.Event()
 
     async def rpc(request: Request) -> Any:

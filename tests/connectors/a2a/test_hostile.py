@@ -114,7 +114,7 @@ async def test_an_agent_that_never_answers_takes_the_time_of_the_call_and_no_mor
 
     world.instead["/rpc"] = never
     result = await world.call(world.peer(timeout=0.2))
-    assert result.error_type is ErrorType.TIMEOUT and "may still be at it" in str(
+    assert result.error_type is ErrorType.TIMEOUT and "may still be working" in str(
         result.error_message
     )
 
@@ -215,7 +215,7 @@ async def test_an_answer_that_makes_no_sense_is_one_error(
 async def test_an_id_that_could_lead_elsewhere_is_no_id(world: World, name: str) -> None:
     world.instead["/rpc"] = answers({"task": {**WORKING, "id": name}})
     result = await asked(world)
-    assert result.error_type is ErrorType.PARSE_ERROR and "an id that cannot be used" in str(
+    assert result.error_type is ErrorType.PARSE_ERROR and "an unusable id" in str(
         result.error_message
     )
     assert world.sent("GetTask") == [] and world.sent("CancelTask") == []
@@ -352,10 +352,10 @@ async def test_an_agent_is_told_who_we_are_by_a_variable_and_a_missing_one_is_sa
 @pytest.mark.parametrize(
     ("status", "kind", "said"),
     [
-        (401, ErrorType.PERMISSION_DENIED, "by `FRIEND_TOKEN`"),
+        (401, ErrorType.PERMISSION_DENIED, "those of `FRIEND_TOKEN`"),
         (403, ErrorType.PERMISSION_DENIED, "does not let us in"),
         (404, ErrorType.IO_ERROR, "HTTP 404"),
-        (429, ErrorType.IO_ERROR, "no room now"),
+        (429, ErrorType.IO_ERROR, "no capacity now"),
         (500, ErrorType.IO_ERROR, "outcome unknown"),
     ],
 )
@@ -463,6 +463,6 @@ async def test_ids_that_no_tool_can_have_get_names_that_cannot_be_taken_by_other
     peers = await world.peers(taken=["friend__read_file"])
     names = [tool.name for tool in peers.tools]
     assert len(names) == len(set(names)) == 5 and "friend__weather.now" in names
-    assert peers.notices == ("`friend__read_file` is left out: another tool has its name",)
+    assert peers.notices == ("`friend__read_file` is left out: another tool has this name",)
     result = await world.session(peers).call(names[-1], message="go")
     assert result.success

@@ -162,7 +162,7 @@ def test_everything_that_is_wrong_with_a_file_is_said_at_once_with_its_place() -
         read(BROKEN, "bad.yaml", secrets=secrets)
     lines = caught.value.detail.splitlines()
     wanted = [
-        ("bad.yaml:2:1", "`colour` is no key of a manifest"),
+        ("bad.yaml:2:1", "`colour` is not a key of a manifest"),
         ("bad.yaml:1:12", "cannot be the name"),
         ("bad.yaml:4:10", "is written out"),
         ("bad.yaml:5:9", "`header` or `query`, one of them"),
@@ -172,10 +172,10 @@ def test_everything_that_is_wrong_with_a_file_is_said_at_once_with_its_place() -
         ("bad.yaml:16:19", "sees the arguments only"),
         ("bad.yaml:17:15", "did you mean `token`?"),
         ("bad.yaml:18:5", "did you mean `id`?"),
-        ("bad.yaml:27:5", "`retries` is no key of a tool"),
+        ("bad.yaml:27:5", "`retries` is not a key of a tool"),
         ("bad.yaml:28:13", "found `sometimes`"),
         ("bad.yaml:29:5", "`description` is missing"),
-        ("bad.yaml:32:19", "is no JSON"),
+        ("bad.yaml:32:19", "is not JSON"),
     ]
     for where, what in wanted:
         assert any(line.startswith(f"{where}: ") and what in line for line in lines), (
@@ -192,7 +192,7 @@ def test_a_name_or_a_key_that_stands_twice_is_an_error() -> None:
         "tools:\n"
         + 2 * "  - {name: a, description: d, method: GET, url_template: 'https://x.example.com/'}\n"
     )
-    with pytest.raises(ConfigError, match=r"api\.yaml:3:5: `a` a second time \(first in line 2\)"):
+    with pytest.raises(ConfigError, match=r"api\.yaml:3:5: `a` is given twice \(first in line 2\)"):
         read(twice)
     with pytest.raises(ConfigError, match=r"api\.yaml:2:1: found `namespace` a second time"):
         read("namespace: a\nnamespace: b\ntools: []\n")
@@ -260,7 +260,7 @@ def test_nothing_can_take_the_place_of_what_auth_sets(auth: str, line: str) -> N
         ("https://x.example.com/{{id", "not closed"),
         ("https://x.example.com/{{env.HOME}}", "sees the arguments only"),
         ("https://x.example.com/{{secrets.a}}", "sees the arguments only"),
-        ("https://x.example.com/{{ a | upper }}", "no place for an argument"),
+        ("https://x.example.com/{{ a | upper }}", "is not a placeholder"),
         ("https://{{host}}/x", "`hosts` must say"),
         ("https://2130706433/x", "host cannot be used"),
         ("http://api.example.com/x", "plain http"),
@@ -285,8 +285,8 @@ def test_an_address_that_cannot_be_meant_is_an_error(url: str, why: str) -> None
         (["headers: {Content-Length: '3'}"], "cannot be set"),
         (["headers: {Proxy-Authorization: x}"], "cannot be set"),
         (['headers: {X: "a\\r\\nY: b"}'], "line breaks"),
-        (["headers: {'X Y': a}"], "no name of a header"),
-        (["body_template: '{\"a\": }'"], "no JSON"),
+        (["headers: {'X Y': a}"], "not a valid header name"),
+        (["body_template: '{\"a\": }'"], "not JSON"),
         (["body_template: {'{{key}}': 1}"], "only values"),
         (["body_template: {a: 1}", "body_from: a"], "one of them"),
         (["idempotent: maybe"], "true or false"),
@@ -299,7 +299,7 @@ def test_an_address_that_cannot_be_meant_is_an_error(url: str, why: str) -> None
             ["input_schema: {type: object, properties: {request url: {type: string}}}"],
             "name of an argument",
         ),
-        (["examples: [{b: 1}]", "body_template: {a: '{{a}}'}"], "no argument"),
+        (["examples: [{b: 1}]", "body_template: {a: '{{a}}'}"], "not an argument"),
         (
             ["examples: [{a: 1}]", "input_schema: {type: object, properties: {a: {type: string}}}"],
             "does not fit",
@@ -383,7 +383,7 @@ def test_a_repositorys_manifest_does_nothing_until_it_is_trusted_as_it_stands(
 def test_a_repository_gets_no_secret_that_the_person_did_not_name_for_it(tmp_path: Path) -> None:
     folder = workspace(tmp_path, f"{AUTH}\n{THEIRS}")
     Trust().trust(folder)
-    with pytest.raises(ConfigError, match="not for the files of a repository"):
+    with pytest.raises(ConfigError, match="may not be used by the files of a repository"):
         load_tools(Wanted(), Trust().look(folder), secrets=SECRETS)
     assert load_tools(Wanted(secrets=("API_TOKEN",)), Trust().look(folder), secrets=SECRETS).tools
 
@@ -402,7 +402,7 @@ def test_a_repository_cannot_open_this_machine_or_its_network(host: str) -> None
 
 @pytest.mark.proves("http-tools.trust")
 def test_a_repository_cannot_lower_how_much_a_person_is_asked() -> None:
-    with pytest.raises(ConfigError, match="cannot say that a GET has safe risk"):
+    with pytest.raises(ConfigError, match="cannot set the risk of a GET to `safe`"):
         read(THEIRS.replace("name: it", "risk: safe, name: it"), origin="repository")
     post = THEIRS.replace("method: GET", "method: POST, side_effect: read")
     assert read(post, origin="repository").tools[0].risk is Risk.MEDIUM
@@ -421,7 +421,7 @@ def test_a_persons_setting_does_not_reach_into_the_workspace(tmp_path: Path) -> 
     (tmp_path / "link.yaml").symlink_to(folder / "api.yaml")
     (tmp_path / "mine.yaml").write_text(THEIRS)
     for name in ("clone/api.yaml", "link.yaml"):
-        with pytest.raises(ConfigError, match="lies in the workspace"):
+        with pytest.raises(ConfigError, match="is in the workspace"):
             load_tools(Wanted(manifests=(str(tmp_path / name),)), Trust().look(folder))
     assert load_tools(Wanted(manifests=(str(tmp_path / "mine.yaml"),)), Trust().look(folder)).tools
 
@@ -482,5 +482,5 @@ def test_a_program_can_write_a_manifest_as_a_mapping() -> None:
     }
     (tool,) = http_tools(made)
     assert tool.arguments.schema["required"] == ["id"]
-    with pytest.raises(ConfigError, match="manifest: `verb` is no key of a tool"):
+    with pytest.raises(ConfigError, match="manifest: `verb` is not a key of a tool"):
         http_tools({"tools": [{**made["tools"][0], "verb": "GET"}]})

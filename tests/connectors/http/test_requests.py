@@ -250,7 +250,7 @@ async def test_arguments_that_are_missing(service: Service) -> None:
         "/x/{{a.b}}", "input_schema: {type: object, properties: {a: {type: object}}}"
     )
     result = await service.call(open_ended, {"a": {}})
-    assert result.error_type == "validation_failed" and "`a.b` is needed" in (
+    assert result.error_type == "validation_failed" and "`a.b` is required" in (
         result.error_message or ""
     )
     result = await service.call(open_ended, {"a": {"b": [1]}})

@@ -119,7 +119,7 @@ async def test_a_call_that_is_never_answered_is_a_timeout(place: Place, era: str
 async def test_a_server_that_gives_no_sign_of_life_any_more_is_ended_and_marked(
     place: Place, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ferrule.connectors.mcp.server.LIFE", 0.3)
+    monkeypatch.setattr("ferrule.connectors.mcp.server.LIVENESS_SECONDS", 0.3)
     spec = place.plain(era, policies=Policies(Reliability(timeout=0.3)))
     servers = await place.servers(spec)
     session = place.session(servers)
@@ -294,7 +294,7 @@ async def test_a_name_like_one_of_ours_or_of_another_server_is_reported(place: P
     ]
     servers = await place.servers(*specs, taken=["read_file"])
     said = "\n".join(servers.notices)
-    assert "has a tool `read_file`, like one that is here already" in said
+    assert "has a tool `read_file`, and so has this run" in said
     assert "`plain` and `other` both have a tool `read_file`" in said
     assert "server `other` of yours is not used" in said
     assert {"plain__read_file", "other__read_file"} <= {tool.name for tool in servers.tools}

@@ -146,7 +146,7 @@ async def test_addresses_that_a_server_names_do_not_lead_inside(address: str) ->
     import httpx2
 
     async with client_for("https://mcp.example.com/mcp") as client:
-        with pytest.raises(httpx2.ConnectError, match="is not asked"):
+        with pytest.raises(httpx2.ConnectError, match="is not contacted"):
             await client.get(address)
 
 

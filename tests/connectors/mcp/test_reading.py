@@ -109,17 +109,17 @@ def test_the_persons_own_file_and_settings_are_read_and_problems_do_not_take_oth
     ("entry", "said"),
     [
         ({}, "needs a `command` or a `url`"),
-        ({"command": "x", "url": "https://a/b"}, "one of them"),
+        ({"command": "x", "url": "https://a/b"}, "not both"),
         ({"type": "http", "command": "x"}, "needs a `url`"),
         ({"url": "http://example.com/mcp"}, "in the clear"),
-        ({"url": "https://me:secret@example.com/mcp"}, "cannot be its address"),
-        ({"url": "file:///etc/passwd"}, "cannot be its address"),
+        ({"url": "https://me:secret@example.com/mcp"}, "is not a valid URL"),
+        ({"url": "file:///etc/passwd"}, "is not a valid URL"),
         ({"command": "x", "env": {"A": 1}}, "a mapping of names to texts"),
         ({"command": "x", "era": "2024-11-05"}, "era `2024-11-05`"),
         ({"command": "x", "connect_timeout": 0}, "must be seconds"),
         ({"command": "x", "policy": {"retry_on": ["always"]}}, "found `always`"),
         ({"url": "https://a/b", "oauth": {"client_secret": "abc"}}, "holds a secret"),
-        ({"url": "https://a/b", "headers": {"X Y": "1"}}, "no name of a header"),
+        ({"url": "https://a/b", "headers": {"X Y": "1"}}, "not a valid header name"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_its_reason(entry: dict[str, Any], said: str) -> None:

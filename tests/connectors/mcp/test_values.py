@@ -123,7 +123,7 @@ def test_what_a_tool_says_of_itself_only_tightens_unless_the_server_is_believed(
         ),
         (
             {"content": [{"type": "hologram"}]},
-            {"parts": [{"type": "hologram", "note": "a kind of content that is not known here"}]},
+            {"parts": [{"type": "hologram", "note": "unknown kind of content"}]},
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Agents that speak A2A (Agent2Agent): what they are good at becomes tools of a run, over HTTP.
+"""The A2A client: agents that speak A2A (Agent2Agent) over HTTP; their skills are tools of a run.
 
 Modules: `approvals`, `cards`, `connect`, `exchange`, `http`, `messages`, `peer`, `results`,
 `settings`, `signatures`, `spec`, `task_state`, `tools`.

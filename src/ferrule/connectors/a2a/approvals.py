@@ -1,14 +1,15 @@
-"""What a person approved of a peer: how it is reached, and what its card says, each by hash.
+"""A person's approvals of A2A peers: of how each is reached, and of its card, by hash.
 
-    unknown    nobody approved it                              nothing is offered
-    moved      it is not written down as it was approved       nothing is offered
-    changed    its card is another one now                     what changed is not offered; a changed head holds back all
-    approved   both
+    unknown   the peer was not approved                   nothing is offered
+    moved     it is not configured as it was approved     nothing is offered
+    changed   its card differs from the approved one      changed skills are not offered; if the
+                                                          head changed, none is
+    approved  peer and card are approved                  all of its skills are offered
 
-The card is read before it is approved (that is what a person looks at), and asks for nothing but
-that. When it later differs, the new one is kept beside the approved one (`pend`) until a person
-looked at the difference. Kept in `<state>/a2a`, one file for each peer, readable by its owner
-alone; a file that others can write is an error, not an approval.
+The card is read before it is approved (a person reviews it), and nothing else is asked of the peer
+before that. When the card later differs, the new one is kept beside the approved one (`pend`) until
+a person has reviewed the difference. Approvals are kept in `<state>/a2a`, one file for each peer,
+readable by its owner alone; a file that others can write is an error, not an approval.
 """
 
 from __future__ import annotations
@@ -34,30 +35,35 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """How a peer stands. `card` is what was approved, `pending` what it says now if that
-    differs.
+    """The approval state of a peer.
+
+    `card` is what was approved, `pending` what the peer says now if that differs.
     """
 
     state: State
     card: Card | None = None
     pending: Card | None = None
     covered: str = ""
-    """What was approved of how it is reached, as text; for the difference."""
+    """The approved configuration as text, to compare with the current one."""
 
     @property
     def offered(self) -> tuple[Skill, ...]:
-        """The approved skills that did not change since, as far as is known."""
-        if self.card is None or self.pending is None:
-            return () if self.card is None else self.card.skills
+        """The approved skills that have not changed since, as far as is known."""
+        if self.card is None:
+            return ()
+        if self.pending is None:
+            return self.card.skills
         if self.pending.head_hash != self.card.head_hash:
             return ()
-        now = {one.hash for one in self.pending.skills}
-        return tuple(one for one in self.card.skills if one.hash in now)
+        current = {skill.hash for skill in self.pending.skills}
+        return tuple(skill for skill in self.card.skills if skill.hash in current)
 
 
 class Approvals:
-    """A person's approvals. Nothing is written before the first one. Raises ConfigError for files
-    that cannot be used.
+    """A person's stored approvals of A2A peers.
+
+    Nothing is written before the first one. Every method raises ConfigError for a file that cannot
+    be used.
     """
 
     def __init__(self, folder: Path | None = None, *, now: Callable[[], float] = time.time) -> None:
@@ -65,23 +71,23 @@ class Approvals:
         self._now = now
 
     def look(self, peer: A2aPeer) -> Approval:
-        """How a peer, as it is written down now, stands."""
-        kept = self._load(peer)
-        if kept is None:
+        """Return the approval state of a peer as it is configured now."""
+        stored = self._load(peer)
+        if stored is None:
             return Approval("unknown")
-        covered = str(kept.get("covered", ""))
-        if kept["peer"] != peer.digest():
+        covered = str(stored.get("covered", ""))
+        if stored["peer"] != peer.digest():
             return Approval("moved", covered=covered)
         try:
-            card = from_json(kept["card"])
-            pending = from_json(kept["pending"]) if kept.get("pending") else None
+            card = from_json(stored["card"])
+            pending = from_json(stored["pending"]) if stored.get("pending") else None
         except (KeyError, TypeError, ValueError) as error:
-            raise self._unusable(peer, "it is damaged", "remove it, and approve again") from error
+            raise self._unusable(peer, "it is damaged", "remove it and approve again") from error
         return Approval("approved" if pending is None else "changed", card, pending, covered)
 
     def approve(self, peer: A2aPeer, card: Card) -> None:
-        """Approve a peer as it is written down, and what its card says."""
-        kept = {
+        """Approve a peer as it is configured now, and its card."""
+        entry = {
             "version": _VERSION,
             "name": peer.name,
             "peer": peer.digest(),
@@ -90,30 +96,35 @@ class Approvals:
             "pending": None,
             "at": int(self._now() * 1000),
         }
-        self._store(peer, kept)
+        self._store(peer, entry)
 
     def pend(self, peer: A2aPeer, card: Card | None) -> None:
-        """Remember what an approved peer says now, or with None that it says what was approved."""
-        kept = self._load(peer)
+        """Store what an approved peer says now, or None if it says what was approved."""
+        stored = self._load(peer)
         wanted = None if card is None else card.as_json()
-        if kept is not None and kept["peer"] == peer.digest() and kept.get("pending") != wanted:
-            self._store(peer, {**kept, "pending": wanted})
+        if (
+            stored is not None
+            and stored["peer"] == peer.digest()
+            and stored.get("pending") != wanted
+        ):
+            self._store(peer, {**stored, "pending": wanted})
 
     def revoke(self, peer: A2aPeer) -> bool:
-        """Approve it no more; whether it was approved."""
+        """Withdraw an approval. Return whether there was one."""
         file = self._file(peer)
-        found = file.exists()
+        existed = file.exists()
         file.unlink(missing_ok=True)
-        return found
+        return existed
 
     def diff(self, peer: A2aPeer, card: Card) -> str:
-        """What differs from what was approved, as unified diffs; all there is where nothing was.
-        What cannot be seen is spelled out.
+        """Return what differs from what was approved, as unified diffs; everything if nothing was.
+
+        Invisible characters are spelled out.
         """
-        seen = self.look(peer)
+        approval = self.look(peer)
         parts = [
-            difference("peer", seen.covered, covered_text(peer)),
-            difference("card", seen.card.text() if seen.card else "", card.text()),
+            difference("peer", approval.covered, covered_text(peer)),
+            difference("card", approval.card.text() if approval.card else "", card.text()),
         ]
         return "\n".join(part for part in parts if part)
 
@@ -128,28 +139,28 @@ class Approvals:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self._unusable(peer, f"{error.strerror}", "look at what is there") from error
+            raise self._unusable(peer, f"{error.strerror}", "check this file") from error
         with os.fdopen(descriptor, encoding="utf-8") as file:
-            about = os.fstat(descriptor)
-            if about.st_uid != os.getuid() or about.st_mode & 0o022:
+            status = os.fstat(descriptor)
+            if status.st_uid != os.getuid() or status.st_mode & 0o022:
                 raise self._unusable(
                     peer, "others can write it", "check who changed it, then `chmod 600` it"
                 )
             try:
-                kept: Any = json.load(file)
-                if kept["version"] > _VERSION:
+                stored: Any = json.load(file)
+                if stored["version"] > _VERSION:
                     raise self._unusable(
                         peer, "it was written by a newer version", "use that version"
                     )
-                _ = kept["peer"]
-                return cast("dict[str, Any]", kept)
+                _ = stored["peer"]
+                return cast("dict[str, Any]", stored)
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise self._unusable(
-                    peer, "it is damaged", "remove it, and approve again"
+                    peer, "it is damaged", "remove it and approve again"
                 ) from error
 
-    def _store(self, peer: A2aPeer, kept: dict[str, Any]) -> None:
-        paths.write_private(self._file(peer), json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    def _store(self, peer: A2aPeer, entry: dict[str, Any]) -> None:
+        paths.write_private(self._file(peer), json.dumps(entry, indent=1, sort_keys=True) + "\n")
 
     def _unusable(self, peer: A2aPeer, why: str, hint: str) -> ConfigError:
         return ConfigError(
@@ -158,5 +169,5 @@ class Approvals:
 
 
 def covered_text(peer: A2aPeer) -> str:
-    """What is approved of how a peer is reached, one fact a line."""
+    """Return what is approved of a peer's configuration, one fact a line."""
     return json.dumps(peer.covered(), indent=1, sort_keys=True) + "\n"

@@ -1,14 +1,14 @@
-"""What a peer says of itself: its card, bounded, hashed, with nothing in it that a person would not
-see.
+"""What a peer says of itself: its card, bounded and hashed, without invisible characters.
 
-A card has a head (name, addresses, what it speaks, how it wants to be known) and skills. It is kept
-as the protocol library read it, in the shape of the current protocol whatever older one it came in,
-since that is what its hashes and the difference after a change are made from. Signatures are no
-part of it: the same words signed again are the same words.
+A card has a head (name, addresses, transports, authentication) and skills. It is kept as the
+protocol library read it, in the shape of the current protocol whatever older one it came in, since
+its hashes and the difference after a change are made from that. Signatures are no part of it: the
+same words signed again are the same words.
 
-What a model reads is made from it: texts without invisible characters, cut, with the peer's name in
-front so that it is known whose words they are. Bounds are on everything: bytes of the card
-(`MAX_CARD`), skills (`MAX_SKILLS`), depth. A skill out of bounds is left out and named.
+What a model reads is derived from it: texts without invisible characters, cut, with the peer's name
+in front so that it is clear whose words they are. Everything is bounded: the bytes of the card
+(`MAX_CARD`), the number of skills (`MAX_SKILLS`), the depth. A skill out of bounds is left out and
+named.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MAX_SKILLS = 64
 MAX_SKILL = 32 * 1024
 MAX_DEPTH = 24
 DESCRIPTION = 2_000
-_EXAMPLES = 3
-_EXAMPLE = 200
-_LEFT_OUT = 20
+_MAX_EXAMPLES = 3
+_MAX_EXAMPLE = 200
+_MAX_NAMED = 20
 _SKILL_KEYS = (
     "id",
     "name",
@@ -57,13 +57,13 @@ _HEAD_KEYS = (
     "defaultInputModes",
     "defaultOutputModes",
 )
-_FITS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,79}")
-_UNFIT = re.compile(r"[^A-Za-z0-9_.\-]+")
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,79}")
+_NOT_IN_TOOL_NAME = re.compile(r"[^A-Za-z0-9_.\-]+")
 
 
 @dataclass(frozen=True)
 class Skill:
-    """One skill, as the peer described it (`raw`: the keys that mean something, nothing else)."""
+    """One skill as the peer described it; `raw` holds the keys that mean something."""
 
     raw: Mapping[str, Any]
 
@@ -73,36 +73,32 @@ class Skill:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 (hex) over all that the peer says of the skill."""
+        """SHA-256 (hex) of all that the peer says of the skill."""
         return _hash(self.raw)
 
     @property
     def tool_name(self) -> str:
-        """The part of the tool's name that stands for it: the id, or what fits of it with a hash of
-        all of it.
-        """
-        if _FITS.fullmatch(self.id):
+        """The skill's part of the tool name: its id, or the valid part of it and a hash."""
+        if _TOOL_NAME.fullmatch(self.id):
             return self.id
-        return f"{_UNFIT.sub('_', self.id)[:60]}_{hashlib.sha256(self.id.encode('utf-8', 'replace')).hexdigest()[:8]}"
+        valid = _NOT_IN_TOOL_NAME.sub("_", self.id)[:60]
+        digest = hashlib.sha256(self.id.encode("utf-8", "replace")).hexdigest()
+        return f"{valid}_{digest[:8]}"
 
     @property
     def description(self) -> str:
-        """For the model: cleaned and cut."""
-        name, said = (
-            clean(text_of(self.raw.get("name"))),
-            clean(text_of(self.raw.get("description"))),
-        )
-        lines = [
-            ": ".join(one.strip() for one in (name, said) if one.strip())[:DESCRIPTION] or self.id
-        ]
-        for example in list_of(self.raw.get("examples"))[:_EXAMPLES]:
-            lines.append(f"Example: {clean(text_of(example))[:_EXAMPLE]}")
+        """The description for the model, cleaned and cut."""
+        texts = (text_of(self.raw.get(key)) for key in ("name", "description"))
+        cleaned = (clean(text).strip() for text in texts)
+        lines = [": ".join(text for text in cleaned if text)[:DESCRIPTION] or self.id]
+        for example in list_of(self.raw.get("examples"))[:_MAX_EXAMPLES]:
+            lines.append(f"Example: {clean(text_of(example))[:_MAX_EXAMPLE]}")
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a peer said at one time."""
+    """What a peer said of itself at one time."""
 
     head: Mapping[str, Any] = field(default_factory=dict[str, Any])
     skills: tuple[Skill, ...] = ()
@@ -119,7 +115,7 @@ class Card:
 
     @property
     def version(self) -> str:
-        """Of the agent, as it says."""
+        """The version that the agent says it has."""
         return clean(text_of(self.head.get("version")))[:40]
 
     @property
@@ -128,71 +124,72 @@ class Card:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where it says that it can be asked."""
+        """The URLs at which the peer says that it can be asked."""
         return tuple(
-            text_of(one.get("url")) for one in objects_of(self.head.get("supportedInterfaces"))
+            text_of(interface.get("url"))
+            for interface in objects_of(self.head.get("supportedInterfaces"))
         )
 
     def get(self, skill: str) -> Skill | None:
-        """A skill by the peer's id for it."""
-        return next((one for one in self.skills if one.id == skill), None)
+        """Return a skill by the peer's id for it."""
+        return next((known for known in self.skills if known.id == skill), None)
 
     def digest(self) -> str:
-        """What an approval is bound to."""
-        return _hash([self.head_hash, sorted(one.hash for one in self.skills)])
+        """Return the digest that an approval is bound to."""
+        return _hash([self.head_hash, sorted(skill.hash for skill in self.skills)])
 
     def as_json(self) -> dict[str, Any]:
-        return {"head": dict(self.head), "skills": [dict(one.raw) for one in self.skills]}
+        return {"head": dict(self.head), "skills": [dict(skill.raw) for skill in self.skills]}
 
     def text(self) -> str:
-        """All of it for a person, one fact a line, so that two of them can be compared line by
-        line.
-        """
+        """Return everything as text for a person, one fact a line, to be compared line by line."""
         lines = ["agent", *(f"  {line}" for line in _indented(self.head).splitlines())]
-        for one in self.skills:
+        for skill in self.skills:
             lines += [
-                f"skill {json.dumps(one.id)}",
-                *(f"  {line}" for line in _indented(one.raw).splitlines()),
+                f"skill {json.dumps(skill.id)}",
+                *(f"  {line}" for line in _indented(skill.raw).splitlines()),
             ]
         return "\n".join(lines) + "\n"
 
 
-def from_json(given: Mapping[str, Any]) -> Card:
-    """A card that was kept. Raises KeyError, TypeError or ValueError where it is damaged."""
-    skills = tuple(Skill(dict(one)) for one in given["skills"])
-    for one in skills:
-        _ = one.id
-    return Card(dict(given["head"]), skills)
+def from_json(stored: Mapping[str, Any]) -> Card:
+    """Read a stored card. Raises KeyError, TypeError or ValueError if it is damaged."""
+    skills = tuple(Skill(dict(raw)) for raw in stored["skills"])
+    for skill in skills:
+        _ = skill.raw["id"]
+    return Card(dict(stored["head"]), skills)
 
 
-def read_card(said: Mapping[str, Any]) -> Card:
-    """From a card in the shape of the current protocol. Never raises for what it says: what cannot
-    be used is left out and named.
+def read_card(card: Mapping[str, Any]) -> Card:
+    """Read a card in the shape of the current protocol.
+
+    Never raises for what it says: what cannot be used is left out and named.
     """
-    kept: dict[str, Skill] = {}
+    skills: dict[str, Skill] = {}
     left_out: list[str] = []
-    for raw in objects_of(said.get("skills")):
-        problem = _problem(raw, kept)
+    for raw in objects_of(card.get("skills")):
+        problem = _problem(raw, skills)
         if problem:
             left_out.append(f"skill `{clean(text_of(raw.get('id')))[:60]}` is left out: {problem}")
         else:
-            kept[str(raw["id"])] = Skill({key: raw[key] for key in _SKILL_KEYS if raw.get(key)})
-    head = {key: said[key] for key in _HEAD_KEYS if said.get(key)}
-    more = len(left_out) - _LEFT_OUT
-    told = (*left_out[:_LEFT_OUT], *((f"{more} more skills are left out",) if more > 0 else ()))
-    return Card(head, tuple(kept[name] for name in sorted(kept)), told)
+            skills[str(raw["id"])] = Skill({key: raw[key] for key in _SKILL_KEYS if raw.get(key)})
+    head = {key: card[key] for key in _HEAD_KEYS if card.get(key)}
+    unnamed = len(left_out) - _MAX_NAMED
+    if unnamed > 0:
+        left_out = [*left_out[:_MAX_NAMED], f"{unnamed} more skills are left out"]
+    return Card(head, tuple(skills[name] for name in sorted(skills)), tuple(left_out))
 
 
-def _problem(raw: Mapping[str, Any], kept: Mapping[str, Skill]) -> str:
-    name = raw.get("id")
-    if not isinstance(name, str) or not name.strip() or len(name) > 200:
-        return "it has no id that can be used"
-    if name in kept:
+def _problem(raw: Mapping[str, Any], known: Mapping[str, Skill]) -> str:
+    skill_id = raw.get("id")
+    if not isinstance(skill_id, str) or not skill_id.strip() or len(skill_id) > 200:
+        return "it has no usable id"
+    if skill_id in known:
         return "it is listed twice, and the first one counts"
-    if len(kept) == MAX_SKILLS:
+    if len(known) == MAX_SKILLS:
         return f"there are more than {MAX_SKILLS}"
     if depth_of(dict(raw), MAX_DEPTH + 1) > MAX_DEPTH or len(compact(dict(raw))) > MAX_SKILL:
-        return "what it says of it is too much"
+        return "its description is too large"
     return ""
 
 

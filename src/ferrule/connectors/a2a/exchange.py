@@ -1,12 +1,11 @@
-"""One message to a peer and what comes of it: streamed where the peer streams, asked for again and
-again where it does not.
+"""One message to a peer and its outcome: streamed if the peer streams, polled if it does not.
 
-A stream that ends before the task does is no end: the task is asked for until it is settled.
-Between two looks pass `PAUSES` seconds, growing; how long all of it may take is the caller's bound.
-When the caller is cancelled, or gives up, the task is cancelled at the peer, by a request of its
-own that nobody waits for longer than `FAREWELL` seconds.
+A stream that ends before the task does is not its end: the task is polled until it is settled.
+Between two polls `POLL_SECONDS` pass, growing; the caller bounds the whole time. When the caller is
+cancelled, or gives up, the task is cancelled at the peer, by a request of its own that nobody waits
+for longer than `CANCEL_SECONDS`.
 
-The protocol library speaks the wire (JSON-RPC or its HTTP form, of 1.0 or 0.3). What it hands over
+The protocol library speaks the protocol (JSON-RPC or its HTTP form, of 1.0 or 0.3). What it returns
 is turned into JSON at once: nothing of ours depends on its types.
 """
 
@@ -22,24 +21,26 @@ from typing import Any
 from .http import broke
 from .task_state import Work
 
-PAUSES = (0.25, 5.0)
-FAREWELL = 5.0
+POLL_SECONDS = (0.25, 5.0)
+CANCEL_SECONDS = 5.0
 MAX_EVENTS = 20_000
-_HISTORY = 2
+_HISTORY_LENGTH = 2
 _ID = re.compile(r"[A-Za-z0-9_.:~@+=-]{1,200}")
-"""Ids of tasks stand in addresses of the HTTP form: what could lead elsewhere is none."""
+"""Ids of tasks are part of URLs in the HTTP form, so one that could lead elsewhere is invalid."""
 
 
 class Unusable(Exception):
-    """What the peer answered is not of the protocol, or more than is taken. `str` says what,
-    beginning with "it".
+    """The peer's answer violates the protocol, or is larger than is accepted.
+
+    The message begins with "it".
     """
 
 
 @dataclass(slots=True)
 class Exchange:
-    """The way to one peer for one call. `client` is the protocol library's, made for a card whose
-    addresses were looked at.
+    """One call of one peer.
+
+    `client` is the protocol library's, made for a card whose addresses were checked.
     """
 
     client: Any
@@ -48,78 +49,84 @@ class Exchange:
     work: Work = field(default_factory=Work)
 
     async def run(self, message: Mapping[str, Any]) -> Work:
-        """Send a message and follow what comes of it until it is settled. Raises Unusable, and what
-        the library raises.
+        """Send a message and follow the task until it is settled.
+
+        Raises:
+            Unusable: The answer violates the protocol. Errors of the library are raised as they
+                are.
         """
         request = _request(
-            "SendMessageRequest", {"message": message, "configuration": {"historyLength": _HISTORY}}
+            "SendMessageRequest",
+            {"message": message, "configuration": {"historyLength": _HISTORY_LENGTH}},
         )
         try:
-            await self._streamed(request)
+            await self._stream(request)
             if not self.work.settled:
-                await self._followed()
+                await self._poll()
         except ValueError as error:
-            # Of the folding. The library's own are of other kinds, but for a card without
+            # From `Work`. The library's own errors have other types, except for a card without
             # addresses.
             raise Unusable(str(error)) from error
         return self.work
 
-    async def _streamed(self, request: Any) -> None:
+    async def _stream(self, request: Any) -> None:
         try:
-            await self._sent(request)
+            await self._read_events(request)
         except Exception as error:
-            # The connection is lost, the task is not: it is asked for, and nothing is sent twice.
+            # The connection is lost, the task is not: it is polled, and nothing is sent twice.
             if not (self.work.task_id and broke(error)):
                 raise
 
-    async def _sent(self, request: Any) -> None:
+    async def _read_events(self, request: Any) -> None:
         count = 0
         async with aclosing(_events(self.client, request)) as events:
             async for event in events:
                 count += 1
                 if count > MAX_EVENTS:
                     raise Unusable(f"it sent more than {MAX_EVENTS} events")
-                self._learn(event)
+                self._apply(event)
                 if self.work.settled:
                     return
 
-    async def _followed(self) -> None:
-        """Ask for the task until it is settled."""
+    async def _poll(self) -> None:
+        """Poll the task until it is settled."""
         if not self.work.task_id:
-            raise Unusable("it ended its answer without one")
-        pause = PAUSES[0]
+            raise Unusable("it ended its stream without an answer")
+        pause = POLL_SECONDS[0]
         while True:
             task = await self.client.get_task(
-                _request("GetTaskRequest", {"id": self.work.task_id, "historyLength": _HISTORY})
+                _request(
+                    "GetTaskRequest", {"id": self.work.task_id, "historyLength": _HISTORY_LENGTH}
+                )
             )
-            self._learn({"task": _json(task)})
+            self._apply({"task": _json(task)})
             if self.work.settled:
                 return
             await asyncio.sleep(pause)
-            pause = min(pause * 1.5, PAUSES[1])
+            pause = min(pause * 1.5, POLL_SECONDS[1])
 
-    def _learn(self, event: Mapping[str, Any]) -> None:
+    def _apply(self, event: Mapping[str, Any]) -> None:
         shown = self.work.take(event)
         if self.work.task_id and not _ID.fullmatch(self.work.task_id):
             self.work.task_id = ""
-            raise Unusable("its task has an id that cannot be used")
+            raise Unusable("its task has an unusable id")
         if shown:
             self.progress(shown)
 
     async def cancel(self) -> None:
-        """Tell the peer that nobody waits for its task any more. Bounded; raises what the library
-        raises.
-        """
+        """Cancel the task at the peer. Bounded; raises what the library raises."""
         if self.work.runs:
-            async with asyncio.timeout(FAREWELL):
+            async with asyncio.timeout(CANCEL_SECONDS):
                 await self.client.cancel_task(
                     _request("CancelTaskRequest", {"id": self.work.task_id})
                 )
 
 
 def client_of(card: Mapping[str, Any], http: Any, *, streams: bool) -> Any:
-    """A client of the protocol library for a card. Raises ValueError where the card offers no way
-    that we speak.
+    """Return a client of the protocol library for a card.
+
+    Raises:
+        ValueError: The card offers no transport that we speak.
     """
     from a2a.client import ClientConfig, ClientFactory
 
@@ -133,24 +140,25 @@ def client_of(card: Mapping[str, Any], http: Any, *, streams: bool) -> Any:
 
 
 def card_value(card: Mapping[str, Any]) -> Any:
-    """A card in the shape of the current protocol as the library's value. Raises its ParseError."""
+    """Return a card of the current protocol as the library's value. Raises its ParseError."""
     from a2a.types import AgentCard
     from a2a.utils.proto_utils import parse_lenient
 
     return parse_lenient(dict(card), AgentCard())
 
 
-def parsed(said: dict[str, Any]) -> Any:
-    """A card as a peer sent it, of whatever version, as the library's value. Changes `said`. Raises
-    its ParseError.
+def parsed(card: dict[str, Any]) -> Any:
+    """Return a card as a peer sent it, of any version, as the library's value.
+
+    Changes `card`. Raises the library's ParseError.
     """
     from a2a.client.card_resolver import parse_agent_card
 
-    return parse_agent_card(said)
+    return parse_agent_card(card)
 
 
 def json_of(value: Any) -> dict[str, Any]:
-    """A value of the library as JSON."""
+    """Return a value of the library as JSON."""
     return _json(value)
 
 

@@ -1,13 +1,12 @@
-"""HTTP to a peer: its own origins and no other, bodies of bounded size, failures said by what they
-mean.
+"""HTTP to a peer: its own origins and no other, bodies of bounded size, meaningful failures.
 
-* Only the origins that the person wrote down are asked, with the person's header: not where a
+* Only the origins that the person configured are asked, with the person's header: not where a
   redirect leads, not where a card points.
 * A body is read up to `MAX_BODY` bytes, an event stream up to `MAX_STREAM`, a card up to
   `cards.MAX_CARD`; compressed ones are refused.
-* Proxies of the environment hold, as for models; nothing else of it does (no `.netrc`).
+* Proxies of the environment apply, as for models; nothing else of it does (no `.netrc`).
 
-Failures carry a class (`tools.reliability`): `transient` only where the peer surely did nothing, so
+Failures carry a class (`tools.reliability`): `transient` only if the peer surely did nothing, so
 that a message is never sent twice. Not protected: what the peer itself does with what it is told.
 """
 
@@ -32,14 +31,15 @@ MAX_BODY = 8 * 1024 * 1024
 MAX_STREAM = 32 * 1024 * 1024
 CONNECT_SECONDS = 15.0
 CARD_SECONDS = 30.0
-_REDIRECTS = 3
-_MESSAGE = 2_000
-_WAIT = 3600.0
+_MAX_REDIRECTS = 3
+_MAX_MESSAGE = 2_000
+_MAX_RETRY_AFTER = 3600.0
 
 
 class Refused(Exception):
-    """An address, or an answer, that is out of bounds. Not an error of the HTTP library, which
-    would be taken for the network's.
+    """An address or an answer is out of bounds.
+
+    It is no error of the HTTP library, which would be taken for one of the network.
     """
 
     def __init__(self, error_type: ErrorType, message: str) -> None:
@@ -49,30 +49,36 @@ class Refused(Exception):
 
 
 def client_for(peer: A2aPeer, headers: Mapping[str, str]) -> Any:
-    """An HTTP client for a peer, bounded as this file says. `headers` hold its secret. Takes a
-    while: certificates are read.
+    """Return an HTTP client for a peer, with the bounds of this module.
+
+    Takes a while, since certificates are read.
+
+    Args:
+        headers: The header that holds the peer's secret.
     """
     import httpx
 
     scheme, host, port = place_of(peer.url)
     proxy = proxy_for(scheme == "https", host, port, None, os.environ)
-    through = None
+    library_proxy = None
     if proxy is not None:
-        kept = {"Proxy-Authorization": proxy[2]} if proxy[2] else {}
-        through = httpx.Proxy(f"http://{proxy[0]}:{proxy[1]}", headers=kept)
+        proxy_host, proxy_port, credentials = proxy
+        proxy_headers = {"Proxy-Authorization": credentials} if credentials else {}
+        library_proxy = httpx.Proxy(f"http://{proxy_host}:{proxy_port}", headers=proxy_headers)
     return httpx.AsyncClient(
         headers={**headers, "Accept-Encoding": "identity"},
         timeout=httpx.Timeout(CONNECT_SECONDS, read=None),
         follow_redirects=True,
-        max_redirects=_REDIRECTS,
+        max_redirects=_MAX_REDIRECTS,
         trust_env=False,
-        transport=_bounded()(_transport(through), peer),
+        transport=_bounded_transport()(_transport(library_proxy), peer),
     )
 
 
 def _transport(proxy: Any) -> Any:
-    """No connection outlives its request: calls are rare, and a program may make each of them on a
-    loop of its own.
+    """Return a transport whose connections do not outlive their request.
+
+    Calls are rare, and a program may make each of them on an event loop of its own.
     """
     import httpx
 
@@ -80,11 +86,11 @@ def _transport(proxy: Any) -> Any:
 
 
 @cache
-def _bounded() -> Any:
-    """The class, made once the HTTP library is needed."""
+def _bounded_body() -> Any:
+    """Return the class of bounded bodies, made when the HTTP library is first needed."""
     import httpx
 
-    class Body(httpx.AsyncByteStream):
+    class BoundedBody(httpx.AsyncByteStream):
         def __init__(self, inner: Any, most: int) -> None:
             self._inner = inner
             self._most = most
@@ -100,44 +106,57 @@ def _bounded() -> Any:
         async def aclose(self) -> None:
             await self._inner.aclose()
 
-    class Bounded(httpx.AsyncBaseTransport):
+    return BoundedBody
+
+
+@cache
+def _bounded_transport() -> Any:
+    """Return the transport class, made when the HTTP library is first needed."""
+    import httpx
+
+    bounded_body = _bounded_body()
+
+    class BoundedTransport(httpx.AsyncBaseTransport):
         def __init__(self, inner: Any, peer: A2aPeer) -> None:
             self._inner = inner
             self._peer = peer
 
         async def handle_async_request(self, request: Any) -> Any:
             if not self._peer.admits(str(request.url)):
-                raise Refused(ErrorType.PERMISSION_DENIED, _elsewhere(self._peer, str(request.url)))
+                raise Refused(
+                    ErrorType.PERMISSION_DENIED, _refusal_of_origin(self._peer, str(request.url))
+                )
             response = await self._inner.handle_async_request(request)
             if response.headers.get("content-encoding", "identity") != "identity":
                 await response.aclose()
                 raise Refused(
                     ErrorType.IO_ERROR, "its answer is compressed, which was not asked for"
                 )
-            streams = response.headers.get("content-type", "").startswith("text/event-stream")
-            response.stream = Body(response.stream, MAX_STREAM if streams else MAX_BODY)
+            media_type = response.headers.get("content-type", "")
+            most = MAX_STREAM if media_type.startswith("text/event-stream") else MAX_BODY
+            response.stream = bounded_body(response.stream, most)
             return response
 
         async def aclose(self) -> None:
             await self._inner.aclose()
 
-    return Bounded
+    return BoundedTransport
 
 
-def _elsewhere(peer: A2aPeer, url: str) -> str:
+def _refusal_of_origin(peer: A2aPeer, url: str) -> str:
     try:
         scheme, host, port = place_of(url)
     except ValueError:
-        return "it leads to something that is no address of the web"
+        return "it leads to something that is not a web address"
+    origin = clean(f"{scheme}://{host}:{port}")[:200]
     return (
-        f"it leads to `{clean(f'{scheme}://{host}:{port}')[:200]}`, which is not asked; if "
-        "that is right, "
+        f"it leads to `{origin}`, which is not asked; if that is right, "
         f"a person can write it as the `endpoint` of `{peer.name}`"
     )
 
 
 async def fetch_card(peer: A2aPeer, client: Any) -> dict[str, Any]:
-    """A peer's card as it sent it. Raises Refused, and what the HTTP library raises."""
+    """Return a peer's card as it sent it. Raises Refused, and what the HTTP library raises."""
     async with client.stream(
         "GET", peer.card_url, headers={"Accept": "application/json"}
     ) as response:
@@ -148,53 +167,51 @@ async def fetch_card(peer: A2aPeer, client: Any) -> dict[str, Any]:
                 raise Refused(ErrorType.LIMIT, f"its card is larger than {MAX_CARD} bytes")
         response.raise_for_status()
     try:
-        said: Any = json.loads(bytes(body))
+        card: Any = json.loads(bytes(body))
     except (ValueError, RecursionError):
         raise Refused(ErrorType.PARSE_ERROR, "its card is not JSON") from None
-    if not isinstance(said, dict) or depth_of(said, MAX_DEPTH + 1) > MAX_DEPTH:
-        raise Refused(ErrorType.PARSE_ERROR, "its card is no object, or nested too deeply")
-    return said  # pyright: ignore[reportUnknownVariableType]  JSON of a stranger
+    if not isinstance(card, dict) or depth_of(card, MAX_DEPTH + 1) > MAX_DEPTH:
+        raise Refused(ErrorType.PARSE_ERROR, "its card is not an object, or nested too deeply")
+    return card  # pyright: ignore[reportUnknownVariableType]  JSON of unknown shape
 
 
-# ---- what went wrong
+# ---- failures
 
 
 def broke(error: BaseException) -> bool:
-    """Whether the connection broke, which says nothing of the task that it was about."""
+    """Return whether the connection broke, which says nothing about the task."""
     import httpx
 
     return isinstance(_cause(error), httpx.TransportError)
 
 
 def failed(peer: A2aPeer, attempted: str, error: BaseException) -> ToolFailed:
-    """A failure as the model is told it. `attempted` is what was done ("asking it for its
-    card").
-    """
+    """Return the failure that the model is told. `attempted` is what was done ("asking")."""
     import httpx
 
     cause = _cause(error)
-    told = f"{attempted} the agent `{peer.name}` failed: "
+    prefix = f"{attempted} the agent `{peer.name}` failed: "
     if isinstance(cause, Refused):
-        return ToolFailed(cause.error_type, told + cause.message)
+        return ToolFailed(cause.error_type, prefix + cause.message)
     if isinstance(cause, httpx.HTTPStatusError):
-        return _by_status(peer, told, cause.response)
+        return _status_failure(peer, prefix, cause.response)
     if isinstance(
         cause, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
     ):
-        said = f"it cannot be reached ({clean(str(cause))[:200] or type(cause).__name__})"
-        return ToolFailed(ErrorType.IO_ERROR, told + said, kind="transient")
+        reason = f"it cannot be reached ({clean(str(cause))[:200] or type(cause).__name__})"
+        return ToolFailed(ErrorType.IO_ERROR, prefix + reason, kind="transient")
     if isinstance(cause, httpx.HTTPError):
-        said = f"the connection broke ({clean(str(cause))[:200] or type(cause).__name__})"
+        reason = f"the connection broke ({clean(str(cause))[:200] or type(cause).__name__})"
         return ToolFailed(
             ErrorType.IO_ERROR,
-            f"{told}{said}; outcome unknown: check before doing it again",
+            f"{prefix}{reason}; outcome unknown: check before doing it again",
             kind="5xx",
         )
-    return _by_meaning(told, error)
+    return _protocol_failure(prefix, error)
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What the protocol library wrapped, if that is of the HTTP library or ours."""
+    """Return the error that the protocol library wrapped, if it is the HTTP library's or ours."""
     import httpx
 
     cause = error
@@ -203,33 +220,34 @@ def _cause(error: BaseException) -> BaseException:
     return cause
 
 
-def _by_status(peer: A2aPeer, told: str, response: Any) -> ToolFailed:
+def _status_failure(peer: A2aPeer, prefix: str, response: Any) -> ToolFailed:
     status = int(response.status_code)
     if status in (401, 403):
-        known = (
-            f"; it was told who we are by `{peer.auth.variable}`"
-            if peer.auth
-            else "; it was not told who we are"
-        )
+        credentials = "no credentials were sent"
+        if peer.auth:
+            credentials = f"the credentials are those of `{peer.auth.variable}`"
         return ToolFailed(
-            ErrorType.PERMISSION_DENIED, f"{told}it does not let us in (HTTP {status}){known}"
+            ErrorType.PERMISSION_DENIED,
+            f"{prefix}it does not let us in (HTTP {status}); {credentials}",
         )
-    wait = _seconds(response.headers.get("retry-after", ""))
+    wait = _parse_retry_after(response.headers.get("retry-after", ""))
     if status == 429 or (status == 503 and wait is not None):
-        said = f"{told}it has no room now (HTTP {status})"
-        return ToolFailed(ErrorType.IO_ERROR, said, kind="transient", retry_after=wait)
+        message = f"{prefix}it has no capacity now (HTTP {status})"
+        return ToolFailed(ErrorType.IO_ERROR, message, kind="transient", retry_after=wait)
     if status >= 500:
-        said = f"{told}it broke (HTTP {status}); outcome unknown: check before doing it again"
-        return ToolFailed(ErrorType.IO_ERROR, said, kind="5xx")
-    return ToolFailed(ErrorType.IO_ERROR, f"{told}it answered with HTTP {status}")
+        message = f"{prefix}it failed (HTTP {status}); outcome unknown: check before doing it again"
+        return ToolFailed(ErrorType.IO_ERROR, message, kind="5xx")
+    return ToolFailed(ErrorType.IO_ERROR, f"{prefix}it answered with HTTP {status}")
 
 
-def _seconds(said: str) -> float | None:
-    """`Retry-After` as seconds; its other form, a date, is not read."""
-    return min(float(said), _WAIT) if said.isascii() and said.isdigit() and len(said) < 9 else None
+def _parse_retry_after(header: str) -> float | None:
+    """Return `Retry-After` in seconds; its other form, a date, is not read."""
+    if not (header.isascii() and header.isdigit() and len(header) < 9):
+        return None
+    return min(float(header), _MAX_RETRY_AFTER)
 
 
-_MEANINGS = {
+_PROTOCOL_ERRORS = {
     "TaskNotFoundError": ErrorType.NOT_FOUND,
     "InvalidParamsError": ErrorType.VALIDATION_FAILED,
     "InvalidRequestError": ErrorType.VALIDATION_FAILED,
@@ -239,10 +257,11 @@ _MEANINGS = {
 }
 
 
-def _by_meaning(told: str, error: BaseException) -> ToolFailed:
-    """An error of the protocol (the names of the library's classes are the specification's), or an
-    answer that makes no sense.
+def _protocol_failure(prefix: str, error: BaseException) -> ToolFailed:
+    """Return the failure for an error of the protocol, or for an invalid answer.
+
+    The names of the library's classes are the specification's.
     """
-    kind = _MEANINGS.get(type(error).__name__, ErrorType.TOOL_ERROR)
-    said = clean(str(error)).strip()[:_MESSAGE] or type(error).__name__
-    return ToolFailed(kind, told + said)
+    error_type = _PROTOCOL_ERRORS.get(type(error).__name__, ErrorType.TOOL_ERROR)
+    message = clean(str(error)).strip()[:_MAX_MESSAGE] or type(error).__name__
+    return ToolFailed(error_type, prefix + message)

@@ -1,14 +1,13 @@
-"""What is said to a peer: a message of a call, in the conversation that its session has with that
-peer.
+"""Messages to a peer, in the conversation that a session has with that peer.
 
 A session has one conversation with a peer (`contextId`): the first answer begins it, later messages
 name it. It lives in the memory of the session, so another session, and a sub-agent, have their own.
-A task may be gone on with only where it was begun, so that no text can lead a model to the task of
-somebody else.
+A task can be continued only in the session that began it, so no text can lead a model to somebody
+else's task.
 
-A message has an id of its own each time. Which skill was meant stands in its metadata (`skill`),
-since the protocol has no place for it. Who a call is for stands there only where the person said
-so.
+A message has an id of its own each time. The skill that is meant is in its metadata (`skill`),
+since the protocol has no place for it. The identity that a call is for is in there only if the
+person allowed it.
 """
 
 from __future__ import annotations
@@ -29,78 +28,90 @@ from .spec import A2aPeer
 from .task_state import Work
 
 MAX_MESSAGE = 256 * 1024
-"""Bytes of what one call says to a peer."""
-_DEPTH = 64
-_TASKS = 100
-_EXACT = 2**53
-"""Numbers of the wire are floats: whole ones beyond this would arrive as others."""
-_MEMORY = "ferrule a2a"
+"""Bytes of what one call may send to a peer."""
+_MAX_DEPTH = 64
+_MAX_TASKS = 100
+_MAX_EXACT_INTEGER = 2**53
+"""The protocol carries numbers as floats: larger integers would arrive as others."""
+_MEMORY_KEY = "ferrule a2a"
 
 
 @dataclass(slots=True)
 class Conversation:
-    """What a session has with one peer. `tasks` are those that wait for an answer, the oldest
-    first, with their contexts.
+    """What a session has with one peer.
+
+    `tasks` are those that wait for an answer, the oldest first, with their contexts.
     """
 
     context_id: str = ""
     tasks: dict[str, str] = field(default_factory=dict[str, str])
 
-    def learn(self, work: Work) -> None:
-        """Remember what came of a message."""
-        self.context_id = self.context_id or work.context_id
-        self.tasks.pop(work.task_id, None)
-        if work.runs and work.settled:
-            self.tasks[work.task_id] = work.context_id
-            while len(self.tasks) > _TASKS:
+    def learn(self, task: Work) -> None:
+        """Record what came of a message."""
+        self.context_id = self.context_id or task.context_id
+        self.tasks.pop(task.task_id, None)
+        if task.runs and task.settled:
+            self.tasks[task.task_id] = task.context_id
+            while len(self.tasks) > _MAX_TASKS:
                 del self.tasks[next(iter(self.tasks))]
 
 
 def conversation_of(context: Context, peer: str) -> Conversation:
-    """The one that the session of a call has with a peer."""
-    talks: dict[str, Conversation] = context.memory.setdefault(_MEMORY, {})
-    return talks.setdefault(peer, Conversation())
+    """Return the conversation that the session of a call has with a peer."""
+    conversations: dict[str, Conversation] = context.memory.setdefault(_MEMORY_KEY, {})
+    return conversations.setdefault(peer, Conversation())
 
 
 def message_of(
-    peer: A2aPeer, skill: Skill, values: Mapping[str, Any], talk: Conversation, context: Context
+    peer: A2aPeer,
+    skill: Skill,
+    arguments: Mapping[str, Any],
+    conversation: Conversation,
+    context: Context,
 ) -> dict[str, Any]:
-    """A message, in the protocol's JSON. Raises RetryCall for what is too much, or for a task that
-    does not wait in this session.
+    """Return a message as the protocol's JSON.
+
+    Raises:
+        RetryCall: The message is too large, or its task does not wait in this session.
     """
-    parts: list[dict[str, Any]] = [{"text": values["message"]}]
-    if "data" in values:
-        _check(values["data"])
-        parts.append({"data": values["data"]})
+    parts: list[dict[str, Any]] = [{"text": arguments["message"]}]
+    if "data" in arguments:
+        _check_data(arguments["data"])
+        parts.append({"data": arguments["data"]})
     if len(compact(parts).encode("utf-8", "replace")) > MAX_MESSAGE:
         raise RetryCall(f"`message` and `data` are more than {MAX_MESSAGE} bytes: say it with less")
-    task = values.get("task_id", "")
-    if task and task not in talk.tasks:
+    task_id = arguments.get("task_id", "")
+    if task_id and task_id not in conversation.tasks:
         raise RetryCall(
             f"no task of `{peer.name}` with this `task_id` waits in this session: leave it out"
         )
     metadata: dict[str, Any] = {"skill": skill.id}
     if peer.identity:
-        who = context.identity
-        about = {"tenant": who.tenant, "user": who.user, "session": who.session, "run": who.run}
-        metadata["ferrule/identity"] = about
+        identity = context.identity
+        metadata["ferrule/identity"] = {
+            "tenant": identity.tenant,
+            "user": identity.user,
+            "session": identity.session,
+            "run": identity.run,
+        }
     message = {"messageId": uuid4().hex, "role": "ROLE_USER", "parts": parts, "metadata": metadata}
-    if task:
-        message["taskId"] = task
-    if context_id := talk.tasks[task] if task else talk.context_id:
+    if task_id:
+        message["taskId"] = task_id
+    context_id = conversation.tasks[task_id] if task_id else conversation.context_id
+    if context_id:
         message["contextId"] = context_id
     return message
 
 
-def _check(data: Mapping[str, Any]) -> None:
-    if depth_of(data, _DEPTH + 1) > _DEPTH:
-        raise RetryCall(f"`data` is nested more than {_DEPTH} deep: say it flatter")
-    left: list[Any] = [data]
-    while left:
-        one = left.pop()
-        if isinstance(one, int) and abs(one) > _EXACT:
-            said = str(one)[:40]
+def _check_data(data: Mapping[str, Any]) -> None:
+    if depth_of(data, _MAX_DEPTH + 1) > _MAX_DEPTH:
+        raise RetryCall(f"`data` is nested more than {_MAX_DEPTH} deep: say it flatter")
+    remaining: list[Any] = [data]
+    while remaining:
+        value = remaining.pop()
+        if isinstance(value, int) and abs(value) > _MAX_EXACT_INTEGER:
             raise RetryCall(
-                f"`data` holds {said}, which this protocol cannot carry exactly: write it as a text"
+                f"`data` holds {str(value)[:40]}, which this protocol cannot carry exactly: "
+                "write it as a text"
             )
-        left += [*mapping_of(one).values(), *list_of(one)]
+        remaining += [*mapping_of(value).values(), *list_of(value)]

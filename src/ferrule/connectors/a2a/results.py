@@ -1,17 +1,19 @@
-"""From a peer's work to the value of a call, or the error that it was.
+"""The state of a peer's task as the value of a call, or as its error.
 
-    message            {"agent", "answer"}
-    completed          {"agent", "answer"}: the artifacts; what was said last, beside them as `said` or alone as the answer
-    input-required     {"agent", "state", "wants", "task_id", "next"}: what it waits for, and how to go on
-    auth-required      the same; nothing secret is to be sent
-    failed …           ToolFailed
+    message         {"agent", "answer"}
+    completed       {"agent", "answer"}: the artifacts; the peer's last message is beside them as
+                    `said`, or is the answer if there are none
+    input-required  {"agent", "state", "wants", "task_id", "next"}: what it waits for, and how to
+                    continue
+    auth-required   the same; nothing secret is to be sent
+    failed …        ToolFailed
 
-An answer is text where there is only text, a value where there is only one, else a list of parts in
-order: texts, values, and files by name, type, size or address. One file alone, given by its bytes,
-is handed on as those (an artifact of ours, if it is large or no text).
+An answer is text if there is only text, a value if there is only one, else a list of parts in
+order: texts, values, and files by name, type, size or address. A single file, given by its bytes,
+is passed on as those (an artifact of ours, if it is large or no text).
 
-Whatever a peer says stands in a field of an object that names it: it is data, and cannot be taken
-for words of the person.
+Whatever a peer says is in a field of an object that names the peer: it is data, and cannot be
+taken for words of the person.
 """
 
 from __future__ import annotations
@@ -29,97 +31,106 @@ from ferrule.tools.chunked_output import Chunks
 
 from .task_state import Work
 
-_MESSAGE = 4_000
-_PARTS = 1_000
-_SHORT = 200
-_ERRORS = {
+_MAX_MESSAGE = 4_000
+_MAX_PARTS = 1_000
+_MAX_NAME = 200
+_END_ERRORS = {
     "failed": (ErrorType.TOOL_ERROR, "could not do it"),
     "rejected": (ErrorType.PERMISSION_DENIED, "does not want to do it"),
     "canceled": (ErrorType.CANCELLED, "ended it before it was done"),
 }
 
 
-def value_of(peer: str, tool: str, work: Work) -> Any:
-    """What a call returns. Raises ToolFailed where the work came to nothing."""
-    if work.reply is not None:
-        return _answered(peer, work.reply)
-    if work.state in _ERRORS:
-        kind, meaning = _ERRORS[work.state]
-        why = clean(_text(work.said)).strip()[:_MESSAGE] or "it did not say why"
-        data = {"agent": peer, "state": work.state, "task_id": work.task_id}
+def value_of(peer: str, tool: str, task: Work) -> Any:
+    """Return the value of a call.
+
+    Raises:
+        ToolFailed: The peer failed, rejected or cancelled the task.
+    """
+    if task.reply is not None:
+        return _answer(peer, task.reply)
+    if task.state in _END_ERRORS:
+        error_type, meaning = _END_ERRORS[task.state]
+        reason = clean(_join_text(task.said)).strip()[:_MAX_MESSAGE] or "it did not say why"
+        data = {"agent": peer, "state": task.state, "task_id": task.task_id}
         raise ToolFailed(
-            kind, f"the agent `{peer}` {meaning} ({work.state}). It says: {why}", data=data
+            error_type, f"the agent `{peer}` {meaning} ({task.state}). It says: {reason}", data=data
         )
-    if work.state == "completed":
-        return _completed(peer, work)
-    return _waiting(peer, tool, work)
+    if task.state == "completed":
+        return _completed_value(peer, task)
+    return _waiting_value(peer, tool, task)
 
 
-def _completed(peer: str, work: Work) -> Any:
-    artifacts = list(work.artifacts.values())
+def _completed_value(peer: str, task: Work) -> Any:
+    artifacts = list(task.artifacts.values())
     if not artifacts:
-        return _answered(peer, work.said)
+        return _answer(peer, task.said)
     if len(artifacts) == 1:
-        found = _answered(peer, artifacts[0].whole())
+        value = _answer(peer, artifacts[0].whole())
     else:
-        listed = [{"name": one.name[:_SHORT], "content": told(one.whole())} for one in artifacts]
-        found = {"agent": peer, "answer": listed}
-    if isinstance(found, dict) and work.said:
-        found["said"] = told(work.said)
-    return found  # pyright: ignore[reportUnknownVariableType]  JSON, or pieces of bytes
+        listed = [
+            {"name": artifact.name[:_MAX_NAME], "content": told(artifact.whole())}
+            for artifact in artifacts
+        ]
+        value = {"agent": peer, "answer": listed}
+    if isinstance(value, dict) and task.said:
+        value["said"] = told(task.said)
+    return value  # pyright: ignore[reportUnknownVariableType]  JSON, or pieces of bytes
 
 
-def _waiting(peer: str, tool: str, work: Work) -> dict[str, Any]:
+def _waiting_value(peer: str, tool: str, task: Work) -> dict[str, Any]:
     step = f"call `{tool}` again with this `task_id`, and the answer as `message`"
-    if work.state == "auth-required":
+    if task.state == "auth-required":
         step = (
             "a person has to sign in or give access at that agent; ask for that, and then "
             f"call `{tool}` again with this `task_id`. Never send a password or a key in `message`"
         )
-    wants = told(work.said) if work.said else "it did not say what"
+    wants = told(task.said) if task.said else "it did not say what"
     return {
         "agent": peer,
-        "state": work.state,
+        "state": task.state,
         "wants": wants,
-        "task_id": work.task_id,
+        "task_id": task.task_id,
         "next": step,
     }
 
 
-def _answered(peer: str, parts: list[Mapping[str, Any]]) -> Any:
-    if len(parts) == 1 and (raw := _bytes(parts[0])) is not None:
-        return Chunks(
-            (raw,), mime=text_of(parts[0].get("mediaType"))[:100] or "application/octet-stream"
-        )
-    return {"agent": peer, "answer": told(parts)}
+def _answer(peer: str, parts: list[Mapping[str, Any]]) -> Any:
+    data = _decode_file(parts[0]) if len(parts) == 1 else None
+    if data is None:
+        return {"agent": peer, "answer": told(parts)}
+    media_type = text_of(parts[0].get("mediaType"))[:100] or "application/octet-stream"
+    return Chunks((data,), mime=media_type)
 
 
 def told(parts: list[Mapping[str, Any]]) -> Any:
-    """Parts as a value."""
+    """Return parts of a message or artifact as a value."""
     if len(parts) == 1 and "data" in parts[0]:
         return parts[0]["data"]
     if all(isinstance(part.get("text"), str) for part in parts):
         return "\n".join(part["text"] for part in parts)
-    shown = [_described(part) for part in parts[:_PARTS]]
-    return [*shown, f"{len(parts) - _PARTS} more parts"] if len(parts) > _PARTS else shown
+    shown = [_describe_part(part) for part in parts[:_MAX_PARTS]]
+    if len(parts) > _MAX_PARTS:
+        shown.append(f"{len(parts) - _MAX_PARTS} more parts")
+    return shown
 
 
-def _described(part: Mapping[str, Any]) -> Any:
+def _describe_part(part: Mapping[str, Any]) -> Any:
     if isinstance(part.get("text"), str):
         return part["text"]
     if "data" in part:
         return part["data"]
-    about: dict[str, Any] = {
-        "file": text_of(part.get("filename"))[:_SHORT],
-        "media_type": text_of(part.get("mediaType"))[:_SHORT],
+    facts: dict[str, Any] = {
+        "file": text_of(part.get("filename"))[:_MAX_NAME],
+        "media_type": text_of(part.get("mediaType"))[:_MAX_NAME],
     }
     if isinstance(part.get("url"), str):
-        return {**about, "url": part["url"][:2_000], "note": "not fetched"}
+        return {**facts, "url": part["url"][:2_000], "note": "not fetched"}
     raw = text_of(part.get("raw"))
-    return {**about, "bytes": len(raw) * 3 // 4 - raw[-2:].count("=")}
+    return {**facts, "bytes": len(raw) * 3 // 4 - raw[-2:].count("=")}
 
 
-def _bytes(part: Mapping[str, Any]) -> bytes | None:
+def _decode_file(part: Mapping[str, Any]) -> bytes | None:
     if not isinstance(part.get("raw"), str):
         return None
     try:
@@ -128,5 +139,5 @@ def _bytes(part: Mapping[str, Any]) -> bytes | None:
         return None
 
 
-def _text(parts: list[Mapping[str, Any]]) -> str:
+def _join_text(parts: list[Mapping[str, Any]]) -> str:
     return "\n".join(text_of(part.get("text")) for part in parts if part.get("text"))

@@ -1,5 +1,4 @@
-"""Peers out of a person's settings: `a2a_peers`, a map of names to entries, or a list of entries
-with a `name`.
+"""A2A peers from a person's settings: `a2a_peers`, a mapping of names to entries, or a list.
 
     a2a_peers:
       weather:
@@ -9,8 +8,8 @@ with a `name`.
         trust: medium
         timeout: 60
 
-What a person wrote is read strictly: unknown keys and secrets that stand there themselves are
-errors. An entry that cannot be used is left out with a sentence, and the others stay.
+The entries of a list have a `name`. They are read strictly: unknown keys and literal secrets are
+errors. An entry that cannot be used is left out with a sentence; the others count.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from ferrule.connectors.json_values import mapping_of, text_of
 from ferrule.core.errors import ConfigError
 from ferrule.tools.reliability import POLICY, policies
 
@@ -55,47 +55,43 @@ class Loaded:
     peers: tuple[A2aPeer, ...]
     problems: tuple[str, ...]
     policy_errors: tuple[str, ...] = ()
-    """Those among the problems that say a policy which cannot be read: with these no run begins."""
+    """The problems that are an unreadable policy; with these no run begins."""
 
 
-def load_peers(given: Any) -> Loaded:
-    """The peers that settings name. Never raises for what they say."""
+def load_peers(settings: Any) -> Loaded:
+    """Return the peers of the settings. Never raises for what they say."""
     peers: list[A2aPeer] = []
     problems: list[str] = []
     policy_errors: list[str] = []
     try:
-        entries = list(_entries(given or ()))
+        entries = list(_entries(settings or ()))
     except ConfigError as error:
         return Loaded((), (str(error).replace("\n", "; "),))
     for name, entry in entries:
         try:
-            found = read_peer(name, entry, f"a2a_peers: `{name}`", origin="person")
+            peer = read_peer(name, entry, f"a2a_peers: `{name}`", origin="person")
         except ConfigError as error:
-            said = str(error).replace("\n", "; ")
-            problems.append(said)
-            policy_errors += [said] if error.code == POLICY else []
+            problem = str(error).replace("\n", "; ")
+            problems.append(problem)
+            if error.code == POLICY:
+                policy_errors.append(problem)
         else:
-            peers += [found] if found is not None else []
+            if peer is not None:
+                peers.append(peer)
     return Loaded(tuple(peers), tuple(problems), tuple(policy_errors))
 
 
-def _entries(given: Any) -> Iterable[tuple[str, Any]]:
-    if isinstance(given, Mapping):
-        return [(str(name), entry) for name, entry in cast("Mapping[str, Any]", given).items()]
-    if isinstance(given, (list, tuple)):
-        listed = cast("Iterable[object]", given)
-        return [(_name(one), one) for one in listed]
+def _entries(settings: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(settings, Mapping):
+        return [(str(name), entry) for name, entry in cast("Mapping[str, Any]", settings).items()]
+    if isinstance(settings, (list, tuple)):
+        entries = cast("Iterable[object]", settings)
+        return [(text_of(mapping_of(entry).get("name")), entry) for entry in entries]
     raise ConfigError("a2a_peers must be a mapping of names to peers, or a list of peers")
 
 
-def _name(entry: object) -> str:
-    return (
-        str(cast("Mapping[str, Any]", entry).get("name", "")) if isinstance(entry, Mapping) else ""
-    )
-
-
 def read_peer(name: str, entry: Any, where: str, *, origin: Origin = "person") -> A2aPeer | None:
-    """One entry; None if it is switched off (`disabled`). Raises ConfigError naming the key."""
+    """Read one entry; return None if it is `disabled`. Raises ConfigError naming the key."""
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{where} must hold `key: value` pairs")
     given = cast("Mapping[str, Any]", entry)
@@ -104,30 +100,30 @@ def read_peer(name: str, entry: Any, where: str, *, origin: Origin = "person") -
             raise ConfigError(f"{where}: unknown key `{key}`", hint=f"known: {', '.join(KEYS)}")
     if given.get("disabled") is True:
         return None
-    read = _Entry(given, where)
-    trust: Any = read.text("trust", "medium")
-    keys = read.text("keys")
+    reader = _EntryReader(given, where)
+    trust: Any = reader.text("trust", "medium")
+    keys = reader.text("keys")
     return A2aPeer(
         name,
-        read.text("url"),
-        card_path=read.text("card_path", CARD_PATH),
-        endpoint=read.text("endpoint"),
-        auth=read.auth(),
-        plain_http=read.flag("plain_http"),
+        reader.text("url"),
+        card_path=reader.text("card_path", CARD_PATH),
+        endpoint=reader.text("endpoint"),
+        auth=reader.auth(),
+        plain_http=reader.flag("plain_http"),
         keys=str(Path(keys).expanduser()) if keys else "",
-        only=read.texts("skills") if "skills" in given else None,
-        without=read.texts("without"),
+        only=reader.texts("skills") if "skills" in given else None,
+        without=reader.texts("without"),
         trust=trust,
-        timeout=read.seconds("timeout", TIMEOUT),
+        timeout=reader.seconds("timeout", TIMEOUT),
         policies=policies(given.get("policy"), given.get("tool_policies"), where),
-        deferred=read.deferred(),
-        identity=read.flag("identity"),
+        deferred=reader.deferred(),
+        identity=reader.flag("identity"),
         origin=origin,
     )
 
 
-class _Entry:
-    """Takes keys out of an entry by their type. Raises ConfigError naming the key."""
+class _EntryReader:
+    """Takes values of the expected type out of an entry. Raises ConfigError naming the key."""
 
     def __init__(self, given: Mapping[str, Any], where: str) -> None:
         self._given = given
@@ -141,7 +137,7 @@ class _Entry:
 
     def texts(self, key: str) -> tuple[str, ...]:
         found = self._typed(key, (list, tuple), "a list of texts", [])
-        if not all(isinstance(one, str) for one in found):
+        if not all(isinstance(text, str) for text in found):
             raise ConfigError(f"{self._where}: `{key}` must be a list of texts")
         return tuple(found)
 
@@ -152,12 +148,12 @@ class _Entry:
         return float(found)
 
     def deferred(self) -> bool:
-        said = self.text("loading", "always")
-        if said not in ("always", "deferred"):
+        loading = self.text("loading", "always")
+        if loading not in ("always", "deferred"):
             raise ConfigError(
-                f"{self._where}: `loading` is `{said:.60}`", hint="use `always` or `deferred`"
+                f"{self._where}: `loading` is `{loading:.60}`", hint="use `always` or `deferred`"
             )
-        return said == "deferred"
+        return loading == "deferred"
 
     def auth(self) -> Auth | None:
         given = self._given.get("auth")
@@ -165,32 +161,33 @@ class _Entry:
             return None
         if not isinstance(given, Mapping):
             raise ConfigError(f"{self._where}: `auth` must hold `kind` and `value`")
-        said = {str(key): value for key, value in cast("Mapping[str, Any]", given).items()}
-        for key in said:
+        fields = {str(key): value for key, value in cast("Mapping[str, Any]", given).items()}
+        for key in fields:
             if key not in ("kind", "header", "value"):
                 raise ConfigError(
                     f"{self._where}: unknown key `auth.{key}`", hint="known: kind, header, value"
                 )
-        kind, header = said.get("kind", "bearer"), said.get("header", "")
+        kind = fields.get("kind", "bearer")
+        header = fields.get("header", "")
         if kind not in _KINDS or not isinstance(header, str) or bool(header) != (kind == "api_key"):
             hint = (
                 "`{kind: bearer, value: ${NAME}}`, or "
                 "`{kind: api_key, header: X-Api-Key, value: ${NAME}}`"
             )
             raise ConfigError(f"{self._where}: `auth` cannot be read", hint=f"write {hint}")
-        named = _REFERENCE.fullmatch(str(said.get("value", "")))
-        if named is None:
+        reference = _REFERENCE.fullmatch(str(fields.get("value", "")))
+        if reference is None:
             raise ConfigError(
-                f"{self._where}: `auth.value` must name a variable, and hold no secret itself",
+                f"{self._where}: `auth.value` must name a variable and hold no secret",
                 hint="write `${NAME}`",
             )
         try:
-            return Auth(named[1]) if kind == "bearer" else Auth(named[1], header, "")
+            return Auth(reference[1]) if kind == "bearer" else Auth(reference[1], header, "")
         except ConfigError as error:
             raise ConfigError(f"{self._where}: {error.detail}", hint=error.hint) from error
 
-    def _typed(self, key: str, kind: Any, said: str, default: Any) -> Any:
+    def _typed(self, key: str, kind: Any, expected: str, default: Any) -> Any:
         found = self._given.get(key, default)
         if not isinstance(found, kind):
-            raise ConfigError(f"{self._where}: `{key}` must be {said}")
+            raise ConfigError(f"{self._where}: `{key}` must be {expected}")
         return found

@@ -1,14 +1,14 @@
-"""A peer as somebody wrote it down: where its card is, how it knows us, and how far it is believed.
+"""The description of one A2A peer: where its card is, how we authenticate, and how far we trust it.
 
     A2aPeer("weather", url="https://weather.example.com", auth=Auth("WEATHER_TOKEN"))
 
 A secret is named, never written: `Auth` holds the name of a variable, which is read when the peer
-is asked. It goes to the origin of `url`, and to that of `endpoint` where the person wrote one, and
-nowhere else: what a card says of addresses opens none.
+is asked. It goes to the origin of `url`, and to that of `endpoint` if the person wrote one, and
+nowhere else: the addresses in a card add none.
 
-The digest of a peer is what a person's approval is bound to: the addresses, the header and the
-variable, the keys that sign its card, and whether it is told who a call is for. Peers come from a
-program or from a person's own settings; a repository names none.
+A person's approval is bound to the digest of the description: the addresses, the header and the
+variable, the keys that sign its card, and whether it is told the identity that a call is for. Peers
+come from a program or from a person's own settings; a repository cannot name any.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ Trust = Literal["low", "medium", "high"]
 TRUST: tuple[Trust, ...] = ("low", "medium", "high")
 CARD_PATH = "/.well-known/agent-card.json"
 TIMEOUT = 120.0
-"""Seconds that one call may take where nobody says otherwise: at the other end is an agent, not a
-function.
-"""
+"""Seconds that one call may take by default: the peer is an agent, not a function."""
 
 NAME_LIMIT = 32
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*(_[A-Za-z0-9-]+)*")
@@ -49,13 +47,14 @@ _RESERVED = (
 )
 
 Place = tuple[str, str, int]
-"""Scheme, host and port: what an address may not leave."""
+"""Scheme, host and port: what a URL may not leave."""
 
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """How a peer knows us: `<header>: <scheme> <value of the variable>`; without a scheme the value
-    alone.
+    """The header that authenticates us: `<header>: <scheme> <value of the variable>`.
+
+    Without a scheme it is the value alone.
     """
 
     variable: str
@@ -64,23 +63,35 @@ class Auth:
 
     def __post_init__(self) -> None:
         if not _VARIABLE.fullmatch(self.variable):
-            raise ConfigError(f"`{self.variable}` is no name of a variable", hint="write `${NAME}`")
+            raise ConfigError(
+                f"`{self.variable}` is not a valid variable name", hint="write `${NAME}`"
+            )
         if not _HEADER.fullmatch(self.header) or self.header.lower() in _RESERVED:
-            raise ConfigError(f"`{self.header}` cannot be the header that a secret goes in")
+            raise ConfigError(f"`{self.header}` cannot be the header that holds a secret")
         if self.scheme and not _HEADER.fullmatch(self.scheme):
-            raise ConfigError(f"`{self.scheme}` is no scheme of authentication")
+            raise ConfigError(f"`{self.scheme}` is not a valid authentication scheme")
 
 
 @dataclass(frozen=True, slots=True)
 class A2aPeer:
-    """One peer. `card_path` is joined to `url`; `endpoint` is where it may be asked besides the
-    origin of `url`.
+    """One A2A peer.
 
-    `plain_http` allows http to this machine. `keys` is a JWK set file: with it only a card that one
-    of its keys signed is taken. `only` and `without` choose among the skills by the peer's own ids.
-    `trust` is the person's word on it: what its tools risk (`low`: high, `medium`, `high`: low).
-    `identity` tells it who a call is for. `timeout` is in seconds, for one attempt; `policies` say
-    more of attempts. Raises ConfigError for what cannot be meant.
+    Args:
+        name: Letters, digits, `-` and single `_`; tools are called `name__skill`.
+        card_path: Joined to `url`.
+        endpoint: Where the peer may be asked besides the origin of `url`.
+        plain_http: Whether http to this machine is allowed.
+        keys: A JWK set file; with it only a card that one of its keys signed is accepted.
+        only: The peer's own ids of the skills to offer; None offers all.
+        without: The peer's own ids of skills to leave out.
+        trust: How far the person trusts it: the risk of its tools (`low`: high, `medium`: medium,
+            `high`: low).
+        timeout: Seconds for one attempt.
+        policies: More about attempts.
+        identity: Whether to send the peer the identity that a call is for.
+
+    Raises:
+        ConfigError: The description contradicts itself or has an invalid value.
     """
 
     name: str
@@ -102,23 +113,25 @@ class A2aPeer:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or len(self.name) > NAME_LIMIT:
             hint = (
-                f"letters, digits, `-` and single `_`, beginning with a letter, {NAME_LIMIT} at "
-                "the most"
+                "use letters, digits, `-` and single `_`, starting with a letter, at most "
+                f"{NAME_LIMIT} characters"
             )
             raise ConfigError(f"`{self.name}` cannot be the name of a peer", hint=hint)
-        for url in (self.url, *((self.endpoint,) if self.endpoint else ())):
-            self._check(url)
+        self._check_url(self.url)
+        if self.endpoint:
+            self._check_url(self.endpoint)
         if not self.card_path.startswith("/") or "://" in self.card_path or ".." in self.card_path:
             raise ConfigError(
                 f"peer `{self.name}`: `{self.card_path}` cannot be the path of its card"
             )
         if self.trust not in TRUST:
             raise ConfigError(
-                f"peer `{self.name}`: trust `{self.trust}`", hint=f"use {', '.join(TRUST)}"
+                f"peer `{self.name}`: unknown trust `{self.trust}`",
+                hint=f"use one of {', '.join(TRUST)}",
             )
         if not 0 < self.timeout <= 3600:
             raise ConfigError(
-                f"peer `{self.name}`: `timeout` must be seconds, more than 0, 3600 at the most"
+                f"peer `{self.name}`: `timeout` must be seconds, more than 0 and at most 3600"
             )
 
     @property
@@ -131,29 +144,30 @@ class A2aPeer:
         return frozenset(place_of(url) for url in (self.url, self.endpoint) if url)
 
     def admits(self, url: str) -> bool:
-        """Whether an address that a stranger named is one that this peer may be asked at."""
+        """Return whether a URL that the peer named belongs to an origin that may be asked."""
         try:
             return place_of(url) in self.places
         except ValueError:
             return False
 
     def covered(self) -> dict[str, Any]:
-        """What the digest covers, as JSON, in words for a person."""
-        said: dict[str, Any] = {"card": self.card_url}
+        """Return what the digest covers, as JSON that a person can read."""
+        facts: dict[str, Any] = {"card": self.card_url}
         if self.endpoint:
-            said["endpoint"] = self.endpoint
+            facts["endpoint"] = self.endpoint
         if self.auth is not None:
-            said["auth"] = f"{self.auth.header}: {self.auth.scheme} ${{{self.auth.variable}}}"
+            facts["auth"] = f"{self.auth.header}: {self.auth.scheme} ${{{self.auth.variable}}}"
         if self.keys:
-            said["keys"] = self.keys
-        said["identity"], said["plain_http"] = self.identity, self.plain_http
-        return said
+            facts["keys"] = self.keys
+        facts["identity"] = self.identity
+        facts["plain_http"] = self.plain_http
+        return facts
 
     def digest(self) -> str:
-        """SHA-256 (hex) over the name and what `covered` shows."""
+        """Return SHA-256 (hex) over the name and `covered`."""
         return hashlib.sha256(compact([self.name, self.covered()]).encode()).hexdigest()
 
-    def _check(self, url: str) -> None:
+    def _check_url(self, url: str) -> None:
         try:
             parts = urlsplit(url)
             fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -161,19 +175,23 @@ class A2aPeer:
             raise ConfigError(f"peer `{self.name}`: its address cannot be read") from None
         if not fits or parts.username or parts.password or parts.fragment or parts.query:
             raise ConfigError(
-                f"peer `{self.name}`: `{parts.scheme}://{parts.hostname}` cannot be its address",
-                hint="write `https://host/path`, without a name, a password or a query in it",
+                f"peer `{self.name}`: `{parts.scheme}://{parts.hostname}` is not a valid URL for "
+                "it",
+                hint=(
+                    "write `https://host/path`, without a user name, password, query or fragment"
+                ),
             )
-        if parts.scheme == "http" and not (self.plain_http and loopback(parts.hostname or "")):
-            local = loopback(parts.hostname or "")
+        is_local = loopback(parts.hostname or "")
+        if parts.scheme == "http" and not (self.plain_http and is_local):
+            hint = "set `plain_http: true` if you mean this machine" if is_local else "use https"
             raise ConfigError(
                 f"peer `{self.name}`: `http://{parts.hostname}` would send everything in the clear",
-                hint="say `plain_http: true` if you mean this machine" if local else "use https",
+                hint=hint,
             )
 
 
 def place_of(url: str) -> Place:
-    """The origin of an address. Raises ValueError for what is none."""
+    """Return the origin of a URL. Raises ValueError if it is not an http or https URL."""
     parts = urlsplit(url)
     if (
         parts.scheme not in ("http", "https")
@@ -181,19 +199,18 @@ def place_of(url: str) -> Place:
         or parts.username
         or parts.password
     ):
-        raise ValueError("no address of the web")
-    return (
-        parts.scheme,
-        parts.hostname.lower(),
-        parts.port or (443 if parts.scheme == "https" else 80),
-    )
+        raise ValueError("not a web address")
+    default_port = 443 if parts.scheme == "https" else 80
+    return parts.scheme, parts.hostname.lower(), parts.port or default_port
 
 
 def secret_headers(peer: A2aPeer, parent: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The header that a peer knows us by, its secret read from `parent` (this process's environment
-    by default).
+    """Return the header that authenticates us to a peer.
 
-    Raises ConfigError naming the variable, never its value.
+    Its secret is read from `parent`, the environment of this process by default.
+
+    Raises:
+        ConfigError: The variable is not set or unfit. Names the variable, never its value.
     """
     if peer.auth is None:
         return {}
@@ -204,6 +221,6 @@ def secret_headers(peer: A2aPeer, parent: Mapping[str, str] | None = None) -> di
         )
     if not value.isascii() or not value.isprintable():
         raise ConfigError(
-            f"peer `{peer.name}`: what `{peer.auth.variable}` holds cannot be in a header"
+            f"peer `{peer.name}`: the value of `{peer.auth.variable}` cannot be sent in a header"
         )
     return {peer.auth.header: f"{peer.auth.scheme} {value}".strip()}

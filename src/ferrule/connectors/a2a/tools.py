@@ -1,8 +1,8 @@
-"""From what a peer is good at to tools of a run: `peer__skill`, judged by the gate like all others.
+"""A peer's skills as tools of a run: `peer__skill`, decided on by the gate like all others.
 
-A skill does something elsewhere, as far as anybody can tell: `external`. What its tools risk is the
-person's word (`trust`), never the peer's: a card says nothing that counts. So nothing is sent twice
-by itself, unless it surely did not arrive.
+A skill does something elsewhere, as far as anybody can tell: `external`. The risk of its tools is
+decided by the person (`trust`), never by the peer: a card says nothing that counts. So nothing is
+sent twice automatically, unless it surely did not arrive.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .peer import Live
 from .spec import A2aPeer, Trust
 
 CONTEXT = "ferrule context"
-"""The parameter that handlers get the context under: no argument is called that."""
-_GRACE = 10.0
-"""Seconds that the shell gives beyond the handler's own bound, which says more."""
+"""The parameter in which handlers get the context; no argument has this name."""
+_GRACE_SECONDS = 10.0
+"""Seconds that the dispatcher waits beyond the handler's own timeout, whose message says more."""
 _RISKS: dict[Trust, Risk] = {"low": Risk.HIGH, "medium": Risk.MEDIUM, "high": Risk.LOW}
 SCHEMA = {
     "type": "object",
@@ -32,7 +32,9 @@ SCHEMA = {
             "type": "string",
             "minLength": 1,
             "maxLength": MAX_MESSAGE,
-            "description": "What the agent should do, in full: it knows nothing of this conversation.",
+            "description": (
+                "What the agent should do, in full: it knows nothing of this conversation."
+            ),
         },
         "data": {
             "type": "object",
@@ -40,7 +42,9 @@ SCHEMA = {
         },
         "task_id": {
             "type": "string",
-            "description": "Only to go on with a task that waits for an answer: the `task_id` of its result.",
+            "description": (
+                "Only to go on with a task that waits for an answer: the `task_id` of its result."
+            ),
         },
     },
     "required": ["message"],
@@ -49,29 +53,30 @@ SCHEMA = {
 
 
 def full_name(peer: str, skill: Skill) -> str:
-    """What a skill is called in rules, journals and the catalog."""
+    """Return what a skill is called in rules, journals and the catalog."""
     return f"{peer}__{skill.tool_name}"
 
 
 def chosen(peer: A2aPeer, skill: str) -> bool:
-    """Whether the person wants a skill of a peer, by the peer's own id for it."""
+    """Return whether the person wants a skill, by the peer's own id for it."""
     return (peer.only is None or skill in peer.only) and skill not in peer.without
 
 
-def make_tools(live: Live, skills: tuple[Skill, ...]) -> tuple[Tool, ...]:
-    """The tools of a peer that are offered, sorted by name."""
-    made = [_tool(live, one) for one in skills if chosen(live.peer, one.id)]
-    return tuple(sorted(made, key=lambda tool: tool.name))
+def make_tools(client: Live, skills: tuple[Skill, ...]) -> tuple[Tool, ...]:
+    """Return the tools of a peer that are offered, sorted by name."""
+    tools = [_skill_tool(client, skill) for skill in skills if chosen(client.peer, skill.id)]
+    return tuple(sorted(tools, key=lambda tool: tool.name))
 
 
-def _tool(live: Live, skill: Skill) -> Tool:
-    peer, name = live.peer, full_name(live.peer.name, skill)
+def _skill_tool(client: Live, skill: Skill) -> Tool:
+    peer = client.peer
+    name = full_name(peer.name, skill)
     policy = peer.policies.of(skill.id).over(Reliability(timeout=peer.timeout))
     seconds = policy.timeout or peer.timeout
 
     async def call(**values: Any) -> Any:
         context = values.pop(CONTEXT)
-        return await live.call(name, skill, values, context, seconds)
+        return await client.call(name, skill, values, context, seconds)
 
     return Tool(
         name=name,
@@ -80,7 +85,7 @@ def _tool(live: Live, skill: Skill) -> Tool:
         handler=call,
         side_effect=SideEffect.EXTERNAL,
         risk=_RISKS[peer.trust],
-        reliability=replace(policy, timeout=seconds + CARD_SECONDS + _GRACE),
+        reliability=replace(policy, timeout=seconds + CARD_SECONDS + _GRACE_SECONDS),
         is_async=True,
         context_parameter=CONTEXT,
         loading=Loading.DEFERRED if peer.deferred else Loading.ALWAYS,

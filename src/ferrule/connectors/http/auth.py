@@ -1,4 +1,4 @@
-"""How a request says who asks: an entry of a file's `auth` section, and what it adds to a request.
+"""How a request authenticates: an entry of a file's `auth` section, and what it adds to a request.
 
     github: {kind: bearer, secret: "${GITHUB_TOKEN}"}
     maps:   {kind: api_key, query: key, secret: "${MAPS_KEY}"}
@@ -6,7 +6,7 @@
     portal: {kind: cookie, cookie: sid, secret: "${PORTAL_SESSION}"}
     old:    {kind: basic, username: robot, secret: "${OLD_PASSWORD}"}
 
-It is added last, by us: nothing that a template or a static header says can replace it.
+It is added last, by us: no template and no static header can replace it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ KINDS: tuple[Kind, ...] = ("api_key", "bearer", "cookie", "basic")
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """One entry. `secret` is the name of a reference; `header`, `query` or `cookie` is where it
-    goes; `prefix` stands before it.
+    """One entry.
+
+    `secret` is the name of a reference; `header`, `query` or `cookie` is where it goes; `prefix` is
+    written before it.
     """
 
     name: str
@@ -40,7 +42,7 @@ class Auth:
 
     @property
     def sets_header(self) -> str:
-        """The header that it sets, in lower case; empty for a query parameter."""
+        """The header that the entry sets, in lower case; empty for a query parameter."""
         if self.kind in ("bearer", "basic"):
             return "authorization"
         return "cookie" if self.kind == "cookie" else self.header.lower()
@@ -48,8 +50,9 @@ class Auth:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a request gets, and the values that must not come back. Holds secrets: neither shown nor
-    kept.
+    """What a request gets, and the values that must not come back.
+
+    Holds secrets, so it is never shown or stored.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -62,27 +65,27 @@ class Applied:
 
 
 def apply(entries: Iterable[Auth], secrets: Secrets) -> Applied:
-    """Look the secrets up. Raises ConfigError naming the reference that cannot be had."""
+    """Look up the secrets of entries. Raises ConfigError naming a reference that has no value."""
     headers: dict[str, str] = {}
     query: list[str] = []
     cookies: list[tuple[str, str]] = []
     values: list[str] = []
-    for one in entries:
-        value = secrets.look(one.secret)
+    for entry in entries:
+        value = secrets.look(entry.secret)
         values.append(value)
-        match one.kind:
+        match entry.kind:
             case "bearer":
                 headers["Authorization"] = f"Bearer {value}"
             case "basic":
-                pair = base64.b64encode(f"{one.username}:{value}".encode()).decode()
-                values.append(pair)
-                headers["Authorization"] = f"Basic {pair}"
+                credentials = base64.b64encode(f"{entry.username}:{value}".encode()).decode()
+                values.append(credentials)
+                headers["Authorization"] = f"Basic {credentials}"
             case "cookie":
-                written = quote(value, safe="!#$&'()*+-./:<=>?@[]^_`{|}~%")
-                values.append(written)
-                cookies.append((one.cookie, written))
-            case "api_key" if one.query:
-                query.append(f"{quote(one.query, safe='')}={quote(value, safe='')}")
+                encoded = quote(value, safe="!#$&'()*+-./:<=>?@[]^_`{|}~%")
+                values.append(encoded)
+                cookies.append((entry.cookie, encoded))
+            case "api_key" if entry.query:
+                query.append(f"{quote(entry.query, safe='')}={quote(value, safe='')}")
             case "api_key":
-                headers[one.header] = one.prefix + value
+                headers[entry.header] = entry.prefix + value
     return Applied(headers, tuple(query), tuple(cookies), tuple(values))

@@ -1,21 +1,19 @@
-"""Keys out of a YAML mapping by their type, with every problem kept until the end. Nothing of it
-recurses deeper than the file.
-"""
+"""Typed access to a YAML mapping, collecting every problem. Recurses no deeper than the file."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.storage.settings.yaml_tree import Node
 
 from .templates import Unfit
 
-MOST = 50
-"""Problems of a file that are told."""
+MAX_REPORTED = 50
+"""Problems of a file that are reported."""
 T = TypeVar("T", bound=str)
 
 
@@ -37,7 +35,7 @@ class Problems:
 
     @contextmanager
     def at(self, node: Node) -> Generator[None]:
-        """What is raised within is a problem at this place."""
+        """Record what is raised inside as a problem of this node."""
         try:
             yield
         except ConfigError as error:
@@ -46,20 +44,20 @@ class Problems:
             self.add(node, str(error))
 
     def raise_all(self) -> None:
-        """Raises ConfigError, a line for each, if there are any."""
+        """Raise ConfigError with a line for each problem, if there are any."""
         if not self._found:
             return
-        more = len(self._found) - MOST
-        lines = [*self._found[:MOST], *([f"and {more} more"] if more > 0 else [])]
+        lines = self._found[:MAX_REPORTED]
+        more = len(self._found) - MAX_REPORTED
+        if more > 0:
+            lines.append(f"and {more} more")
         raise ConfigError(
             "\n".join(lines), code="http_manifest", hint=self._hint if len(lines) == 1 else ""
         )
 
 
 class Fields:
-    """A mapping whose keys are known. What has the wrong type is a problem and counts as not
-    given.
-    """
+    """A mapping with known keys. A value of the wrong type is a problem and counts as not given."""
 
     def __init__(self, node: Node, known: Sequence[str], what: str, problems: Problems) -> None:
         self.node = node
@@ -69,15 +67,15 @@ class Fields:
             problems.add(node, f"{what} must hold `key: value` pairs")
         for name, (key, _) in self._pairs.items():
             if name not in known:
-                near = get_close_matches(name, known, 1)
-                hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
-                problems.add(key, f"`{name}` is no key of {what}; {hint}")
+                close = get_close_matches(name, known, 1)
+                hint = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known)}"
+                problems.add(key, f"`{name}` is not a key of {what}; {hint}")
 
     def given(self, name: str) -> bool:
         return name in self._pairs and self._pairs[name][1].value is not None
 
     def get(self, name: str) -> Node:
-        """The value of a key that is given; the mapping itself for one that is not."""
+        """Return the value of a key that is given, else the mapping itself."""
         return self._pairs[name][1] if name in self._pairs else self.node
 
     def text(self, name: str, *, needed: bool = False) -> str:
@@ -113,9 +111,9 @@ class Fields:
 
     def choice(self, name: str, choices: Sequence[T], default: T) -> T:
         found = self.text(name)
-        for one in choices:
-            if found == one:
-                return one
+        for choice in choices:
+            if found == choice:
+                return choice
         if found:
             self._problems.add(
                 self.get(name), f"`{name}` is `{found}`; use one of {', '.join(choices)}"
@@ -131,17 +129,17 @@ class Fields:
         return found or []
 
     def texts(self, name: str) -> list[Node]:
-        """The nodes of a list of texts."""
-        good: list[Node] = []
+        """Return the nodes of a list of texts."""
+        nodes: list[Node] = []
         for node in self.items(name):
             if isinstance(node.value, str) and node.value.strip():
-                good.append(node)
+                nodes.append(node)
             else:
                 self._problems.add(node, f"`{name}` must be a list of texts")
-        return good
+        return nodes
 
     def mapping(self, name: str) -> list[tuple[str, Node]]:
-        """Keys and values of a mapping."""
+        """Return keys and values of a mapping."""
         if not self.given(name):
             return []
         pairs = self.get(name).pairs
@@ -152,19 +150,23 @@ class Fields:
 
 
 def plain(node: Node) -> Any:
-    """A node as plain values, without places."""
-    if (pairs := node.pairs) is not None:
-        return {name: plain(value) for name, (_, value) in pairs.items()}
-    if (items := node.items) is not None:
-        return [plain(item) for item in items]
+    """Return a node as plain values, without positions."""
+    if node.pairs is not None:
+        return {name: plain(value) for name, (_, value) in node.pairs.items()}
+    if node.items is not None:
+        return [plain(item) for item in node.items]
     return node.value
 
 
 def tree(value: Any, file: str) -> Node:
-    """Plain values as a node that has no places."""
+    """Return plain values as a node without positions."""
     if isinstance(value, dict):
-        pairs = {str(k): (Node(str(k), file, 0, 0), tree(v, file)) for k, v in value.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        fields = cast("dict[Any, Any]", value)
+        pairs = {
+            str(name): (Node(str(name), file, 0, 0), tree(field, file))
+            for name, field in fields.items()
+        }
         return Node(pairs, file, 0, 0)
     if isinstance(value, (list, tuple)):
-        return Node([tree(one, file) for one in value], file, 0, 0)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return Node([tree(item, file) for item in cast("list[Any]", value)], file, 0, 0)
     return Node(value, file, 0, 0)

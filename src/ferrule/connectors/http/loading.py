@@ -1,20 +1,274 @@
-"""HTTP tools for a program: from files, or from plain values."""
+"""Load HTTP tools: from a person's settings and trusted repositories, or for a program.
+
+A program names its files itself (`http_tools`, `openapi_tools`). The command line's tools come from
+(`load_tools`):
+
+    the settings folder   http/*.yaml
+    tools.http_manifests  the person's own files: absolute, `~/…`, or below the settings folder
+    tools.openapi         the person's own documents, with what they want of each
+    a repository          .ferrule/http/*.yaml and .harness/http/*.yaml, once it is trusted as it is
+
+A file in the workspace can be changed by whatever works there, so it is only ever read as a
+repository's: under trust, with the secrets that the person named in `tools.http_secrets`, and with
+hosts off the open internet only if they are listed in `tools.http_hosts`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from ferrule.connectors.json_values import mapping_of
 from ferrule.core.errors import ConfigError
+from ferrule.storage.trust import Snapshot
 from ferrule.tools.definition import Tool
 
-from .fields import tree
+from .fields import Fields, Problems, tree
 from .manifest import parse_manifest, read_manifest
 from .openapi import Choice, import_document, parse_document
+from .openapi.document import MAX_BYTES
 from .secrets import PERSONS, Secrets
 from .send import Sender
+from .spec import Manifest
 from .tools import MakeSender, make_tools
+
+FOLDER = "http"
+ROOTS = (".ferrule/http/", ".harness/http/")
+ENTRY_KEYS = (
+    "name",
+    "file",
+    "server",
+    "variables",
+    "auth",
+    "tags",
+    "without_tags",
+    "operations",
+    "without",
+    "deprecated",
+    "loading",
+    "hosts",
+    "results",
+)
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a person's settings say about HTTP tools.
+
+    Args:
+        manifests: The person's files.
+        openapi: The value of `tools.openapi`.
+        hosts: Hosts that a repository's files may open.
+        secrets: Secrets that a repository's files may use.
+        own: The settings folder.
+    """
+
+    manifests: tuple[str, ...] = ()
+    openapi: Any = None
+    hosts: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    own: Path | None = None
+
+
+@dataclass(slots=True)
+class Loaded:
+    """The loaded tools, and sentences about what was left out."""
+
+    tools: tuple[Tool, ...] = ()
+    notices: list[str] = field(default_factory=list[str])
+
+
+def is_manifest(name: str) -> bool:
+    """Return whether a file of a workspace is a manifest, by its path."""
+    root = next((root for root in ROOTS if name.startswith(root)), "")
+    return bool(root) and name.endswith(_SUFFIXES) and "/" not in name[len(root) :]
+
+
+def load_tools(
+    wanted: Wanted,
+    seen: Snapshot | None = None,
+    *,
+    secrets: Secrets = PERSONS,
+    sender: MakeSender = Sender,
+) -> Loaded:
+    """Return the tools of all sources.
+
+    Raises:
+        ConfigError: Has a line for everything that is wrong in any source: a tool that is described
+            incompletely, or whose secret is missing, does not become part of a run.
+    """
+    loaded = Loaded()
+    repository_secrets = secrets.only(wanted.secrets)
+    tools: list[Tool] = []
+    problems: list[str] = []
+    hint = ""
+    sources = _sources(wanted, seen, secrets, repository_secrets, loaded.notices)
+    for read, allowed_secrets in sources:
+        try:
+            tools += make_tools(read(), allowed_secrets, sender=sender)
+        except ConfigError as error:
+            problems.append(error.detail)
+            hint = error.hint
+    if problems:
+        raise ConfigError(
+            "\n".join(problems), code="http_manifest", hint=hint if len(problems) == 1 else ""
+        )
+    loaded.tools = tuple(tools)
+    return loaded
+
+
+def _sources(
+    wanted: Wanted,
+    seen: Snapshot | None,
+    secrets: Secrets,
+    repository_secrets: Secrets,
+    notices: list[str],
+) -> Iterator[tuple[Callable[[], Manifest], Secrets]]:
+    workspace = "" if seen is None else seen.workspace
+    for path in _personal_files(wanted):
+        yield partial(_read_manifest_file, path, workspace, wanted, secrets), secrets
+    for name, entry in _entries(wanted.openapi):
+        yield partial(_read_document, name, entry, wanted, workspace, secrets, notices), secrets
+    if seen is None or seen.state != "trusted":
+        return
+    for name in sorted(filter(is_manifest, seen.files)):
+        read = partial(
+            parse_manifest,
+            seen.files[name],
+            name,
+            origin="repository",
+            opened=wanted.hosts,
+            secrets=repository_secrets,
+        )
+        yield read, repository_secrets
+
+
+def _read_manifest_file(path: Path, workspace: str, wanted: Wanted, secrets: Secrets) -> Manifest:
+    return parse_manifest(_read(path, workspace, wanted.own), str(path), secrets=secrets)
+
+
+def check_files(seen: Snapshot, hosts: Iterable[str] = ()) -> Iterator[tuple[str, ConfigError]]:
+    """Yield what is wrong with a repository's manifests, trusted or not.
+
+    Secrets are not looked up.
+    """
+    for name in sorted(filter(is_manifest, seen.files)):
+        try:
+            parse_manifest(seen.files[name], name, origin="repository", opened=hosts, secrets=None)
+        except ConfigError as error:
+            yield name, error
+
+
+# ---- files of the person
+
+
+def _personal_files(wanted: Wanted) -> Iterator[Path]:
+    paths: list[Path] = []
+    folder = None if wanted.own is None else wanted.own / FOLDER
+    if folder is not None and folder.is_dir():
+        paths += sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES)
+    paths += [_resolve(text, wanted.own) for text in wanted.manifests]
+    yield from dict.fromkeys(paths)
+
+
+def _resolve(text: str, own: Path | None) -> Path:
+    path = Path(text).expanduser()
+    return path if path.is_absolute() or own is None else own / path
+
+
+def _read(path: Path, workspace: str, own: Path | None, most: int = 1 << 20) -> bytes:
+    real = Path(os.path.realpath(path))
+    is_personal = own is not None and real.is_relative_to(os.path.realpath(own))
+    if workspace and real.is_relative_to(workspace) and not is_personal:
+        hint = (
+            "move it out of the workspace, or to `.ferrule/http/` there, where it counts once "
+            "you trust the folder"
+        )
+        raise ConfigError(
+            f"`{path}` is in the workspace, where a tool could change it",
+            code="http_manifest",
+            hint=hint,
+        )
+    try:
+        with real.open("rb") as file:
+            return file.read(most + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot read `{path}`: {error.strerror}") from error
+
+
+# ---- documents
+
+
+def _entries(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield names and entries of a mapping, or of a list of entries with a `name`."""
+    if isinstance(value, Mapping):
+        yield from ((str(name), entry) for name, entry in cast("Mapping[Any, Any]", value).items())
+    elif isinstance(value, (list, tuple)):
+        for entry in cast("list[Any]", value):
+            yield str(mapping_of(entry).get("name", "")), entry
+
+
+def choice_of(name: str, entry: Any, where: str) -> tuple[str, Choice]:
+    """Return the file and the choice of an entry. Raises ConfigError, a line for each problem."""
+    problems = Problems()
+    if isinstance(entry, str):
+        entry = {"file": entry}
+    fields = Fields(tree(entry, where), ENTRY_KEYS, "an entry", problems)
+    file = fields.text("file", needed=True)
+    loading = ""
+    if fields.given("loading"):
+        loading = fields.choice("loading", ("always", "deferred"), "")
+    choice = Choice(
+        namespace=name,
+        server=fields.text("server"),
+        variables=_text_mapping(fields, "variables", problems),
+        auth=_text_mapping(fields, "auth", problems),
+        tags=_text_list(fields, "tags"),
+        without_tags=_text_list(fields, "without_tags"),
+        operations=_text_list(fields, "operations"),
+        without=_text_list(fields, "without"),
+        deprecated=fields.flag("deprecated", True),
+        loading=loading,
+        hosts=_text_list(fields, "hosts"),
+        results=fields.flag("results", False),
+    )
+    problems.raise_all()
+    return file, choice
+
+
+def _text_list(fields: Fields, name: str) -> tuple[str, ...]:
+    return tuple(node.value for node in fields.texts(name))
+
+
+def _text_mapping(fields: Fields, name: str, problems: Problems) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, node in fields.mapping(name):
+        if isinstance(node.value, str):
+            found[key] = node.value
+        else:
+            problems.add(node, f"`{name}.{key}` must be text")
+    return found
+
+
+def _read_document(
+    name: str, entry: Any, wanted: Wanted, workspace: str, secrets: Secrets, notices: list[str]
+) -> Manifest:
+    where = f"tools.openapi: `{name}`"
+    file, choice = choice_of(name, entry, where)
+    path = _resolve(file, wanted.own)
+    data = _read(path, workspace, wanted.own, MAX_BYTES)
+    plain_manifest, left_out = import_document(parse_document(data, str(path)), choice)
+    notices += [f"{where}: {sentence}" for sentence in left_out]
+    manifest = read_manifest(tree(plain_manifest, str(path)), secrets=secrets)
+    return replace(manifest, file=name or manifest.file)
+
+
+# ---- for a program
 
 
 def http_tools(
@@ -23,38 +277,48 @@ def http_tools(
     secrets: Secrets = PERSONS,
     sender: MakeSender = Sender,
 ) -> tuple[Tool, ...]:
-    """The tools of manifests: paths of YAML files, or the same as a mapping.
+    """Return the tools of manifests: paths of YAML files, or the same as a mapping.
 
-    `hosts` are opened besides those that the manifests list. Raises ConfigError with a line for
-    everything that is wrong in a file.
+    Args:
+        hosts: Hosts that are opened besides those that the manifests list.
+
+    Raises:
+        ConfigError: Has a line for everything that is wrong in a file.
     """
     opened = tuple(hosts)
-    found: list[Tool] = []
-    for one in manifests:
-        if isinstance(one, Mapping):
-            manifest = read_manifest(tree(one, "manifest"), opened=opened, secrets=secrets)
+    tools: list[Tool] = []
+    for source in manifests:
+        if isinstance(source, Mapping):
+            manifest = read_manifest(tree(source, "manifest"), opened=opened, secrets=secrets)
         else:
-            manifest = parse_manifest(_bytes(one), str(one), opened=opened, secrets=secrets)
-        found += make_tools(manifest, secrets, sender=sender)
-    return tuple(found)
+            manifest = parse_manifest(
+                _read_bytes(source), str(source), opened=opened, secrets=secrets
+            )
+        tools += make_tools(manifest, secrets, sender=sender)
+    return tuple(tools)
 
 
 def openapi_tools(
     document: str | Path, *, secrets: Secrets = PERSONS, sender: MakeSender = Sender, **choice: Any
 ) -> tuple[Tool, ...]:
-    """The tools of an OpenAPI document (YAML or JSON). `choice` are the fields of `openapi.Choice`:
-    `server`, `auth`, `tags`, ...
+    """Return the tools of an OpenAPI document (YAML or JSON).
 
-    Operations that cannot be tools are left out; `ferrule tools import openapi` says which. Raises
-    ConfigError.
+    Operations that cannot be tools are left out; `ferrule tools import openapi` says which.
+
+    Args:
+        choice: The fields of `openapi.Choice`: `server`, `auth`, `tags`, ...
+
+    Raises:
+        ConfigError: Nothing can be made of the document.
     """
-    manifest, _ = import_document(parse_document(_bytes(document), str(document)), Choice(**choice))
-    return make_tools(
-        read_manifest(tree(manifest, str(document)), secrets=secrets), secrets, sender=sender
-    )
+    name = str(document)
+    parsed = parse_document(_read_bytes(document), name)
+    plain_manifest, _ = import_document(parsed, Choice(**choice))
+    manifest = read_manifest(tree(plain_manifest, name), secrets=secrets)
+    return make_tools(manifest, secrets, sender=sender)
 
 
-def _bytes(path: str | Path) -> bytes:
+def _read_bytes(path: str | Path) -> bytes:
     try:
         return Path(path).expanduser().read_bytes()
     except OSError as error:

@@ -1,5 +1,4 @@
-"""Manifests: strict YAML files that describe HTTP tools. Everything that is wrong with a file is
-said at once, with line and column.
+"""Manifests: strict YAML files that describe HTTP tools. All their problems are reported at once.
 
     namespace: github
     hosts: ["*.githubusercontent.com"]
@@ -16,16 +15,17 @@ said at once, with line and column.
           properties: {owner: {type: string}, repo: {type: string}, number: {type: integer}}
           required: [owner, repo, number]
 
-What is not here: values of secrets, in any place; ways for a template to see more than the
-arguments; headers that decide who the server takes us for. A key that is not known, a name that
-stands twice and a reference to nothing are errors, not warnings. An endpoint is read in
-`endpoints.py`.
+Each problem has its line and column. There are no values of secrets, in any place; no ways for a
+template to see more than the arguments; no headers that decide who the server takes us for. An
+unknown key, a name that is given twice and a reference to nothing are errors, not warnings. An
+endpoint is read in `endpoints.py`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any, cast
@@ -40,7 +40,7 @@ from ferrule.tools.names import check_name, check_namespace
 from ferrule.tools.reliability import Reliability, read_policy
 
 from .auth import Auth, apply
-from .endpoints import AUTH, read_auth, read_endpoint
+from .endpoints import AUTH_KEYS, read_auth, read_endpoint
 from .fields import Fields, Problems, plain
 from .hosts import Reachable, check_address, check_listed, named
 from .secrets import PERSONS, Secrets
@@ -77,9 +77,9 @@ TOOL_KEYS = (
     "max_bytes",
 )
 _RISKS = tuple(Risk)
-_EFFECTS = tuple(one for one in SideEffect if one is not SideEffect.UNDECLARED)
-_LEAST: Mapping[Method, Risk] = {"GET": Risk.LOW, "DELETE": Risk.HIGH}
-"""How much a person should mind where the file does not say; medium for all other methods."""
+_SIDE_EFFECTS = tuple(effect for effect in SideEffect if effect is not SideEffect.UNDECLARED)
+_DEFAULT_RISKS: Mapping[Method, Risk] = {"GET": Risk.LOW, "DELETE": Risk.HIGH}
+"""The risk of methods for which the file says none; all other methods have `medium`."""
 
 
 def parse_manifest(
@@ -90,11 +90,16 @@ def parse_manifest(
     opened: Iterable[str] = (),
     secrets: Secrets | None = PERSONS,
 ) -> Manifest:
-    """The manifest in a file's bytes; `file` is its name as people see it.
+    """Read the manifest in a file's bytes.
 
-    `opened` are hosts that the person answers for besides those of their own files. `secrets` None
-    does not look for them, to check a file where they are not. Raises ConfigError with a line for
-    everything that is wrong.
+    Args:
+        file: The name of the file as people see it.
+        opened: Hosts that the person answers for besides those of their own files.
+        secrets: Where secrets are looked up; None does not look them up, to check a file on a
+            machine that does not have them.
+
+    Raises:
+        ConfigError: Has a line for everything that is wrong.
     """
     return read_manifest(parse_yaml(data, file), origin=origin, opened=opened, secrets=secrets)
 
@@ -106,7 +111,7 @@ def read_manifest(
     opened: Iterable[str] = (),
     secrets: Secrets | None = PERSONS,
 ) -> Manifest:
-    """The same for a tree that was read already."""
+    """Read a manifest that was parsed already. Raises like `parse_manifest`."""
     problems = Problems()
     reader = _Reader(problems, origin, Hosts.parse(opened))
     manifest = reader.manifest(root, secrets)
@@ -124,193 +129,183 @@ class _Reader:
 
     def manifest(self, root: Node, secrets: Secrets | None) -> Manifest:
         fields = Fields(root, KEYS, "a manifest", self._problems)
-        if (
-            fields.node.pairs is not None
-            and fields.given("version")
-            and fields.get("version").value != 1
-        ):
+        is_mapping = fields.node.pairs is not None
+        if is_mapping and fields.given("version") and fields.get("version").value != 1:
             self._problems.add(fields.get("version"), "`version` must be 1, the only one there is")
         namespace = fields.text("namespace")
         if namespace:
             with self._problems.at(fields.get("namespace")):
                 check_namespace(namespace)
         self._read_auth(fields, secrets)
-        if fields.given("policy"):
-            with self._problems.at(fields.get("policy")):
-                self._policy = read_policy(plain(fields.get("policy")), "`policy`").over(
-                    self._policy
-                )
-        listed = self._listed(fields)
-        tools = self._tools(fields)
-        reachable = self._reachable(listed, tools)
+        self._policy = self._read_policy(fields)
+        listed = self._read_hosts(fields)
+        tools = self._read_tools(fields)
+        reachable = self._reachable_hosts(listed, tools)
         manifest = Manifest(
-            _label(root.file, namespace),
-            tuple(one for _, one in tools),
-            namespace,
-            reachable,
-            self._origin,
+            file=_label(root.file, namespace),
+            tools=tuple(tool for _, tool in tools),
+            namespace=namespace,
+            reachable=reachable,
+            origin=self._origin,
         )
-        for node, one in tools:
+        for node, tool in tools:
             with self._problems.at(node):
-                check_address(one.endpoint.address, reachable)
+                check_address(tool.endpoint.address, reachable)
             with self._problems.at(node):
-                self._tried(one, manifest, node)
+                self._check_by_making(tool, manifest, node)
         return manifest
 
-    def _tried(self, one: HttpTool, manifest: Manifest, node: Node) -> None:
-        """Make the tool once: what its schemas do not allow is found here, and examples that do not
-        fit them.
-        """
-        from dataclasses import replace
-
-        (tool,) = make_tools(replace(manifest, tools=(one,)))
-        for example in one.examples:
-            if wrong := tool.arguments.check(example["arguments"]).problems:
+    def _check_by_making(self, spec: HttpTool, manifest: Manifest, node: Node) -> None:
+        """Make the tool once, to find schemas that cannot be used and examples that do not fit."""
+        (tool,) = make_tools(replace(manifest, tools=(spec,)))
+        for example in spec.examples:
+            problems = tool.arguments.check(example["arguments"]).problems
+            if problems:
                 self._problems.add(
-                    node, f"an example of `{one.name}` does not fit: {'; '.join(wrong[:3])}"
+                    node, f"an example of `{spec.name}` does not fit: {'; '.join(problems[:3])}"
                 )
 
     # ---- what the tools share
 
     def _read_auth(self, fields: Fields, secrets: Secrets | None) -> None:
         for name, node in fields.mapping("auth"):
-            entry = Fields(node, AUTH, f"the auth entry `{name}`", self._problems)
-            # Known even if it cannot be used: who refers to it does nothing wrong.
+            entry = Fields(node, AUTH_KEYS, f"the auth entry `{name}`", self._problems)
+            # Known even if it cannot be used: a reference to it is no mistake.
             self._auth[name] = Auth(name, "bearer", "")
             with self._problems.at(node):
                 check_name(name)
-                found = read_auth(name, entry)
-                if found is not None:
-                    self._auth[name] = found
-                    self._look_up(found, node, secrets)
+                auth = read_auth(name, entry)
+                if auth is not None:
+                    self._auth[name] = auth
+                    self._check_secret(auth, node, secrets)
 
-    def _look_up(self, entry: Auth, node: Node, secrets: Secrets | None) -> None:
+    def _check_secret(self, entry: Auth, node: Node, secrets: Secrets | None) -> None:
         try:
             if secrets is not None:
                 apply([entry], secrets)
         except ConfigError as error:
             self._problems.add(node, f"auth entry `{entry.name}`: {error.detail}", error.hint)
 
-    def _listed(self, fields: Fields) -> list[str]:
-        good: list[str] = []
+    def _read_hosts(self, fields: Fields) -> list[str]:
+        hosts: list[str] = []
         for node in fields.texts("hosts"):
             with self._problems.at(node):
                 Hosts.parse([node.value])
                 if self._origin == "repository":
                     check_listed(node.value, self._opened)
-                good.append(node.value)
-        return good
+                hosts.append(node.value)
+        return hosts
 
-    def _reachable(self, listed: list[str], tools: list[tuple[Node, HttpTool]]) -> Reachable:
+    def _reachable_hosts(self, listed: list[str], tools: list[tuple[Node, HttpTool]]) -> Reachable:
         hosts = Hosts.parse(listed)
         opened = self._opened
         if self._origin == "person":
             opened = Hosts((*hosts.entries, *opened.entries))
-        return Reachable(named(one.endpoint.address for _, one in tools), hosts, opened)
+        return Reachable(named(tool.endpoint.address for _, tool in tools), hosts, opened)
 
     # ---- tools
 
-    def _tools(self, fields: Fields) -> list[tuple[Node, HttpTool]]:
+    def _read_tools(self, fields: Fields) -> list[tuple[Node, HttpTool]]:
         if fields.node.pairs is not None and not fields.given("tools"):
             self._problems.add(fields.node, "there are no `tools`")
         nodes = fields.items("tools")
         if len(nodes) > MAX_TOOLS:
             self._problems.add(nodes[MAX_TOOLS], f"more than {MAX_TOOLS} tools")
-        found: list[tuple[Node, HttpTool]] = []
-        first: dict[str, Node] = {}
+        tools: list[tuple[Node, HttpTool]] = []
+        first_nodes: dict[str, Node] = {}
         for node in nodes[:MAX_TOOLS]:
-            one = self._tool(node)
-            if one is None:
+            tool = self._read_tool(node)
+            if tool is None:
                 continue
-            if one.name in first:
+            if tool.name in first_nodes:
+                first_line = first_nodes[tool.name].line
                 self._problems.add(
-                    node, f"`{one.name}` a second time (first in line {first[one.name].line})"
+                    node, f"`{tool.name}` is given twice (first in line {first_line})"
                 )
                 continue
-            first[one.name] = node
-            found.append((node, one))
-        return found
+            first_nodes[tool.name] = node
+            tools.append((node, tool))
+        return tools
 
-    def _tool(self, node: Node) -> HttpTool | None:
-        before = len(self._problems)
+    def _read_tool(self, node: Node) -> HttpTool | None:
+        problems_before = len(self._problems)
         fields = Fields(node, TOOL_KEYS, "a tool", self._problems)
         name = fields.text("name", needed=True)
         if name:
             with self._problems.at(fields.get("name")):
                 check_name(name)
         description = clean(fields.text("description", needed=True))
-        schema = self._schema(fields, "input_schema")
-        read = read_endpoint(fields, schema, self._auth, self._problems)
-        output = self._schema(fields, "output_schema")
-        policy = self._of_policy(fields)
-        if read is None or len(self._problems) > before:
+        schema = self._read_schema(fields, "input_schema")
+        endpoint_and_schema = read_endpoint(fields, schema, self._auth, self._problems)
+        output = self._read_schema(fields, "output_schema")
+        policy = self._read_policy(fields)
+        if endpoint_and_schema is None or len(self._problems) > problems_before:
             return None
-        endpoint, schema = read
+        endpoint, schema = endpoint_and_schema
         if URL in cast("Mapping[str, Any]", schema.get("properties") or {}):
             self._problems.add(node, f"`{URL}` cannot be the name of an argument")
             return None
-        side_effect, risk = self._effects(fields, endpoint.method)
-        key = endpoint.idempotency_key
-        idempotent = fields.flag("idempotent", key or endpoint.method in ("PUT", "DELETE"))
+        side_effect, risk = self._read_effects(fields, endpoint.method)
+        has_idempotency_key = endpoint.idempotency_key
+        idempotent = fields.flag(
+            "idempotent", has_idempotency_key or endpoint.method in ("PUT", "DELETE")
+        )
         return HttpTool(
-            name,
-            description,
-            endpoint,
-            schema,
-            output,
-            side_effect,
-            risk,
-            idempotent or key,
-            policy,
-            fields.choice("loading", (Loading.ALWAYS, Loading.DEFERRED), Loading.ALWAYS),
-            self._scopes(fields),
-            tuple(one.value for one in fields.texts("tags")),
-            fields.text("cost"),
-            fields.text("latency"),
-            self._examples(fields, schema),
-            node.where,
+            name=name,
+            description=description,
+            endpoint=endpoint,
+            schema=schema,
+            output=output,
+            side_effect=side_effect,
+            risk=risk,
+            idempotent=idempotent or has_idempotency_key,
+            reliability=policy,
+            loading=fields.choice("loading", (Loading.ALWAYS, Loading.DEFERRED), Loading.ALWAYS),
+            scopes=self._read_scopes(fields),
+            tags=tuple(tag.value for tag in fields.texts("tags")),
+            cost=fields.text("cost"),
+            latency=fields.text("latency"),
+            examples=self._read_examples(fields, schema),
+            where=node.where,
         )
 
-    def _effects(self, fields: Fields, method: Method) -> tuple[SideEffect, Risk]:
-        usual = SideEffect.READ if method == "GET" else SideEffect.EXTERNAL
-        effect = fields.choice("side_effect", _EFFECTS, usual)
-        reads = effect in (SideEffect.NONE, SideEffect.READ)
-        usual_risk = _LEAST.get(method, Risk.LOW if reads else Risk.MEDIUM)
-        risk = fields.choice("risk", _RISKS, usual_risk)
+    def _read_effects(self, fields: Fields, method: Method) -> tuple[SideEffect, Risk]:
+        default = SideEffect.READ if method == "GET" else SideEffect.EXTERNAL
+        effect = fields.choice("side_effect", _SIDE_EFFECTS, default)
+        is_read = effect in (SideEffect.NONE, SideEffect.READ)
+        default_risk = _DEFAULT_RISKS.get(method, Risk.LOW if is_read else Risk.MEDIUM)
+        risk = fields.choice("risk", _RISKS, default_risk)
         if self._origin == "repository":
-            # How much a person is asked is not for a stranger's file to lower.
-            least = _LEAST.get(method, Risk.MEDIUM)
-            if _RISKS.index(risk) < _RISKS.index(least):
+            # A repository's file must not lower how often a person is asked.
+            minimum = _DEFAULT_RISKS.get(method, Risk.MEDIUM)
+            if _RISKS.index(risk) < _RISKS.index(minimum):
                 if fields.given("risk"):
-                    self._problems.add(
-                        fields.get("risk"),
-                        (
-                            f"a repository cannot say that a {method} has {risk} risk; `{least}` "
-                            "at the least"
-                        ),
+                    message = (
+                        f"a repository cannot set the risk of a {method} to `{risk}`; it is at "
+                        f"least `{minimum}`"
                     )
-                risk = least
+                    self._problems.add(fields.get("risk"), message)
+                risk = minimum
         return effect, risk
 
-    def _of_policy(self, fields: Fields) -> Reliability:
+    def _read_policy(self, fields: Fields) -> Reliability:
         if not fields.given("policy"):
             return self._policy
         with self._problems.at(fields.get("policy")):
             return read_policy(plain(fields.get("policy")), "`policy`").over(self._policy)
         return self._policy
 
-    def _scopes(self, fields: Fields) -> frozenset[str]:
+    def _read_scopes(self, fields: Fields) -> frozenset[str]:
         if fields.given("scopes") and fields.given("auth_scopes"):
             self._problems.add(
                 fields.get("auth_scopes"),
                 "`auth_scopes` is the same as `scopes`; write one of them",
             )
-        return frozenset(
-            one.value for key in ("scopes", "auth_scopes") for one in fields.texts(key)
-        )
+        nodes = (*fields.texts("scopes"), *fields.texts("auth_scopes"))
+        return frozenset(node.value for node in nodes)
 
-    def _schema(self, fields: Fields, key: str) -> Mapping[str, Any] | None:
-        """A schema that is a mapping, or JSON text."""
+    def _read_schema(self, fields: Fields, key: str) -> Mapping[str, Any] | None:
+        """Return a schema that is a mapping, or JSON text."""
         if not fields.given(key):
             return None
         node = fields.get(key)
@@ -319,24 +314,25 @@ class _Reader:
             try:
                 value = json.loads(value)
             except (ValueError, RecursionError) as error:
-                self._problems.add(node, f"`{key}` is no JSON: {error}")
+                self._problems.add(node, f"`{key}` is not JSON: {error}")
                 return None
         if not isinstance(value, dict) or depth_of(value) > MAX_DEPTH:
-            self._problems.add(
-                node,
-                (
-                    f"`{key}` must be a JSON Schema: a mapping, or one as JSON text, {MAX_DEPTH} "
-                    "levels at the most"
-                ),
+            message = (
+                f"`{key}` must be a JSON Schema: a mapping, or one as JSON text, at most "
+                f"{MAX_DEPTH} levels deep"
             )
+            self._problems.add(node, message)
             return None
         return cast("Mapping[str, Any]", cleaned(value))
 
-    def _examples(self, fields: Fields, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-        """`{request, arguments}` each; a mapping without `arguments` is the arguments
-        themselves.
+    def _read_examples(
+        self, fields: Fields, schema: Mapping[str, Any]
+    ) -> tuple[Mapping[str, Any], ...]:
+        """Return examples as `{request, arguments}`.
+
+        A mapping without `arguments` is the arguments themselves.
         """
-        found: list[Mapping[str, Any]] = []
+        examples: list[Mapping[str, Any]] = []
         known = [str(name) for name in cast("Mapping[str, Any]", schema.get("properties") or {})]
         for node in fields.items("examples"):
             given = plain(node)
@@ -348,17 +344,17 @@ class _Reader:
                 continue
             for name in cast("dict[str, Any]", example["arguments"]):
                 if name not in known:
-                    near = get_close_matches(name, known, 1)
-                    meant = f"; did you mean `{near[0]}`?" if near else ""
+                    close = get_close_matches(name, known, 1)
+                    suggestion = f"; did you mean `{close[0]}`?" if close else ""
                     self._problems.add(
-                        node, f"an example has `{name}`, which is no argument{meant}"
+                        node, f"an example has `{name}`, which is not an argument{suggestion}"
                     )
-            found.append(
+            examples.append(
                 {"request": str(example.get("request", "")), "arguments": example["arguments"]}
             )
-        return tuple(found)
+        return tuple(examples)
 
 
 def _label(file: str, namespace: str) -> str:
-    """What a file is called where its tools are listed."""
+    """Return what a file is called where its tools are listed."""
     return namespace or PurePath(file).stem

@@ -1,10 +1,10 @@
-"""Arguments that become parameters of a request: query, header, cookie and path, in the styles of
-OpenAPI. No I/O.
+"""Arguments as query, header, cookie and path parameters, in the styles of OpenAPI. No I/O.
 
 Source: OpenAPI 3.1, "Style Values" and "Style Examples" (`form`, `spaceDelimited`, `pipeDelimited`,
 `deepObject`, `simple`, `label`, `matrix`); `json` is a parameter whose content is
-`application/json`. Values are percent-encoded where the place asks for it, separators of a style
-are not. Lists and objects in lists and objects have no style: they are refused, except in `json`.
+`application/json`. Values are percent-encoded where the place requires it, the separators of a
+style are not. Lists and objects within lists and objects have no style: they are refused, except in
+`json`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STYLES: dict[Place, tuple[str, ...]] = {
     "header": ("simple", "json"),
     "cookie": ("form", "json"),
 }
-"""What there is for each place; the first is used where nothing is said."""
+"""The styles of each place; the first is the default."""
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 _COOKIE_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
@@ -37,8 +37,9 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: `name` is the server's, `source` the argument's. `explode` None is the style's
-    own choice.
+    """One parameter: `name` is the server's, `source` the argument's.
+
+    With `explode` None the style decides.
     """
 
     name: str
@@ -53,18 +54,16 @@ class Parameter:
 
     @property
     def exploded(self) -> bool:
-        """Whether items stand apart: by default only in `form`, and `deepObject` knows no other
-        way.
-        """
+        """Whether items stand apart: by default only in `form`, and always in `deepObject`."""
         chosen = self.used_style == "form" if self.explode is None else self.explode
         return chosen or self.used_style == "deepObject"
 
     def query(self, value: Any) -> list[str]:
-        """`name=value` pairs, encoded. Raises Unfit."""
+        """Return encoded `name=value` pairs. Raises Unfit."""
         return [f"{encoded(name)}={text}" for name, text in self._pairs(value, encoded)]
 
     def cookies(self, value: Any) -> list[Pair]:
-        """Name and encoded value of cookies. Raises Unfit."""
+        """Return name and encoded value of cookies. Raises Unfit."""
         pairs = self._pairs(value, encoded)
         for name, _ in pairs:
             if not _COOKIE_NAME.fullmatch(name):
@@ -72,13 +71,13 @@ class Parameter:
         return pairs
 
     def header(self, value: Any) -> str:
-        """The value of a header. Raises Unfit."""
+        """Return the value of a header. Raises Unfit."""
         if self.used_style == "json":
             return header_value(json.dumps(value), self.name)
         return header_value(self._simple(value, str, ",", "="), self.name)
 
     def segment(self, value: Any) -> str:
-        """The text of a path segment, encoded. Raises Unfit."""
+        """Return the encoded text of a path segment. Raises Unfit."""
         style = self.used_style
         if style == "simple":
             return self._simple(value, within_segment, ",", "=")
@@ -91,7 +90,7 @@ class Parameter:
         return f";{name}={self._simple(value, within_segment, ',', ',')}"
 
     def _pairs(self, value: Any, escape: Callable[[str], str]) -> list[Pair]:
-        """As `form` and its kin write it: one pair, or several."""
+        """Return one pair or several, as `form` and similar styles write them."""
         style = self.used_style
         if style == "json":
             return [(self.name, escape(compact(value)))]
@@ -104,35 +103,43 @@ class Parameter:
             return [(f"{self.name}[{key}]", text) for key, text in items]
         if self.exploded:
             return [(key or self.name, text) for key, text in items]
-        between = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}.get(style, ",")
-        texts = [part for key, text in items for part in ((escape(key), text) if key else (text,))]
-        return [(self.name, between.join(texts))] if texts else []
+        texts: list[str] = []
+        for key, text in items:
+            if key:
+                texts.append(escape(key))
+            texts.append(text)
+        if not texts:
+            return []
+        separator = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}.get(style, ",")
+        return [(self.name, separator.join(texts))]
 
-    def _simple(self, value: Any, escape: Callable[[str], str], between: str, binds: str) -> str:
+    def _simple(
+        self, value: Any, escape: Callable[[str], str], separator: str, assignment: str
+    ) -> str:
         if not isinstance(value, (list, Mapping)):
             return escape(scalar(value, self.source))
         items = self._items(cast("Any", value), escape)
-        sign = binds if self.exploded else ","
-        return between.join(f"{escape(key)}{sign}{text}" if key else text for key, text in items)
+        sign = assignment if self.exploded else ","
+        return separator.join(f"{escape(key)}{sign}{text}" if key else text for key, text in items)
 
     def _items(self, value: Any, escape: Callable[[str], str]) -> list[Pair]:
-        """Names (empty for items of a list) and escaped texts of a list or an object of scalars."""
+        """Return names (empty in a list) and escaped texts of a list or object of scalars."""
         if isinstance(value, Mapping):
             pairs = cast("Mapping[str, Any]", value).items()
             return [
-                (key, escape(scalar(one, f"{self.source}.{key}")))
-                for key, one in pairs
-                if one is not None
+                (key, escape(scalar(field, f"{self.source}.{key}")))
+                for key, field in pairs
+                if field is not None
             ]
-        return [("", escape(scalar(one, self.source))) for one in cast("list[Any]", value)]
+        return [("", escape(scalar(item, self.source))) for item in cast("list[Any]", value)]
 
 
 def header_value(text: str, name: str) -> str:
-    """A value that a header can have. Raises Unfit: a line break in it would be a header of its
-    own.
+    """Return a value as it is sent in a header.
+
+    Raises:
+        Unfit: A line break in it would begin another header.
     """
     if not _HEADER_VALUE.fullmatch(text):
-        raise Unfit(
-            f"the value for the header `{name}` holds line breaks or characters beyond ASCII"
-        )
+        raise Unfit(f"the value for the header `{name}` has line breaks or characters beyond ASCII")
     return text.strip(" ")

@@ -1,8 +1,7 @@
-"""One answer as it arrives, bounded: its head (`models.http.http1`), its body as it is sent and as
-it is unpacked, the bytes around it.
+"""One answer as it arrives, bounded: its head, its body compressed and decompressed, the framing.
 
-Only gzip and deflate are unpacked, and never further than one byte beyond the bound, so a small
-answer cannot become a large one.
+The head is read by `models.http.http1`. Only gzip and deflate are decompressed, and never further
+than one byte beyond the bound, so a small answer cannot become a large one.
 """
 
 from __future__ import annotations
@@ -16,15 +15,16 @@ from typing import Any
 from ferrule.models.http.http1 import MalformedResponse, ResponseParser
 
 FAILURE_BYTES = 65_536
-"""Bytes that are read of the body of an answer that says that the request failed."""
-_EMPTY = (204, 205, 304)
-_CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+"""Bytes that are read of the body of an answer with a failure status."""
+_BODILESS = (204, 205, 304)
+_WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back at last. `url` is without credentials; `cut`: the body is longer than what is
-    here.
+    """The final answer.
+
+    `url` is without credentials; `cut` means that the body is longer than what was read.
     """
 
     status: int
@@ -35,20 +35,27 @@ class Answer:
 
 
 async def receive(reader: asyncio.StreamReader, url: str, max_bytes: int) -> Answer:
+    """Read one answer from a connection.
+
+    Raises:
+        MalformedResponse: The answer is not valid, or far too large around its body.
+        ConnectionResetError: The connection ended before the answer did.
+    """
     parser = ResponseParser()
     body: Body | None = None
     received = 0
     while not parser.done and (body is None or not body.full):
         data = await reader.read(65_536)
         if not data:
-            _ended(parser)
+            _check_end(parser)
             break
         received += len(data)
         piece = parser.feed(data)
         if body is None and parser.status:
-            failed = parser.status >= 300
+            is_failure = parser.status >= 300
             body = Body(
-                parser.headers.get("content-encoding", ""), FAILURE_BYTES if failed else max_bytes
+                parser.headers.get("content-encoding", ""),
+                FAILURE_BYTES if is_failure else max_bytes,
             )
         if body is not None:
             body.add(piece)
@@ -56,12 +63,12 @@ async def receive(reader: asyncio.StreamReader, url: str, max_bytes: int) -> Ans
             raise MalformedResponse("far more around its answer than in it")
     if body is None:
         body = Body("", 0)
-    if parser.status in _EMPTY:
+    if parser.status in _BODILESS:
         return Answer(parser.status, parser.headers, b"", url)
     return Answer(parser.status, parser.headers, body.whole(parser.done), url, body.full)
 
 
-def _ended(parser: ResponseParser) -> None:
+def _check_end(parser: ResponseParser) -> None:
     try:
         parser.eof()
     except MalformedResponse as problem:
@@ -69,45 +76,44 @@ def _ended(parser: ResponseParser) -> None:
 
 
 class Body:
-    """A body as it arrives: unpacked, and never more than `most` bytes of it. `full`: there is
-    more.
-    """
+    """A body as it arrives, decompressed and bounded. `full` means that there is more."""
 
     def __init__(self, coding: str, most: int) -> None:
-        self._most = most
+        self._max_bytes = most
         self._pieces: list[bytes] = []
         self._size = 0
         self.full = False
         name = coding.strip().lower()
-        if name not in ("", "identity", *_CODINGS):
-            raise MalformedResponse("its answer is packed in a way that was not asked for")
-        self._unpack: Any = zlib.decompressobj(_CODINGS[name]) if name in _CODINGS else None
+        if name not in ("", "identity", *_WINDOW_BITS):
+            raise MalformedResponse("its answer is compressed in a way that was not asked for")
+        self._decompressor: Any = (
+            zlib.decompressobj(_WINDOW_BITS[name]) if name in _WINDOW_BITS else None
+        )
 
     def add(self, data: bytes) -> None:
-        """Raises MalformedResponse for what cannot be unpacked."""
-        if self._unpack is not None:
-            data = self._unpacked(data)
-        room = self._most - self._size
+        """Add received bytes. Raises MalformedResponse for what cannot be decompressed."""
+        if self._decompressor is not None:
+            data = self._decompress(data)
+        room = self._max_bytes - self._size
         self.full = self.full or len(data) > room
         self._pieces.append(data[:room])
         self._size += min(len(data), room)
 
-    def _unpacked(self, data: bytes) -> bytes:
-        # One byte beyond the bound is enough to know that there is more; the rest is never
-        # unpacked.
+    def _decompress(self, data: bytes) -> bytes:
+        # One byte beyond the bound tells that there is more; the rest is never decompressed.
         try:
-            return self._unpack.decompress(data, self._most - self._size + 1)
+            return self._decompressor.decompress(data, self._max_bytes - self._size + 1)
         except zlib.error:
-            raise MalformedResponse("its answer is damaged and cannot be unpacked") from None
+            raise MalformedResponse("its answer is damaged and cannot be decompressed") from None
 
     def whole(self, ended: bool) -> bytes:
-        """All of it. Raises MalformedResponse if it was cut off."""
+        """Return the whole body. Raises MalformedResponse if it was cut off."""
         if (
-            self._unpack is not None
+            self._decompressor is not None
             and ended
             and self._size
             and not self.full
-            and not self._unpack.eof
+            and not self._decompressor.eof
         ):
             raise MalformedResponse("its answer is cut off")
         return b"".join(self._pieces)

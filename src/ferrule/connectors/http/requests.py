@@ -1,8 +1,7 @@
-"""From the arguments of a call to the request that is sent. No I/O, no secrets: these are added by
-whoever sends it.
+"""The arguments of a call as the request that is sent. No I/O, no secrets: the sender adds these.
 
-`address_of` gives what the gate judges and a person is shown; `Prepared.url` begins with exactly
-that, and only the query of an auth entry comes after it.
+`address_of` returns what the gate decides on and a person is shown; `Prepared.url` begins with
+exactly that, and only the query of an auth entry comes after it.
 """
 
 from __future__ import annotations
@@ -41,14 +40,16 @@ NEVER = frozenset(
         "x-method-override",
     }
 )
-"""Headers that no file sets: the request itself does, or its auth section, or they change who the
-server takes us for or what it does.
+"""Headers that no file may set.
+
+The request or its auth section sets them, or they change who the server takes us for or what it
+does.
 """
-_TYPE = "content-type"
+_CONTENT_TYPE = "content-type"
 
 
 def settable(name: str) -> bool:
-    """Whether a file may set a header."""
+    """Return whether a file may set a header."""
     lower = name.lower()
     return lower not in NEVER and not lower.startswith(("proxy-", "x-forwarded-"))
 
@@ -64,15 +65,17 @@ class Prepared:
     body: bytes | None = None
 
     def with_auth(self, auth: Applied) -> Prepared:
-        """The same, saying who asks. What auth sets replaces what stands there already."""
-        ours = {name.lower() for name in auth.headers}
-        kept = {name: value for name, value in self.headers.items() if name.lower() not in ours}
-        theirs = {name for name, _ in auth.cookies}
-        cookies = tuple(pair for pair in self.cookies if pair[0] not in theirs) + auth.cookies
+        """Return the request with authentication, which replaces what is there already."""
+        auth_headers = {name.lower() for name in auth.headers}
+        headers = {
+            name: value for name, value in self.headers.items() if name.lower() not in auth_headers
+        }
+        auth_cookies = {name for name, _ in auth.cookies}
+        cookies = tuple(pair for pair in self.cookies if pair[0] not in auth_cookies) + auth.cookies
         return replace(
             self,
-            url=_queried(self.url, auth.query),
-            headers={**kept, **auth.headers},
+            url=_with_query(self.url, auth.query),
+            headers={**headers, **auth.headers},
             cookies=cookies,
         )
 
@@ -88,53 +91,59 @@ class Prepared:
 
 
 def address_of(endpoint: Endpoint, arguments: Mapping[str, Any]) -> str:
-    """The address of a call, without secrets. Raises Unfit."""
+    """Return the URL of a call, without secrets. Raises Unfit."""
     address = endpoint.address
-    styled = {one.source: one for one in endpoint.parameters if one.place == "path"}
-    segments = (_segment(one, arguments, styled) for one in address.path)
+    path_parameters = {
+        parameter.source: parameter
+        for parameter in endpoint.parameters
+        if parameter.place == "path"
+    }
+    segments = (_segment(template, arguments, path_parameters) for template in address.path)
     query = address.pairs(arguments)
-    for one in endpoint.parameters:
-        if one.place == "query" and (value := arguments.get(one.source)) is not None:
-            query += one.query(value)
-    url = _queried(f"{address.origin(arguments)}/{'/'.join(segments)}", query)
+    for parameter in endpoint.parameters:
+        value = arguments.get(parameter.source)
+        if parameter.place == "query" and value is not None:
+            query += parameter.query(value)
+    url = _with_query(f"{address.origin(arguments)}/{'/'.join(segments)}", query)
     if len(url) > LONGEST:
         raise Unfit(f"the address would have {len(url)} characters, more than {LONGEST}")
     return url
 
 
 def prepare(endpoint: Endpoint, arguments: Mapping[str, Any]) -> Prepared:
-    """The request of a call. Raises Unfit."""
+    """Return the request of a call. Raises Unfit."""
     headers: dict[str, str] = {}
     cookies: list[tuple[str, str]] = []
     for name, template in endpoint.headers:
         text = template.fill(arguments, str)
         if text is not None:
             headers[name] = header_value(text, name)
-    for one in endpoint.parameters:
-        value = arguments.get(one.source)
+    for parameter in endpoint.parameters:
+        value = arguments.get(parameter.source)
         if value is None:
             continue
-        if one.place == "header":
-            headers[one.name] = one.header(value)
-        elif one.place == "cookie":
-            cookies += one.cookies(value)
-    body = None if endpoint.body is None else endpoint.body.encode(arguments)
-    if (
-        body is not None
-        and endpoint.body is not None
-        and all(name.lower() != _TYPE for name in headers)
-    ):
-        headers["Content-Type"] = bodies.KINDS[endpoint.body.kind]
-    return Prepared(endpoint.method, address_of(endpoint, arguments), headers, tuple(cookies), body)
+        if parameter.place == "header":
+            headers[parameter.name] = parameter.header(value)
+        elif parameter.place == "cookie":
+            cookies += parameter.cookies(value)
+    body = None
+    if endpoint.body is not None:
+        body = endpoint.body.encode(arguments)
+        has_content_type = any(name.lower() == _CONTENT_TYPE for name in headers)
+        if body is not None and not has_content_type:
+            headers["Content-Type"] = bodies.KINDS[endpoint.body.kind]
+    url = address_of(endpoint, arguments)
+    return Prepared(endpoint.method, url, headers, tuple(cookies), body)
 
 
 def _segment(
-    template: Template, arguments: Mapping[str, Any], styled: Mapping[str, Parameter]
+    template: Template, arguments: Mapping[str, Any], path_parameters: Mapping[str, Parameter]
 ) -> str:
     if template.literal is not None:
         return template.literal
     hole = template.only
-    if hole is not None and (parameter := styled.get(hole.name)) is not None:
+    parameter = None if hole is None else path_parameters.get(hole.name)
+    if hole is not None and parameter is not None:
         return whole_segment(parameter.segment(hole.value(arguments)))
     text = template.fill(arguments, within_segment)
     if text is None:
@@ -142,5 +151,8 @@ def _segment(
     return whole_segment(text)
 
 
-def _queried(url: str, query: list[str] | tuple[str, ...]) -> str:
-    return f"{url}{'&' if '?' in url else '?'}{'&'.join(query)}" if query else url
+def _with_query(url: str, query: list[str] | tuple[str, ...]) -> str:
+    if not query:
+        return url
+    separator = "&" if "?" in url else "?"
+    return url + separator + "&".join(query)

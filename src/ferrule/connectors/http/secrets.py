@@ -1,16 +1,16 @@
-"""Secrets of HTTP tools: named in files, read when they are needed, and taken out of everything
-that comes back.
+"""Secrets of HTTP tools: named in files, read when needed, and removed from what comes back.
 
-    ${GITHUB_TOKEN}            a variable of the environment
-    ${secret:github}           the file `secrets/github` in the person's settings folder, readable by its owner alone
+    ${GITHUB_TOKEN}   an environment variable
+    ${secret:github}  the file `secrets/github` in the person's settings folder, readable by its
+                      owner alone
 
 A file holds references, never values. They are looked up when the file is read, so that a missing
-one is found at once, and again for each call, so that a new value holds without a restart. A
+one is found at once, and again for each call, so that a new value counts without a restart. A
 repository's files get only what the person named for them (`tools.http_secrets`).
 
 What a server sends back is searched for the secrets of the request: as they are, and as JSON, URLs,
-HTML and base64 write them. Not
-protected: a secret that a server cuts up, encrypts or spells otherwise.
+HTML and base64 write them. Not protected: a secret that a server splits, encrypts or spells
+otherwise.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.storage import paths
 
 SHORTEST = 4
-"""Characters below which a secret could not be told from other text in an answer."""
+"""Shorter secrets could not be told from other text in an answer."""
 LONGEST = 16_384
 SHOWN = "[secret]"
 _REFERENCE = re.compile(
@@ -43,10 +43,12 @@ _FOLDER = "secrets"
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """Where references are looked up. `allowed` None: all of them; else only these names (`NAME`,
-    `secret:name`).
+    """Where references are looked up.
 
-    `environment` and `folder` are the process's and the person's own unless they are given.
+    Args:
+        environment: The variables; those of this process by default.
+        folder: The folder of files; the person's own by default.
+        allowed: The names that may be used (`NAME`, `secret:name`); None allows all.
     """
 
     environment: Mapping[str, str] | None = None
@@ -54,15 +56,17 @@ class Secrets:
     allowed: frozenset[str] | None = None
 
     def only(self, names: Iterable[str]) -> Secrets:
-        """The same, kept to these names."""
+        """Return the same, limited to these names."""
         return Secrets(self.environment, self.folder, frozenset(names))
 
     def look(self, name: str) -> str:
-        """The value of a reference. Raises ConfigError naming it, never its value."""
+        """Return the value of a reference. Raises ConfigError naming it, never its value."""
         if self.allowed is not None and name not in self.allowed:
             hint = f"name it in `tools.http_secrets` of your own settings: `{name}`"
             raise ConfigError(
-                f"`${{{name}}}` is not for the files of a repository", code="http_secret", hint=hint
+                f"`${{{name}}}` may not be used by the files of a repository",
+                code="http_secret",
+                hint=hint,
             )
         if name.startswith("secret:"):
             value = self._from_file(name.removeprefix("secret:"))
@@ -93,69 +97,73 @@ class Secrets:
                 code="http_secret",
             ) from None
         with os.fdopen(descriptor, "rb") as opened:
-            about = os.fstat(descriptor)
+            status = os.fstat(descriptor)
             if (
-                not stat.S_ISREG(about.st_mode)
-                or about.st_uid != os.getuid()
-                or about.st_mode & 0o077
+                not stat.S_ISREG(status.st_mode)
+                or status.st_uid != os.getuid()
+                or status.st_mode & 0o077
             ):
                 hint = f"`chmod 600 {file}`"
                 raise ConfigError(
-                    f"`{file}` is no file that only you can read", code="http_secret", hint=hint
+                    f"`{file}` must be a file that only you can read",
+                    code="http_secret",
+                    hint=hint,
                 )
             return opened.read(LONGEST + 2).decode("utf-8", "replace").strip()
 
 
 PERSONS = Secrets()
-"""All that the person has."""
+"""All secrets that the person has."""
 
 
 def reference_of(text: str) -> str | None:
-    """The name in `${NAME}`, if that is all there is; None for anything else, a literal secret for
-    one.
-    """
-    found = _REFERENCE.fullmatch(text.strip())
-    return None if found is None else found["name"]
+    """Return the name in `${NAME}`; None for anything else, such as a literal secret."""
+    match = _REFERENCE.fullmatch(text.strip())
+    return None if match is None else match["name"]
 
 
 class Redactor:
-    """Takes values out of what a server said. Holds them: neither shown nor kept."""
+    """Removes values from what a server said. Holds secrets, so it is never shown or stored."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        spellings = {one.lower() for value in values for one in _spellings(value)}
+        spellings: set[str] = set()
+        for value in values:
+            spellings.update(spelling.lower() for spelling in _spellings(value))
         self._spellings = sorted(spellings, key=len, reverse=True)
 
     def __repr__(self) -> str:
         return "Redactor(…)"
 
     def text(self, text: str) -> str:
-        """A text without them, in whatever case."""
+        """Return a text without the values, in whatever case."""
         if not self.finds(text):
             return text
         return self.raw(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def finds(self, text: str) -> bool:
-        """Whether there is anything to take out."""
+        """Return whether a text contains any of the values."""
         lower = text.lower()
         return any(spelling in lower for spelling in self._spellings)
 
     def raw(self, data: bytes) -> bytes:
-        """Bytes without them; the same object if there are none. Plain searching: answers are
-        large, and a pattern is a hundred times slower.
+        """Return bytes without the values; the same object if there are none.
+
+        It searches plainly: answers are large, and a pattern is a hundred times slower.
         """
         lower = data.lower()
-        for spelling in (one.encode() for one in self._spellings):
-            if spelling in lower:
-                data = _replaced(data, lower, spelling)
+        for spelling in self._spellings:
+            encoded = spelling.encode()
+            if encoded in lower:
+                data = _replace_all(data, lower, encoded)
                 lower = data.lower()
         return data
 
     def json(self, value: Any) -> Any:
-        """A JSON value without them, in keys and texts. Nothing of it is changed in place."""
-        return _walked(value, self.text) if self._spellings else value
+        """Return a JSON value without the values, in keys and texts. Changes nothing in place."""
+        return _map_texts(value, self.text) if self._spellings else value
 
 
-def _replaced(data: bytes, lower: bytes, spelling: bytes) -> bytes:
+def _replace_all(data: bytes, lower: bytes, spelling: bytes) -> bytes:
     pieces: list[bytes] = []
     at = 0
     while (found := lower.find(spelling, at)) >= 0:
@@ -164,15 +172,15 @@ def _replaced(data: bytes, lower: bytes, spelling: bytes) -> bytes:
     return b"".join((*pieces, data[at:]))
 
 
-def _walked(value: Any, change: Callable[[str], str]) -> Any:
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
         pairs = cast("dict[str, Any]", value).items()
-        return {change(name): _walked(inner, change) for name, inner in pairs}
+        return {change(name): _map_texts(inner, change) for name, inner in pairs}
     if isinstance(value, list):
-        return [_walked(inner, change) for inner in cast("list[Any]", value)]
-    # A secret made of digits comes back as a number as easily as in a text.
+        return [_map_texts(inner, change) for inner in cast("list[Any]", value)]
+    # A secret made of digits may come back as a number.
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         written = json.dumps(value)
         return value if change(written) == written else SHOWN
@@ -192,4 +200,4 @@ def _spellings(value: str) -> set[str]:
         encoded.rstrip("="),
         encoded.translate(str.maketrans("+/", "-_")).rstrip("="),
     }
-    return {one for one in written if len(one) >= SHORTEST}
+    return {spelling for spelling in written if len(spelling) >= SHORTEST}

@@ -1,16 +1,16 @@
-"""One request over HTTP/1.1: every hop is checked, and what was checked is what is connected to.
+"""One request over HTTP/1.1: every hop is checked, and the connection goes to what was checked.
 
-* A host is resolved once, after it was allowed, and what was checked is what is connected to
-  (`models.http.dialing`).
-* A redirect is a new request with the same checks, `REDIRECTS` of them at the most, made by the
-  rules of `models.http.web_request`. To another origin no credentials go along, neither in headers
-  nor within the address that the server made up.
+* A host is resolved once, after it was allowed, and the connection goes to the address that was
+  checked (`models.http.dialing`).
+* A redirect is a new request with the same checks, at most `REDIRECTS` of them, made by the rules
+  of `models.http.web_request`. No credentials go to another origin, neither in headers nor within
+  the URL that the server made up.
 * An answer is bounded (`receive.py`).
-* Connections are not kept: nothing of one call can end up in another.
+* Connections are not reused: nothing of one call can end up in another.
 
-The time of a call is bounded by the shell around it; here only connecting has a bound of its own. A
-proxy of the person's environment is used as for models; it resolves names itself, so addresses of
-*named* hosts are then not checked here.
+The dispatcher bounds the time of a call; here only connecting has a timeout of its own. A proxy of
+the person's environment is used as for models; it resolves names itself, so addresses of *named*
+hosts are then not checked here.
 """
 
 from __future__ import annotations
@@ -38,20 +38,23 @@ from .requests import Prepared
 from .secrets import Redactor
 
 CONNECT_SECONDS = 10.0
-_USUAL = {"User-Agent": "ferrule", "Accept": "application/json, */*;q=0.5"}
+_DEFAULT_HEADERS = {"User-Agent": "ferrule", "Accept": "application/json, */*;q=0.5"}
 
 Refused = Callable[[str], str]
-"""Why an address that a redirect names may not follow; empty if it may."""
+"""Returns why a redirect to a URL may not be followed; empty if it may."""
 
 
 def nobody(url: str) -> str:
-    """A `Refused` that has no objections."""
+    """Refuse nothing: a `Refused` without rules."""
     return ""
 
 
 class Broke(Exception):
-    """No answer. `sent`: some of the request had left, so nobody knows what the server did with it.
-    `again`: the next attempt may work.
+    """There is no answer.
+
+    Args:
+        sent: Some of the request had been sent, so what the server did is unknown.
+        again: The next attempt may work.
     """
 
     def __init__(self, why: str, *, sent: bool, again: bool = True) -> None:
@@ -62,16 +65,21 @@ class Broke(Exception):
 
 @cache
 def usual_tls() -> ssl.SSLContext:
-    """The system's authorities, or those of SSL_CERT_FILE. Made once: reading them takes longer
-    than most requests.
+    """Return a context with the system's authorities, or those of SSL_CERT_FILE.
+
+    It is made once: reading them takes longer than most requests.
     """
     return ssl.create_default_context()
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """How requests are sent. `lookup` resolves a host, `tls` makes the context, `environment` names
-    proxies: tests pass their own.
+    """Sends requests. Tests pass their own parts.
+
+    Args:
+        lookup: Resolves a host.
+        tls: Makes the TLS context.
+        environment: The variables that name proxies.
     """
 
     reachable: Reachable
@@ -82,25 +90,31 @@ class Sender:
     async def send(
         self, request: Prepared, auth: Applied, max_bytes: int, refused: Refused = nobody
     ) -> Answer:
-        """Ask, and follow where it leads; `refused` says why an address may not follow, if it may
-        not.
+        """Send a request and follow its redirects.
 
-        Raises Broke, and ToolFailed for what may not be reached or is out of bounds.
+        Args:
+            refused: Returns why a redirect may not be followed.
+
+        Raises:
+            Broke: There is no answer.
+            ToolFailed: The host may not be reached, or the answer is out of bounds.
         """
         redactor = Redactor(auth.values)
         credentials: Applied | None = auth
         for _ in range(REDIRECTS + 1):
             target = target_of(request.url)
-            answer = await self._once(request, target, credentials, max_bytes)
-            following = _redirected(request, answer)
+            response = await self._send_once(request, target, credentials, max_bytes)
+            following = _next_request(request, response)
             if following is None:
-                return replace(answer, url=redactor.text(answer.url))
-            further = following.target
-            if further.host != target.host and (why := refused(following.url)):
-                raise _denied(further, why)
+                return replace(response, url=redactor.text(response.url))
+            next_target = following.target
+            if next_target.host != target.host:
+                refusal = refused(following.url)
+                if refusal:
+                    raise _denied(next_target, refusal)
             if not following.same_origin:
                 if redactor.text(following.url) != following.url:
-                    raise _denied(further, "the redirect to it carries a secret")
+                    raise _denied(next_target, "the redirect to it carries a secret")
                 credentials = None
                 request = replace(request, cookies=())
             request = replace(
@@ -115,15 +129,16 @@ class Sender:
             f"`{target_of(request.url).authority}`: more than {REDIRECTS} redirects",
         )
 
-    async def _once(
+    async def _send_once(
         self, request: Prepared, target: Target, auth: Applied | None, max_bytes: int
     ) -> Answer:
-        if (why := self.reachable.refusal(*target.origin)) is not None:
-            raise _denied(target, why)
+        refusal = self.reachable.refusal(*target.origin)
+        if refusal is not None:
+            raise _denied(target, refusal)
         environment = os.environ if self.environment is None else self.environment
         proxy = proxy_for(*target.origin, None, environment)
-        sending = request if auth is None else request.with_auth(auth)
-        data = _written(sending, target_of(sending.url), proxy)
+        authenticated = request if auth is None else request.with_auth(auth)
+        data = _encode(authenticated, target_of(authenticated.url), proxy)
         sent = False
         try:
             async with asyncio.timeout(CONNECT_SECONDS) as connecting:
@@ -148,7 +163,7 @@ class Sender:
             raise Broke(why, sent=sent, again=False) from None
         except (MalformedResponse, ConfigError) as problem:
             raise Broke(
-                f"`{target.authority}`: {_plain(problem)}", sent=sent, again=False
+                f"`{target.authority}`: {_reason(problem)}", sent=sent, again=False
             ) from None
         except OSError as problem:
             why = getattr(problem, "strerror", None) or "the connection broke"
@@ -156,17 +171,24 @@ class Sender:
 
 
 def target_of(url: str) -> Target:
-    """Raises ToolFailed for what is not exactly one http or https address without a user name."""
+    """Parse a URL.
+
+    Raises:
+        ToolFailed: It is not exactly one http or https URL without a user name.
+    """
     try:
         return parse_target(url)
     except Unreadable as problem:
         raise ToolFailed(ErrorType.PERMISSION_DENIED, f"not requested: {problem}") from None
 
 
-def _written(request: Prepared, target: Target, proxy: Proxy | None) -> bytes:
-    theirs = request.fields
-    said = {name.lower() for name in theirs}
-    fields = {name: value for name, value in _USUAL.items() if name.lower() not in said} | theirs
+def _encode(request: Prepared, target: Target, proxy: Proxy | None) -> bytes:
+    own_fields = request.fields
+    own_names = {name.lower() for name in own_fields}
+    fields = {
+        name: value for name, value in _DEFAULT_HEADERS.items() if name.lower() not in own_names
+    }
+    fields |= own_fields
     fields |= {"Accept-Encoding": "gzip", "Connection": "close"}
     try:
         return write(request.method, target, fields, request.body, proxy)
@@ -179,17 +201,17 @@ def _written(request: Prepared, target: Target, proxy: Proxy | None) -> bytes:
 # ---- redirects
 
 
-def _redirected(request: Prepared, answer: Answer) -> Following | None:
-    """The next request, or None if this answer is the last."""
-    place = answer.headers.get("location", "")
+def _next_request(request: Prepared, response: Answer) -> Following | None:
+    """Return the next request, or None if this answer is the last."""
+    location = response.headers.get("location", "")
     try:
-        return follow(request.method, request.url, request.headers, answer.status, place)
+        return follow(request.method, request.url, request.headers, response.status, location)
     except NotFollowed as why:
         if why.target is None:
             raise ToolFailed(ErrorType.PERMISSION_DENIED, f"not followed: {why}") from None
         if why.allowed:
-            said = f"`{why.target.authority}` was not asked: {why}"
-            raise ToolFailed(ErrorType.IO_ERROR, said) from None
+            message = f"`{why.target.authority}` was not asked: {why}"
+            raise ToolFailed(ErrorType.IO_ERROR, message) from None
         raise _denied(why.target, str(why)) from None
 
 
@@ -197,9 +219,7 @@ def _denied(target: Target, why: str) -> ToolFailed:
     return ToolFailed(ErrorType.PERMISSION_DENIED, f"`{target.authority}` was not asked: {why}")
 
 
-def _plain(problem: Exception) -> str:
-    """What went wrong, without words of the server: they have not been looked through for
-    secrets.
-    """
+def _reason(problem: Exception) -> str:
+    """Return what went wrong without the server's words, which were not searched for secrets."""
     text = str(problem)
     return text.partition(": ")[0] if isinstance(problem, MalformedResponse) else text

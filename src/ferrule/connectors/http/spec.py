@@ -1,4 +1,4 @@
-"""What a manifest says, read and checked: endpoints of tools, and the file around them."""
+"""A manifest after it was read and checked: the endpoints of its tools, and what they share."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ METHODS: tuple[Method, ...] = ("GET", "POST", "PUT", "DELETE", "PATCH")
 Origin = Literal["person", "repository"]
 
 TIMEOUT = 30.0
-"""Seconds that one attempt may take where nobody says otherwise."""
+"""Seconds that one attempt may take by default."""
 MAX_BYTES = 8 << 20
-"""Bytes of an answer, unpacked, where a tool says nothing."""
+"""Bytes of a decompressed answer by default."""
 MOST_BYTES = 64 << 20
-"""What a tool may say at the most."""
+"""The largest `max_bytes` that a tool may set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One request as a template. `auth` are entries of the file, `max_bytes` bounds the answer."""
+    """One request as a template.
+
+    `auth` are entries of the file's `auth` section, `max_bytes` bounds the answer.
+    """
 
     method: Method
     address: Address
@@ -44,8 +47,9 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class HttpTool:
-    """A tool of a manifest. `schema` and `output` are JSON Schema; `where` is its place in the
-    file.
+    """A tool of a manifest.
+
+    `schema` and `output` are JSON Schemas; `where` is the tool's place in the file.
     """
 
     name: str

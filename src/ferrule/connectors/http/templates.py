@@ -1,11 +1,10 @@
-"""Texts with places for arguments: `{{city}}`, `{{args.city}}`, `{{address.zip}}`, `{{limit?}}`. No
-I/O.
+"""Texts with placeholders: `{{city}}`, `{{args.city}}`, `{{address.zip}}`, `{{limit?}}`. No I/O.
 
 A template sees the arguments of the call and nothing else: there is no way to write one that reads
-a secret, a variable of the environment or a file. A name that no argument has is found when the
-template is read, not when it is used. `?` says that the place may stay empty where the argument is
-not given; what that means is up to whoever fills the template in (a query parameter is left out, a
-JSON value is null). A value is never looked at for further places.
+a secret, an environment variable or a file. A name that no argument has is found when the template
+is read, not when it is used. `?` says that the placeholder may stay empty if the argument is not
+given; what that means is up to whoever fills the template (a query parameter is left out, a JSON
+value is null). A value is never searched for further placeholders.
 """
 
 from __future__ import annotations
@@ -17,26 +16,27 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 MISSING = object()
-"""What an argument that was not given has as its value."""
-MOST = 64
-"""Places of one template at the most."""
+"""The value of an argument that was not given."""
+MAX_PLACEHOLDERS = 64
+"""The most placeholders of one template."""
 
-_INNER = re.compile(
+_PLACEHOLDER = re.compile(
     r"\.?(?:args\.)?(?P<path>[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z_][A-Za-z0-9_-]*)*)(?P<optional>\?)?"
 )
-_CLOSED = ("auth", "secret", "secrets", "env")
+_FORBIDDEN_NAMES = ("auth", "secret", "secrets", "env")
 """Names that look as if they gave access to what a template may not see."""
 
 
 class Unfit(ValueError):
-    """A template cannot be read, or a value cannot go where it would have to. The text is for the
-    person or the model.
+    """A template cannot be parsed, or a value cannot be put where it would have to go.
+
+    The message is for the person or the model.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A place for an argument: the name, and where in it."""
+    """A placeholder for an argument: its name, and the path within it."""
 
     path: tuple[str, ...]
     optional: bool = False
@@ -46,24 +46,27 @@ class Hole:
         return ".".join(self.path)
 
     def value(self, arguments: Mapping[str, Any]) -> Any:
-        """What goes here, or `MISSING`. Raises Unfit if it is missing and may not be."""
+        """Return the value that goes here, or `MISSING`.
+
+        Raises:
+            Unfit: A required value is missing.
+        """
         found: Any = arguments
         for part in self.path:
-            found = (
-                cast("Mapping[str, Any]", found).get(part, MISSING)
-                if isinstance(found, Mapping)
-                else MISSING
-            )
+            if isinstance(found, Mapping):
+                found = cast("Mapping[str, Any]", found).get(part, MISSING)
+            else:
+                found = MISSING
         if found is None and self.optional:
             return MISSING
         if found is MISSING and not self.optional:
-            raise Unfit(f"`{self.name}` is needed and was not given")
+            raise Unfit(f"`{self.name}` is required and was not given")
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Literal texts and places, in order."""
+    """Literal texts and placeholders, in order."""
 
     parts: tuple[str | Hole, ...]
 
@@ -73,17 +76,21 @@ class Template:
 
     @property
     def literal(self) -> str | None:
-        """The text, if there are no places in it."""
+        """The text, if there are no placeholders in it."""
         return None if any(self.holes) else "".join(cast("tuple[str, ...]", self.parts))
 
     @property
     def only(self) -> Hole | None:
-        """The place, if there is nothing else."""
-        return self.parts[0] if len(self.parts) == 1 and isinstance(self.parts[0], Hole) else None
+        """The placeholder, if there is nothing else."""
+        if len(self.parts) != 1:
+            return None
+        (part,) = self.parts
+        return part if isinstance(part, Hole) else None
 
     def fill(self, arguments: Mapping[str, Any], escape: Callable[[str], str]) -> str | None:
-        """The text with scalars in its places, each through `escape`; None if an optional one is
-        missing. Raises Unfit.
+        """Return the text with scalars in its placeholders, each through `escape`.
+
+        Returns None if an optional one is missing. Raises Unfit.
         """
         pieces: list[str] = []
         for part in self.parts:
@@ -98,47 +105,48 @@ class Template:
 
 
 def parse_template(text: str) -> Template:
-    """Raises Unfit."""
+    """Parse a text with placeholders. Raises Unfit."""
     parts: list[str | Hole] = []
-    at = 0
-    while (start := text.find("{{", at)) >= 0:
+    position = 0
+    while (start := text.find("{{", position)) >= 0:
         end = text.find("}}", start)
         if end < 0:
             raise Unfit(f"`{text[start : start + 40]}` is not closed; write `{{{{name}}}}`")
-        if start > at:
-            parts.append(text[at:start])
-        parts.append(_hole(text[start + 2 : end].strip()))
-        at = end + 2
-    if at < len(text):
-        parts.append(text[at:])
-    if sum(isinstance(part, Hole) for part in parts) > MOST:
-        raise Unfit(f"it has more than {MOST} places")
+        if start > position:
+            parts.append(text[position:start])
+        parts.append(_parse_placeholder(text[start + 2 : end].strip()))
+        position = end + 2
+    if position < len(text):
+        parts.append(text[position:])
+    if sum(isinstance(part, Hole) for part in parts) > MAX_PLACEHOLDERS:
+        raise Unfit(f"it has more than {MAX_PLACEHOLDERS} placeholders")
     return Template(tuple(parts))
 
 
-def _hole(inner: str) -> Hole:
-    found = _INNER.fullmatch(inner)
-    if found is None:
+def _parse_placeholder(inner: str) -> Hole:
+    match = _PLACEHOLDER.fullmatch(inner)
+    if match is None:
         raise Unfit(
-            f"`{{{{{inner[:60]}}}}}` is no place for an argument; write `{{{{name}}}}` or "
-            f"`{{{{name?}}}}`"
+            f"`{{{{{inner[:60]}}}}}` is not a placeholder; write `{{{{name}}}}` or `{{{{name?}}}}`"
         )
-    path = tuple(found["path"].split("."))
-    if path[0] in _CLOSED and not inner.lstrip(".").startswith("args."):
+    path = tuple(match["path"].split("."))
+    if path[0] in _FORBIDDEN_NAMES and not inner.lstrip(".").startswith("args."):
         raise Unfit(
             f"`{{{{{inner}}}}}`: a template sees the arguments only, nothing of `{path[0]}`"
         )
-    return Hole(path, found["optional"] is not None)
+    return Hole(path, match["optional"] is not None)
 
 
 def place_for(name: str) -> str:
-    """The place for an argument, as it is written in a template."""
-    return f"{{{{args.{name}}}}}" if name in _CLOSED else f"{{{{{name}}}}}"
+    """Return the placeholder for an argument, as it is written in a template."""
+    return f"{{{{args.{name}}}}}" if name in _FORBIDDEN_NAMES else f"{{{{{name}}}}}"
 
 
 def scalar(value: Any, name: str) -> str:
-    """A value as the text that goes into an address or a header. Raises Unfit for lists, objects,
-    null and what is no number.
+    """Return a value as text for a URL or a header.
+
+    Raises:
+        Unfit: It is a list, an object, null or not a finite number.
     """
     match value:
         case bool():

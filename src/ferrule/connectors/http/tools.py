@@ -1,23 +1,24 @@
-"""From a manifest to tools of a run, judged by the gate like all others.
+"""The tools of a manifest as tools of a run, decided on by the gate like all others.
 
-What a call would reach is worked out while its arguments are checked, and stands among the checked
-values as `URL`: so rules for hosts (`WebFetch(domain:…)`) see it, a person who is asked is shown
-it, an approval is bound to it, and what is then requested is exactly that. It holds no secret:
-these are added when the request is sent.
+The URL that a call would request is computed while its arguments are checked, and is one of the
+checked values, as `URL`: so rules for hosts (`WebFetch(domain:…)`) see it, a person who is asked is
+shown it, an approval is bound to it, and exactly that is then requested. It holds no secret: these
+are added when the request is sent.
 
-A redirect to another host is judged by the same rules: where a rule refuses that host or asks about
-it, nothing is followed. What a person was not asked about otherwise is not asked about in the
-middle of a call; which hosts there can be at all is what the file lists.
+A redirect to another host is decided on by the same rules: if a rule denies that host or asks about
+it, the redirect is not followed. A person is not asked in the middle of a call; the file lists
+which
+hosts are possible at all.
 
 A tool that changes something is never covered by a rule for its host alone: such a rule says that
-one may look there. It needs the tool's own name in a rule, or a person's yes (`_NAME`).
+one may read there. It needs the tool's own name in a rule, or a person's approval (`_NAME`).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -45,10 +46,10 @@ from .spec import Endpoint, HttpTool, Manifest
 from .templates import Unfit
 
 URL = "request url"
-"""Where the address stands among the checked values. No schema may have a property of this name."""
+"""Key of the URL among the checked values. No schema may have a property of this name."""
 _NAME = "request tool"
 CONTEXT = "ferrule context"
-"""The parameter that handlers get the context under."""
+"""The parameter in which handlers get the context."""
 
 MakeSender = Callable[[Reachable], Sender]
 
@@ -56,57 +57,66 @@ MakeSender = Callable[[Reachable], Sender]
 def make_tools(
     manifest: Manifest, secrets: Secrets = PERSONS, *, sender: MakeSender = Sender
 ) -> tuple[Tool, ...]:
-    """The tools of a manifest. Raises ToolDefinitionError, also for a schema that cannot be
-    used.
+    """Return the tools of a manifest.
+
+    Raises:
+        ToolDefinitionError: A tool or its schema cannot be used.
     """
-    sending = sender(manifest.reachable)
-    return tuple(_tool(one, manifest, secrets, sending) for one in manifest.tools)
+    manifest_sender = sender(manifest.reachable)
+    return tuple(_make_tool(tool, manifest, secrets, manifest_sender) for tool in manifest.tools)
 
 
-def _tool(one: HttpTool, manifest: Manifest, secrets: Secrets, sender: Sender) -> Tool:
-    check_name(one.name)
-    full_name = f"{manifest.namespace}::{one.name}" if manifest.namespace else one.name
-    changes = one.side_effect not in (SideEffect.NONE, SideEffect.READ)
+def _make_tool(spec: HttpTool, manifest: Manifest, secrets: Secrets, sender: Sender) -> Tool:
+    check_name(spec.name)
+    full_name = f"{manifest.namespace}::{spec.name}" if manifest.namespace else spec.name
+    has_effect = spec.side_effect not in (SideEffect.NONE, SideEffect.READ)
     arguments = HttpArguments(
-        checking(one.name, one.schema),
-        one.endpoint,
+        checking(spec.name, spec.schema),
+        spec.endpoint,
         manifest.reachable,
-        full_name if changes else "",
+        full_name if has_effect else "",
     )
-    output = None if one.output is None else HttpOutput(one.name, one.output)
-    call = _Call(one, secrets, sender, output is not None)
-    call.judged = Tool(
-        name=one.name,
+    output = None if spec.output is None else HttpOutput(spec.name, spec.output)
+    handler = _Handler(spec, secrets, sender, output is not None)
+    touches = {URL: TOUCHES_URL}
+    if has_effect:
+        touches[_NAME] = Touch("tool")
+    handler.gated_tool = Tool(
+        name=spec.name,
         namespace=manifest.namespace,
-        description=one.description,
+        description=spec.description,
         arguments=arguments,
-        handler=call,
+        handler=handler,
         output=output,
-        side_effect=one.side_effect,
-        risk=one.risk,
-        touches={URL: TOUCHES_URL, **({_NAME: Touch("tool")} if changes else {})},
-        reliability=one.reliability,
-        idempotent=one.idempotent,
+        side_effect=spec.side_effect,
+        risk=spec.risk,
+        touches=touches,
+        reliability=spec.reliability,
+        idempotent=spec.idempotent,
         is_async=True,
         context_parameter=CONTEXT,
-        preview=_Preview(one.endpoint),
-        scopes=one.scopes,
-        loading=one.loading,
-        cost=one.cost,
-        latency=one.latency,
-        examples=one.examples,
+        preview=_Preview(spec.endpoint),
+        scopes=spec.scopes,
+        loading=spec.loading,
+        cost=spec.cost,
+        latency=spec.latency,
+        examples=spec.examples,
         source=f"http {manifest.file}",
         annotations={
-            "tags": list(one.tags),
-            "http": {"method": one.endpoint.method, "auth": [a.name for a in one.endpoint.auth]},
+            "tags": list(spec.tags),
+            "http": {
+                "method": spec.endpoint.method,
+                "auth": [entry.name for entry in spec.endpoint.auth],
+            },
         },
     )
-    return call.judged
+    return handler.gated_tool
 
 
 class HttpArguments:
-    """`tools.definition.Arguments` that also work out the address of the call; what cannot become a
-    request is a problem of the arguments.
+    """`tools.definition.Arguments` that also compute the URL of the call.
+
+    What cannot become a request is a problem of the arguments.
     """
 
     def __init__(
@@ -115,14 +125,14 @@ class HttpArguments:
         self._inner = inner
         self._endpoint = endpoint
         self._reachable = reachable
-        self._ours = {_NAME: name} if name else {}
+        self._added = {_NAME: name} if name else {}
 
     @property
     def schema(self) -> Mapping[str, Any]:
         return self._inner.schema
 
     def check(self, arguments: Mapping[str, Any]) -> Checked:
-        # Ours are worked out anew each time: a hook that hands the values back has them among them.
+        # Computed anew each time: a hook may return the values with what was added to them.
         given = {name: value for name, value in arguments.items() if name not in (URL, _NAME)}
         checked = self._inner.check(given)
         if checked.problems:
@@ -130,25 +140,26 @@ class HttpArguments:
         try:
             request = prepare(self._endpoint, checked.values)
             parts = urlsplit(request.url)
-            secure = parts.scheme == "https"
+            is_secure = parts.scheme == "https"
             host = canonical(parts.hostname or "")
-            if why := self._reachable.refusal(secure, host, parts.port or (443 if secure else 80)):
-                raise Unfit(why)
+            port = parts.port or (443 if is_secure else 80)
+            refusal = self._reachable.refusal(is_secure, host, port)
+            if refusal:
+                raise Unfit(refusal)
         except (Unfit, ValueError) as problem:
             return Checked(checked.values, [*checked.problems, str(problem)], checked.repairs)
-        return Checked({**checked.values, URL: request.url, **self._ours}, [], checked.repairs)
+        return Checked({**checked.values, URL: request.url, **self._added}, [], checked.repairs)
 
 
 class HttpOutput:
-    """`tools.definition.Output` for a JSON Schema: what a server answered is checked and handed on
-    as it is.
-    """
+    """`tools.definition.Output` for a JSON Schema: the answer is checked and passed on as it is."""
 
     def __init__(self, tool: str, schema: Mapping[str, Any]) -> None:
-        if (why := problem_of({**schema, "type": "object"})) or not bounded(schema):
-            raise ToolDefinitionError(
-                f"tool `{tool}`: its output schema {why or 'refers to itself, or multiplies'}"
-            )
+        problem = problem_of({**schema, "type": "object"})
+        if not problem and not bounded(schema):
+            problem = "refers to itself, or multiplies"
+        if problem:
+            raise ToolDefinitionError(f"tool `{tool}`: its output schema {problem}")
         self._validator = validator_of(tool, dict(schema), "output schema")
         self._schema = schema
 
@@ -158,139 +169,133 @@ class HttpOutput:
 
     def encode(self, value: Any) -> tuple[Any, list[str]]:
         if isinstance(value, Chunks):
-            return value, ["the answer is no JSON"]
+            return value, ["the answer is not JSON"]
         if isinstance(value, Empty):
             return value, []
-        errors = list(self._validator.iter_errors(value))[:5]
-        return value, [
-            "".join(f"[{part!r}]" for part in e.instance_path) + f": {e.message[:200]}"
-            for e in errors
-        ]
+        problems: list[str] = []
+        for error in list(self._validator.iter_errors(value))[:5]:
+            path = "".join(f"[{part!r}]" for part in error.instance_path)
+            problems.append(f"{path}: {error.message[:200]}")
+        return value, problems
 
 
 @dataclass(frozen=True, slots=True)
 class _Preview:
-    """What a call would send, without secrets."""
+    """Shows what a call would send, without secrets."""
 
     endpoint: Endpoint
 
     async def __call__(self, values: Mapping[str, Any], context: Any) -> str:
-        request = prepare(self.endpoint, _own(values))
+        request = prepare(self.endpoint, _without_added(values))
         lines = [f"{request.method} {request.url}"]
         lines += [f"{name}: {value}" for name, value in request.headers.items()]
         lines += [f"Cookie: {name}=…" for name, _ in request.cookies]
-        lines += [f"auth: {one.name}" for one in self.endpoint.auth]
+        lines += [f"auth: {entry.name}" for entry in self.endpoint.auth]
         if request.body is not None:
             lines += ["", request.body.decode("utf-8", "replace")]
         return "\n".join(lines)
 
 
-def _own(values: Mapping[str, Any]) -> dict[str, Any]:
+def _without_added(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in (URL, _NAME)}
 
 
 @dataclass(slots=True)
-class _Call:
-    """The handler: one attempt. `judged` is the tool that it belongs to, as the gate knows it."""
+class _Handler:
+    """The handler of a tool: one attempt of a call.
+
+    `gated_tool` is the tool that the handler belongs to, as the gate knows it.
+    """
 
     tool: HttpTool
     secrets: Secrets
     sender: Sender
     has_schema: bool
-    judged: Tool | None = None
+    gated_tool: Tool | None = None
 
     async def __call__(self, **values: Any) -> Any:
         endpoint = self.tool.endpoint
         context: Context | None = values.pop(CONTEXT, None)
-        request = self._request(values, context)
-        auth = self._auth(endpoint)
+        request = self._approved_request(values, context)
+        auth = self._authenticate(endpoint)
         redactor = Redactor(auth.values)
-        asked = Asked(
+        request_info = Asked(
             self.tool.name,
             endpoint.method,
-            tuple(one.name for one in endpoint.auth),
-            self._repeatable,
+            tuple(entry.name for entry in endpoint.auth),
+            self._is_repeatable,
             self.has_schema,
         )
         try:
-            answer = await self.sender.send(
-                request, auth, endpoint.max_bytes, self._refused(values, context)
+            response = await self.sender.send(
+                request, auth, endpoint.max_bytes, self._redirect_rules(values, context)
             )
         except Broke as problem:
-            raise broke(asked, problem, redactor) from None
+            raise broke(request_info, problem, redactor) from None
         except ToolFailed as failed:
             raise ToolFailed(
                 failed.error_type, redactor.text(f"`{self.tool.name}`: {failed.message}")
             ) from None
         if context is not None:
-            leave(
-                context,
-                {
-                    "status": answer.status,
-                    "content_type": redactor.text(answer.headers.get("content-type", ""))[:200],
-                },
-            )
-        return value_of(asked, answer, redactor)
+            content_type = redactor.text(response.headers.get("content-type", ""))[:200]
+            leave(context, {"status": response.status, "content_type": content_type})
+        return value_of(request_info, response, redactor)
 
-    def _refused(self, values: Mapping[str, Any], context: Context | None) -> Refused:
-        """What the rules of the session say of a further address. Without a session there are
-        none.
-        """
+    def _redirect_rules(self, values: Mapping[str, Any], context: Context | None) -> Refused:
+        """Return the session's rules for redirects. Without a session there are none."""
         usable = None if context is None else context.resources.get(Usable)
-        tool = self.judged
+        tool = self.gated_tool
         if not isinstance(usable, Usable) or tool is None:
             return nobody
 
-        def refused(url: str) -> str:
+        def refuse(url: str) -> str:
             decision = usable.dispatcher().gate.decide(tool, {**values, URL: url})
-            stops = decision.verdict == "deny" or (decision.verdict == "ask" and decision.rule)
-            return f"a redirect leads there, and {decision.reason}" if stops else ""
+            is_refused = decision.verdict == "deny" or (decision.verdict == "ask" and decision.rule)
+            return f"a redirect leads there, and {decision.reason}" if is_refused else ""
 
-        return refused
+        return refuse
 
     @property
-    def _repeatable(self) -> bool:
+    def _is_repeatable(self) -> bool:
         return self.tool.idempotent or self.tool.side_effect in (SideEffect.NONE, SideEffect.READ)
 
-    def _request(self, values: dict[str, Any], context: Context | None) -> Prepared:
-        """The request that was judged. Raises ToolFailed if these values would become another
-        one.
+    def _approved_request(self, values: dict[str, Any], context: Context | None) -> Prepared:
+        """Return the request that was approved.
+
+        Raises:
+            ToolFailed: These values would become another request.
         """
-        judged, given = values.get(URL), _own(values)
+        approved_url = values.get(URL)
         try:
-            request = prepare(self.tool.endpoint, given)
+            request = prepare(self.tool.endpoint, _without_added(values))
         except Unfit as problem:
             raise ToolFailed(
                 ErrorType.VALIDATION_FAILED, f"`{self.tool.name}`: {problem}"
             ) from None
-        if judged is not None and judged != request.url:
+        if approved_url is not None and approved_url != request.url:
             raise ToolFailed(
                 ErrorType.INTERNAL_ERROR,
-                f"`{self.tool.name}` was not asked: its address is not the one that was allowed",
+                f"`{self.tool.name}` was not called: its URL is not the one that was allowed",
             )
         if self.tool.endpoint.idempotency_key and context is not None:
-            return Prepared(
-                request.method,
-                request.url,
-                {**request.headers, "Idempotency-Key": _key(context)},
-                request.cookies,
-                request.body,
-            )
+            headers = {**request.headers, "Idempotency-Key": _idempotency_key(context)}
+            return replace(request, headers=headers)
         return request
 
-    def _auth(self, endpoint: Endpoint) -> Applied:
+    def _authenticate(self, endpoint: Endpoint) -> Applied:
         try:
             return apply(endpoint.auth, self.secrets)
         except ConfigError as error:
-            names = " and ".join(f"`{one.name}`" for one in endpoint.auth)
-            message = f"`{self.tool.name}` was not asked: auth_ref {names}: {error.detail}"
+            names = " and ".join(f"`{entry.name}`" for entry in endpoint.auth)
+            message = f"`{self.tool.name}` was not called: auth_ref {names}: {error.detail}"
             raise ToolFailed(ErrorType.PERMISSION_DENIED, message) from None
 
 
-def _key(context: Context) -> str:
-    """The same for every attempt of a call, and for no other call: ids of calls alone come again in
-    other sessions.
+def _idempotency_key(context: Context) -> str:
+    """Return a key that is the same for every attempt of a call, and for no other call.
+
+    Ids of calls alone recur in other sessions.
     """
-    who = context.identity
-    parts = (who.tenant, who.user, who.session, who.run, context.call_id)
+    identity = context.identity
+    parts = (identity.tenant, identity.user, identity.session, identity.run, context.call_id)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -1,5 +1,4 @@
-"""The address of a request as a template: read into its parts once, so that a value can only ever
-fill the part it was meant for. No I/O.
+"""URLs with placeholders, parsed once so that a value can only fill its own part. No I/O.
 
     https://{{region}}.example.com/pets/{{id}}/photos?size={{size?}}
 
@@ -8,13 +7,13 @@ Rules of this file:
 * Scheme, port and the names of query parameters are literal; there is no user name and no fragment.
 * A value in the host is letters, digits, hyphens and dots; which hosts may then be reached is
   another question (`hosts.py`).
-* A value in the path is percent-encoded, also `/`. It cannot add, leave out or go up a segment:
+* A value in the path is percent-encoded, including `/`. It cannot add, remove or go up a segment:
   what a server that decodes once too often would read as `.` or `..` is refused, and so are control
   characters.
 * A value in the query is percent-encoded. A parameter whose optional argument is missing is left
   out.
 
-So whatever the values are: the result has the scheme, the port and the number of segments that the
+So whatever the values are, the result has the scheme, the port and the number of segments that the
 template has.
 """
 
@@ -31,27 +30,25 @@ from ferrule.sandbox.network.allowed_hosts import Unreadable, canonical, split_a
 from .templates import Hole, Template, Unfit, parse_template
 
 LONGEST = 16_384
-"""Characters of an address at the most."""
-_FIRST = 0xE000
-"""Places become characters of Unicode's private use while an address is taken apart: an address has
-none of its own.
-"""
-_PLACE = re.compile(r"[\ue000-\uf8ff]")
+"""The most characters of a URL."""
+_FIRST_MARK = 0xE000
+"""Placeholders become private use characters while a URL is parsed: a URL has none itself."""
+_MARK = re.compile(r"[\ue000-\uf8ff]")
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@\ue000-\uf8ff-]|%[0-9A-Fa-f]{2})*")
 _QUERY = re.compile(r"(?:[A-Za-z0-9._~!$'()*+,;:@/?\ue000-\uf8ff-]|%[0-9A-Fa-f]{2})*")
 _HOST = re.compile(r"[A-Za-z0-9.\ue000-\uf8ff_-]+")
-_LABELS = re.compile(
+_HOST_LABELS = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*"
 )
-_UP = (".", "..")
-_DECODED = 8
-"""How often a path may be decoded on its way."""
+_PARENT_SEGMENTS = (".", "..")
+_MAX_DECODINGS = 8
+"""How often servers may decode a path."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address with places. `query` are pairs of a literal name and a value."""
+    """A URL with placeholders. `query` are pairs of a literal name and a value."""
 
     secure: bool
     host: Template
@@ -61,79 +58,87 @@ class Address:
 
     @property
     def literal_host(self) -> str | None:
-        """The host in its one spelling, if it is the same for every call."""
+        """The host in its canonical spelling, if it is the same for every call."""
         host = self.host.literal
         return None if host is None else canonical(host)
 
     def holes(self) -> list[Hole]:
-        """All places."""
-        parts = (self.host, *self.path, *(value for _, value in self.query))
-        return [hole for part in parts for hole in part.holes]
+        """Return all placeholders."""
+        holes = list(self.host.holes)
+        for segment in self.path:
+            holes += segment.holes
+        for _, value in self.query:
+            holes += value.holes
+        return holes
 
     def origin(self, arguments: Mapping[str, Any]) -> str:
-        """`https://host:port`, the port only where it is not the usual one. Raises Unfit."""
+        """Return `https://host:port`, the port only if it is not the default. Raises Unfit."""
         host = canonical_host(self.host.fill(arguments, label))
-        shown = f"[{host}]" if ":" in host else host
-        usual = self.port == (443 if self.secure else 80)
-        return f"{'https' if self.secure else 'http'}://{shown}" + (
-            "" if usual else f":{self.port}"
-        )
+        if ":" in host:
+            host = f"[{host}]"
+        scheme = "https" if self.secure else "http"
+        default_port = 443 if self.secure else 80
+        port = "" if self.port == default_port else f":{self.port}"
+        return f"{scheme}://{host}{port}"
 
     def pairs(self, arguments: Mapping[str, Any]) -> list[str]:
-        """The parameters of the query that the template has, encoded. Raises Unfit."""
+        """Return the encoded parameters of the template's query. Raises Unfit."""
         filled = ((name, value.fill(arguments, encoded)) for name, value in self.query)
         return [f"{name}={text}" for name, text in filled if text is not None]
 
 
 def parse_address(text: str) -> Address:
-    """Raises Unfit saying what the address has that it must not."""
+    """Parse a URL with placeholders. Raises Unfit saying what the URL must not have."""
     holes: list[Hole] = []
-    marked = "".join(_mark(part, holes) for part in parse_template(text).parts)
+    marked = "".join(_mark_placeholders(part, holes) for part in parse_template(text).parts)
     scheme, colon, rest = marked.partition("://")
     if not colon or scheme not in ("http", "https"):
         raise Unfit("it must begin with `https://` (or `http://` for this machine)")
     if "#" in rest:
         raise Unfit("it has a fragment (`#`), which is never sent")
-    before, _, query = rest.partition("?")
-    authority, _, path = before.partition("/")
-    host, port = _authority(authority)
+    before_query, _, query = rest.partition("?")
+    authority, _, path = before_query.partition("/")
+    host, port = _parse_authority(authority)
 
     def template(piece: str) -> Template:
-        return _unmarked(piece, holes)
+        return _restore_placeholders(piece, holes)
 
-    segments = tuple(template(_segment(one)) for one in path.split("/"))
+    default_port = 443 if scheme == "https" else 80
+    pairs = query.split("&") if query else []
     return Address(
-        scheme == "https",
-        template(host),
-        port or (443 if scheme == "https" else 80),
-        segments,
-        tuple(_pair(one, template) for one in query.split("&")) if query else (),
+        secure=scheme == "https",
+        host=template(host),
+        port=port or default_port,
+        path=tuple(template(_check_segment(segment)) for segment in path.split("/")),
+        query=tuple(_parse_pair(pair, template) for pair in pairs),
     )
 
 
-def _mark(part: str | Hole, holes: list[Hole]) -> str:
+def _mark_placeholders(part: str | Hole, holes: list[Hole]) -> str:
     if isinstance(part, Hole):
         holes.append(part)
-        return chr(_FIRST + len(holes) - 1)
-    if _PLACE.search(part) or not part.isascii():
+        return chr(_FIRST_MARK + len(holes) - 1)
+    if _MARK.search(part) or not part.isascii():
         raise Unfit("it has characters beyond ASCII; encode them, and write hosts as `xn--…`")
-    if found := re.search(r"\{[A-Za-z_]\w*\}", part):
-        raise Unfit(f"`{found[0]}` is no place; write `{{{found[0]}}}`")
+    single_braces = re.search(r"\{[A-Za-z_]\w*\}", part)
+    if single_braces:
+        found = single_braces[0]
+        raise Unfit(f"`{found}` is not a placeholder; write `{{{found}}}`")
     return part
 
 
-def _unmarked(text: str, holes: list[Hole]) -> Template:
+def _restore_placeholders(text: str, holes: list[Hole]) -> Template:
     parts: list[str | Hole] = []
     for piece in re.split(r"([\ue000-\uf8ff])", text):
         if piece:
-            parts.append(holes[ord(piece) - _FIRST] if _PLACE.fullmatch(piece) else piece)
+            parts.append(holes[ord(piece) - _FIRST_MARK] if _MARK.fullmatch(piece) else piece)
     return Template(tuple(parts))
 
 
-def _authority(text: str) -> tuple[str, int | None]:
+def _parse_authority(text: str) -> tuple[str, int | None]:
     if "@" in text:
         raise Unfit("it has a user name; credentials belong in the auth section")
-    if not _PLACE.search(text):
+    if not _MARK.search(text):
         try:
             return split_authority(text)
         except Unreadable as problem:
@@ -142,21 +147,21 @@ def _authority(text: str) -> tuple[str, int | None]:
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
         raise Unfit("its port must be a literal number")
     if not _HOST.fullmatch(host):
-        raise Unfit("its host has characters that a host has not")
+        raise Unfit("its host has characters that are not allowed in a host")
     return host, int(port) if port else None
 
 
-def _segment(text: str) -> str:
+def _check_segment(text: str) -> str:
     if not _PATH.fullmatch(text):
-        raise Unfit(f"its path has characters that must be encoded: `{_PLACE.sub('…', text)[:60]}`")
+        raise Unfit(f"its path has characters that must be encoded: `{_MARK.sub('…', text)[:60]}`")
     if unquote(text) in (".", ".."):
         raise Unfit("its path has a segment `.` or `..`")
     return text
 
 
-def _pair(text: str, template: Callable[[str], Template]) -> tuple[str, Template]:
+def _parse_pair(text: str, template: Callable[[str], Template]) -> tuple[str, Template]:
     name, _, value = text.partition("=")
-    if _PLACE.search(name) or not name:
+    if _MARK.search(name) or not name:
         raise Unfit("the names of its query parameters must be literal")
     if not _QUERY.fullmatch(name) or not _QUERY.fullmatch(value):
         raise Unfit("its query has characters that must be encoded")
@@ -167,22 +172,22 @@ def _pair(text: str, template: Callable[[str], Template]) -> tuple[str, Template
 
 
 def encoded(text: str) -> str:
-    """A value for the query, or for a form. Raises Unfit."""
+    """Percent-encode a value for the query or a form. Raises Unfit."""
     try:
         return quote(text, safe="")
     except UnicodeEncodeError:
-        raise Unfit("a value holds half of a character (a lone surrogate)") from None
+        raise Unfit("a value has half of a character (a lone surrogate)") from None
 
 
 def label(text: str) -> str:
-    """A value for the host. Raises Unfit."""
-    if len(text) > 253 or not _LABELS.fullmatch(text):
+    """Check a value for the host. Raises Unfit."""
+    if len(text) > 253 or not _HOST_LABELS.fullmatch(text):
         raise Unfit(f"`{text[:60]}` cannot be part of a host name")
     return text
 
 
 def canonical_host(text: str | None) -> str:
-    """A filled in host in its one spelling. Raises Unfit."""
+    """Return a filled in host in its canonical spelling. Raises Unfit."""
     if text is None:
         raise Unfit("a part of its host is missing")
     try:
@@ -192,30 +197,32 @@ def canonical_host(text: str | None) -> str:
 
 
 def within_segment(text: str) -> str:
-    """A value for a segment of the path; what becomes of the whole segment is `whole_segment`'s
-    question. Raises Unfit.
+    """Encode a value for a segment of the path. Raises Unfit.
+
+    What the whole segment becomes is checked by `whole_segment`.
     """
     if _CONTROL.search(text):
-        raise Unfit("a value for the path holds control characters")
+        raise Unfit("a value for the path has control characters")
     return encoded(text)
 
 
 def whole_segment(text: str) -> str:
-    """A segment with its values in it. Raises Unfit if they made it empty, or one that goes up."""
-    if any(not read or _goes_up(read) for read in _readings(text)):
+    """Check a filled in segment. Raises Unfit if values made it empty or make it lead up."""
+    if any(not reading or _leads_up(reading) for reading in _decodings(text)):
         raise Unfit("a value would leave a segment of the path empty, or lead to another path")
     return text
 
 
-def _goes_up(text: str) -> bool:
-    return any(part in _UP for part in re.split(r"[/\\]", text))
+def _leads_up(text: str) -> bool:
+    return any(part in _PARENT_SEGMENTS for part in re.split(r"[/\\]", text))
 
 
-def _readings(text: str) -> Iterator[str]:
-    """A text as it stands, and as it is after each time that somebody decodes it."""
+def _decodings(text: str) -> Iterator[str]:
+    """Yield a text as it is, and as it is after each time that somebody decodes it."""
     yield text
-    for _ in range(_DECODED):
-        before, text = text, unquote(text)
-        if text == before:
+    for _ in range(_MAX_DECODINGS):
+        decoded = unquote(text)
+        if decoded == text:
             return
+        text = decoded
         yield text

@@ -1,5 +1,6 @@
-"""Servers of the Model Context Protocol: their tools in a run, in both versions of it, over
-standard streams and HTTP.
+"""The MCP client: tools of Model Context Protocol servers in a run, over stdio and HTTP.
+
+Both versions of the protocol are spoken, 2025-11-25 and 2026-07-28.
 
 Modules: `approvals`, `configuration`, `connect`, `connection`, `definitions`, `elicitation`,
 `http`, `multi_round_requests`, `oauth`, `results`, `server`, `spec`, `stdio`, `streams`,

@@ -1,17 +1,16 @@
-"""What a person approved of a server: its command, and what its tools say of themselves, each by
-hash.
+"""A person's approvals of MCP servers: of the command, and of each tool definition by its hash.
 
-    unknown    nobody approved its command                          nothing is started
-    moved      its command is not the one that was approved         nothing is started
-    command    the command may be started, its tools were not seen  nothing is offered
-    changed    tools were approved and are other ones now           those that changed are not offered
-    approved   both
+    unknown    the command was not approved                          nothing is started
+    moved      the command is not the one that was approved          nothing is started
+    command    the command is approved, its tools were not reviewed  nothing is offered
+    changed    tools differ from those that were approved            changed ones are not offered
+    approved   command and tools are approved                        all of them are offered
 
-A server is asked what it offers only after its command was approved, and what it then says is shown
-before a model reads it. When a later listing differs, the new one is kept beside the approved one
-(`pend`) until a person looked at the difference (a rug pull is a change like any other). Kept in
-`<state>/mcp`, one file for each server of each place, readable by their owner alone; a file that
-others can write is an error, not an approval.
+A server is asked what it offers only after its command was approved, and its answer is shown to a
+person before a model reads it. When a later listing differs, the new one is kept beside the
+approved one (`pend`) until a person has reviewed the difference (a rug pull is a change like any
+other). Approvals are kept in `<state>/mcp`, one file for each server of each place, readable by
+their owner alone; a file that others can write is an error, not an approval.
 """
 
 from __future__ import annotations
@@ -38,29 +37,33 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """How a server stands. `manifest` is what was approved, `pending` what it says now if that
-    differs.
+    """The approval state of a server.
+
+    `manifest` is what was approved, `pending` what the server says now if that differs.
     """
 
     state: State
     manifest: Manifest | None = None
     pending: Manifest | None = None
     covered: str = ""
-    """What was approved of the command, as text; for the difference."""
+    """The approved command as text, to compare with the current one."""
 
     @property
     def offered(self) -> Manifest:
-        """The approved tools that did not change since, as far as is known."""
+        """The approved tools that have not changed since, as far as is known."""
         manifest = self.manifest or Manifest()
         if self.pending is None:
             return manifest
-        now = {one.hash for one in self.pending.tools}
-        return replace(manifest, tools=tuple(one for one in manifest.tools if one.hash in now))
+        current = {tool.hash for tool in self.pending.tools}
+        unchanged = tuple(tool for tool in manifest.tools if tool.hash in current)
+        return replace(manifest, tools=unchanged)
 
 
 class Approvals:
-    """A person's approvals. Nothing is written before the first one. Raises ConfigError for files
-    that cannot be used.
+    """A person's stored approvals of MCP servers.
+
+    Nothing is written before the first one. Every method raises ConfigError for a file that cannot
+    be used.
     """
 
     def __init__(self, folder: Path | None = None, *, now: Callable[[], float] = time.time) -> None:
@@ -68,28 +71,26 @@ class Approvals:
         self._now = now
 
     def look(self, server: McpServer) -> Approval:
-        """How a server, as it is written down now, stands."""
-        kept = self._load(server)
-        if kept is None:
+        """Return the approval state of a server as it is configured now."""
+        stored = self._load(server)
+        if stored is None:
             return Approval("unknown")
-        covered = str(kept.get("covered", ""))
-        if kept["command"] != server.digest():
+        covered = str(stored.get("covered", ""))
+        if stored["command"] != server.digest():
             return Approval("moved", covered=covered)
         try:
-            manifest = from_json(kept["manifest"]) if kept.get("manifest") else None
-            pending = from_json(kept["pending"]) if kept.get("pending") else None
+            manifest = from_json(stored["manifest"]) if stored.get("manifest") else None
+            pending = from_json(stored["pending"]) if stored.get("pending") else None
         except (KeyError, TypeError, ValueError) as error:
-            raise self._unusable(server, "it is damaged", "remove it, and approve again") from error
+            raise self._unusable(server, "it is damaged", "remove it and approve again") from error
         if manifest is None:
             return Approval("command", covered=covered)
         state: State = "approved" if pending is None else "changed"
         return Approval(state, manifest, pending, covered)
 
     def approve(self, server: McpServer, manifest: Manifest | None = None) -> None:
-        """Approve the command as it is written down, and with a manifest what the server says of
-        its tools.
-        """
-        kept = {
+        """Approve the command as it is configured now and, with a manifest, the server's tools."""
+        entry = {
             "version": _VERSION,
             "name": server.name,
             "place": server.place,
@@ -99,39 +100,36 @@ class Approvals:
             "pending": None,
             "at": int(self._now() * 1000),
         }
-        self._store(server, kept)
+        self._store(server, entry)
 
     def pend(self, server: McpServer, manifest: Manifest | None) -> None:
-        """Remember what an approved server says now, or with None that it says what was
-        approved.
-        """
-        kept = self._load(server)
+        """Store what an approved server says now, or None if it says what was approved."""
+        stored = self._load(server)
         wanted = None if manifest is None else manifest.as_json()
         if (
-            kept is not None
-            and kept["command"] == server.digest()
-            and kept.get("pending") != wanted
+            stored is not None
+            and stored["command"] == server.digest()
+            and stored.get("pending") != wanted
         ):
-            self._store(server, {**kept, "pending": wanted})
+            self._store(server, {**stored, "pending": wanted})
 
     def revoke(self, server: McpServer) -> bool:
-        """Approve it no more; whether it was approved."""
+        """Withdraw an approval. Return whether there was one."""
         file = self._file(server)
-        found = file.exists()
+        existed = file.exists()
         file.unlink(missing_ok=True)
-        return found
+        return existed
 
     def diff(self, server: McpServer, manifest: Manifest | None = None) -> str:
-        """What differs from what was approved, as unified diffs; all there is where nothing was.
-        What cannot be seen is spelled out.
+        """Return what differs from what was approved, as unified diffs; everything if nothing was.
+
+        Invisible characters are spelled out.
         """
-        seen = self.look(server)
-        before, now = seen.covered, covered_text(server)
-        parts = [difference("command", before, now)]
+        approval = self.look(server)
+        parts = [difference("command", approval.covered, covered_text(server))]
         if manifest is not None:
-            parts.append(
-                difference("tools", seen.manifest.text() if seen.manifest else "", manifest.text())
-            )
+            approved = approval.manifest.text() if approval.manifest else ""
+            parts.append(difference("tools", approved, manifest.text()))
         return "\n".join(part for part in parts if part)
 
     # ---- files
@@ -147,28 +145,28 @@ class Approvals:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self._unusable(server, f"{error.strerror}", "look at what is there") from error
+            raise self._unusable(server, f"{error.strerror}", "check this file") from error
         with os.fdopen(descriptor, encoding="utf-8") as file:
-            about = os.fstat(descriptor)
-            if about.st_uid != os.getuid() or about.st_mode & 0o022:
+            status = os.fstat(descriptor)
+            if status.st_uid != os.getuid() or status.st_mode & 0o022:
                 raise self._unusable(
                     server, "others can write it", "check who changed it, then `chmod 600` it"
                 )
             try:
-                kept: Any = json.load(file)
-                if kept["version"] > _VERSION:
+                stored: Any = json.load(file)
+                if stored["version"] > _VERSION:
                     raise self._unusable(
                         server, "it was written by a newer version", "use that version"
                     )
-                _ = kept["command"]
-                return cast("dict[str, Any]", kept)
+                _ = stored["command"]
+                return cast("dict[str, Any]", stored)
             except (ValueError, KeyError, TypeError) as error:
                 raise self._unusable(
-                    server, "it is damaged", "remove it, and approve again"
+                    server, "it is damaged", "remove it and approve again"
                 ) from error
 
-    def _store(self, server: McpServer, kept: dict[str, Any]) -> None:
-        paths.write_private(self._file(server), json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    def _store(self, server: McpServer, entry: dict[str, Any]) -> None:
+        paths.write_private(self._file(server), json.dumps(entry, indent=1, sort_keys=True) + "\n")
 
     def _unusable(self, server: McpServer, why: str, hint: str) -> ConfigError:
         return ConfigError(
@@ -177,5 +175,5 @@ class Approvals:
 
 
 def covered_text(server: McpServer) -> str:
-    """What is approved of a server's command, one fact a line."""
+    """Return what is approved of a server's configuration, one fact a line."""
     return json.dumps(server.covered(), indent=1, sort_keys=True) + "\n"

@@ -1,19 +1,29 @@
-"""Servers out of files: a repository's `.mcp.json`, the person's own `mcp.json`, and `mcp_servers`
-of their settings.
+"""MCP servers from files: a repository's `.mcp.json`, the person's `mcp.json` and `mcp_servers`.
 
-    {"mcpServers": {"git": {"command": "mcp-server-git", "args": ["--repository", "."], "env":
-    {"TZ": "UTC"}},
-                    "docs": {"type": "http", "url": "https://mcp.example.com/mcp", "headers":
-                    {"Authorization": "Bearer ${DOCS_TOKEN}"}}}}
+    {
+        "mcpServers": {
+            "git": {
+                "command": "mcp-server-git",
+                "args": ["--repository", "."],
+                "env": {"TZ": "UTC"}
+            },
+            "docs": {
+                "type": "http",
+                "url": "https://mcp.example.com/mcp",
+                "headers": {"Authorization": "Bearer ${DOCS_TOKEN}"}
+            }
+        }
+    }
 
 The shape is the one that other programs write (`type` may be `stdio`, `http`, `streamable-http` or
-`sse`); `mcp_servers` is a mapping of the same entries, or a list of them with a `name`
-(requirements 001 and 004: also `transport`, `transport_mode` and a `command` that is a list). The
-keys of `KEYS` besides are ours. What a repository may not decide is refused there: which tools are
-believed (`hints`), who is told who calls (`identity`), and signing in.
+`sse`). `mcp_servers` of the person's settings is a mapping of the same entries, or a list of them
+with a `name` (requirements 001 and 004: also `transport`, `transport_mode` and a `command` that is
+a list). The other keys of `KEYS` are Ferrule's own. Keys that a repository may not decide are
+refused in its file: which tools are believed (`hints`), who is told the caller's identity
+(`identity`), and signing in (`oauth`).
 
-A repository's file does nothing before the repository is trusted, and then every server of it still
-waits for its own approval.
+A repository's file does nothing before the repository is trusted, and then each of its servers
+still waits for its own approval.
 """
 
 from __future__ import annotations
@@ -24,6 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from ferrule.connectors.json_values import mapping_of
 from ferrule.core.errors import ConfigError
 from ferrule.storage.trust import Snapshot
 from ferrule.tools.reliability import POLICY, policies
@@ -59,7 +70,7 @@ KEYS = (
     "disabled",
     "description",
 )
-_NOT_FOR_REPOSITORIES = ("hints", "identity", "oauth")
+_PERSON_ONLY_KEYS = ("hints", "identity", "oauth")
 _TRANSPORTS: dict[str, Transport] = {
     "stdio": "stdio",
     "http": "http",
@@ -68,17 +79,17 @@ _TRANSPORTS: dict[str, Transport] = {
     "sse": "sse",
     "auto": "stdio",
 }
-_OAUTH = ("client_id", "client_secret", "scope", "metadata_url", "port")
-_MOST = 1024 * 1024
+_OAUTH_KEYS = ("client_id", "client_secret", "scope", "metadata_url", "port")
+_MAX_FILE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Servers of all files, the person's own first; `problems` are sentences about entries that
-    cannot be used.
+    """The servers of all files, the person's own first.
 
-    `policy_errors` are those among them that say a policy which cannot be read: with these no run
-    begins.
+    Args:
+        problems: Sentences about entries that cannot be used.
+        policy_errors: The problems that are an unreadable policy; with these no run begins.
     """
 
     servers: tuple[McpServer, ...]
@@ -93,11 +104,15 @@ def load_servers(
     *,
     as_trusted: bool = False,
 ) -> Loaded:
-    """What a repository as `Trust.look` saw it, the person's settings folder `own`, and their
-    `mcp_servers` bring.
+    """Read the servers of a repository, of the person's settings folder and of their settings.
 
-    An entry that cannot be used is a problem, and the others hold. `as_trusted` reads what is not
-    trusted yet, to check it.
+    An entry that cannot be used becomes a problem; the others count.
+
+    Args:
+        seen: The repository, as `Trust.look` saw it.
+        own: The person's settings folder.
+        settings: The value of `mcp_servers`.
+        as_trusted: Read the file of a repository that is not trusted yet, to check it.
     """
     servers: list[McpServer] = []
     problems: list[str] = []
@@ -105,13 +120,15 @@ def load_servers(
     for where, entries, origin, place in _sources(seen, own, settings, as_trusted, problems):
         for name, entry in entries:
             try:
-                one = read_server(name, entry, f"{where}: `{name}`", origin=origin, place=place)
+                server = read_server(name, entry, f"{where}: `{name}`", origin=origin, place=place)
             except ConfigError as error:
-                said = str(error).replace("\n", "; ")
-                problems.append(said)
-                policy_errors += [said] if error.code == POLICY else []
+                problem = str(error).replace("\n", "; ")
+                problems.append(problem)
+                if error.code == POLICY:
+                    policy_errors.append(problem)
             else:
-                servers += [one] if one is not None else []
+                if server is not None:
+                    servers.append(server)
     return Loaded(tuple(servers), tuple(problems), tuple(policy_errors))
 
 
@@ -124,10 +141,14 @@ def _sources(
     try:
         if settings:
             yield "mcp_servers", _entries(settings, "mcp_servers"), "person", ""
-        if own is not None and (data := _read(own / OWN_FILE)) is not None:
-            yield str(own / OWN_FILE), parse_file(data, str(own / OWN_FILE)), "person", ""
-        trusted = seen is not None and (seen.state == "trusted" or as_trusted)
-        if seen is not None and trusted and REPOSITORY_FILE in seen.files:
+        if own is not None:
+            path = own / OWN_FILE
+            data = _read(path)
+            if data is not None:
+                yield str(path), parse_file(data, str(path)), "person", ""
+        if seen is None or not (seen.state == "trusted" or as_trusted):
+            return
+        if REPOSITORY_FILE in seen.files:
             data = seen.files[REPOSITORY_FILE]
             yield REPOSITORY_FILE, parse_file(data, REPOSITORY_FILE), "repository", seen.workspace
     except ConfigError as error:
@@ -144,18 +165,14 @@ def _read(path: Path) -> bytes | None:
 
 
 def parse_file(data: bytes, where: str) -> list[tuple[str, Any]]:
-    """The entries of a file in the shape of `.mcp.json`. Raises ConfigError."""
-    if len(data) > _MOST:
-        raise ConfigError(f"{where}: more than {_MOST} bytes")
+    """Return the names and entries of a file in the shape of `.mcp.json`. Raises ConfigError."""
+    if len(data) > _MAX_FILE_BYTES:
+        raise ConfigError(f"{where}: more than {_MAX_FILE_BYTES} bytes")
     try:
         content: Any = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: it is not JSON: {error}") from error
-    listed: Any = (
-        cast("Mapping[str, Any]", content).get("mcpServers")
-        if isinstance(content, Mapping)
-        else None
-    )
+    listed = mapping_of(content).get("mcpServers")
     if listed is None:
         raise ConfigError(
             f"{where}: there is no `mcpServers`", hint='write `{"mcpServers": {"name": {…}}}`'
@@ -167,57 +184,54 @@ def _entries(listed: Any, where: str) -> list[tuple[str, Any]]:
     if isinstance(listed, Mapping):
         return [(str(name), entry) for name, entry in cast("Mapping[str, Any]", listed).items()]
     if isinstance(listed, (list, tuple)):
-        items = cast("Iterable[Any]", listed)
-        return [
-            (str(cast("Any", one).get("name", "")) if isinstance(one, Mapping) else "", one)
-            for one in items
-        ]
+        entries = cast("Iterable[Any]", listed)
+        return [(str(mapping_of(entry).get("name", "")), entry) for entry in entries]
     raise ConfigError(f"{where} must be a mapping of names to servers, or a list of servers")
 
 
 def read_server(
     name: str, entry: Any, where: str, *, origin: Origin = "person", place: str = ""
 ) -> McpServer | None:
-    """One entry; None if it is switched off (`disabled`). Raises ConfigError naming the key."""
+    """Read one entry; return None if it is `disabled`. Raises ConfigError naming the key."""
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{where} must hold `key: value` pairs")
     given = cast("Mapping[str, Any]", entry)
     for key in given:
         if key not in KEYS:
             raise ConfigError(f"{where}: unknown key `{key}`", hint=f"known: {', '.join(KEYS)}")
-        if origin == "repository" and key in _NOT_FOR_REPOSITORIES:
+        if origin == "repository" and key in _PERSON_ONLY_KEYS:
             raise ConfigError(f"{where}: `{key}` cannot be set by a repository")
     if given.get("disabled") is True:
         return None
-    read = _Entry(given, where)
-    era: Any = read.text("era") or "auto"
+    reader = _EntryReader(given, where)
+    era: Any = reader.text("era") or "auto"
     return McpServer(
         name,
-        command=read.command(),
-        env=read.texts_by_name("env"),
-        url=read.text("url"),
-        headers=read.texts_by_name("headers"),
-        transport=read.transport(),
+        command=reader.command(),
+        env=reader.texts_by_name("env"),
+        url=reader.text("url"),
+        headers=reader.texts_by_name("headers"),
+        transport=reader.transport(),
         era=era,
-        network=read.texts("network"),
-        readable=read.texts("readable"),
-        writable=read.texts("writable"),
-        workspace=read.flag("workspace", True),
+        network=reader.texts("network"),
+        readable=reader.texts("readable"),
+        writable=reader.texts("writable"),
+        workspace=reader.flag("workspace", True),
         policies=policies(given.get("policy"), given.get("tool_policies"), where),
-        connect_timeout=read.seconds("connect_timeout", 30.0),
-        only=read.texts("tools") if "tools" in given else None,
-        without=read.texts("without"),
-        deferred=read.flag("deferred", False),
-        hints=read.flag("hints", False),
-        identity=read.flag("identity", False),
-        oauth=read.oauth(),
+        connect_timeout=reader.seconds("connect_timeout", 30.0),
+        only=reader.texts("tools") if "tools" in given else None,
+        without=reader.texts("without"),
+        deferred=reader.flag("deferred", False),
+        hints=reader.flag("hints", False),
+        identity=reader.flag("identity", False),
+        oauth=reader.oauth(),
         origin=origin,
         place=place,
     )
 
 
-class _Entry:
-    """Takes keys out of an entry by their type. Raises ConfigError naming the key."""
+class _EntryReader:
+    """Takes values of the expected type out of an entry. Raises ConfigError naming the key."""
 
     def __init__(self, given: Mapping[str, Any], where: str) -> None:
         self._given = given
@@ -233,13 +247,13 @@ class _Entry:
         found = self._given.get(key, default)
         if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 < found <= 600:
             raise ConfigError(
-                f"{self._where}: `{key}` must be seconds, more than 0 and 600 at the most"
+                f"{self._where}: `{key}` must be seconds, more than 0 and at most 600"
             )
         return float(found)
 
     def texts(self, key: str) -> tuple[str, ...]:
         found = self._typed(key, (list, tuple), "a list of texts", [])
-        if not all(isinstance(one, str) for one in found):
+        if not all(isinstance(text, str) for text in found):
             raise ConfigError(f"{self._where}: `{key}` must be a list of texts")
         return tuple(found)
 
@@ -253,20 +267,23 @@ class _Entry:
 
     def command(self) -> tuple[str, ...]:
         found = self._given.get("command")
-        words = (
-            self.texts("command") if isinstance(found, (list, tuple)) else (self.text("command"),)
-        )
-        return (*words, *self.texts("args")) if words and words[0] else ()
+        if isinstance(found, (list, tuple)):
+            words = self.texts("command")
+        else:
+            words = (self.text("command"),)
+        if not words or not words[0]:
+            return ()
+        return (*words, *self.texts("args"))
 
     def transport(self) -> Transport:
-        said = self.text("type") or self.text("transport") or self.text("transport_mode") or "auto"
-        if said not in _TRANSPORTS:
+        given = self.text("type") or self.text("transport") or self.text("transport_mode") or "auto"
+        if given not in _TRANSPORTS:
             raise ConfigError(
-                f"{self._where}: `{said}` is no transport", hint="use `stdio`, `http` or `sse`"
+                f"{self._where}: unknown transport `{given}`", hint="use `stdio`, `http` or `sse`"
             )
-        found = _TRANSPORTS[said]
-        if said not in ("auto", "stdio") and not self._given.get("url"):
-            raise ConfigError(f"{self._where}: a server of the type `{said}` needs a `url`")
+        found = _TRANSPORTS[given]
+        if given not in ("auto", "stdio") and not self._given.get("url"):
+            raise ConfigError(f"{self._where}: a server of the type `{given}` needs a `url`")
         return found
 
     def oauth(self) -> OAuth | None:
@@ -275,8 +292,12 @@ class _Entry:
             return None
         if found is True:
             return OAuth()
-        if not isinstance(found, Mapping) or set(cast("Mapping[str, Any]", found)) - set(_OAUTH):
-            raise ConfigError(f"{self._where}: `oauth` must be true, or hold {', '.join(_OAUTH)}")
+        if not isinstance(found, Mapping) or set(cast("Mapping[str, Any]", found)) - set(
+            _OAUTH_KEYS
+        ):
+            raise ConfigError(
+                f"{self._where}: `oauth` must be true, or hold {', '.join(_OAUTH_KEYS)}"
+            )
         fields = cast("Mapping[str, Any]", found)
         secret = str(fields.get("client_secret", ""))
         if secret and not secret.startswith("${"):
@@ -286,12 +307,12 @@ class _Entry:
             )
         port = fields.get("port", 0)
         if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 65536:
-            raise ConfigError(f"{self._where}: `oauth.port` must be the number of a port")
+            raise ConfigError(f"{self._where}: `oauth.port` must be a port number")
         texts = {key: str(fields.get(key, "")) for key in ("client_id", "scope", "metadata_url")}
         return OAuth(client_secret=secret, port=port, **texts)
 
-    def _typed(self, key: str, kind: Any, said: str, default: Any) -> Any:
+    def _typed(self, key: str, kind: Any, expected: str, default: Any) -> Any:
         found = self._given.get(key, default)
         if not isinstance(found, kind):
-            raise ConfigError(f"{self._where}: `{key}` must be {said}")
+            raise ConfigError(f"{self._where}: `{key}` must be {expected}")
         return found

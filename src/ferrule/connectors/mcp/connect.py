@@ -1,18 +1,18 @@
-"""Servers in a run: which may be used, what they bring, and what a person should know about them.
+"""MCP servers in a run: which may be used, which tools they offer, and what a person should know.
 
-    async with connect([McpServer("time", command=("mcp-server-time",))], workspace=folder) as
-    servers:
-        agent = Agent("ollama:llama3.2", [*my_tools, *servers.tools])
+    servers = [McpServer("time", command=("mcp-server-time",))]
+    async with connect(servers, workspace=folder) as connected:
+        agent = Agent("ollama:llama3.2", [*my_tools, *connected.tools])
 
-Nothing is started to find out which tools there are: they are known from what was approved
-(`approvals.py`). A server of a file that nobody approved brings nothing but a notice. A server that
+No server is started to find out which tools there are: they are known from what was approved
+(`approvals.py`). A server from a file that nobody approved adds nothing but a notice. A server that
 a program names in its own code (`origin="program"`) is its author's choice: its command needs no
-approval, and what it offers is pinned when it is first seen. Later changes hold back what changed,
-as for all others.
+approval, and what it offers is pinned when it is first seen. Later changes hold back the tools that
+changed, as for all others.
 
-Names: a tool of a server is `server__tool`, so two servers do not get in each other's way. What has
-a name that is taken already is left out and reported, and so is a server whose name another one
-has; a tool that is called like one of ours is reported too, because a model may mistake one for the
+A tool of a server is called `server__tool`, so the names of two servers do not clash. A tool whose
+name is taken is left out with a notice, and so is a server whose name another one has. A tool that
+is called like one of the run's other tools is reported too, because a model may mistake one for the
 other.
 """
 
@@ -38,9 +38,7 @@ MAX_SERVERS = 64
 
 
 class Servers(Offered[Live]):
-    """The servers of a run. `tools` and `notices` say what there is; servers start when a tool of
-    theirs is called.
-    """
+    """The MCP servers of a run. A server starts when one of its tools is called."""
 
     def __init__(
         self,
@@ -53,97 +51,97 @@ class Servers(Offered[Live]):
         self._approvals = approvals
         super().__init__(taken)
         for server in servers:
-            self._take(server)
+            self._add_server(server)
 
     @property
     def instructions(self) -> dict[str, str]:
-        """What approved servers say about how to use them, by name: a stranger's text, cleaned and
-        cut. Nothing here shows it to a model.
+        """What approved servers say about how to use them, by server name, cleaned and cut.
+
+        It is text from the servers; nothing here shows it to a model.
         """
         found = {
-            name: live.manifest.instructions for name, live in self._live.items() if live.manifest
+            name: client.manifest.instructions
+            for name, client in self._clients.items()
+            if client.manifest
         }
-        return {name: said for name, said in found.items() if said}
+        return {name: text for name, text in found.items() if text}
 
     def status(self) -> tuple[Status, ...]:
-        """How each server stands, without asking it."""
-        return tuple(live.status() for live in self._live.values())
+        """Return the status of each server, without asking it."""
+        return tuple(client.status() for client in self._clients.values())
 
     async def open(self) -> Self:
-        """Look at the servers of a program that were never seen: these, and only these, are
-        started.
-        """
-        waiting, self._unseen = self._unseen, []
-        for live, seen in zip(
-            waiting, await asyncio.gather(*(self._first(live) for live in waiting)), strict=True
-        ):
-            if seen:
-                self._offer(live)
+        """Start the servers that a program names and that were never seen, and only these."""
+        never_seen = self._never_seen
+        self._never_seen = []
+        answers = await asyncio.gather(*(self._look_first(client) for client in never_seen))
+        for client, has_answered in zip(never_seen, answers, strict=True):
+            if has_answered:
+                self._offer_tools(client)
         return self
 
-    # ---- what there is
-
-    def _take(self, server: McpServer) -> None:
-        if server.name in self._live:
+    def _add_server(self, server: McpServer) -> None:
+        if server.name in self._clients:
             self._notices.append(
-                f"server `{server.name}` {_where(server)} is not used: another one has its name"
+                f"server `{server.name}` {_origin_of(server)} is not used: another server has "
+                "this name"
             )
             return
-        if len(self._live) == MAX_SERVERS:
+        if len(self._clients) == MAX_SERVERS:
             self._notices.append(
                 f"server `{server.name}` is not used: there are more than {MAX_SERVERS}"
             )
             return
         approval = self._approvals.look(server)
-        live = Live(server, self._ground, self._approvals, approval.manifest)
+        client = Live(server, self._ground, self._approvals, approval.manifest)
         if server.origin == "program" and approval.state in ("unknown", "moved", "command"):
-            # Its command stands in the program; what it offers is pinned once it was seen.
-            live.manifest = None
-            self._live[server.name] = live
-            self._unseen.append(live)
+            # The program names its command; what it offers is pinned when it is first seen.
+            client.manifest = None
+            self._clients[server.name] = client
+            self._never_seen.append(client)
         elif approval.manifest is None:
-            self._notices.append(_unapproved(server, approval))
+            self._notices.append(_unapproved_notice(server, approval))
         else:
-            self._live[server.name] = live
+            self._clients[server.name] = client
             if approval.state == "changed":
-                self._notices.append(_changed(server, approval))
-            self._offer(live, approval)
+                self._notices.append(_changed_notice(server, approval))
+            self._offer_tools(client, approval)
 
-    async def _first(self, live: Live) -> bool:
+    async def _look_first(self, client: Live) -> bool:
         try:
-            live.manifest = await live.list()
+            client.manifest = await client.list()
         except ToolFailed as error:
             self._notices.append(error.message)
             return False
-        self._approvals.approve(live.server, live.manifest)
-        self._notices += [f"server `{live.server.name}`: {said}" for said in live.manifest.left_out]
+        self._approvals.approve(client.server, client.manifest)
+        self._notices += [
+            f"server `{client.server.name}`: {sentence}" for sentence in client.manifest.left_out
+        ]
         return True
 
-    def _offer(self, live: Live, approval: Approval | None = None) -> None:
-        manifest = approval.offered if approval is not None else live.manifest
+    def _offer_tools(self, client: Live, approval: Approval | None = None) -> None:
+        manifest = approval.offered if approval is not None else client.manifest
         assert manifest is not None
-        for name in live.server.policies.tools:
+        for name in client.server.policies.tools:
             if manifest.get(name) is None:
                 self._notices.append(
-                    f"server `{live.server.name}`: `tool_policies` names `{name}`, and there "
-                    "is none"
+                    f"server `{client.server.name}`: `tool_policies` names `{name}`, which it "
+                    "does not offer"
                 )
-        for tool in make_tools(live, manifest):
+        for tool in make_tools(client, manifest):
             if self._add(tool):
-                self._compare(live.server, tool)
+                self._report_similar_names(client.server, tool)
 
-    def _compare(self, server: McpServer, tool: Tool) -> None:
-        """Say where a tool is called like one of ours or of another server: a model may mistake one
-        for the other.
-        """
+    def _report_similar_names(self, server: McpServer, tool: Tool) -> None:
+        """Add a notice where a model may mistake a tool for one of the run or of another server."""
         own = tool.full_name.removeprefix(f"{server.name}__")
         if own in self._taken:
             self._notices.append(
-                f"server `{server.name}` has a tool `{own}`, like one that is here already; "
-                f"its own is `{tool.full_name}`"
+                f"server `{server.name}` has a tool `{own}`, and so has this run; "
+                f"the server's is called `{tool.full_name}`"
             )
-        for other in self._live:
-            if other != server.name and full_name(other, own) in self._made:
+        for other in self._clients:
+            if other != server.name and full_name(other, own) in self._tools:
                 self._notices.append(
                     f"the servers `{other}` and `{server.name}` both have a tool `{own}`"
                 )
@@ -157,44 +155,51 @@ def connect(
     approvals: Approvals | None = None,
     taken: Iterable[str] = (),
 ) -> Servers:
-    """Servers for a run: `async with`, or `open` and `close`; without either, only those of a
-    program that were never seen are missing.
+    """Return the tools of MCP servers for a run; use it with `async with`, or `open` and `close`.
 
-    `taken` are names of the run's other tools. `ground` says more than `workspace` about how
-    servers are started. Raises ConfigError where the file of an approval cannot be used.
+    Without either, only servers of a program that were never seen are missing.
+
+    Args:
+        servers: The servers.
+        workspace: The workspace; the current folder by default.
+        ground: How servers are started, if that takes more than the workspace.
+        approvals: What a person approved.
+        taken: Names of the run's other tools.
+
+    Raises:
+        ConfigError: The file of an approval cannot be used.
     """
     root = Path(workspace or ".").resolve()
-    # What a handler's library logs may hold what a server wrote: it is not for the terminal of a
-    # person.
+    # The library's log may contain what a server wrote, which must not reach a person's terminal.
     for name in ("mcp", "client"):
         logging.getLogger(name).addHandler(logging.NullHandler())
     return Servers(servers, ground or Ground(root), approvals or Approvals(), taken)
 
 
-def _where(server: McpServer) -> str:
+def _origin_of(server: McpServer) -> str:
     return f"of `{server.place}`" if server.place else "of yours"
 
 
-def _unapproved(server: McpServer, approval: Approval) -> str:
+def _unapproved_notice(server: McpServer, approval: Approval) -> str:
     why = {
         "moved": "its command is not the one that you approved",
-        "command": "nobody looked at its tools yet",
+        "command": "its tools were not reviewed yet",
     }.get(approval.state, "nobody approved it")
     return (
-        f"server `{server.name}` {_where(server)} does nothing: {why}; `ferrule mcp approve "
+        f"server `{server.name}` {_origin_of(server)} is not used: {why}; `ferrule mcp approve "
         f"{server.name}` shows it"
     )
 
 
-def _changed(server: McpServer, approval: Approval) -> str:
+def _changed_notice(server: McpServer, approval: Approval) -> str:
     assert approval.manifest is not None
-    offered = {one.name for one in approval.offered.tools}
-    held = [
-        one.name
-        for one in approval.manifest.tools
-        if one.name not in offered and chosen(server, one.name)
+    offered = {tool.name for tool in approval.offered.tools}
+    held_back = [
+        tool.name
+        for tool in approval.manifest.tools
+        if tool.name not in offered and chosen(server, tool.name)
     ]
-    names = ", ".join(f"`{name}`" for name in held[:8]) or "none of its tools"
+    names = ", ".join(f"`{name}`" for name in held_back[:8]) or "none of its tools"
     return (
         f"server `{server.name}` changed since you approved it; held back: {names}; `ferrule mcp "
         f"approve {server.name}` shows the change"

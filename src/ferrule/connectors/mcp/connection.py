@@ -1,14 +1,13 @@
-"""One live connection to a server: opened, spoken over, closed. The one place where the protocol
-library is driven.
+"""One live connection to an MCP server. The only module that drives the protocol library.
 
 A task of its own enters the transport and the library's session and stays there until the
-connection is closed or ends by itself; requests come from other tasks. Which version is spoken is
-found out on opening: `server/discover` of 2026-07-28 first, and the handshake of 2025-11-25 where
-that is not answered as it should (an old server may also keep silent: ten seconds are given).
+connection is closed or ends by itself; requests come from other tasks. The version is found out on
+opening: `server/discover` of 2026-07-28 first, and the handshake of 2025-11-25 if that is not
+answered as it should be (an old server may also keep silent: ten seconds are given).
 
-Results are taken as JSON and not as the library's values: it would validate them against the
-server's own schema, which may cost without bound (`schemas.py`). What the protocol says of their
-form is still checked by it.
+Results are taken as JSON and not as the library's values: the library would validate them against
+the server's own schema, which may cost without bound (`schemas.py`). It still checks what the
+protocol says of their form.
 """
 
 from __future__ import annotations
@@ -33,15 +32,16 @@ if TYPE_CHECKING:
 TASKS = "io.modelcontextprotocol/tasks"
 MODERN = "2026-07-28"
 Elicit = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""What answers a question of the server: its parameters in, the result (`action`, `content`) out.
-"""
+"""Answers a question of the server: its parameters in, the result (`action`, `content`) out."""
 
 
 class Failure(Exception):
-    """The server said no to a request, or could not be asked. `code` is JSON-RPC's (0: none),
-    `kind` one of `tools.reliability.CLASSES` or `gone`.
+    """The server refused a request, or could not be asked. Becomes a tool result.
 
-    `sent`: whether the request may have reached it. Not for people: `Live` makes results of it.
+    Args:
+        kind: One of `tools.reliability.CLASSES`, or `gone` or `malformed`.
+        code: The JSON-RPC error code, or 0.
+        sent: Whether the request may have reached the server.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Failure(Exception):
 
 
 class Connection:
-    """Made for one event loop. `open` once, `request` often and at the same time, `close` once."""
+    """A connection for one event loop: `open` once, `request` concurrently, `close` once."""
 
     def __init__(
         self,
@@ -77,15 +77,20 @@ class Connection:
         self._stop = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
-        self._why = ""
+        self._end_reason = ""
         self.over = asyncio.Event()
-        """Set once nothing can be asked any more."""
+        """Set when no more requests can be made."""
 
     async def open(self) -> None:
-        """Start it and agree on a version. Raises Failure, ToolFailed, SandboxGap or ConfigError;
-        then nothing is left running.
+        """Start the transport and agree on a version. If it raises, nothing is left running.
+
+        Raises:
+            Failure: The server could not be reached or refused.
+            ToolFailed: The server's program could not be started.
+            SandboxGap: The sandbox cannot give the required protection.
+            ConfigError: The configuration cannot be used.
         """
-        self._task = asyncio.create_task(self._live(), name=f"mcp {self.name}")
+        self._task = asyncio.create_task(self._run(), name=f"mcp {self.name}")
         try:
             await asyncio.shield(self._ready)
         except BaseException:
@@ -93,7 +98,7 @@ class Connection:
             raise
 
     async def close(self) -> None:
-        """Say goodbye and end it. Also while it is being opened."""
+        """End the connection in order. It may still be opening."""
         self._stop.set()
         if self._task is not None:
             if self._session is None:
@@ -102,23 +107,25 @@ class Connection:
 
     @property
     def why(self) -> str:
-        """Why nothing can be asked any more, once that is so."""
-        return self._why
+        """Why no more requests can be made, once that is so."""
+        return self._end_reason
 
     def give_up(self, why: str) -> None:
-        """End it from this side: whoever waits for an answer gets `why`."""
-        self._why = self._why or why
+        """End the connection; every waiting request fails with the reason `why`."""
+        self._end_reason = self._end_reason or why
         self._stop.set()
 
     @property
     def session(self) -> ClientSession:
         if self._session is None or self.over.is_set():
-            raise Failure("gone", self._why or f"server `{self.name}` is not there", sent=False)
+            raise Failure(
+                "gone", self._end_reason or f"server `{self.name}` is not there", sent=False
+            )
         return self._session
 
     @property
     def era(self) -> str:
-        """The version that is spoken."""
+        """The version of the protocol that is spoken."""
         return self.session.protocol_version or ""
 
     @property
@@ -126,7 +133,7 @@ class Connection:
         return self.era >= MODERN
 
     def offers(self, capability: str) -> bool:
-        """Whether the server said that it has `tools`, `resources`, `prompts`, …"""
+        """Return whether the server declared a capability: `tools`, `resources`, `prompts`, …"""
         capabilities = self.session.server_capabilities
         return getattr(capabilities, capability, None) is not None
 
@@ -143,124 +150,133 @@ class Connection:
         named: str = "",
         unusual: bool = False,
     ) -> Mapping[str, Any]:
-        """Ask and wait for the result, as JSON. `named` is the parameter that HTTP repeats in a
-        header. Raises Failure.
+        """Send a request and return its result, as JSON.
 
-        `unusual` takes a result of another form than the protocol has for the method (a task, of
-        the older kind).
+        Cancelling it tells the server (`notifications/cancelled`, or the end of the request's own
+        stream) and ends the waiting.
 
-        Cancelling it tells the server so (`notifications/cancelled`, or the end of the request's
-        own stream), and ends the waiting.
+        Args:
+            progress: Called with each progress message.
+            named: The parameter that HTTP repeats in a header.
+            unusual: Accept a result of another form than the method's own (a task of 2025-11-25).
+
+        Raises:
+            Failure: The server refused, or its answer is not valid.
         """
         from mcp.shared.exceptions import MCPError
         from pydantic import TypeAdapter, ValidationError
 
         session = self.session
-        anything: Any = TypeAdapter(dict[str, Any])
-        told = None if progress is None else _progress(progress)
-        heard = listen()
+        any_object: Any = TypeAdapter(dict[str, Any])
+        callback = None if progress is None else _progress_callback(progress)
+        transport_errors = listen()
         try:
             if unusual:
                 assert self._dispatcher is not None
-                found: Any = await self._dispatcher.send_raw_request(
+                result: Any = await self._dispatcher.send_raw_request(
                     method, params, self._headers()
                 )
             else:
-                request = _request(method, dict(params), named)
-                found = await session.send_request(request, anything, progress_callback=told)
+                request = _make_request(method, dict(params), named)
+                result = await session.send_request(request, any_object, progress_callback=callback)
         except MCPError as error:
-            raise await self._failure(error, heard) from error
+            raise await self._failure(error, transport_errors) from error
         except (ValidationError, ValueError, RuntimeError) as error:
             raise Failure("malformed", f"its answer is not valid: {_first_line(error)}") from error
-        if not is_finite(found):
+        if not is_finite(result):
             raise Failure("malformed", "its answer is not valid: JSON has no NaN and no Infinity")
-        return mapping_of(found)
+        return mapping_of(result)
 
     def _headers(self) -> Any:
-        """What the library adds to requests of the older protocol."""
+        """Return what the library adds to requests of the older protocol."""
         return {"headers": {"MCP-Protocol-Version": self.era}}
 
     async def list_tools(self) -> tuple[list[Mapping[str, Any]], bool]:
-        """All tools as JSON, and whether there were more pages than are read. Raises Failure."""
+        """Return all tools as JSON, and whether there were more pages than are read.
+
+        Raises:
+            Failure: The server refused, or its list is not valid.
+        """
         from mcp.shared.exceptions import MCPError
         from mcp_types import PaginatedRequestParams
         from pydantic import ValidationError
 
-        found: list[Mapping[str, Any]] = []
-        heard = listen()
+        tools: list[Mapping[str, Any]] = []
+        transport_errors = listen()
         cursor: str | None = None
-        for _ in range(_PAGES):
+        for _ in range(_MAX_PAGES):
             try:
-                # The library's own: it keeps from it which arguments go into headers.
+                # The library's own method, which remembers which arguments go into headers.
                 page = await self.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
             except MCPError as error:
-                raise await self._failure(error, heard) from error
+                raise await self._failure(error, transport_errors) from error
             except (ValidationError, ValueError, RuntimeError, RecursionError) as error:
                 raise Failure(
                     "malformed", f"its list of tools is not valid: {_first_line(error)}"
                 ) from error
-            found += [
+            tools += [
                 tool.model_dump(by_alias=True, mode="json", exclude_none=True)
                 for tool in page.tools
             ]
             cursor = page.next_cursor
-            if cursor is None or len(found) > _TOOLS:
+            if cursor is None or len(tools) > _MAX_TOOLS:
                 break
-        return found, cursor is not None
+        return tools, cursor is not None
 
-    async def _failure(self, error: Any, heard: list[Any]) -> Failure:
+    async def _failure(self, error: Any, transport_errors: list[Any]) -> Failure:
         from mcp_types import PARSE_ERROR
 
-        said = _said_aside(heard)
-        if said is not None:
-            return said
-        if _closed(error):
-            # Whoever noticed first: give the owner a moment to say how it ended.
+        transport_failure = _transport_failure(transport_errors)
+        if transport_failure is not None:
+            return transport_failure
+        if _is_closed_error(error):
+            # The library may notice the end first: give the transport a moment to say how.
             waiting = asyncio.ensure_future(self.over.wait())
-            await asyncio.wait([waiting], timeout=_MOMENT)
+            await asyncio.wait([waiting], timeout=_END_REASON_SECONDS)
             waiting.cancel()
-            return Failure("gone", self._why or "the connection was closed", code=error.code)
+            return Failure("gone", self._end_reason or "the connection was closed", code=error.code)
         kind = "malformed" if error.code in (MALFORMED, TOO_LARGE, PARSE_ERROR) else "permanent"
         if str(error.message).startswith("SSE stream "):
-            # The library's words for a stream of this one request that ended without an answer.
+            # How the library says that the stream of this request ended without an answer.
             kind = "transient"
         return Failure(kind, str(error.message)[:2_000], code=error.code, data=error.data)
 
-    # ---- the task that owns it
-
-    async def _live(self) -> None:
-        heard = listen()
+    async def _run(self) -> None:
+        transport_errors = listen()
         try:
-            async with self._transport as ends:
+            async with self._transport as streams:
                 try:
-                    await self._speak(ends)
+                    await self._run_session(streams)
                 finally:
-                    if ends.over.is_set():
-                        self._why = await ends.why()
+                    if streams.over.is_set():
+                        self._end_reason = await streams.why()
         except asyncio.CancelledError:
-            self._fail(Failure("gone", self._why or "the connection was closed"))
+            self._fail_opening(Failure("gone", self._end_reason or "the connection was closed"))
             if not self._stop.is_set():
                 raise
         except BaseException as error:  # noqa: BLE001  boundary: whatever ends the connection is its reason, told to whoever asks
             # How the transport ended says more than that the library found it closed.
-            first = Failure("gone", self._why) if self._why else _said_aside(heard) or _first(error)
-            self._why = self._why or _first_line(first)
-            self._fail(first)
+            if self._end_reason:
+                cause: BaseException = Failure("gone", self._end_reason)
+            else:
+                cause = _transport_failure(transport_errors) or _innermost(error)
+            self._end_reason = self._end_reason or _first_line(cause)
+            self._fail_opening(cause)
         finally:
             self.over.set()
-            self._fail(Failure("gone", self._why or "the connection was closed"))
+            self._fail_opening(Failure("gone", self._end_reason or "the connection was closed"))
 
-    async def _speak(self, ends: Ends) -> None:
+    async def _run_session(self, streams: Ends) -> None:
         from mcp.client.session import ClientSession
         from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
         from mcp_types import Implementation
 
-        self._dispatcher = JSONRPCDispatcher(ends.read, ends.write)
+        self._dispatcher = JSONRPCDispatcher(streams.read, streams.write)
         session = ClientSession(
             dispatcher=self._dispatcher,
             client_info=Implementation(name="ferrule", version=__version__),
-            elicitation_callback=self._asked,
-            message_handler=self._heard,
+            elicitation_callback=self._answer_elicitation,
+            message_handler=self._handle_message,
             extensions={TASKS: {}},
         )
         async with session:
@@ -268,14 +284,14 @@ class Connection:
             self._session = session
             if not self._ready.done():
                 self._ready.set_result(None)
-            await _first_of(self._stop.wait(), ends.over.wait())
+            await _wait_for_first(self._stop.wait(), streams.over.wait())
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail_opening(self, error: BaseException) -> None:
         if not self._ready.done():
             self._ready.set_exception(error)
-            self._ready.exception()  # nobody may be waiting any more
+            self._ready.exception()  # marks it as retrieved: `open` may have stopped waiting
 
-    async def _asked(self, context: Any, params: Any) -> Any:
+    async def _answer_elicitation(self, context: Any, params: Any) -> Any:
         from mcp_types import ElicitResult
 
         answer = await self._elicit(
@@ -283,22 +299,20 @@ class Connection:
         )
         return ElicitResult.model_validate(answer)
 
-    async def _heard(self, message: Any) -> None:
+    async def _handle_message(self, message: Any) -> None:
         from mcp_types import ToolListChangedNotification
 
         if isinstance(message, ToolListChangedNotification):
             self._changed()
 
 
-_MOMENT = 5.0
-_PAGES = 64
-_TOOLS = 1024
+_END_REASON_SECONDS = 5.0
+_MAX_PAGES = 64
+_MAX_TOOLS = 1024
 
 
 async def negotiate(session: ClientSession, era: Era) -> None:
-    """Agree on a version. Raises MCPError and what the library raises for answers that make no
-    sense.
-    """
+    """Agree on a version. Raises MCPError and what the library raises for invalid answers."""
     from mcp.shared.exceptions import MCPError
     from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
     from pydantic import ValidationError
@@ -309,65 +323,69 @@ async def negotiate(session: ClientSession, era: Era) -> None:
     try:
         await session.discover()
     except MCPError as error:
-        if era != "auto" or _closed(error):
+        if era != "auto" or _is_closed_error(error):
             raise
-        if error.code == UNSUPPORTED_PROTOCOL_VERSION and not _speaks_old(error.data):
+        if error.code == UNSUPPORTED_PROTOCOL_VERSION and not _supports_old_version(error.data):
             raise
         await session.initialize()
     except (ValidationError, RuntimeError):
-        # An answer that is no answer, or names old versions only: the server does not speak the new
-        # one.
+        # Not a valid answer, or one that names old versions only: the server is of the old kind.
         if era != "auto":
             raise
         await session.initialize()
 
 
-def _said_aside(heard: list[Any]) -> Failure | None:
-    """What a transport knows better than the library's error says."""
-    for one in heard:
-        if isinstance(one, FerruleError):
-            return Failure("permanent", f"{one.detail}; {one.hint}" if one.hint else one.detail)
-        if isinstance(one, int):
-            return Failure("5xx", f"it answered with the status {one}")
+def _transport_failure(transport_errors: list[Any]) -> Failure | None:
+    """Return what a transport knows in more detail than the library's error says."""
+    for error in transport_errors:
+        if isinstance(error, FerruleError):
+            return Failure(
+                "permanent", f"{error.detail}; {error.hint}" if error.hint else error.detail
+            )
+        if isinstance(error, int):
+            return Failure("5xx", f"it answered with the status {error}")
     return None
 
 
-def _closed(error: Any) -> bool:
-    """Whether the library says that the connection is gone. Servers use its code for errors of
-    their own, too.
+def _is_closed_error(error: Any) -> bool:
+    """Return whether the library says that the connection is closed.
+
+    Servers use its code for errors of their own, too.
     """
     from mcp_types import CONNECTION_CLOSED
 
     return error.code == CONNECTION_CLOSED and error.message == "Connection closed"
 
 
-def _speaks_old(data: Any) -> bool:
+def _supports_old_version(data: Any) -> bool:
     from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-    named = mapping_of(data).get("supported")
-    return not isinstance(named, list) or any(
-        one in HANDSHAKE_PROTOCOL_VERSIONS for one in cast("list[Any]", named)
-    )
+    supported = mapping_of(data).get("supported")
+    if not isinstance(supported, list):
+        return True
+    versions = cast("list[Any]", supported)
+    return any(version in HANDSHAKE_PROTOCOL_VERSIONS for version in versions)
 
 
 def is_finite(value: object) -> bool:
-    """Whether every number in a value is one. Readers of JSON take others, which nothing after them
-    can write.
+    """Return whether a value contains neither NaN nor Infinity.
+
+    Readers of JSON accept them, but writers after them cannot write them.
     """
-    left: list[Any] = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, float):
-            if not isfinite(one):
+    remaining: list[Any] = [value]
+    while remaining:
+        item = remaining.pop()
+        if isinstance(item, float):
+            if not isfinite(item):
                 return False
-        elif isinstance(one, dict):
-            left.extend(cast("dict[str, Any]", one).values())
-        elif isinstance(one, list):
-            left.extend(cast("list[Any]", one))
+        elif isinstance(item, dict):
+            remaining.extend(cast("dict[str, Any]", item).values())
+        elif isinstance(item, list):
+            remaining.extend(cast("list[Any]", item))
     return True
 
 
-def _request(method: str, params: dict[str, Any], named: str) -> Any:
+def _make_request(method: str, params: dict[str, Any], named: str) -> Any:
     from mcp_types import Request
 
     kind: Any = Request[dict[str, Any], str]
@@ -376,16 +394,18 @@ def _request(method: str, params: dict[str, Any], named: str) -> Any:
     return kind(method=method, params=params)
 
 
-def _progress(tell: Callable[[str], None]) -> Any:
-    async def told(progress: float, total: float | None, message: str | None) -> None:
-        part = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
-        tell(f"{part}: {message}"[:200] if message else part)
+def _progress_callback(notify: Callable[[str], None]) -> Any:
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        text = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+        if message:
+            text = f"{text}: {message}"[:200]
+        notify(text)
 
-    return told
+    return report
 
 
-async def _first_of(*waits: Any) -> None:
-    tasks = [asyncio.ensure_future(one) for one in waits]
+async def _wait_for_first(*awaitables: Any) -> None:
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -393,13 +413,14 @@ async def _first_of(*waits: Any) -> None:
             task.cancel()
 
 
-def _first(error: BaseException) -> BaseException:
-    """What went wrong first, out of the groups that task groups make."""
+def _innermost(error: BaseException) -> BaseException:
+    """Return the first error inside the nested groups that task groups raise."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
 
 
 def _first_line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return (text[0] if text else type(error).__name__)[:500]
+    lines = str(error).strip().splitlines()
+    first = lines[0] if lines else type(error).__name__
+    return first[:500]

@@ -1,14 +1,13 @@
-"""What a server says of itself: its tools, bounded, hashed, with nothing in them that a person
-would not see.
+"""What a server says of itself: its tools, bounded and hashed, without invisible characters.
 
-A definition is kept as the server sent it, since that is what its hash and the difference after a
-change are made from. What a model reads is made from it: texts without invisible characters
-(control, direction, zero width, tags), descriptions of at most `DESCRIPTION` characters, and the
-name of the server in front, so that it is known whose words these are.
+A definition is kept as the server sent it, since its hash and the difference after a change are
+made from that. What a model reads is derived from it: texts without invisible characters (control,
+direction, zero width, tags), descriptions of at most `DESCRIPTION` characters, and the name of the
+server in front, so that it is clear whose words these are.
 
-Bounds are on everything: tools (`MAX_TOOLS`), bytes of one definition (`MAX_DEFINITION`), and what
-`schemas.py` says. A tool out of bounds is left out and named with the reason, and the others stay.
-A list that is not of the protocol's form is refused as a whole.
+Everything is bounded: the number of tools (`MAX_TOOLS`), the bytes of one definition
+(`MAX_DEFINITION`), and what `schemas.py` says. A tool out of bounds is left out and named with the
+reason; the others stay. A list that does not have the protocol's form is refused as a whole.
 """
 
 from __future__ import annotations
@@ -31,13 +30,18 @@ MAX_TOOLS = 128
 MAX_DEFINITION = 48 * 1024
 DESCRIPTION = 2_000
 INSTRUCTIONS = 4_000
+_MAX_NAMED = 20
+_MAX_DEPTH = 64
 _KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "execution")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,90}")
 
 
 @dataclass(frozen=True)
 class Definition:
-    """One tool, as the server described it (`raw`: the keys that mean something, nothing else)."""
+    """One tool as the server described it.
+
+    `raw` holds the keys that mean something and nothing else.
+    """
 
     raw: Mapping[str, Any]
 
@@ -47,27 +51,28 @@ class Definition:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 (hex) over all that the server says of the tool."""
+        """SHA-256 (hex) of all that the server says of the tool."""
         text = json.dumps(self.raw, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """The input schema, texts in it cleaned."""
+        """The input schema with its texts cleaned."""
         return cast("Mapping[str, Any]", cleaned(self.raw["inputSchema"]))
 
     @property
     def description(self) -> str:
-        """For the model: cleaned and cut."""
-        said = self.raw.get("description") or self.raw.get("title") or self.name
-        return clean(str(said))[:DESCRIPTION].strip() or self.name
+        """The description for the model, cleaned and cut."""
+        text = self.raw.get("description") or self.raw.get("title") or self.name
+        return clean(str(text))[:DESCRIPTION].strip() or self.name
 
     def hint(self, name: str) -> bool | None:
-        """An annotation (`readOnlyHint`, …), or None where it is not a truth value. A claim, no
-        fact.
+        """Return an annotation (`readOnlyHint`, …), or None if it is not a boolean.
+
+        It is a claim of the server, not a fact.
         """
-        found = mapping_of(self.raw.get("annotations")).get(name)
-        return found if isinstance(found, bool) else None
+        value = mapping_of(self.raw.get("annotations")).get(name)
+        return value if isinstance(value, bool) else None
 
     @property
     def must_be_task(self) -> bool:
@@ -77,7 +82,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a server offers, as it was listed once. `era` is the version that was spoken."""
+    """What a server offered when it was last listed. `era` is the version that was spoken."""
 
     era: str = ""
     tools: tuple[Definition, ...] = ()
@@ -88,51 +93,52 @@ class Manifest:
     """Sentences about tools that are not offered."""
 
     def get(self, name: str) -> Definition | None:
-        """A tool by the server's name for it."""
-        return next((one for one in self.tools if one.name == name), None)
+        """Return a tool by the server's name for it."""
+        return next((tool for tool in self.tools if tool.name == name), None)
 
     def digest(self) -> str:
-        """What an approval of the definitions is bound to: all but the era."""
-        said = [
-            sorted(one.hash for one in self.tools),
+        """Return the digest that an approval of the definitions is bound to: of all but the era."""
+        parts = [
+            sorted(tool.hash for tool in self.tools),
             self.resources,
             self.prompts,
             self.instructions,
         ]
-        return hashlib.sha256(compact(said).encode("utf-8", "replace")).hexdigest()
+        return hashlib.sha256(compact(parts).encode("utf-8", "replace")).hexdigest()
 
     def as_json(self) -> dict[str, Any]:
         return {
             "era": self.era,
-            "tools": [dict(one.raw) for one in self.tools],
+            "tools": [dict(tool.raw) for tool in self.tools],
             "resources": self.resources,
             "prompts": self.prompts,
             "instructions": self.instructions,
         }
 
     def text(self) -> str:
-        """All of it for a person, one fact a line, so that two of them can be compared line by
-        line.
-        """
+        """Return everything as text for a person, one fact a line, to be compared line by line."""
         lines = [f"resources: {self.resources}", f"prompts: {self.prompts}"]
         if self.instructions:
             lines += ["instructions:", *(f"  {line}" for line in self.instructions.splitlines())]
-        for one in self.tools:
+        for tool in self.tools:
             lines += [
-                f"tool {one.name}",
-                *(f"  {line}" for line in _indented(one.raw).splitlines()),
+                f"tool {tool.name}",
+                *(f"  {line}" for line in _indented(tool.raw).splitlines()),
             ]
         return "\n".join(lines) + "\n"
 
 
-def from_json(given: Mapping[str, Any]) -> Manifest:
-    """A manifest that was kept. Raises KeyError, TypeError or ValueError where it is damaged."""
-    tools = tuple(Definition(dict(one)) for one in given["tools"])
-    for one in tools:
-        _ = one.name, one.raw["inputSchema"]
-    instructions = str(given["instructions"])
+def from_json(stored: Mapping[str, Any]) -> Manifest:
+    """Read a stored manifest. Raises KeyError, TypeError or ValueError if it is damaged."""
+    tools = tuple(Definition(dict(raw)) for raw in stored["tools"])
+    for tool in tools:
+        _ = tool.raw["name"], tool.raw["inputSchema"]
     return Manifest(
-        str(given["era"]), tools, bool(given["resources"]), bool(given["prompts"]), instructions
+        era=str(stored["era"]),
+        tools=tools,
+        resources=bool(stored["resources"]),
+        prompts=bool(stored["prompts"]),
+        instructions=str(stored["instructions"]),
     )
 
 
@@ -145,35 +151,46 @@ def read_manifest(
     instructions: str,
     more: bool = False,
 ) -> Manifest:
-    """From what a server listed; `more`: it had more pages. Never raises for what it says: what
-    cannot be used is left out and named.
+    """Read what a server listed. Never raises: what cannot be used is left out and named.
+
+    Args:
+        more: Whether the server had more pages of tools than were read.
     """
-    kept: dict[str, Definition] = {}
+    tools: dict[str, Definition] = {}
     left_out = ["it lists more pages of tools than are read"] if more else []
     for raw in listed:
         name = clean(str(raw.get("name", "")))[:60]
         problem = _problem(raw)
-        if not problem and str(raw["name"]) in kept:
+        if not problem and str(raw["name"]) in tools:
             problem = "it is listed twice, and the first one counts"
-        if not problem and len(kept) == MAX_TOOLS:
+        if not problem and len(tools) == MAX_TOOLS:
             problem = f"there are more than {MAX_TOOLS} tools"
         if problem:
             left_out.append(f"tool `{name}` is left out: {problem}")
         else:
-            kept[str(raw["name"])] = Definition(
+            tools[str(raw["name"])] = Definition(
                 {key: raw[key] for key in _KEYS if raw.get(key) is not None}
             )
-    tools = tuple(kept[name] for name in sorted(kept))
-    most = len(left_out) - 20
-    said = (*left_out[:20], f"{most} more tools are left out") if most > 0 else tuple(left_out)
-    return Manifest(era, tools, resources, prompts, clean(instructions)[:INSTRUCTIONS], said)
+    unnamed = len(left_out) - _MAX_NAMED
+    if unnamed > 0:
+        left_out = [*left_out[:_MAX_NAMED], f"{unnamed} more tools are left out"]
+    return Manifest(
+        era=era,
+        tools=tuple(tools[name] for name in sorted(tools)),
+        resources=resources,
+        prompts=prompts,
+        instructions=clean(instructions)[:INSTRUCTIONS],
+        left_out=tuple(left_out),
+    )
 
 
 def _problem(raw: Mapping[str, Any]) -> str:
     name = raw.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return "its name cannot be the name of a tool"
-    if depth_of(dict(raw), 64) > 64 or not isinstance(raw.get("inputSchema"), Mapping):
+    if depth_of(dict(raw), _MAX_DEPTH) > _MAX_DEPTH or not isinstance(
+        raw.get("inputSchema"), Mapping
+    ):
         return "its schema is missing or nested too deeply"
     if len(compact(dict(raw)).encode("utf-8", "replace")) > MAX_DEFINITION:
         return f"its definition has more than {MAX_DEFINITION} bytes"

@@ -1,16 +1,16 @@
-"""What a server asks a person while it works (elicitation), and who answers.
+"""Questions that a server asks a person while it works (elicitation), and who answers them.
 
-A server may ask with a form (a few values, described by a flat schema) or send the person to an
-address. It reaches a person through the run that made the call: by `Forms`, if the run was given
-it, which can take values; else by the run's `Approver`, which says yes or no. Yes alone is an
-answer where the form needs no value that it does not bring itself: defaults, and a single truth
-value. Without either the server is told that the person declines. Addresses are shown, never opened
+A server may ask with a form (a few values, described by a flat schema) or send the person to a URL.
+The question reaches a person through the run that made the call: through `Forms`, if the run was
+given it, which can take values; else through the run's `Approver`, which says yes or no. Yes alone
+is an answer if the form needs no value that it does not provide itself: defaults, and a single
+boolean. Without either, the server is told that the person declines. URLs are shown, never opened
 by us.
 
 Never answered, whoever says yes: a form that asks for a secret (the protocol forbids it, since what
-is typed goes through here). Which call a question belongs to is known where the server asks within
-it (2026-07-28); an older server's question goes to the one call that is under way, and with several
-to nobody.
+is typed passes through here). Which call a question belongs to is known if the server asks within
+it (2026-07-28); an older server's question goes to the only running call, and to nobody if there
+are several.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ from ferrule.permissions.child_environment import looks_secret
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, SideEffect
 
-_WORDS = re.compile(
+_SECRET_WORDS = re.compile(
     r"password|passphrase|passcode|secret|api.?key|token|credential|private.?key|pin code|cvv",
     re.IGNORECASE,
 )
-_MESSAGE = 2_000
-_FIELDS = 32
+_MAX_MESSAGE = 2_000
+_MAX_FIELDS = 32
 DECLINE: Mapping[str, Any] = {"action": "decline"}
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A server's question with its fields: JSON Schemas of texts, numbers, truth values and
-    choices, by name.
+    """A server's question, with its fields.
+
+    `fields` are JSON Schemas of texts, numbers, booleans and choices, by name.
     """
 
     server: str
@@ -55,63 +56,67 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """Whoever can let a person fill in a form: given to an Agent as a resource. `fill` gives the
-    values, None for no.
+    """Lets a person fill in a form: given to an Agent as a resource.
+
+    `fill` returns the values, or None if the person declines.
     """
 
     fill: Callable[[Form], Awaitable[Mapping[str, Any] | None]]
 
 
-_current: contextvars.ContextVar[Context | None] = contextvars.ContextVar(
+_current_call: contextvars.ContextVar[Context | None] = contextvars.ContextVar(
     "ferrule_mcp_call", default=None
 )
 
 
 class Asking:
-    """The calls of one server that are under way, and the way from its questions to their runs."""
+    """Brings the questions of one server to the runs whose calls it is working on."""
 
     def __init__(self, server: str) -> None:
         self._server = server
-        self._under_way: list[Context] = []
+        self._running_calls: list[Context] = []
 
     @contextmanager
     def within(self, context: Context) -> Generator[None]:
-        """While a call runs: questions in it are its own."""
-        token = _current.set(context)
-        self._under_way.append(context)
+        """Mark a call as running: questions asked meanwhile belong to it."""
+        token = _current_call.set(context)
+        self._running_calls.append(context)
         try:
             yield
         finally:
-            self._under_way.remove(context)
-            _current.reset(token)
+            self._running_calls.remove(context)
+            _current_call.reset(token)
 
-    async def answer(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The result of an elicitation. Never raises: what breaks on the way is a no."""
-        context = _current.get() or (self._under_way[0] if len(self._under_way) == 1 else None)
+    async def answer(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the result of an elicitation. Never raises: an error on the way is a refusal."""
+        context = _current_call.get()
+        if context is None and len(self._running_calls) == 1:
+            context = self._running_calls[0]
         if context is None:
             return DECLINE
         try:
-            if asked.get("mode") == "url":
-                return await self._address(asked, context)
-            return await self._form(asked, context)
+            if params.get("mode") == "url":
+                return await self._answer_url(params, context)
+            return await self._answer_form(params, context)
         except FerruleError as error:
             context.note(
                 "mcp", f"server `{self._server}` asked, and nobody could answer: {error.detail}"
             )
             return DECLINE
 
-    async def _address(self, asked: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
-        url, message = (
-            clean(text_of(asked.get("url")))[:_MESSAGE],
-            clean(text_of(asked.get("message")))[:_MESSAGE],
-        )
+    async def _answer_url(self, params: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+        url = clean(text_of(params.get("url")))[:_MAX_MESSAGE]
+        message = clean(text_of(params.get("message")))[:_MAX_MESSAGE]
         values = {"server": self._server, "message": message, "url": url}
-        said = f"server `{self._server}` wants you to open {url} yourself: {message}"
-        return {"action": "accept"} if await _yes(said, values, context) else DECLINE
+        question = f"server `{self._server}` wants you to open {url} yourself: {message}"
+        if await _is_accepted(question, values, context):
+            return {"action": "accept"}
+        return DECLINE
 
-    async def _form(self, asked: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
-        form = read_form(self._server, asked)
-        if why := refused(form):
+    async def _answer_form(self, params: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+        form = read_form(self._server, params)
+        why = refused(form)
+        if why:
             context.note("mcp", f"server `{self._server}` asked {why}; it got no answer")
             return DECLINE
         forms: Any = context.resources.get(Forms)
@@ -125,47 +130,51 @@ class Asking:
             )
             return {"action": "cancel"}
         values = {"server": self._server, "message": form.message, "answer": content}
-        said = f"server `{self._server}` asks: {form.message}"
-        return (
-            {"action": "accept", "content": content}
-            if await _yes(said, values, context)
-            else DECLINE
-        )
+        question = f"server `{self._server}` asks: {form.message}"
+        if await _is_accepted(question, values, context):
+            return {"action": "accept", "content": content}
+        return DECLINE
 
 
-def read_form(server: str, asked: Mapping[str, Any]) -> Form:
-    """A form out of the parameters of `elicitation/create`, its texts cleaned."""
-    schema = mapping_of(asked.get("requestedSchema"))
-    fields = {
-        str(name): mapping_of(one) for name, one in mapping_of(schema.get("properties")).items()
-    }
-    required = tuple(one for one in list_of(schema.get("required")) if isinstance(one, str))
-    return Form(server, clean(text_of(asked.get("message")))[:_MESSAGE], fields, required)
+def read_form(server: str, params: Mapping[str, Any]) -> Form:
+    """Read the parameters of `elicitation/create` as a form, its texts cleaned."""
+    schema = mapping_of(params.get("requestedSchema"))
+    properties = mapping_of(schema.get("properties"))
+    return Form(
+        server=server,
+        message=clean(text_of(params.get("message")))[:_MAX_MESSAGE],
+        fields={str(name): mapping_of(field) for name, field in properties.items()},
+        required=tuple(name for name in list_of(schema.get("required")) if isinstance(name, str)),
+    )
 
 
 def refused(form: Form) -> str:
-    """Why a form is not shown to anybody, or nothing."""
-    if len(form.fields) > _FIELDS:
+    """Return why a form is not shown to anybody, or an empty string."""
+    if len(form.fields) > _MAX_FIELDS:
         return f"for {len(form.fields)} values at once"
-    for name, one in form.fields.items():
-        about = " ".join((name, text_of(one.get("title")), text_of(one.get("description"))))
-        if looks_secret(name) or _WORDS.search(about) or one.get("format") == "password":
-            return f"for a secret (`{clean(name)[:60]}`), which may not go this way"
+    for name, field in form.fields.items():
+        text = " ".join((name, text_of(field.get("title")), text_of(field.get("description"))))
+        if looks_secret(name) or _SECRET_WORDS.search(text) or field.get("format") == "password":
+            return f"for a secret (`{clean(name)[:60]}`), which may not be asked for in a form"
     return ""
 
 
 def brought(form: Form) -> dict[str, Any] | None:
-    """The values that a plain yes stands for: the form's defaults, and true for its only field.
-    None where values are missing.
+    """Return the values that a plain yes stands for, or None where values are missing.
+
+    They are the form's defaults, and true for its only field.
     """
-    values = {name: one["default"] for name, one in form.fields.items() if "default" in one}
+    values = {name: field["default"] for name, field in form.fields.items() if "default" in field}
     if len(form.fields) == 1 and not values:
         (name,) = form.fields
-        values = {name: True} if form.fields[name].get("type") == "boolean" else {}
-    return None if set(form.required) - values.keys() else values
+        if form.fields[name].get("type") == "boolean":
+            values = {name: True}
+    if set(form.required) - values.keys():
+        return None
+    return values
 
 
-async def _yes(said: str, values: Mapping[str, Any], context: Context) -> bool:
+async def _is_accepted(question: str, values: Mapping[str, Any], context: Context) -> bool:
     approver: Any = context.resources.get(Approver)
     if approver is None:
         return False
@@ -173,7 +182,7 @@ async def _yes(said: str, values: Mapping[str, Any], context: Context) -> bool:
         call=Call(f"{context.call_id}-asked", QUESTION.name, compact(values)),
         tool=QUESTION,
         risk=str(Risk.CRITICAL),
-        reason=said,
+        reason=question,
         labels=("mcp",),
         preview=compact(values),
         offers=(),
@@ -188,4 +197,4 @@ async def _yes(said: str, values: Mapping[str, Any], context: Context) -> bool:
 QUESTION = question_tool(
     "answer_mcp_server", "Answer a question of an MCP server.", SideEffect.EXTERNAL
 )
-"""What the question is about, in the form that approvers know."""
+"""The tool that a question is presented as, in the form that approvers know."""

@@ -1,17 +1,18 @@
-"""A server that is reached over HTTP: streamable HTTP, or the older kind with server-sent events.
+"""A server that is reached over HTTP: streamable HTTP, or the older server-sent events.
 
-Every request of such a server, and of signing in to it, goes through `_bounded`:
+Every request to such a server, and every request for signing in to it, goes through
+`BoundedTransport`:
 
-* a body that is no event stream is read up to `MAX_BODY` bytes, compressed ones are refused (a few
-  bytes could become many);
-* to the server's own origin go its headers; redirects to other origins are not followed (the
-  library sees to both);
-* other origins are asked only while signing in, since a server names them: over https, and only
-  where no address of theirs is of this machine, its network or its cloud
+* A body that is not an event stream is read up to `MAX_BODY` bytes, and compressed ones are refused
+  (a few bytes could become many).
+* The server's headers go to its own origin only; redirects to other origins are not followed (the
+  library ensures both).
+* Other origins are asked only while signing in, since a server names them: over https, and only
+  if none of their addresses belongs to this machine, its network or its cloud
   (`sandbox.network.ip_addresses`), unless the server itself is on this machine.
 
-Proxies of the environment hold, as for models. Not protected: a name that leads elsewhere between
-our look at it and the connection.
+Proxies of the environment apply, as for models. Not protected: a name that resolves to another
+address between our check and the connection.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ READ_SECONDS = 300.0
 
 @asynccontextmanager
 async def open_http(server: McpServer, filled: Filled, auth: Any = None) -> AsyncGenerator[Ends]:
-    """Streams to a server. Nothing is sent before the first message. `auth` is an authentication of
-    the HTTP library.
+    """Provide the streams to a server. Nothing is sent before the first message.
+
+    Args:
+        auth: An authentication of the HTTP library.
     """
     from mcp.client.streamable_http import streamable_http_client
 
@@ -69,51 +72,57 @@ async def open_http(server: McpServer, filled: Filled, auth: Any = None) -> Asyn
 
 
 def client_for(url: str, headers: Any = None, auth: Any = None) -> Any:
-    """An HTTP client of the library's kind that is bounded as this file says, for the origin of
-    `url`.
-    """
+    """Return an HTTP client with the bounds of this module, for the origin of `url`."""
     import httpx2
 
     parts = urlsplit(url)
-    secure, host = parts.scheme == "https", parts.hostname or ""
-    proxy = proxy_for(secure, host, parts.port or (443 if secure else 80), None, os.environ)
-    through = (
-        None
-        if proxy is None
-        else httpx2.Proxy(f"http://{proxy[0]}:{proxy[1]}", headers=_credentials(proxy[2]))
-    )
-    inner = httpx2.AsyncHTTPTransport(proxy=through)
+    host = parts.hostname or ""
+    is_secure = parts.scheme == "https"
+    default_port = 443 if is_secure else 80
+    found = proxy_for(is_secure, host, parts.port or default_port, None, os.environ)
+    proxy = None
+    if found is not None:
+        proxy_host, proxy_port, credentials = found
+        headers_for_proxy = _proxy_headers(credentials)
+        proxy = httpx2.Proxy(f"http://{proxy_host}:{proxy_port}", headers=headers_for_proxy)
+    inner = httpx2.AsyncHTTPTransport(proxy=proxy)
     return httpx2.AsyncClient(
         headers={**(headers or {}), "Accept-Encoding": "identity"},
         auth=auth,
         timeout=httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS),
-        transport=_bounded()(inner, (parts.scheme, host, parts.port)),
+        transport=_bounded_transport()(inner, (parts.scheme, host, parts.port)),
     )
 
 
 def answer_to(asked: bytes, answer: bytes) -> bytes:
-    """Return the answer, or an error in its place if it names another request: the one that was
-    made would wait for ever.
+    """Return the answer, or an error in its place if it names another request.
+
+    Otherwise the request that was made would wait for ever.
     """
-    number = json_object(asked).get("id")
-    said = json_object(answer)
-    if number is None or "id" not in said or "method" in said or str(said["id"]) == str(number):
+    request_id = json_object(asked).get("id")
+    message = json_object(answer)
+    if request_id is None or "id" not in message or "method" in message:
         return answer
-    why = f"its answer is not valid: it answers request {said['id']!r}, and {number!r} was asked"
+    answered_id = message["id"]
+    if str(answered_id) == str(request_id):
+        return answer
+    why = f"its answer is not valid: it answers request {answered_id!r}, not {request_id!r}"
     error = {"code": MALFORMED, "message": why[:300]}
-    return dumps({"jsonrpc": "2.0", "id": number, "error": error})
+    return dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
 
 
-def _credentials(value: str) -> dict[str, str]:
+def _proxy_headers(value: str) -> dict[str, str]:
     return {"Proxy-Authorization": value} if value else {}
 
 
 @cache
-def _bounded() -> Any:
-    """The class, made once the HTTP library is needed."""
+def _body_classes() -> tuple[Any, Any]:
+    """Return the classes of bounded bodies, made when the HTTP library is first needed."""
     import httpx2
 
-    class Body(httpx2.AsyncByteStream):
+    class BoundedBody(httpx2.AsyncByteStream):
+        """A body that fails when it is larger than `MAX_BODY`."""
+
         def __init__(self, inner: Any) -> None:
             self._inner = inner
 
@@ -128,17 +137,28 @@ def _bounded() -> Any:
         async def aclose(self) -> None:
             await self._inner.aclose()
 
-    class Answer(Body):
-        """The answer to one request, whole: only then can it be seen whether it is that."""
+    class CheckedAnswer(BoundedBody):
+        """The answer to one request, read whole to check that it answers that request."""
 
         def __init__(self, inner: Any, asked: bytes) -> None:
             super().__init__(inner)
             self._asked = asked
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            yield answer_to(self._asked, b"".join([part async for part in super().__aiter__()]))
+            whole = b"".join([part async for part in super().__aiter__()])
+            yield answer_to(self._asked, whole)
 
-    class Bounded(httpx2.AsyncBaseTransport):
+    return BoundedBody, CheckedAnswer
+
+
+@cache
+def _bounded_transport() -> Any:
+    """Return the transport class, made when the HTTP library is first needed."""
+    import httpx2
+
+    bounded_body, checked_answer = _body_classes()
+
+    class BoundedTransport(httpx2.AsyncBaseTransport):
         def __init__(self, inner: Any, origin: tuple[str, str, int | None]) -> None:
             self._inner = inner
             self._origin = origin
@@ -146,40 +166,40 @@ def _bounded() -> Any:
         async def handle_async_request(self, request: Any) -> Any:
             url = request.url
             if (url.scheme, url.host, url.port) != self._origin:
-                await _allow(url.scheme, url.host, local=is_local(self._origin[1]))
+                await _check_address(url.scheme, url.host, local=is_local(self._origin[1]))
             response = await self._inner.handle_async_request(request)
             if response.status_code >= 500:
                 leave_aside(response.status_code)
             if response.headers.get("content-encoding", "identity") != "identity":
                 await response.aclose()
                 raise httpx2.ReadError("the answer is compressed, which was not asked for")
-            kind = response.headers.get("content-type", "").lower()
-            if kind.startswith("application/json") and request.method == "POST":
-                response.stream = Answer(response.stream, request.content)
-            elif not kind.startswith("text/event-stream"):
-                response.stream = Body(response.stream)
+            media_type = response.headers.get("content-type", "").lower()
+            if media_type.startswith("application/json") and request.method == "POST":
+                response.stream = checked_answer(response.stream, request.content)
+            elif not media_type.startswith("text/event-stream"):
+                response.stream = bounded_body(response.stream)
             return response
 
         async def aclose(self) -> None:
             await self._inner.aclose()
 
-    return Bounded
+    return BoundedTransport
 
 
-async def _allow(scheme: str, host: str, *, local: bool) -> None:
-    """Whether an address that a server named may be asked. Raises the HTTP library's error."""
+async def _check_address(scheme: str, host: str, *, local: bool) -> None:
+    """Check that an address that a server named may be asked. Raises the HTTP library's error."""
     import httpx2
 
     if local and is_local(host):
         return
     if scheme != "https":
         raise httpx2.ConnectError(
-            f"`{scheme}://{host}` is not asked: only https is, for signing in"
+            f"`{scheme}://{host}` is not contacted: signing in requires https"
         )
     for address in await _addresses(host):
         parsed = parse_address(address)
         if parsed is None or not is_open(parsed):
-            raise httpx2.ConnectError(f"`{host}` is not asked: it is not on the open internet")
+            raise httpx2.ConnectError(f"`{host}` is not contacted: it is not on the open internet")
 
 
 async def _addresses(host: str) -> list[str]:
@@ -187,5 +207,5 @@ async def _addresses(host: str) -> list[str]:
     try:
         found = await loop.getaddrinfo(host, 443, type=socket.SOCK_STREAM)
     except OSError:
-        return []  # it leads nowhere, and the connection will say so
-    return [str(one[4][0]) for one in found]
+        return []  # it cannot be resolved, which the connection will report
+    return [str(entry[4][0]) for entry in found]

@@ -1,16 +1,17 @@
-"""A request that takes more than one round: the server wants something first, or answers with a
-task that is worked on.
+"""Requests that take more than one exchange: the server asks for input, or works on a task.
 
-    input_required    it is asked again with the answers to its questions and its own state, as it gave it (2026-07-28)
-    task              it is asked for the task until that has ended: `tasks/get`, and `tasks/result` where it is the older kind
+    input_required  the request is sent again with the answers to the server's questions and the
+                    server's own state, as it gave it (2026-07-28)
+    task            the task is polled until it has ended: `tasks/get`, and `tasks/result` for the
+                    older kind
 
-Bounds: `ROUNDS` rounds, and the time of the call; between two looks at a task passes what the
-server wishes, within `WAIT`. Cancelling the call cancels its task at the server, without waiting
-for that. Questions other than elicitation (sampling, roots) are not
-answered: they are no capability of this client.
+Bounds: `ROUNDS` exchanges, and the timeout of the call; between two polls of a task the interval
+that the server wants is kept, within `WAIT`. Cancelling the call cancels its task at the server,
+without waiting for that. Questions other than elicitation (sampling, roots) are not answered: they
+are no capability of this client.
 
 Sources: SEP-2322 (input required), SEP-2663 (tasks extension), the 2025-11-25 schema (tasks in the
-    core).
+core).
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from .elicitation import Asking
 
 ROUNDS = 10
 WAIT = (0.1, 10.0)
-_PAUSE = 0.25
-_ENDED = ("completed", "failed", "cancelled")
+_RETRY_SECONDS = 0.25
+_END_STATES = ("completed", "failed", "cancelled")
 
 _cancelling: set[asyncio.Task[None]] = set()
 
@@ -41,20 +42,28 @@ async def ask(
     as_task: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Mapping[str, Any]:
-    """The final result of a request, as JSON. Raises Failure."""
-    given: dict[str, Any] = dict(params)
+    """Send a request until it has a final result, and return that as JSON. Raises Failure.
+
+    Args:
+        asking: Answers the server's questions.
+        as_task: Ask for a task of the 2025-11-25 protocol.
+        progress: Called with each progress message.
+    """
+    current_params: dict[str, Any] = dict(params)
     if as_task:
-        given["task"] = {}
+        current_params["task"] = {}
     for _ in range(ROUNDS):
-        result = await connection.request(method, given, progress=progress, unusual=as_task)
+        result = await connection.request(
+            method, current_params, progress=progress, unusual=as_task
+        )
         kind = result.get("resultType", "complete")
         if kind == "input_required":
-            more = await _answers(asking, result)
-            given = {**params, **more}
-            if "inputResponses" not in more:
-                await asyncio.sleep(_PAUSE)
+            answers = await _next_params(asking, result)
+            current_params = {**params, **answers}
+            if "inputResponses" not in answers:
+                await asyncio.sleep(_RETRY_SECONDS)
         elif kind == "task" or "taskId" in mapping_of(result.get("task")):
-            return await _task(connection, asking, result, progress)
+            return await _run_task(connection, asking, result, progress)
         elif kind == "complete":
             return result
         else:
@@ -64,107 +73,116 @@ async def ask(
     raise Failure("permanent", f"it wanted something else more than {ROUNDS} times")
 
 
-async def _answers(asking: Asking, result: Mapping[str, Any]) -> dict[str, Any]:
-    """What goes along with the next round."""
-    asked = mapping_of(result.get("inputRequests"))
-    more: dict[str, Any] = {}
-    if asked:
-        more["inputResponses"] = {
-            key: await _answer(asking, mapping_of(one)) for key, one in asked.items()
+async def _next_params(asking: Asking, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the next request says in addition."""
+    questions = mapping_of(result.get("inputRequests"))
+    added: dict[str, Any] = {}
+    if questions:
+        added["inputResponses"] = {
+            key: await _answer_question(asking, mapping_of(question))
+            for key, question in questions.items()
         }
     if isinstance(result.get("requestState"), str):
-        more["requestState"] = result["requestState"]
-    return more
+        added["requestState"] = result["requestState"]
+    return added
 
 
-async def _answer(asking: Asking, request: Mapping[str, Any]) -> Mapping[str, Any]:
+async def _answer_question(asking: Asking, request: Mapping[str, Any]) -> Mapping[str, Any]:
     method = text_of(request.get("method"))
     if method != "elicitation/create":
         raise Failure("permanent", f"it asks for `{method[:60]}`, which it is not given")
     return await asking.answer(mapping_of(request.get("params")))
 
 
-async def _task(
+async def _run_task(
     connection: Connection,
     asking: Asking,
     result: Mapping[str, Any],
     progress: Callable[[str], None] | None,
 ) -> Mapping[str, Any]:
-    older = "taskId" in mapping_of(result.get("task"))
-    task = mapping_of(result.get("task")) if older else result
-    name = text_of(task.get("taskId"))
+    is_older = "taskId" in mapping_of(result.get("task"))
+    task = mapping_of(result.get("task")) if is_older else result
+    task_id = text_of(task.get("taskId"))
     try:
-        return await _followed(connection, asking, task, name, older, progress)
+        return await _poll(connection, asking, task, task_id, is_older, progress)
     except asyncio.CancelledError:
-        farewell = asyncio.create_task(_cancel(connection, name))
-        _cancelling.add(farewell)
-        farewell.add_done_callback(_cancelling.discard)
+        cancellation = asyncio.create_task(_cancel(connection, task_id))
+        _cancelling.add(cancellation)
+        cancellation.add_done_callback(_cancelling.discard)
         raise
 
 
-async def _followed(
+async def _poll(
     connection: Connection,
     asking: Asking,
     task: Mapping[str, Any],
-    name: str,
-    older: bool,
+    task_id: str,
+    is_older: bool,
     progress: Callable[[str], None] | None,
 ) -> Mapping[str, Any]:
     answered: set[str] = set()
-    while task.get("status") not in _ENDED:
-        if progress is not None and (said := text_of(task.get("statusMessage"))):
-            progress(said[:200])
+    while task.get("status") not in _END_STATES:
+        status_message = text_of(task.get("statusMessage"))
+        if progress is not None and status_message:
+            progress(status_message[:200])
         if task.get("status") == "input_required":
-            if older:
-                break  # the older kind asks while its result is waited for
-            await _supply(connection, asking, task, name, answered)
-        await asyncio.sleep(_pause(task))
-        task = await connection.request("tasks/get", {"taskId": name}, named="taskId")
-    return await _outcome(connection, task, name, older)
+            if is_older:
+                break  # the older kind asks while its result is requested
+            await _answer_task(connection, asking, task, task_id, answered)
+        await asyncio.sleep(_poll_interval(task))
+        task = await connection.request("tasks/get", {"taskId": task_id}, named="taskId")
+    return await _task_result(connection, task, task_id, is_older)
 
 
-async def _supply(
-    connection: Connection, asking: Asking, task: Mapping[str, Any], name: str, answered: set[str]
+async def _answer_task(
+    connection: Connection,
+    asking: Asking,
+    task: Mapping[str, Any],
+    task_id: str,
+    answered: set[str],
 ) -> None:
-    """Answer what a task asks and was not answered yet."""
-    asked = {
-        key: one
-        for key, one in mapping_of(task.get("inputRequests")).items()
+    """Answer the questions of a task that have not been answered yet."""
+    questions = {
+        key: question
+        for key, question in mapping_of(task.get("inputRequests")).items()
         if key not in answered
     }
-    if not asked:
+    if not questions:
         return
-    answers = {key: await _answer(asking, mapping_of(one)) for key, one in asked.items()}
-    answered.update(asked)
+    answers = {
+        key: await _answer_question(asking, mapping_of(question))
+        for key, question in questions.items()
+    }
+    answered.update(questions)
     await connection.request(
-        "tasks/update", {"taskId": name, "inputResponses": answers}, named="taskId"
+        "tasks/update", {"taskId": task_id, "inputResponses": answers}, named="taskId"
     )
 
 
-def _pause(task: Mapping[str, Any]) -> float:
-    wished = task.get("pollIntervalMs", task.get("pollInterval"))
-    seconds = wished / 1000 if isinstance(wished, (int, float)) else 1.0
+def _poll_interval(task: Mapping[str, Any]) -> float:
+    milliseconds = task.get("pollIntervalMs", task.get("pollInterval"))
+    seconds = milliseconds / 1000 if isinstance(milliseconds, (int, float)) else 1.0
     return min(max(seconds, WAIT[0]), WAIT[1])
 
 
-async def _outcome(
-    connection: Connection, task: Mapping[str, Any], name: str, older: bool
+async def _task_result(
+    connection: Connection, task: Mapping[str, Any], task_id: str, is_older: bool
 ) -> Mapping[str, Any]:
-    if older:
-        return await connection.request("tasks/result", {"taskId": name}, named="taskId")
+    if is_older:
+        return await connection.request("tasks/result", {"taskId": task_id}, named="taskId")
     if task.get("status") == "completed":
         return mapping_of(task.get("result"))
-    said = text_of(mapping_of(task.get("error")).get("message")) or text_of(
-        task.get("statusMessage")
-    )
-    raise Failure(
-        "permanent", f"its task {task.get('status')}" + (f": {said[:1_000]}" if said else "")
-    )
+    reason = text_of(mapping_of(task.get("error")).get("message"))
+    reason = reason or text_of(task.get("statusMessage"))
+    message = f"its task {task.get('status')}"
+    if reason:
+        message += f": {reason[:1_000]}"
+    raise Failure("permanent", message)
 
 
-async def _cancel(connection: Connection, name: str) -> None:
+async def _cancel(connection: Connection, task_id: str) -> None:
     try:
         async with asyncio.timeout(5):
-            await connection.request("tasks/cancel", {"taskId": name}, named="taskId")
+            await connection.request("tasks/cancel", {"taskId": task_id}, named="taskId")
     except (Failure, TimeoutError):
         return  # the call is over for us either way

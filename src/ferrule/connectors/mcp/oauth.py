@@ -1,14 +1,13 @@
-"""Signing in to a server: tokens are kept in the person's state folder, and only a person at a
-browser can get new ones.
+"""Signing in to an MCP server. Tokens are stored; only a person at a browser can get new ones.
 
-In a run tokens are used and refreshed. Where there are none, or the server wants more, the call
-fails and says that somebody has to sign in (`sign_in`, `ferrule mcp login`). Signing in is the
+In a run tokens are used and refreshed. If there are none, or the server wants more, the call fails
+and says that somebody has to sign in (`sign_in`, `ferrule mcp login`). Signing in is the
 authorization code grant with PKCE as the protocol prescribes it (discovery by RFC 9728 and RFC
-8414, registration by RFC 7591, RFC 8707 resources); the protocol library carries it out, over the
+8414, registration by RFC 7591, RFC 8707 resources); the protocol library carries it out, with the
 bounded client of `http.py`.
 
-Tokens lie in `<state>/mcp-tokens`, one file for each server and address, mode 0600. They are bound
-to the address: a server that moves gets none of them.
+Tokens are kept in `<state>/mcp-tokens`, one file for each server and address, mode 0600. They are
+bound to the address: a server that moves gets none of them.
 """
 
 from __future__ import annotations
@@ -31,23 +30,24 @@ from .streams import leave_aside
 SIGN_IN_SECONDS = 300.0
 Browse = Callable[[str], Awaitable[None]]
 """Shows a person the address where they sign in, or opens it for them."""
-_Came = tuple[str, str | None, str | None]
-Returned = Callable[[], Awaitable[_Came]]
+_Redirect = tuple[str, str | None, str | None]
+Returned = Callable[[], Awaitable[_Redirect]]
 """Waits for what the browser brought back: `(code, state, issuer)`."""
-_BROWSERS = 8
-"""Visits of a browser that may wait to be looked at; a server can want more than one sign-in."""
+_MAX_REDIRECTS = 8
+"""Redirects of a browser that may wait to be read; a server may want more than one sign-in."""
 
 
 class SignInNeeded(FerruleError):
-    """A server wants somebody to sign in, and nobody can in the middle of a run."""
+    """A server wants somebody to sign in, which nobody can do during a run."""
 
     code = "mcp_sign_in"
     exit_code = 7
 
 
 class FileTokens:
-    """Tokens and the registration for one address, in one file. Fulfils the library's
-    `TokenStorage`.
+    """The tokens and the client registration for one address, in one file.
+
+    Implements the library's `TokenStorage`.
     """
 
     def __init__(self, server: McpServer, url: str, folder: Path | None = None) -> None:
@@ -57,7 +57,7 @@ class FileTokens:
     async def get_tokens(self) -> Any:
         from mcp.shared.auth import OAuthToken
 
-        return _model(OAuthToken, self._load().get("tokens"))
+        return _validated(OAuthToken, self._load().get("tokens"))
 
     async def set_tokens(self, tokens: Any) -> None:
         self._store("tokens", tokens)
@@ -65,35 +65,35 @@ class FileTokens:
     async def get_client_info(self) -> Any:
         from mcp.shared.auth import OAuthClientInformationFull
 
-        return _model(OAuthClientInformationFull, self._load().get("client"))
+        return _validated(OAuthClientInformationFull, self._load().get("client"))
 
     async def set_client_info(self, client_info: Any) -> None:
         self._store("client", client_info)
 
     def forget(self) -> bool:
-        """Sign out here; whether there was anything to forget."""
-        found = self._file.exists()
+        """Delete what is stored. Return whether there was anything."""
+        existed = self._file.exists()
         self._file.unlink(missing_ok=True)
-        return found
+        return existed
 
     def _load(self) -> dict[str, Any]:
         try:
-            kept: Any = json.loads(self._file.read_text(encoding="utf-8"))
+            stored: Any = json.loads(self._file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
             raise ConfigError(
-                f"`{self._file}` cannot be read: {error}", hint="remove it, and sign in again"
+                f"`{self._file}` cannot be read: {error}", hint="remove it and sign in again"
             ) from error
-        return dict(mapping_of(kept))
+        return dict(mapping_of(stored))
 
     def _store(self, key: str, value: Any) -> None:
-        kept = {**self._load(), key: value.model_dump(mode="json", exclude_none=True)}
-        paths.write_private(self._file, json.dumps(kept, indent=1, sort_keys=True) + "\n")
+        stored = {**self._load(), key: value.model_dump(mode="json", exclude_none=True)}
+        paths.write_private(self._file, json.dumps(stored, indent=1, sort_keys=True) + "\n")
 
 
-def _model(kind: Any, kept: Any) -> Any:
-    return None if kept is None else kind.model_validate(kept)
+def _validated(kind: Any, stored: Any) -> Any:
+    return None if stored is None else kind.model_validate(stored)
 
 
 def auth_for(
@@ -105,8 +105,13 @@ def auth_for(
     address: str = "http://127.0.0.1:33418/callback",
     storage: Any = None,
 ) -> Any:
-    """What authenticates requests to a server, or None where it has no `oauth`. Without `browse`
-    nobody can sign in.
+    """Return the authentication of requests to a server, or None if it has no `oauth`.
+
+    Args:
+        browse: Shows a person where to sign in; without it nobody can.
+        returned: Waits for the browser's redirect.
+        address: The redirect address.
+        storage: The library's storage of tokens; by default the files of this module.
     """
     if server.oauth is None:
         return None
@@ -114,15 +119,15 @@ def auth_for(
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
     from pydantic import AnyUrl
 
-    async def refuse(url: str) -> None:
-        needed = SignInNeeded(
+    async def refuse_sign_in(url: str) -> None:
+        error = SignInNeeded(
             f"server `{server.name}` wants somebody to sign in",
             hint=f"`ferrule mcp login {server.name}`",
         )
-        leave_aside(needed)
-        raise needed
+        leave_aside(error)
+        raise error
 
-    async def back() -> AuthorizationCodeResult:
+    async def wait_for_code() -> AuthorizationCodeResult:
         assert returned is not None
         code, state, issuer = await returned()
         return AuthorizationCodeResult(code=code, state=state, iss=issuer)
@@ -133,19 +138,21 @@ def auth_for(
     return OAuthClientProvider(
         filled.url,
         metadata,
-        storage or _Registered(server, filled, address),
-        redirect_handler=browse or refuse,
-        callback_handler=back,
+        storage or _ClientStorage(server, filled, address),
+        redirect_handler=browse or refuse_sign_in,
+        callback_handler=wait_for_code,
         client_metadata_url=server.oauth.metadata_url or None,
     )
 
 
-class _Registered(FileTokens):
-    """Knows the client that the person registered by hand, where there is one."""
+class _ClientStorage(FileTokens):
+    """Token storage that knows the client that the person registered by hand, if there is one."""
 
     def __init__(self, server: McpServer, filled: Filled, address: str) -> None:
         super().__init__(server, filled.url)
-        self._oauth, self._secret, self._address = server.oauth, filled.secret, address
+        self._oauth = server.oauth
+        self._secret = filled.secret
+        self._address = address
 
     async def get_client_info(self) -> Any:
         if self._oauth is None or not self._oauth.client_id:
@@ -164,23 +171,29 @@ class _Registered(FileTokens):
 async def sign_in(
     server: McpServer, filled: Filled, browse: Browse, ask: Callable[[Any], Awaitable[None]]
 ) -> None:
-    """Let a person sign in: `ask` makes one request with the authentication it is given, which
-    brings the rest about.
+    """Let a person sign in.
 
-    An address on this machine waits for the browser to come back, at most `SIGN_IN_SECONDS`. Raises
-    FerruleError.
+    Listens on an address of this machine until the browser comes back, at most `SIGN_IN_SECONDS`.
+
+    Args:
+        ask: Makes one request with the given authentication, which starts the sign-in.
+
+    Raises:
+        FerruleError: Nobody signed in, or the server refused.
     """
-    came: asyncio.Queue[_Came] = asyncio.Queue(_BROWSERS)
+    redirects: asyncio.Queue[_Redirect] = asyncio.Queue(_MAX_REDIRECTS)
     port = server.oauth.port if server.oauth else 0
-    listener = await asyncio.start_server(lambda r, w: _answer(r, w, came), "127.0.0.1", port)
+    listener = await asyncio.start_server(
+        lambda reader, writer: _serve_redirect(reader, writer, redirects), "127.0.0.1", port
+    )
     try:
-        number = listener.sockets[0].getsockname()[1]
+        local_port = listener.sockets[0].getsockname()[1]
 
-        async def returned() -> _Came:
+        async def returned() -> _Redirect:
             async with asyncio.timeout(SIGN_IN_SECONDS):
-                return await came.get()
+                return await redirects.get()
 
-        address = f"http://127.0.0.1:{number}/callback"
+        address = f"http://127.0.0.1:{local_port}/callback"
         await ask(auth_for(server, filled, browse=browse, returned=returned, address=address))
     except TimeoutError as error:
         raise SignInNeeded(
@@ -191,30 +204,32 @@ async def sign_in(
         await listener.wait_closed()
 
 
-async def _answer(
+async def _serve_redirect(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
-    came: asyncio.Queue[_Came],
+    redirects: asyncio.Queue[_Redirect],
 ) -> None:
-    """One request of the browser. Only the path that was registered counts; what it brings is
-    checked by the library.
+    """Serve one request of the browser.
+
+    Only the registered path counts; the library checks what the redirect brings.
     """
     try:
         async with asyncio.timeout(10):
             line = (await reader.readline()).decode("latin-1")
-        words = line.split(" ")
-        target = urlsplit(words[1] if len(words) > 1 else "")
+        parts = line.split(" ")
+        target = urlsplit(parts[1] if len(parts) > 1 else "")
         query = parse_qs(target.query)
-        found = target.path == "/callback" and "code" in query
-        said = "Signed in. You can close this window." if found else "There is nothing here."
-        body = said.encode()
-        head = f"HTTP/1.1 {'200 OK' if found else '404 Not Found'}\r\nContent-Type: text/plain\r\n"
+        is_redirect = target.path == "/callback" and "code" in query
+        text = "Signed in. You can close this window." if is_redirect else "There is nothing here."
+        body = text.encode()
+        status = "200 OK" if is_redirect else "404 Not Found"
+        head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n"
         writer.write(
             f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
         )
         await writer.drain()
-        if found and not came.full():
-            came.put_nowait(
+        if is_redirect and not redirects.full():
+            redirects.put_nowait(
                 (query["code"][0], query.get("state", [None])[0], query.get("iss", [None])[0])
             )
     except (TimeoutError, ConnectionError, ValueError):

@@ -1,13 +1,14 @@
-"""What a server answered, as a value for the model: structured content wins, then text, then a
-description of the parts.
+"""A server's answer as a value for the model.
 
-    structuredContent          that value, whatever it is
-    text only                  the texts, one after another; a single one that is a JSON object or array is that value
-    anything else              `{"parts": [...]}`, in order: texts as they are; pictures and sound by type and size, links by address
+    structuredContent  that value, whatever it is
+    text only          the texts, joined by line ends; a single one that is a JSON object or array
+                       is that value
+    anything else      `{"parts": [...]}`, in order: texts as they are; images and audio by type
+                       and size, links by address
 
-Pictures and sound are described and not shown: no wire of ours carries them in a result yet.
-`isError` is the tool's own failure: its text is the message, and nothing says that trying again
-would help. Everything a server says is data; nothing of it is followed.
+Images and audio are described and not shown: no model client carries them in a result yet.
+`isError` means that the tool itself failed: its text is the message, and nothing says that trying
+again would help. Everything a server says is data; nothing of it is followed.
 """
 
 from __future__ import annotations
@@ -21,22 +22,24 @@ from ferrule.connectors.json_values import mapping_of, objects_of
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
-_JSON_MOST = 1024 * 1024
-"""Text beyond this is not parsed: it would be cut anyway."""
-_MESSAGE = 4_000
-_PARTS = 1_000
+_MAX_JSON_CHARACTERS = 1024 * 1024
+"""Longer text is not parsed: it would be cut anyway."""
+_MAX_MESSAGE = 4_000
+_MAX_PARTS = 1_000
 
 
 def value_of(server: str, tool: str, result: Mapping[str, Any]) -> Any:
-    """A `tools/call` result as a value. Raises ToolFailed where the server says that the tool
-    failed.
+    """Return a `tools/call` result as a value.
+
+    Raises:
+        ToolFailed: The server says that the tool failed, or its answer has no content.
     """
     parts = objects_of(result.get("content"))
     structured = result.get("structuredContent")
     if result.get("isError") is True:
-        said = clean("\n".join(_text(part) for part in parts).strip())[:_MESSAGE]
+        text = clean("\n".join(_part_text(part) for part in parts).strip())[:_MAX_MESSAGE]
         data = mapping_of(structured) or None
-        message = f"`{tool}` of server `{server}` failed: {said or 'it did not say why'}"
+        message = f"`{tool}` of server `{server}` failed: {text or 'it did not say why'}"
         raise ToolFailed(ErrorType.TOOL_ERROR, message, data=data)
     if structured is not None:
         return structured
@@ -49,44 +52,50 @@ def value_of(server: str, tool: str, result: Mapping[str, Any]) -> Any:
 
 
 def told(parts: list[Mapping[str, Any]]) -> Any:
-    """Content parts as a value."""
+    """Return content parts as a value."""
     texts = [
         part["text"]
         for part in parts
         if part.get("type") == "text" and isinstance(part.get("text"), str)
     ]
     if len(texts) == len(parts):
-        return _as_json(texts[0]) if len(texts) == 1 else "\n".join(texts)
-    return {"parts": [_described(part) for part in parts[:_PARTS]]}
+        return _parse_json(texts[0]) if len(texts) == 1 else "\n".join(texts)
+    return {"parts": [_describe_part(part) for part in parts[:_MAX_PARTS]]}
 
 
 def resource_value(result: Mapping[str, Any]) -> Any:
-    """A `resources/read` result as a value: the text of a single one, else a description of
-    each.
+    """Return a `resources/read` result as a value.
+
+    It is the text of a single resource, or a description of each.
     """
     contents = objects_of(result.get("contents"))
     if len(contents) == 1 and isinstance(contents[0].get("text"), str):
         return contents[0]["text"]
-    return {"contents": [_resource(one) for one in contents[:_PARTS]]}
+    return {"contents": [_describe_resource(resource) for resource in contents[:_MAX_PARTS]]}
 
 
 def prompt_value(result: Mapping[str, Any]) -> Any:
-    """A `prompts/get` result as a value: `{"description", "messages": [{"role", "content"}]}`."""
+    """Return a `prompts/get` result as `{"description", "messages": [{"role", "content"}]}`."""
     messages = [
-        {"role": str(one.get("role", "")), "content": told(objects_of([one.get("content")]))}
-        for one in objects_of(result.get("messages"))[:_PARTS]
+        {
+            "role": str(message.get("role", "")),
+            "content": told(objects_of([message.get("content")])),
+        }
+        for message in objects_of(result.get("messages"))[:_MAX_PARTS]
     ]
-    said = result.get("description")
-    return {**({"description": said} if isinstance(said, str) else {}), "messages": messages}
+    description = result.get("description")
+    if isinstance(description, str):
+        return {"description": description, "messages": messages}
+    return {"messages": messages}
 
 
-def _text(part: Mapping[str, Any]) -> str:
-    said = part.get("text")
-    return said if isinstance(said, str) else json.dumps(_described(part))
+def _part_text(part: Mapping[str, Any]) -> str:
+    text = part.get("text")
+    return text if isinstance(text, str) else json.dumps(_describe_part(part))
 
 
-def _as_json(text: str) -> Any:
-    if text[:1].strip() not in ("{", "[") or len(text) > _JSON_MOST:
+def _parse_json(text: str) -> Any:
+    if text[:1].strip() not in ("{", "[") or len(text) > _MAX_JSON_CHARACTERS:
         return text
     try:
         value = json.loads(text)
@@ -95,7 +104,7 @@ def _as_json(text: str) -> Any:
     return value
 
 
-def _described(part: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_part(part: Mapping[str, Any]) -> dict[str, Any]:
     kind = str(part.get("type", "unknown"))[:40]
     match kind:
         case "text":
@@ -104,31 +113,29 @@ def _described(part: Mapping[str, Any]) -> dict[str, Any]:
             return {
                 "type": kind,
                 "media_type": str(part.get("mimeType", ""))[:100],
-                "bytes": _bytes(part.get("data")),
+                "bytes": _decoded_size(part.get("data")),
             }
         case "resource_link":
             keys = ("uri", "name", "title", "description", "mimeType", "size")
-            return {
-                "type": kind,
-                **{key: part[key] for key in keys if isinstance(part.get(key), (str, int))},
-            }
+            known = {key: part[key] for key in keys if isinstance(part.get(key), (str, int))}
+            return {"type": kind, **known}
         case "resource":
-            return {"type": kind, **_resource(mapping_of(part.get("resource")))}
+            return {"type": kind, **_describe_resource(mapping_of(part.get("resource")))}
         case _:
-            return {"type": kind, "note": "a kind of content that is not known here"}
+            return {"type": kind, "note": "unknown kind of content"}
 
 
-def _resource(one: Mapping[str, Any]) -> dict[str, Any]:
-    about = {
-        "uri": str(one.get("uri", ""))[:2_000],
-        "media_type": str(one.get("mimeType", ""))[:100],
+def _describe_resource(resource: Mapping[str, Any]) -> dict[str, Any]:
+    facts = {
+        "uri": str(resource.get("uri", ""))[:2_000],
+        "media_type": str(resource.get("mimeType", ""))[:100],
     }
-    if isinstance(one.get("text"), str):
-        return {**about, "text": one["text"]}
-    return {**about, "bytes": _bytes(one.get("blob"))}
+    if isinstance(resource.get("text"), str):
+        return {**facts, "text": resource["text"]}
+    return {**facts, "bytes": _decoded_size(resource.get("blob"))}
 
 
-def _bytes(data: Any) -> int:
-    """The size of what is written in base64, without decoding it."""
+def _decoded_size(data: Any) -> int:
+    """Return the size of base64 data without decoding it."""
     text = data if isinstance(data, str) else ""
     return len(text) * 3 // 4 - text[-2:].count("=")

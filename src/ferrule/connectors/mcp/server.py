@@ -1,19 +1,19 @@
-"""A server in a run: started when it is first needed, asked, watched, and started again when it has
-died.
+"""The client of one MCP server in a run: starts it when needed, watches it, restarts it.
 
-    configured   nothing is known of its tools
-    known        its tools are known from an earlier listing, and it does not run
-    ready        it runs, or is there
-    failed       it could not be started, died or keeps silent: the reason is kept, and it is tried again with the next call
+    configured  nothing is known of its tools
+    known       its tools are known from an earlier listing, and it does not run
+    ready       it runs, or can be reached
+    failed      it could not be started, died or keeps silent: the reason is kept, and the next
+                call tries again
 
-Between two failures passes time (`BACKOFF`, doubled each time, `BACKOFF_MAX` at the most), in which
-calls are answered with the reason. A call that was under way when it died is an error whose outcome
-is unknown; nothing is repeated by itself. A call that ran out of time makes us ask for a sign of
-life (`LIFE` seconds); a server that gives none is ended.
+Between two failures some time must pass (`BACKOFF`, doubled each time, at most `BACKOFF_MAX`), in
+which calls are answered with the reason. A call that was running when the server died is an error
+whose outcome is unknown; nothing is repeated automatically. After a call that timed out, the server
+is asked for a sign of life (`LIVENESS_SECONDS`); one that gives none is ended.
 
-Before a tool is called the server is asked again what it offers, if that is older than `FRESH`
-seconds or the server said that it changed. A tool that is not as it was approved is not called
-(`Changed`).
+Before a tool is called the server is asked again what it offers, if the last answer is older than
+`LISTING_LIFETIME` (seconds) or the server said that it changed. A tool that is not as it was
+approved is not called.
 """
 
 from __future__ import annotations
@@ -46,20 +46,24 @@ from .stdio import Ground, open_stdio
 from .streams import Ends
 
 State = Literal["configured", "known", "ready", "failed"]
-BACKOFF, BACKOFF_MAX = 0.5, 60.0
-FRESH = 60.0
-LIFE = 5.0
-_RESOURCES = (
+BACKOFF = 0.5
+BACKOFF_MAX = 60.0
+LISTING_LIFETIME = 60.0
+LIVENESS_SECONDS = 5.0
+_RESOURCE_LISTS = (
     "resources",
     ("resources/list", "resources"),
     ("resources/templates/list", "resourceTemplates"),
 )
-_PROMPTS = ("prompts", ("prompts/list", "prompts"))
+_PROMPT_LISTS = ("prompts", ("prompts/list", "prompts"))
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a server stands, for people. `detail` is why it failed, or the version that is spoken."""
+    """The state of a server, for people.
+
+    `detail` is why it failed, or the version that is spoken.
+    """
 
     name: str
     state: State
@@ -68,17 +72,17 @@ class Status:
 
 
 class Live:
-    """One server of a run. Used on one event loop at a time; on another one it starts anew."""
+    """The client of one server. Used on one event loop at a time; on another one it starts anew."""
 
     def __init__(
         self, server: McpServer, ground: Ground, approvals: Approvals, manifest: Manifest | None
     ) -> None:
         self.server = server
         self.manifest = manifest
-        """What was approved, or what was found where nothing has to be."""
+        """What was approved, or what was listed if no approval is needed."""
         self._ground = ground
         self._approvals = approvals
-        self._asking = Asking(server.name)
+        self._elicitation = Asking(server.name)
         self._connection: Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
@@ -87,10 +91,10 @@ class Live:
         self._reason = ""
         self._listed: tuple[float, Manifest] | None = None
         self._extras: tuple[bool, bool] | None = None
-        self._checking: set[asyncio.Task[None]] = set()
+        self._liveness_checks: set[asyncio.Task[None]] = set()
 
     def status(self) -> Status:
-        """Says how it stands, without asking it."""
+        """Return the state of the server, without asking it."""
         tools = len(self.manifest.tools) if self.manifest else 0
         if self._connection is not None and not self._connection.over.is_set():
             return Status(self.server.name, "ready", tools, self._connection.era)
@@ -100,30 +104,39 @@ class Live:
         return Status(self.server.name, "known" if self.manifest else "configured", tools)
 
     async def prepare(self, context: Context) -> None:
-        """Have it started, so that the time of a call is the call's own. Raises ToolFailed."""
-        await self._connected(context)
+        """Start the server if it does not run, so that this does not count as time of a call.
+
+        Raises:
+            ToolFailed: The server could not be started.
+        """
+        await self._connect(context)
 
     async def list(self, context: Context | None = None) -> Manifest:
-        """What it offers now. Raises ToolFailed."""
-        connection = await self._connected(context)
-        return await self._look(connection)
+        """Return what the server offers now. Raises ToolFailed."""
+        connection = await self._connect(context)
+        return await self._fetch_manifest(connection)
 
     async def call(
         self, approved: Definition, arguments: Mapping[str, Any], context: Context
     ) -> Mapping[str, Any]:
-        """A `tools/call` result, as JSON. Raises Failure, or ToolFailed where it was not asked."""
-        connection = await self._connected(context)
-        await self._check(connection, approved)
+        """Return a `tools/call` result, as JSON.
+
+        Raises:
+            Failure: The server refused or gave no valid answer.
+            ToolFailed: The server was not asked.
+        """
+        connection = await self._connect(context)
+        await self._check_unchanged(connection, approved)
         params = {"name": approved.name, "arguments": dict(arguments)}
-        older = approved.must_be_task and not connection.modern
-        with self._asking.within(context):
-            return await self._settled(
+        as_task = approved.must_be_task and not connection.modern
+        with self._elicitation.within(context):
+            return await self._finish(
                 ask(
                     connection,
-                    self._asking,
+                    self._elicitation,
                     "tools/call",
-                    self._marked(params, context),
-                    as_task=older,
+                    self._with_metadata(params, context),
+                    as_task=as_task,
                     progress=context.progress,
                 ),
                 connection,
@@ -132,77 +145,84 @@ class Live:
     async def request(
         self, method: str, params: Mapping[str, Any], context: Context
     ) -> Mapping[str, Any]:
-        """Any other request, as JSON. Raises Failure, or ToolFailed where it was not asked."""
-        connection = await self._connected(context)
-        with self._asking.within(context):
-            return await self._settled(
-                ask(connection, self._asking, method, self._marked(params, context)), connection
+        """Return the result of any other request, as JSON. Raises like `call`."""
+        connection = await self._connect(context)
+        with self._elicitation.within(context):
+            return await self._finish(
+                ask(connection, self._elicitation, method, self._with_metadata(params, context)),
+                connection,
             )
 
     def silent(self) -> None:
-        """A call ran out of time. Finds out in the background whether it is still there."""
+        """Check in the background whether the server still answers, after a call timed out."""
         connection = self._connection
-        if connection is not None and not self._checking:
+        if connection is not None and not self._liveness_checks:
             task = asyncio.create_task(
-                self._sign_of_life(connection), name=f"mcp {self.server.name} alive"
+                self._check_liveness(connection), name=f"mcp {self.server.name} alive"
             )
-            self._checking.add(task)
-            task.add_done_callback(self._checking.discard)
+            self._liveness_checks.add(task)
+            task.add_done_callback(self._liveness_checks.discard)
 
     async def close(self) -> None:
-        """End it. It is started again when it is needed again."""
-        for task in list(self._checking):
+        """Stop the server. It is started again when it is needed again."""
+        for task in list(self._liveness_checks):
             task.cancel()
-        connection, self._connection = self._connection, None
+        connection = self._connection
+        self._connection = None
         if connection is not None and self._loop is asyncio.get_running_loop():
             await connection.close()
 
-    # ---- starting it
+    # ---- connecting
 
-    async def _connected(self, context: Context | None) -> Connection:
+    async def _connect(self, context: Context | None) -> Connection:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            # The loop that it belonged to is gone, and with it what kept it: a new one is started.
-            self._loop, self._connection, self._opening = loop, None, asyncio.Lock()
-            self._checking.clear()
+            # The connection's event loop is gone, and the connection with it.
+            self._loop = loop
+            self._connection = None
+            self._opening = asyncio.Lock()
+            self._liveness_checks.clear()
         async with self._opening:
             if self._connection is not None:
                 if not self._connection.over.is_set():
                     return self._connection
-                await self._lost(self._connection)
-            self._patience()
+                await self._discard(self._connection)
+            self._check_backoff()
             return await self._start(context)
 
-    def _patience(self) -> None:
-        left = self._not_before - time.monotonic()
-        if left > 0:
-            raise ToolFailed(
-                ErrorType.IO_ERROR,
-                (
-                    f"server `{self.server.name}` is not there: {self._reason}; it is tried "
-                    f"again in {left:.0f} s"
-                ),
+    def _check_backoff(self) -> None:
+        seconds_left = self._not_before - time.monotonic()
+        if seconds_left > 0:
+            message = (
+                f"server `{self.server.name}` is not there: {self._reason}; it is tried "
+                f"again in {seconds_left:.0f} s"
             )
+            raise ToolFailed(ErrorType.IO_ERROR, message)
 
     async def _start(self, context: Context | None) -> Connection:
         connection = None
         try:
-            await asyncio.to_thread(_load)
+            await asyncio.to_thread(_import_library)
             filled = fill(self.server, allowed=self._ground.allow_env)
             connection = Connection(
                 self.server.name,
                 self._transport(filled, context),
                 era=self.server.era,
-                elicit=self._asking.answer,
-                changed=self._stale,
+                elicit=self._elicitation.answer,
+                changed=self._forget_listing,
             )
             async with asyncio.timeout(self.server.connect_timeout):
                 await connection.open()
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError):
                 raise
-            raise self._failed(_why(error, self.server.connect_timeout)) from error
-        self._connection, self._reason, self._listed, self._extras = connection, "", None, None
+            raise self._record_failure(
+                _describe_error(error, self.server.connect_timeout)
+            ) from error
+        self._connection = connection
+        self._reason = ""
+        self._listed = None
+        self._extras = None
         return connection
 
     def _transport(
@@ -212,28 +232,33 @@ class Live:
             return open_http(self.server, filled, auth_for(self.server, filled))
         approver: Any = context.resources.get(Approver) if context else None
         identity = context.identity if context else None
-        note = partial(context.note, HELD) if context else _unsaid
+        note = partial(context.note, HELD) if context else _ignore_note
         return open_stdio(
             self.server, filled, self._ground, approver=approver, identity=identity, note=note
         )
 
-    def _failed(self, reason: str) -> ToolFailed:
+    def _record_failure(self, reason: str) -> ToolFailed:
         self._reason = reason
-        self._not_before = time.monotonic() + min(BACKOFF * 2**self._failures, BACKOFF_MAX)
+        self._delay_next_start()
         self._failures += 1
         return ToolFailed(
             ErrorType.IO_ERROR, f"server `{self.server.name}` could not be started: {reason}"
         )
 
-    async def _lost(self, connection: Connection) -> None:
-        """It died since. The first time it is started again at once."""
-        self._reason, self._connection = connection.why or "it ended", None
+    async def _discard(self, connection: Connection) -> None:
+        """Forget a connection that has ended. After the first end the server restarts at once."""
+        self._reason = connection.why or "it ended"
+        self._connection = None
         if self._failures:
-            self._not_before = time.monotonic() + min(BACKOFF * 2**self._failures, BACKOFF_MAX)
+            self._delay_next_start()
         self._failures += 1
         await connection.close()
 
-    async def _settled(self, request: Any, connection: Connection) -> Mapping[str, Any]:
+    def _delay_next_start(self) -> None:
+        delay = min(BACKOFF * 2**self._failures, BACKOFF_MAX)
+        self._not_before = time.monotonic() + delay
+
+    async def _finish(self, request: Any, connection: Connection) -> Mapping[str, Any]:
         try:
             result = await request
         except Failure as failure:
@@ -243,27 +268,27 @@ class Live:
         self._failures = 0
         return result
 
-    async def _sign_of_life(self, connection: Connection) -> None:
+    async def _check_liveness(self, connection: Connection) -> None:
         try:
-            async with asyncio.timeout(LIFE):
+            async with asyncio.timeout(LIVENESS_SECONDS):
                 await connection.request("tools/list", {})
         except Failure as failure:
             if failure.kind != "gone":
-                return  # it said no, so it is there
+                return  # it refused, so it is alive
         except TimeoutError:
             connection.give_up("it does not answer any more")
 
     # ---- what it offers
 
-    async def _look(self, connection: Connection) -> Manifest:
-        if not connection.offers("tools"):
-            listed, more = list[Mapping[str, Any]](), False
-        else:
-            listed, more = await self._listing(connection)
+    async def _fetch_manifest(self, connection: Connection) -> Manifest:
+        listed: list[Mapping[str, Any]] = []
+        more = False
+        if connection.offers("tools"):
+            listed, more = await self._fetch_tools(connection)
         if self._extras is None:
             self._extras = (
-                await self._has(connection, *_RESOURCES),
-                await self._has(connection, *_PROMPTS),
+                await self._has_any(connection, *_RESOURCE_LISTS),
+                await self._has_any(connection, *_PROMPT_LISTS),
             )
         manifest = read_manifest(
             listed,
@@ -276,10 +301,10 @@ class Live:
         self._listed = (time.monotonic(), manifest)
         return manifest
 
-    async def _has(self, connection: Connection, capability: str, *lists: tuple[str, str]) -> bool:
-        """Whether there are any: many servers say that they have resources or prompts, and have
-        none.
-        """
+    async def _has_any(
+        self, connection: Connection, capability: str, *lists: tuple[str, str]
+    ) -> bool:
+        """Return whether there are any: many servers declare resources or prompts and have none."""
         if not connection.offers(capability):
             return False
         for method, key in lists:
@@ -288,10 +313,10 @@ class Live:
                     if list_of((await connection.request(method, {})).get(key)):
                         return True
             except (Failure, TimeoutError):
-                continue  # a list that cannot be had is as good as none
+                continue  # a list that fails counts as empty
         return False
 
-    async def _listing(self, connection: Connection) -> tuple[list[Mapping[str, Any]], bool]:
+    async def _fetch_tools(self, connection: Connection) -> tuple[list[Mapping[str, Any]], bool]:
         try:
             async with asyncio.timeout(self.server.connect_timeout):
                 return await connection.list_tools()
@@ -301,20 +326,19 @@ class Live:
             ) from failure
         except TimeoutError:
             self.silent()
-            said = (
+            message = (
                 f"server `{self.server.name}` did not list its tools within "
                 f"{self.server.connect_timeout:g} s"
             )
-            raise ToolFailed(ErrorType.TIMEOUT, said) from None
+            raise ToolFailed(ErrorType.TIMEOUT, message) from None
 
-    async def _check(self, connection: Connection, approved: Definition) -> None:
-        """That a tool is still what was approved. Raises ToolFailed(permission_denied)."""
-        if self._listed is None or time.monotonic() - self._listed[0] > FRESH:
-            found = await self._look(connection)
+    async def _check_unchanged(self, connection: Connection, approved: Definition) -> None:
+        """Check that a tool is still what was approved. Raises ToolFailed (`permission_denied`)."""
+        if self._listed is None or time.monotonic() - self._listed[0] > LISTING_LIFETIME:
+            manifest = await self._fetch_manifest(connection)
             if self.manifest is not None:
-                self._approvals.pend(
-                    self.server, None if found.digest() == self.manifest.digest() else found
-                )
+                is_same = manifest.digest() == self.manifest.digest()
+                self._approvals.pend(self.server, None if is_same else manifest)
         assert self._listed is not None
         now = self._listed[1].get(approved.name)
         name = f"`{approved.name}` of server `{self.server.name}`"
@@ -329,32 +353,41 @@ class Live:
                 f"{name} was not called: it changed since it was approved; {step}",
             )
 
-    def _stale(self) -> None:
+    def _forget_listing(self) -> None:
         self._listed = None
 
-    def _marked(self, params: Mapping[str, Any], context: Context) -> dict[str, Any]:
-        """With what goes along beside the parameters: who the call is for, if the server is told,
-        and the trace that it belongs to.
-        """
-        who, meta = context.identity, dict[str, Any]()
+    def _with_metadata(self, params: Mapping[str, Any], context: Context) -> dict[str, Any]:
+        """Add metadata: the identity of the call, if the server gets it, and the trace."""
+        identity = context.identity
+        meta: dict[str, Any] = {}
         telemetry: Any = context.resources.get(Telemetry)
         if telemetry is not None:
-            # W3C Trace Context, under the bare names that the protocol keeps for it.
-            meta |= telemetry.carrier(who, context.call_id)
+            # W3C Trace Context, under the bare names that the protocol reserves for it.
+            meta |= telemetry.carrier(identity, context.call_id)
         if self.server.identity:
-            about = {"tenant": who.tenant, "user": who.user, "session": who.session, "run": who.run}
-            meta["ferrule/identity"] = about
+            meta["ferrule/identity"] = {
+                "tenant": identity.tenant,
+                "user": identity.user,
+                "session": identity.session,
+                "run": identity.run,
+            }
         return {**params, "_meta": meta} if meta else dict(params)
 
 
 async def say_hello(server: McpServer, filled: Filled, auth: Any) -> None:
-    """Open a connection over HTTP with an authentication, ask for the tools, and close it. Raises
-    Failure and what opening raises.
+    """Open a connection over HTTP with an authentication, list the tools, and close it.
+
+    Raises:
+        Failure: The server refused. Opening raises more, see `Connection.open`.
     """
-    await asyncio.to_thread(_load)
-    opened = open_http(server, filled, auth)
+    await asyncio.to_thread(_import_library)
+    transport = open_http(server, filled, auth)
     connection = Connection(
-        server.name, opened, era=server.era, elicit=Asking(server.name).answer, changed=_nothing
+        server.name,
+        transport,
+        era=server.era,
+        elicit=Asking(server.name).answer,
+        changed=_ignore_change,
     )
     await connection.open()
     try:
@@ -364,21 +397,21 @@ async def say_hello(server: McpServer, filled: Filled, auth: Any) -> None:
         await connection.close()
 
 
-def _nothing() -> None:
-    """Nobody listens for changes."""
+def _ignore_change() -> None:
+    pass
 
 
-def _unsaid(said: str) -> None:
-    """Outside of a run nobody keeps notes; `ferrule mcp test` says what holds a server."""
+def _ignore_note(sentence: str) -> None:
+    """Ignore a note: outside a run nobody keeps them. `ferrule mcp test` says what holds it."""
 
 
-def _load() -> None:
-    """The protocol library, which takes seconds: in a thread, so that nothing else waits for it."""
+def _import_library() -> None:
+    """Import the protocol library, which takes seconds: in a thread, so that nothing else waits."""
     for name in ("mcp.client.session", "mcp.client.streamable_http"):
         import_module(name)
 
 
-def _why(error: BaseException, seconds: float) -> str:
+def _describe_error(error: BaseException, seconds: float) -> str:
     if isinstance(error, TimeoutError):
         return f"it did not answer within {seconds:g} s"
     if isinstance(error, FerruleError):

@@ -1,17 +1,22 @@
-"""A server as somebody wrote it down: what is started or reached, with what, and how far it may go.
+"""The description of one MCP server: what is started or reached, with what, and with which rights.
 
-    McpServer("git", command=("mcp-server-git", "--repository", ".")) McpServer("docs",
-    url="https://mcp.example.com/mcp", headers={"Authorization": "Bearer ${DOCS_TOKEN}"})
+    McpServer("git", command=("mcp-server-git", "--repository", "."))
+    McpServer(
+        "docs",
+        url="https://mcp.example.com/mcp",
+        headers={"Authorization": "Bearer ${DOCS_TOKEN}"},
+    )
 
-Values of `env` and `headers` may name variables (`${NAME}`, `${NAME:-otherwise}`); so may words of
-the command and the address. They are filled in when the server is started, so no secret lies in
-this value. Whoever wrote it (`origin`) decides which variables may be named: a person all of
-theirs, a repository only those of `env.allow` and the usual few (`permissions.child_environment`).
+Values of `env` and `headers` may refer to variables (`${NAME}`, `${NAME:-default}`); so may the
+arguments of the command and the URL. They are filled in when the server is started, so this value
+holds no secret. The `origin` of the description decides which variables it may refer to: a person
+may use all of theirs, a repository only those of `env.allow` and the usual few
+(`permissions.child_environment`).
 
-The digest of a server is what a person's approval is bound to. It covers the words of the command,
-the address, the names and templates of variables and headers, the workspace where the file came
-with one, and how far the sandbox is opened. Not covered: the program that the command names. Who
-can replace it can do what the sandbox lets the server do.
+A person's approval is bound to the digest of the description. It covers the arguments of the
+command, the URL, the names and templates of variables and headers, the workspace if the
+description comes from one, and what the sandbox lets the server do. Not covered: the program that
+the command names. Whoever can replace it can do what the sandbox lets the server do.
 """
 
 from __future__ import annotations
@@ -44,32 +49,41 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 @dataclass(frozen=True, slots=True)
 class OAuth:
-    """Signing in to a server that asks for it. Without `client_id` the client registers itself (RFC
-    7591).
+    """How to sign in to a server that asks for it.
+
+    Without `client_id` the client registers itself (RFC 7591).
     """
 
     client_id: str = ""
     client_secret: str = ""
-    """A reference, `${NAME}`."""
+    """A reference to a variable, `${NAME}`."""
     scope: str = ""
     metadata_url: str = ""
-    """Where the client describes itself, in place of registering (a client id metadata document of
-    the person's own).
-    """
+    """Address of the person's own client id metadata document, used instead of registering."""
     port: int = 0
-    """Of the address on this machine that the browser comes back to; 0 takes any that is free."""
+    """Local port that the browser returns to; 0 takes any free one."""
 
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
-    """One server. Either `command` (started here, spoken to over its standard streams) or `url`.
+    """One MCP server, with either a `command` to start (spoken to over stdio) or a `url`.
 
-    `network` are hosts that a started server may reach, `readable` and `writable` folders it sees
-    besides the workspace; without `workspace` it does not see that either. `era` pins a version of
-    the protocol. `only` and `without` choose among its tools by the server's own names. `hints`
-    believes what its tools say of themselves (`readOnlyHint`): for servers whose author the person
-    trusts. `identity` sends it who a call is for. Times are in seconds. Raises ConfigError for what
-    cannot be meant.
+    Args:
+        name: Letters, digits, `-` and single `_`; tools are called `name__tool`.
+        network: Hosts that a started server may reach.
+        readable: Folders that a started server may read besides the workspace.
+        writable: Folders that a started server may write besides the workspace.
+        workspace: Whether a started server sees the workspace.
+        era: The version of the protocol, or `auto` to find it out.
+        only: The server's own names of the tools to offer; None offers all.
+        without: The server's own names of tools to leave out.
+        hints: Whether to believe what the server's tools say of themselves (`readOnlyHint`). For
+            servers whose author the person trusts.
+        identity: Whether to send the server the identity that a call is for.
+        connect_timeout: In seconds.
+
+    Raises:
+        ConfigError: The description contradicts itself or has an invalid value.
     """
 
     name: str
@@ -93,64 +107,68 @@ class McpServer:
     oauth: OAuth | None = None
     origin: Origin = "program"
     place: str = ""
-    """The folder whose file names it; empty unless `origin` is `repository`."""
+    """The folder whose file describes the server; empty unless `origin` is `repository`."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or len(self.name) > NAME_LIMIT:
             hint = (
-                f"letters, digits, `-` and single `_`, beginning with a letter, {NAME_LIMIT} at "
-                "the most"
+                "use letters, digits, `-` and single `_`, starting with a letter, at most "
+                f"{NAME_LIMIT} characters"
             )
             raise ConfigError(f"`{self.name}` cannot be the name of a server", hint=hint)
         if bool(self.command) == bool(self.url):
-            raise ConfigError(f"server `{self.name}` needs a `command` or a `url`, one of them")
+            raise ConfigError(f"server `{self.name}` needs a `command` or a `url`, not both")
         if self.url and self.transport == "stdio":
             object.__setattr__(self, "transport", "http")
         if self.url:
             _check_url(self.name, self.url)
         for name in self.headers:
             if not _HEADER.fullmatch(name):
-                raise ConfigError(f"server `{self.name}`: `{name}` is no name of a header")
+                raise ConfigError(f"server `{self.name}`: `{name}` is not a valid header name")
         if self.era not in ERAS:
             raise ConfigError(
-                f"server `{self.name}`: era `{self.era}`", hint=f"use one of {', '.join(ERAS)}"
+                f"server `{self.name}`: unknown era `{self.era}`",
+                hint=f"use one of {', '.join(ERAS)}",
             )
 
     def covered(self) -> dict[str, Any]:
-        """What the digest covers, as JSON, in words for a person."""
-        said: dict[str, Any] = {"url": self.url} if self.url else {"command": list(self.command)}
-        said["transport"] = self.transport
+        """Return what the digest covers, as JSON that a person can read."""
+        facts: dict[str, Any] = {"url": self.url} if self.url else {"command": list(self.command)}
+        facts["transport"] = self.transport
         for key in ("env", "headers"):
-            if given := getattr(self, key):
-                said[key] = {name: _shown(name, given[name]) for name in sorted(given)}
+            values = getattr(self, key)
+            if values:
+                facts[key] = {name: _describe_value(name, values[name]) for name in sorted(values)}
         if self.oauth is not None:
-            said["oauth"] = {"client_id": self.oauth.client_id, "scope": self.oauth.scope}
+            facts["oauth"] = {"client_id": self.oauth.client_id, "scope": self.oauth.scope}
         if self.command:
-            said["network"], said["readable"] = sorted(self.network), sorted(self.readable)
-            said["writable"], said["workspace"] = sorted(self.writable), self.workspace
+            facts["network"] = sorted(self.network)
+            facts["readable"] = sorted(self.readable)
+            facts["writable"] = sorted(self.writable)
+            facts["workspace"] = self.workspace
         if self.place:
-            said["folder"] = self.place
-        return said
+            facts["folder"] = self.place
+        return facts
 
     def digest(self) -> str:
-        """SHA-256 (hex) over what `covered` shows, and over what it hides of literal values."""
-        hidden = [
-            [name, value]
-            for given in (self.env, self.headers)
-            for name, value in sorted(given.items())
-        ]
-        return hashlib.sha256(compact([self.name, self.covered(), hidden]).encode()).hexdigest()
+        """Return SHA-256 (hex) over `covered` and over the literal values that it hides."""
+        hidden = [*sorted(self.env.items()), *sorted(self.headers.items())]
+        text = compact([self.name, self.covered(), hidden])
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def variables(self) -> tuple[str, ...]:
-        """The names of variables that it refers to, sorted."""
+        """Return the sorted names of the variables that the description refers to."""
         secret = self.oauth.client_secret if self.oauth else ""
         texts = (*self.command, self.url, secret, *self.env.values(), *self.headers.values())
-        return tuple(sorted({found[1] for text in texts for found in _REFERENCE.finditer(text)}))
+        names: set[str] = set()
+        for text in texts:
+            names.update(match[1] for match in _REFERENCE.finditer(text))
+        return tuple(sorted(names))
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A server's texts with variables filled in. Holds secrets: neither shown nor kept."""
+    """A server's texts with variables filled in. Holds secrets, so it is never shown or stored."""
 
     command: tuple[str, ...]
     env: Mapping[str, str]
@@ -165,42 +183,48 @@ class Filled:
 def fill(
     server: McpServer, *, allowed: tuple[str, ...] = (), parent: Mapping[str, str] | None = None
 ) -> Filled:
-    """Fill in variables from `parent` (this process's by default). `allowed` are names that a
-    repository may use.
+    """Fill in the variables of a server's description.
 
-    Raises ConfigError naming the variable that is not set or may not be used, never its value.
+    Args:
+        server: The description.
+        allowed: Variables that a repository may use.
+        parent: The variables; those of this process by default.
+
+    Raises:
+        ConfigError: A variable is not set or may not be used. Names the variable, never its value.
     """
-    given = os.environ if parent is None else parent
+    variables = os.environ if parent is None else parent
     if server.origin == "repository":
         for name in server.env:
             if loads_code(name):
                 raise ConfigError(
-                    f"server `{server.name}`: `{name}` makes programs load something else"
+                    f"server `{server.name}`: `{name}` makes programs load other code"
                 )
-        given = child_environment(given, add=allowed).values
-    put = _filler(server, given)
-    url = put(server.url)
+        variables = child_environment(variables, add=allowed).values
+    substitute = _make_substitute(server, variables)
+    url = substitute(server.url)
     if url:
         _check_url(server.name, url)
     return Filled(
-        tuple(put(word) for word in server.command),
-        {name: put(value) for name, value in server.env.items()},
+        tuple(substitute(word) for word in server.command),
+        {name: substitute(value) for name, value in server.env.items()},
         url,
-        {name: put(value) for name, value in server.headers.items()},
-        put(server.oauth.client_secret) if server.oauth else "",
+        {name: substitute(value) for name, value in server.headers.items()},
+        substitute(server.oauth.client_secret) if server.oauth else "",
     )
 
 
-def _filler(server: McpServer, given: Mapping[str, str]) -> Callable[[str], str]:
-    def put(text: str) -> str:
+def _make_substitute(server: McpServer, variables: Mapping[str, str]) -> Callable[[str], str]:
+    def substitute(text: str) -> str:
         return _REFERENCE.sub(value, text)
 
-    def value(found: re.Match[str]) -> str:
-        name, otherwise = found[1], found[2]
-        if name in given:
-            return given[name]
-        if otherwise is not None:
-            return otherwise
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        default = match[2]
+        if name in variables:
+            return variables[name]
+        if default is not None:
+            return default
         hint = "set it"
         if server.origin == "repository":
             hint = (
@@ -210,11 +234,11 @@ def _filler(server: McpServer, given: Mapping[str, str]) -> Callable[[str], str]
             f"server `{server.name}` refers to `{name}`, which it does not get", hint=hint
         )
 
-    return put
+    return substitute
 
 
-def _shown(name: str, value: str) -> str:
-    """A value as it was written; literal ones that may be secret only by their length."""
+def _describe_value(name: str, value: str) -> str:
+    """Return a value as it was written, or only the length of a literal one that may be secret."""
     if _REFERENCE.search(value) or not (looks_secret(name) or name.lower() == "authorization"):
         return value
     return f"({len(value)} characters)"
@@ -222,7 +246,7 @@ def _shown(name: str, value: str) -> str:
 
 def _check_url(name: str, url: str) -> None:
     if _REFERENCE.search(url):
-        return  # looked at again once it is filled in
+        return  # checked again after it is filled in
     parts = urlsplit(url)
     if (
         parts.scheme not in ("http", "https")
@@ -231,8 +255,8 @@ def _check_url(name: str, url: str) -> None:
         or parts.fragment
     ):
         raise ConfigError(
-            f"server `{name}`: `{parts.scheme}://{parts.hostname}` cannot be its address",
-            hint="write `https://host/path`, without a name or password in it",
+            f"server `{name}`: `{parts.scheme}://{parts.hostname}` is not a valid URL for it",
+            hint="write `https://host/path`, without a user name, password or fragment",
         )
     if parts.scheme == "http" and not is_local(parts.hostname):
         raise ConfigError(
@@ -242,7 +266,7 @@ def _check_url(name: str, url: str) -> None:
 
 
 def is_local(host: str) -> bool:
-    """Whether a host, as it is written in an address, is this machine."""
+    """Return whether a host, as written in a URL, is this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -1,10 +1,9 @@
-"""A server that is started here: held by the sandbox, with the environment of a command, spoken to
-over its standard streams.
+"""A server that is started here: sandboxed, with a command's environment, spoken to over stdio.
 
-What it writes on standard output is messages, one a line (the protocol's stdio transport); standard
-error is kept in part, to say why it failed. Bounds: a line of more than `MAX_LINE` bytes is thrown
-away and the request that it answers fails; what nobody has read yet may be `MAX_WAITING` bytes,
-then the server is ended. A line that is no message is dropped: many servers print there by mistake.
+What it writes on standard output is messages, one a line (the protocol's stdio transport); part of
+standard error is kept, to say why it failed. Bounds: a line of more than `MAX_LINE` bytes is
+dropped and the request that it answers fails; at most `MAX_WAITING` bytes may wait to be read, then
+the server is ended. A line that is no message is dropped: many servers print there by mistake.
 
 When the streams are closed the server gets the end of its input, then SIGTERM, then SIGKILL, with
 all it started.
@@ -43,15 +42,21 @@ from .streams import ID, ID_WITHIN, Ends, Incoming, Outgoing, Pending, oversized
 
 MAX_LINE = 8 * 1024 * 1024
 MAX_WAITING = 32 * 1024 * 1024
-GOODBYE = 2.0
-"""Seconds that a server has to end by itself once its input has ended."""
-_ERRORS = 4096
+SHUTDOWN_SECONDS = 2.0
+"""Seconds that a server has to end by itself after its input has ended."""
+_MAX_ERROR_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Where servers are started: the workspace, names that are off limits in it, and what is done
-    where the machine holds less than required.
+    """How servers are started.
+
+    Args:
+        root: The workspace.
+        names: Names in the workspace that no server may touch.
+        on_gap: What to do where the machine cannot give the required protection.
+        bounds: Limits on time, memory and output.
+        allow_env: Variables that a repository's servers may refer to.
     """
 
     root: Path = field(default_factory=Path.cwd)
@@ -61,20 +66,25 @@ class Ground:
     allow_env: tuple[str, ...] = ()
 
     def policy(self, server: McpServer, root: Path) -> Policy:
-        """What a server may do."""
+        """Return what a server may do."""
         return Policy(
             root,
             names=self.names,
-            readable=tuple(str(Path(one).expanduser().absolute()) for one in server.readable),
-            writable=tuple(str(Path(one).expanduser().absolute()) for one in server.writable),
+            readable=_absolute(server.readable),
+            writable=_absolute(server.writable),
             network=server.network,
             bounds=self.bounds,
         )
 
 
+def _absolute(folders: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(str(Path(folder).expanduser().absolute()) for folder in folders)
+
+
 class Lines:
-    """Splits what a server writes into lines and hands each on. Falsy from the call: enough, end
-    it.
+    """Splits what a server writes into lines and passes each on.
+
+    Calling it returns whether to go on reading; if not, the server is to be ended.
     """
 
     def __init__(
@@ -82,38 +92,38 @@ class Lines:
     ) -> None:
         self._take = take
         self._oversized = oversized
-        self._half = bytearray()
+        self._unfinished = bytearray()
         self._skipping = False
-        self._going = True
+        self._is_open = True
 
     def __call__(self, data: bytes) -> bool:
         *lines, rest = data.split(b"\n")
-        going = True
+        is_open = True
         for line in lines:
-            going = going and self._end(line)
-        self._more(rest)
-        return going and self._going
+            is_open = is_open and self._end_line(line)
+        self._append(rest)
+        return is_open and self._is_open
 
-    def _more(self, data: bytes) -> None:
+    def _append(self, data: bytes) -> None:
         if self._skipping:
             return
-        self._half += data
-        if len(self._half) > MAX_LINE:
-            # Said now: the end of such a line may be long in coming.
+        self._unfinished += data
+        if len(self._unfinished) > MAX_LINE:
+            # Reported now: the end of such a line may be long in coming.
             self._skipping = True
-            # Whose answer it was stands near the beginning, as a rule.
-            found = ID.search(self._half[:ID_WITHIN])
-            self._going = self._oversized(int(found[1]) if found else None)
-            self._half = bytearray()
+            # The id is usually near the beginning.
+            found = ID.search(self._unfinished[:ID_WITHIN])
+            self._is_open = self._oversized(int(found[1]) if found else None)
+            self._unfinished = bytearray()
 
-    def _end(self, line: bytes) -> bool:
-        self._more(line)
-        whole = bytes(self._half)
+    def _end_line(self, line: bytes) -> bool:
+        self._append(line)
+        whole = bytes(self._unfinished)
         skipped = self._skipping
-        self._half = bytearray()
+        self._unfinished = bytearray()
         self._skipping = False
         if skipped or not whole.strip():
-            return self._going
+            return self._is_open
         return self._take(whole)
 
 
@@ -125,28 +135,36 @@ async def open_stdio(
     *,
     approver: Approver | None = None,
     identity: Identity | None = None,
-    note: Callable[[str], None] = lambda said: None,
+    note: Callable[[str], None] = lambda sentence: None,
 ) -> AsyncGenerator[Ends]:
-    """Start a server and hand out its streams; `note` hears what holds it. Raises ToolFailed or
-    SandboxGap where it cannot be started or held as it must.
+    """Start a server and provide its streams.
+
+    Args:
+        note: Called with a sentence that says which sandbox holds the server.
+
+    Raises:
+        ToolFailed: The server's program cannot be started.
+        SandboxGap: The sandbox cannot give the required protection.
     """
     environment = child_environment(os.environ, overrides=filled.env)
     scratch = None if server.workspace else tempfile.mkdtemp(prefix="ferrule-mcp-")
     policy = ground.policy(server, ground.root if scratch is None else Path(scratch))
     sandbox = Sandbox(
-        policy, rung=await _rung(policy, ground.on_gap, approver, identity), identity=identity
+        policy,
+        rung=await _choose_backend(policy, ground.on_gap, approver, identity),
+        identity=identity,
     )
     note(f"server `{server.name}`: {sandbox.applied().in_words()}")
     try:
-        async with _running(server, filled, sandbox, environment, policy.root) as ends:
-            yield ends
+        async with _run(server, filled, sandbox, environment, policy.root) as streams:
+            yield streams
     finally:
         await asyncio.shield(sandbox.close())
         if scratch is not None:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-async def _rung(
+async def _choose_backend(
     policy: Policy, mode: Mode, approver: Approver | None, identity: Identity | None
 ) -> Rung:
     if mode == "off":
@@ -154,27 +172,27 @@ async def _rung(
     try:
         return choose(policy, probe())
     except SandboxGap as gap:
-        consent = (
-            Consent(approver, identity) if approver is not None and identity is not None else None
-        )
+        consent = None
+        if approver is not None and identity is not None:
+            consent = Consent(approver, identity)
         return await settle(policy, gap, mode, consent)
 
 
 @asynccontextmanager
-async def _running(
+async def _run(
     server: McpServer, filled: Filled, sandbox: Sandbox, environment: ChildEnvironment, root: Path
 ) -> AsyncGenerator[Ends]:
     pending = Pending()
     incoming = Incoming(MAX_WAITING)
     outgoing = Outgoing(pending)
-    errors = Capture(_ERRORS // 2, _ERRORS // 2)
+    errors = Capture(_MAX_ERROR_BYTES // 2, _MAX_ERROR_BYTES // 2)
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         command = Command(
             filled.command,
-            program=_program(filled.command[0], environment.values.get("PATH", "")),
+            program=_find_program(filled.command[0], environment.values.get("PATH", "")),
             directory=directory,
             environment={**environment.values, "PWD": str(root)},
             output=Lines(
@@ -193,33 +211,35 @@ async def _running(
         os.close(directory)
     over = asyncio.Event()
     execution.when_over(lambda _: (incoming.over(), over.set()))
-    pump = asyncio.create_task(_pump(outgoing, writer), name=f"mcp {server.name} input")
+    pump = asyncio.create_task(_write_lines(outgoing, writer), name=f"mcp {server.name} input")
     try:
-        yield Ends(incoming, outgoing, over, lambda: _why(server, execution, errors, environment))
+        yield Ends(
+            incoming, outgoing, over, lambda: _describe_end(server, execution, errors, environment)
+        )
     finally:
-        await asyncio.shield(_part(execution, pump, outgoing))
+        await asyncio.shield(_shut_down(execution, pump, outgoing))
 
 
-async def _part(execution: Execution, pump: asyncio.Task[None], outgoing: Outgoing) -> None:
-    """End its input once what was queued is sent, give it a moment, end it and all it started."""
+async def _shut_down(execution: Execution, pump: asyncio.Task[None], outgoing: Outgoing) -> None:
+    """End its input after what was queued is sent, wait a moment, end it and all it started."""
     outgoing.close()
     waiting = asyncio.ensure_future(execution.wait())
-    await asyncio.wait([waiting], timeout=GOODBYE)
+    await asyncio.wait([waiting], timeout=SHUTDOWN_SECONDS)
     pump.cancel()
     await asyncio.wait([pump])
     await execution.end()
     await waiting
 
 
-async def _pump(outgoing: Outgoing, writer: int) -> None:
-    """Writes what is to be sent to the server's input, which ends with it."""
+async def _write_lines(outgoing: Outgoing, descriptor: int) -> None:
+    """Write what is queued to the server's input, which ends with it."""
     try:
         while (line := await outgoing.next_line()) is not None:
-            await _write(writer, line)
+            await _write(descriptor, line)
     except ConnectionError:
-        return  # it reads no more: its end is noticed elsewhere
+        return  # the server reads no more; its end is noticed elsewhere
     finally:
-        os.close(writer)
+        os.close(descriptor)
 
 
 async def _write(descriptor: int, data: bytes) -> None:
@@ -230,44 +250,49 @@ async def _write(descriptor: int, data: bytes) -> None:
             view = view[os.write(descriptor, view) :]
         except BlockingIOError:
             ready: asyncio.Future[None] = loop.create_future()
-            loop.add_writer(descriptor, _set, ready)
+            loop.add_writer(descriptor, _set_ready, ready)
             try:
                 await ready
             finally:
                 loop.remove_writer(descriptor)
 
 
-def _set(ready: asyncio.Future[Any]) -> None:
+def _set_ready(ready: asyncio.Future[Any]) -> None:
     if not ready.done():
         ready.set_result(None)
 
 
-def _program(word: str, path: str) -> str:
-    """The file of a program, by the absolute folders of PATH. Raises ToolFailed(not_found)."""
-    if "/" in word:
-        return word
-    folders = os.pathsep.join(one for one in path.split(os.pathsep) if one.startswith("/"))
-    found = shutil.which(word, path=folders)
+def _find_program(name: str, path: str) -> str:
+    """Return the file of a program, searching the absolute folders of PATH.
+
+    Raises:
+        ToolFailed: There is no such program (`not_found`).
+    """
+    if "/" in name:
+        return name
+    folders = os.pathsep.join(part for part in path.split(os.pathsep) if part.startswith("/"))
+    found = shutil.which(name, path=folders)
     if found is None:
-        said = f"{shlex.quote(word)} was not started: there is no such program on the PATH"
-        raise ToolFailed(ErrorType.NOT_FOUND, said)
+        message = f"{shlex.quote(name)} was not started: there is no such program on the PATH"
+        raise ToolFailed(ErrorType.NOT_FOUND, message)
     return found
 
 
-async def _why(
+async def _describe_end(
     server: McpServer, execution: Execution, errors: Capture, environment: ChildEnvironment
 ) -> str:
-    """Why a server is no longer there: how it ended and what it said last. For people and the
-    model; bounded.
-    """
+    """Say why a server has ended and what it wrote last, bounded, for people and the model."""
     ended = await execution.wait()
-    how = f"it was ended by {ended.signal}" if ended.signal else f"it ended with {ended.exit_code}"
-    said = errors.text().strip()[-600:]
-    words = [f"server `{server.name}`: {how}"]
-    if said:
-        words.append(f"it said: {said}")
-    if missing := environment.missing(errors.text()):
-        words.append(f"it was not given {', '.join(missing)}; name it in the server's `env`")
+    description = (
+        f"it was ended by {ended.signal}" if ended.signal else f"it ended with {ended.exit_code}"
+    )
+    last_words = errors.text().strip()[-600:]
+    parts = [f"server `{server.name}`: {description}"]
+    if last_words:
+        parts.append(f"it said: {last_words}")
+    missing = environment.missing(errors.text())
+    if missing:
+        parts.append(f"it was not given {', '.join(missing)}; name it in the server's `env`")
     if ended.refused:
-        words.append(f"it was refused {', '.join(ended.refused[:5])}")
-    return "; ".join(words)
+        parts.append(f"it was refused {', '.join(ended.refused[:5])}")
+    return "; ".join(parts)

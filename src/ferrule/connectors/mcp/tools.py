@@ -1,17 +1,17 @@
-"""From what a server offers to tools of a run: `server__tool`, judged by the gate like all others.
+"""A server's tools as tools of a run: `server__tool`, decided on by the gate like all others.
 
-A tool of a server does something outside, as far as anybody can tell: `external`, risk `medium`, so
-a person is asked. What it says of itself can only make that stricter (`destructiveHint`: risk
-`high`), unless the person said that this server is believed (`hints`): then one that only reads is
-`read` and `low`, and one that is idempotent may be tried again.
+A tool of a server does something outside, as far as anybody can tell: it is `external` with risk
+`medium`, so a person is asked. What it says of itself can only make that stricter
+(`destructiveHint`: risk `high`), unless the person said that this server is believed (`hints`):
+then one that only reads is `read` and `low`, and one that is idempotent may be retried.
 
 Resources and prompts are two tools, `server__resources` and `server__prompts`: without arguments
-they list, with one they read. They read what the server chooses to give and are `external` too.
-Where a tool of the server has that name, it keeps it.
+they list, with arguments they read. They read what the server chooses to give and are `external`
+too. If the server has a tool of that name, the tool keeps it.
 
-Which class a failure is of is decided here, since only here is known whether the server was
-reached; the dispatcher's shell counts the attempts. Keys of `tool_policies` are the names that the
-server gives; its resources and prompts have its `policy`.
+The class of a failure is decided here, since only here is it known whether the server was reached;
+the dispatcher counts the attempts. Keys of `tool_policies` are the names that the server gives; its
+resources and prompts have its `policy`.
 """
 
 from __future__ import annotations
@@ -35,13 +35,11 @@ from .server import Live
 from .spec import McpServer
 
 CONTEXT = "ferrule context"
-"""The parameter that handlers get the context under: no argument of a schema with sense is called
-that.
-"""
+"""The parameter in which handlers get the context; no sensible schema has such a property."""
 TIMEOUT = 30.0
-"""Seconds that one attempt may take where no policy says otherwise (requirement 004, part 6)."""
-_GRACE = 10.0
-"""Seconds that the shell gives beyond the handler's own bound, which says more."""
+"""Seconds that one attempt may take if no policy says otherwise (requirement 004, part 6)."""
+_GRACE_SECONDS = 10.0
+"""Seconds that the dispatcher waits beyond the handler's own timeout, whose message says more."""
 _RESOURCES = {
     "type": "object",
     "properties": {
@@ -66,19 +64,23 @@ _PROMPTS = {
 
 
 def full_name(server: str, tool: str) -> str:
-    """What a tool of a server is called in rules, journals and the catalog."""
+    """Return what a tool of a server is called in rules, journals and the catalog."""
     return f"{server}__{tool}"
 
 
-def make_tools(live: Live, manifest: Manifest) -> tuple[Tool, ...]:
-    """The tools of a server that are offered, sorted by name."""
-    server = live.server
-    made = [_tool(live, one) for one in manifest.tools if chosen(server, one.name)]
-    names = {one.name for one in manifest.tools}
+def make_tools(client: Live, manifest: Manifest) -> tuple[Tool, ...]:
+    """Return the tools of a server that are offered, sorted by name."""
+    server = client.server
+    made = [
+        _server_tool(client, definition)
+        for definition in manifest.tools
+        if chosen(server, definition.name)
+    ]
+    names = {definition.name for definition in manifest.tools}
     if manifest.resources and "resources" not in names and chosen(server, "resources"):
         made.append(
-            _extra(
-                live,
+            _list_and_read_tool(
+                client,
                 "resources",
                 f"Resources of the MCP server `{server.name}`: lists them, or reads one.",
                 _RESOURCES,
@@ -87,8 +89,8 @@ def make_tools(live: Live, manifest: Manifest) -> tuple[Tool, ...]:
         )
     if manifest.prompts and "prompts" not in names and chosen(server, "prompts"):
         made.append(
-            _extra(
-                live,
+            _list_and_read_tool(
+                client,
                 "prompts",
                 f"Prompts of the MCP server `{server.name}`: lists them, or gets one.",
                 _PROMPTS,
@@ -99,61 +101,65 @@ def make_tools(live: Live, manifest: Manifest) -> tuple[Tool, ...]:
 
 
 def chosen(server: McpServer, tool: str) -> bool:
-    """Whether the person wants a tool of a server, by the server's own name for it."""
+    """Return whether the person wants a tool, by the server's own name for it."""
     return (server.only is None or tool in server.only) and tool not in server.without
 
 
-def _tool(live: Live, one: Definition) -> Tool:
-    server = live.server
-    side_effect, risk, idempotent = judged(server, one)
-    policy = server.policies.of(one.name)
-    plan = _Plan(live, policy, idempotent or side_effect is SideEffect.READ)
+def _server_tool(client: Live, definition: Definition) -> Tool:
+    server = client.server
+    side_effect, risk, idempotent = judged(server, definition)
+    policy = server.policies.of(definition.name)
+    call_policy = _CallPolicy(client, policy, idempotent or side_effect is SideEffect.READ)
 
     async def call(**values: Any) -> Any:
         context = values.pop(CONTEXT)
-        return await plan.run(one.name, context, lambda: _called(live, one, values, context))
+        return await call_policy.run(
+            definition.name, context, lambda: _call_server(client, definition, values, context)
+        )
 
-    return _assembled(
+    return _make_tool(
         server,
-        one.name,
-        _described(server, one),
-        arguments_of(one.name, one.schema),
+        definition.name,
+        _description(server, definition),
+        arguments_of(definition.name, definition.schema),
         call,
-        plan,
+        call_policy,
         side_effect,
         risk,
         idempotent,
-        {"mcp": {"server": server.name, "tool": one.name, "hash": one.hash}},
+        {"mcp": {"server": server.name, "tool": definition.name, "hash": definition.hash}},
     )
 
 
-def judged(server: McpServer, one: Definition) -> tuple[SideEffect, Risk, bool]:
-    """Side effect, risk and whether a tool is idempotent, from what the server says of it: see the
-    top of this file.
-    """
-    destructive, reads = one.hint("destructiveHint"), one.hint("readOnlyHint")
-    if server.hints and reads is True and destructive is not True:
+def judged(server: McpServer, definition: Definition) -> tuple[SideEffect, Risk, bool]:
+    """Return side effect, risk and whether a tool is idempotent; see the module docstring."""
+    is_destructive = definition.hint("destructiveHint")
+    is_read_only = definition.hint("readOnlyHint")
+    if server.hints and is_read_only is True and is_destructive is not True:
         return SideEffect.READ, Risk.LOW, True
-    risk = Risk.HIGH if destructive is True and reads is not True else Risk.MEDIUM
-    return SideEffect.EXTERNAL, risk, server.hints and one.hint("idempotentHint") is True
+    risk = Risk.HIGH if is_destructive is True and is_read_only is not True else Risk.MEDIUM
+    is_idempotent = server.hints and definition.hint("idempotentHint") is True
+    return SideEffect.EXTERNAL, risk, is_idempotent
 
 
-async def _called(live: Live, one: Definition, values: Mapping[str, Any], context: Context) -> Any:
-    result = await live.call(one, values, context)
-    return value_of(live.server.name, one.name, result)
+async def _call_server(
+    client: Live, definition: Definition, arguments: Mapping[str, Any], context: Context
+) -> Any:
+    result = await client.call(definition, arguments, context)
+    return value_of(client.server.name, definition.name, result)
 
 
-def _described(server: McpServer, one: Definition) -> str:
-    return f"MCP server `{server.name}` says: {one.description}"
+def _description(server: McpServer, definition: Definition) -> str:
+    return f"MCP server `{server.name}` says: {definition.description}"
 
 
-def _assembled(
+def _make_tool(
     server: McpServer,
     name: str,
     description: str,
     arguments: Arguments,
     handler: Callable[..., Awaitable[Any]],
-    plan: _Plan,
+    call_policy: _CallPolicy,
     side_effect: SideEffect = SideEffect.EXTERNAL,
     risk: Risk = Risk.MEDIUM,
     idempotent: bool = False,
@@ -166,7 +172,7 @@ def _assembled(
         handler=handler,
         side_effect=side_effect,
         risk=risk,
-        reliability=plan.reliability(),
+        reliability=call_policy.reliability(),
         idempotent=idempotent,
         is_async=True,
         context_parameter=CONTEXT,
@@ -176,14 +182,12 @@ def _assembled(
     )
 
 
-# ---- one call, and whether another attempt makes sense
-
-
+# ---- one call, and whether to retry it
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """How calls of one tool are tried. `repeatable`: doing it twice does no harm."""
+class _CallPolicy:
+    """The timeout and retries of one tool. `repeatable`: calling it twice does no harm."""
 
-    live: Live
+    client: Live
     policy: Reliability
     repeatable: bool
 
@@ -192,17 +196,19 @@ class _Plan:
         return self.policy.timeout or TIMEOUT
 
     def reliability(self) -> Reliability:
-        """For the shell. Starting a server has its own time."""
+        """Return the policy for the dispatcher. Starting a server has its own timeout."""
         return replace(
-            self.policy, timeout=self.seconds + self.live.server.connect_timeout + _GRACE
+            self.policy, timeout=self.seconds + self.client.server.connect_timeout + _GRACE_SECONDS
         )
 
     async def run(self, name: str, context: Context, attempt: Callable[[], Awaitable[Any]]) -> Any:
-        """One attempt. Raises ToolFailed, of a class that can be retried if another one makes
-        sense.
+        """Make one attempt.
+
+        Raises:
+            ToolFailed: Its class can be retried if another attempt makes sense.
         """
-        server = self.live.server.name
-        await self.live.prepare(context)
+        server = self.client.server.name
+        await self.client.prepare(context)
         bound = asyncio.timeout(self.seconds)
         try:
             async with bound:
@@ -210,79 +216,84 @@ class _Plan:
         except TimeoutError:
             if not bound.expired():
                 raise
-            self.live.silent()
-            known = (
-                "" if self.repeatable else "; it was told to stop, but what it did so far may stand"
-            )
-            message = (
-                f"`{name}` of server `{server}` gave no answer within {self.seconds:g} s{known}"
-            )
+            self.client.silent()
+            message = f"`{name}` of server `{server}` gave no answer within {self.seconds:g} s"
+            if not self.repeatable:
+                message += "; it was told to stop, but what it did so far may stand"
             raise ToolFailed(
                 ErrorType.TIMEOUT, message, kind=self._kind("timeout", sent=True)
             ) from None
         except Failure as failure:
             raise ToolFailed(
-                _ERRORS.get(failure.kind, ErrorType.TOOL_ERROR),
-                _told(name, server, failure, self.repeatable),
-                kind=self._kind(_CLASSES.get(failure.kind, failure.kind), sent=failure.sent),
+                _ERROR_TYPES.get(failure.kind, ErrorType.TOOL_ERROR),
+                _failure_message(name, server, failure, self.repeatable),
+                kind=self._kind(_RETRY_CLASSES.get(failure.kind, failure.kind), sent=failure.sent),
             ) from failure
 
     def _kind(self, kind: str, *, sent: bool) -> str:
         return kind if self.repeatable or not sent else "permanent"
 
 
-_ERRORS = {
+_ERROR_TYPES = {
     "gone": ErrorType.IO_ERROR,
     "transient": ErrorType.IO_ERROR,
     "5xx": ErrorType.IO_ERROR,
     "malformed": ErrorType.PARSE_ERROR,
 }
-_CLASSES = {"gone": "transient", "malformed": "permanent"}
+_RETRY_CLASSES = {"gone": "transient", "malformed": "permanent"}
 """Kinds of failures of a connection as the classes that retries know."""
 
 
-def _told(name: str, server: str, failure: Failure, repeatable: bool) -> str:
-    unknown = failure.kind in ("gone", "malformed") and failure.sent and not repeatable
-    more = "; outcome unknown: check what it did before doing it again" if unknown else ""
-    return f"`{name}` of server `{server}` failed: {clean(failure.message)[:2_000]}{more}"
+def _failure_message(name: str, server: str, failure: Failure, repeatable: bool) -> str:
+    is_unknown = failure.kind in ("gone", "malformed") and failure.sent and not repeatable
+    note = "; outcome unknown: check what it did before doing it again" if is_unknown else ""
+    return f"`{name}` of server `{server}` failed: {clean(failure.message)[:2_000]}{note}"
 
 
 # ---- resources and prompts
 
 
-def _extra(
-    live: Live,
+def _list_and_read_tool(
+    client: Live,
     name: str,
     description: str,
     schema: Mapping[str, Any],
     read: Callable[[Live, Mapping[str, Any], Context], Awaitable[Any]],
 ) -> Tool:
-    plan = _Plan(live, live.server.policies.default, repeatable=True)
+    call_policy = _CallPolicy(client, client.server.policies.default, repeatable=True)
 
     async def call(**values: Any) -> Any:
         context = values.pop(CONTEXT)
-        return await plan.run(name, context, lambda: read(live, values, context))
+        return await call_policy.run(name, context, lambda: read(client, values, context))
 
-    return _assembled(
-        live.server, name, description, arguments_of(name, schema), call, plan, idempotent=True
+    return _make_tool(
+        client.server,
+        name,
+        description,
+        arguments_of(name, schema),
+        call,
+        call_policy,
+        idempotent=True,
     )
 
 
-async def _read_resources(live: Live, values: Mapping[str, Any], context: Context) -> Any:
-    if "uri" in values:
-        return resource_value(await live.request("resources/read", {"uri": values["uri"]}, context))
-    listed = await live.request("resources/list", {}, context)
+async def _read_resources(client: Live, arguments: Mapping[str, Any], context: Context) -> Any:
+    if "uri" in arguments:
+        return resource_value(
+            await client.request("resources/read", {"uri": arguments["uri"]}, context)
+        )
+    listed = await client.request("resources/list", {}, context)
     found: dict[str, Any] = {"resources": listed.get("resources", [])}
     try:
-        templates = await live.request("resources/templates/list", {}, context)
+        templates = await client.request("resources/templates/list", {}, context)
     except Failure:
         return found  # many servers have resources and no templates
     return {**found, "templates": templates.get("resourceTemplates", [])}
 
 
-async def _get_prompts(live: Live, values: Mapping[str, Any], context: Context) -> Any:
-    if "name" in values:
-        given = {"name": values["name"], "arguments": values.get("arguments", {})}
-        return prompt_value(await live.request("prompts/get", given, context))
-    listed = await live.request("prompts/list", {}, context)
+async def _get_prompts(client: Live, arguments: Mapping[str, Any], context: Context) -> Any:
+    if "name" in arguments:
+        params = {"name": arguments["name"], "arguments": arguments.get("arguments", {})}
+        return prompt_value(await client.request("prompts/get", params, context))
+    listed = await client.request("prompts/list", {}, context)
     return {"prompts": listed.get("prompts", [])}

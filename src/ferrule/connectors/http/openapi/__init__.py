@@ -1,4 +1,4 @@
-"""OpenAPI documents (3.0 and 3.1) as manifests: every operation a tool.
+"""OpenAPI documents (3.0 and 3.1) as manifests: every operation becomes a tool.
 
 Modules: `document`, `importer`, `operations`, `schemas`.
 """

@@ -1,6 +1,6 @@
 """An OpenAPI document as it was written, bounded, with its local references followed.
 
-Source: OpenAPI Specification 3.0.4 and 3.1.1. A document may be a stranger's: it is never more than
+Source: OpenAPI Specification 3.0.4 and 3.1.1. A document may come from anybody: it has at most
 `MAX_BYTES` of JSON (YAML: what `storage.settings.yaml_tree` reads), `MAX_DEPTH` levels and
 `MAX_NODES` values; nothing in it is fetched; a reference that leads out of the document, in a
 circle or to nothing is a problem of the operation that has it.
@@ -23,23 +23,21 @@ MAX_BYTES = 16 << 20
 MAX_DEPTH = 64
 MAX_NODES = 1_000_000
 MAX_HOPS = 16
-"""References that lead to references."""
+"""The most references that lead to references."""
 METHODS = ("get", "put", "post", "delete", "patch")
-"""Of the methods that a path may have, those that tools have."""
-_OTHERS = ("head", "options", "trace")
+"""The methods of a path that tools can have."""
+_UNSUPPORTED_METHODS = ("head", "options", "trace")
 
 Object = Mapping[str, Any]
 
 
 class Broken(Exception):
-    """A part of the document cannot be used. The text says why."""
+    """A part of the document cannot be used. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation, with what its path says for all of its operations. `key` is `GET
-    /pets/{id}`.
-    """
+    """One operation, with what its path says for all its operations. `key` is `GET /pets/{id}`."""
 
     method: str
     path: str
@@ -72,7 +70,7 @@ class Document:
         return text_of(self.root.get("openapi")).startswith("3.0")
 
     def operations(self) -> Iterator[Operation]:
-        """All operations, in the document's order. A path that is a broken reference has none."""
+        """Yield all operations in order. A path that is a broken reference has none."""
         for path, item in mapping_of(self.root.get("paths")).items():
             try:
                 shared = self.followed(item)
@@ -83,14 +81,16 @@ class Document:
                     yield Operation(method, path, mapping_of(shared[method]), shared)
 
     def skipped(self) -> Iterator[str]:
-        """Operations of other methods."""
+        """Yield the operations with other methods."""
         for path, item in mapping_of(self.root.get("paths")).items():
             yield from (
-                f"{method.upper()} {path}" for method in _OTHERS if method in mapping_of(item)
+                f"{method.upper()} {path}"
+                for method in _UNSUPPORTED_METHODS
+                if method in mapping_of(item)
             )
 
     def followed(self, value: Any) -> Object:
-        """An object, or the one that it refers to. Raises Broken."""
+        """Return an object, or the one that it refers to. Raises Broken."""
         for _ in range(MAX_HOPS):
             found = mapping_of(value)
             reference = found.get("$ref")
@@ -100,7 +100,7 @@ class Document:
         raise Broken("its references lead in a circle")
 
     def target(self, reference: str) -> Any:
-        """What a local pointer names (RFC 6901). Raises Broken."""
+        """Return what a local pointer names (RFC 6901). Raises Broken."""
         if not reference.startswith("#/"):
             raise Broken(
                 f"it refers to `{reference[:100]}`, and only `#/…` is followed: nothing is fetched"
@@ -110,62 +110,63 @@ class Document:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
             if isinstance(node, Mapping) and key in node:
                 node = cast("Object", node)[key]
-            elif (
-                isinstance(node, list)
-                and key.isascii()
-                and key.isdigit()
-                and int(key[:6]) < len(cast("list[Any]", node))
-            ):
-                node = cast("list[Any]", node)[int(key[:6])]
-            else:
-                raise Broken(f"it refers to `{reference[:100]}`, which is not there")
+                continue
+            index = int(key[:6]) if key.isascii() and key.isdigit() else -1
+            if not 0 <= index < len(list_of(node)):
+                raise Broken(f"it refers to `{reference[:100]}`, which does not exist")
+            node = list_of(node)[index]
         return node
 
 
 def parse_document(data: bytes, file: str) -> Document:
-    """Raises ConfigError for what is no OpenAPI document of version 3, or out of bounds."""
+    """Parse an OpenAPI document.
+
+    Raises:
+        ConfigError: It is not an OpenAPI document of version 3.0 or 3.1, or out of bounds.
+    """
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{file}: {len(data)} bytes, the bound is {MAX_BYTES}")
-    root = (
-        _json(data, file)
-        if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
-        else plain(parse_yaml(data, file))
-    )
-    if not isinstance(root, dict):
-        raise ConfigError(f"{file}: it is no OpenAPI document: a mapping is expected")
-    _check_size(root, file)
-    found = cast("dict[str, Any]", root)
-    version = found.get("openapi")
+    is_json = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
+    value = _parse_json(data, file) if is_json else plain(parse_yaml(data, file))
+    if not isinstance(value, dict):
+        raise ConfigError(f"{file}: it is not an OpenAPI document: a mapping is expected")
+    _check_size(value, file)
+    root = cast("dict[str, Any]", value)
+    version = root.get("openapi")
     if not isinstance(version, str) or not version.startswith(("3.0", "3.1")):
-        told = (
-            f"`openapi: {version}`"
-            if "openapi" in found
-            else "Swagger 2"
-            if "swagger" in found
-            else "no `openapi`"
-        )
+        found = "no `openapi`"
+        if "openapi" in root:
+            found = f"`openapi: {version}`"
+        elif "swagger" in root:
+            found = "Swagger 2"
         raise ConfigError(
-            f"{file}: found {told}",
+            f"{file}: found {found}",
             hint="OpenAPI 3.0 and 3.1 can be read; converters for older ones exist",
         )
-    if not isinstance(found.get("paths"), Mapping):
+    if not isinstance(root.get("paths"), Mapping):
         raise ConfigError(f"{file}: there are no `paths`")
-    return Document(file, found)
+    return Document(file, root)
 
 
-def _json(data: bytes, file: str) -> Any:
+def _parse_json(data: bytes, file: str) -> Any:
     try:
         return json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: it is no JSON: {str(error)[:200]}") from error
+        raise ConfigError(f"{file}: it is not JSON: {str(error)[:200]}") from error
 
 
 def _check_size(root: Any, file: str) -> None:
-    """Counted in layers, without recursion."""
-    layer, depth, count = [root], 0, 0
+    # Counted in layers, without recursion.
+    layer = [root]
+    depth = 0
+    count = 0
     while layer:
         count += len(layer)
         depth += 1
         if depth > MAX_DEPTH or count > MAX_NODES:
             raise ConfigError(f"{file}: more than {MAX_DEPTH} levels or {MAX_NODES} values")
-        layer = [inner for one in layer for inner in (*mapping_of(one).values(), *list_of(one))]
+        nested: list[Any] = []
+        for value in layer:
+            nested += mapping_of(value).values()
+            nested += list_of(value)
+        layer = nested

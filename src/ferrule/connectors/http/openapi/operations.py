@@ -1,8 +1,8 @@
 """One operation of an OpenAPI document as an entry of a manifest's `tools`.
 
-Arguments are the parameters by name (two of one name are told apart by where they go) and `body`
-for the request body. A parameter or a body that cannot be sent makes the operation one that is left
-out, if it is required; else only that part is left out, and said.
+Arguments are the parameters by name (two of one name are told apart by their location) and `body`
+for the request body. A required parameter or body that cannot be sent makes the operation one that
+is left out; an optional one is left out alone, with a notice.
 """
 
 from __future__ import annotations
@@ -25,19 +25,17 @@ from .schemas import Schemas
 
 DESCRIPTION = 1_000
 MAX_PARAMETERS = 64
-_IGNORED = ("accept", "content-type", "authorization")
+_IGNORED_HEADERS = ("accept", "content-type", "authorization")
 """Headers that are no parameters (OpenAPI 3.1, "Parameter Object"): the request sets them."""
-_PLACE = re.compile(r"\{([^{}]*)\}")
-_ARGUMENT = re.compile(r"[^A-Za-z0-9_]+")
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_NOT_IN_ARGUMENT = re.compile(r"[^A-Za-z0-9_]+")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_BODIES = {"application/x-www-form-urlencoded": "form", "text/plain": "text"}
+_BODY_KINDS = {"application/x-www-form-urlencoded": "form", "text/plain": "text"}
 
 
 @dataclass(slots=True)
 class Entry:
-    """What becomes of an operation: an entry for `tools` without its name and auth, and what a
-    person should know of it.
-    """
+    """An operation as an entry for `tools`, without its name and auth, and notices for a person."""
 
     operation: Operation
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -45,111 +43,117 @@ class Entry:
 
 
 def entry_of(document: Document, operation: Operation, server: str, *, results: bool) -> Entry:
-    """Raises Broken for an operation that cannot be a tool."""
-    return _Maker(document, operation, server).entry(results)
+    """Return the entry for an operation. Raises Broken if it cannot be a tool."""
+    return _EntryBuilder(document, operation, server).entry(results)
 
 
-class _Maker:
+class _EntryBuilder:
     def __init__(self, document: Document, operation: Operation, server: str) -> None:
         self._document = document
         self._operation = operation
         self._server = server
         self._schemas = Schemas(document)
-        self._made = Entry(operation)
+        self._entry = Entry(operation)
         self._properties: dict[str, Any] = {}
         self._required: list[str] = []
 
     def entry(self, results: bool) -> Entry:
         places: dict[str, str] = {}
         styled: list[dict[str, Any]] = []
-        for one in self._parameters():
-            self._parameter(one, places, styled)
-        fields = self._made.fields
+        for parameter in self._parameters():
+            self._add_parameter(parameter, places, styled)
+        fields = self._entry.fields
         fields["description"] = _description(self._document, self._operation)
         fields["method"] = self._operation.method.upper()
-        fields["url_template"] = self._server.rstrip("/") + self._path(places)
+        fields["url_template"] = self._server.rstrip("/") + self._url_path(places)
         if styled:
             fields["parameters"] = styled
-        self._body()
+        self._add_body()
         fields["input_schema"] = {
             "type": "object",
             "properties": self._properties,
             "required": self._required,
             "additionalProperties": False,
         }
-        if results and (output := self._result()):
+        output = self._result_schema() if results else {}
+        if output:
             fields["output_schema"] = output
         if self._operation.tags:
-            fields["tags"] = [
-                clean(tag)[:60] for tag in self._operation.tags[:10] if clean(tag).strip()
-            ]
-        return self._made
+            tags = (clean(tag) for tag in self._operation.tags[:10])
+            fields["tags"] = [tag[:60] for tag in tags if tag.strip()]
+        return self._entry
 
     # ---- parameters
 
     def _parameters(self) -> Iterator[Object]:
-        """Those of the operation, and those of its path that it does not replace."""
+        """Yield the operation's parameters, and those of its path that it does not replace."""
         found: dict[tuple[str, str], Object] = {}
         listed = (
             *list_of(self._operation.shared.get("parameters")),
             *list_of(self._operation.fields.get("parameters")),
         )
-        for one in listed:
-            parameter = self._document.followed(one)
+        for listed_parameter in listed:
+            parameter = self._document.followed(listed_parameter)
             found[text_of(parameter.get("name")), text_of(parameter.get("in"))] = parameter
         if len(found) > MAX_PARAMETERS:
             raise Broken(f"it has more than {MAX_PARAMETERS} parameters")
         yield from found.values()
 
-    def _parameter(
+    def _add_parameter(
         self, given: Object, places: dict[str, str], styled: list[dict[str, Any]]
     ) -> None:
-        name, where = text_of(given.get("name")), text_of(given.get("in"))
-        needed = given.get("required") is True or where == "path"
-        if where == "header" and name.lower() in _IGNORED:
+        name = text_of(given.get("name"))
+        where = text_of(given.get("in"))
+        is_required = given.get("required") is True or where == "path"
+        if where == "header" and name.lower() in _IGNORED_HEADERS:
             return
-        if why := self._unusable(name, where):
-            if needed:
-                raise Broken(f"its parameter `{clean(name)[:60]}` {why}")
-            self._made.notices.append(
-                f"`{self._operation.key}`: the parameter `{clean(name)[:60]}` is left out: it {why}"
+        refusal = self._refusal(name, where)
+        if refusal:
+            if is_required:
+                raise Broken(f"its parameter `{clean(name)[:60]}` {refusal}")
+            self._entry.notices.append(
+                f"`{self._operation.key}`: the parameter `{clean(name)[:60]}` is left out: "
+                f"it {refusal}"
             )
             return
         place = cast("Place", where)
-        style, schema = self._styled(given, place)
-        argument = self._argument(name, where)
-        described = text_of(given.get("description"))
-        if described and "description" not in schema:
-            schema = {"description": " ".join(clean(described).split())[:300], **schema}
-        self._properties[argument] = schema
-        if needed:
+        style, schema = self._style_and_schema(given, place)
+        argument = self._free_argument(name, where)
+        self._properties[argument] = _with_description(schema, given)
+        if is_required:
             self._required.append(argument)
         if where == "path":
             places[name] = argument
             if style == "simple" and not given.get("explode"):
                 return
-        entry: dict[str, Any] = {"name": name, "in": where}
+        styled.append(self._parameter_entry(given, argument, style, place))
+
+    def _parameter_entry(
+        self, given: Object, argument: str, style: str, place: Place
+    ) -> dict[str, Any]:
+        name = text_of(given.get("name"))
+        entry: dict[str, Any] = {"name": name, "in": place}
         if argument != name:
             entry["from"] = argument
         if style != STYLES[place][0]:
             entry["style"] = style
         if isinstance(given.get("explode"), bool):
             entry["explode"] = given["explode"]
-        styled.append(entry)
+        return entry
 
-    def _unusable(self, name: str, where: str) -> str:
+    def _refusal(self, name: str, where: str) -> str:
         if where not in STYLES or not name:
-            return "goes nowhere that there is"
+            return "has no name, or an unknown location"
         if where == "header" and (not _TOKEN.fullmatch(name) or not settable(name)):
             return "is a header that the request sets itself"
         if where == "header" and looks_secret(name):
-            return "looks like a secret: no security scheme says so, and a model has none"
+            return "looks like a secret, which a model does not have; no security scheme has it"
         if where == "cookie" and not _TOKEN.fullmatch(name):
             return "cannot be the name of a cookie"
         return ""
 
-    def _styled(self, given: Object, place: Place) -> tuple[str, dict[str, Any]]:
-        """Style and schema. A parameter with `content` is JSON, or text."""
+    def _style_and_schema(self, given: Object, place: Place) -> tuple[str, dict[str, Any]]:
+        """Return style and schema. A parameter with `content` is JSON, or text."""
         content = mapping_of(given.get("content"))
         if content:
             media, inner = next(iter(content.items()))
@@ -164,27 +168,25 @@ class _Maker:
             raise Broken(f"the style `{style[:40]}` does not exist for a {place} parameter")
         return style, self._schemas.of(given.get("schema"))
 
-    def _argument(self, name: str, where: str) -> str:
-        """A name that providers accept, and that no other argument has."""
-        base = _ARGUMENT.sub("_", name).strip("_")[:50] or where
-        base = base if base[0].isalpha() or base[0] == "_" else f"_{base}"
-        for candidate in (
-            base,
-            f"{base}_{where}",
-            *(f"{base}_{number}" for number in range(2, MAX_PARAMETERS + 3)),
-        ):
+    def _free_argument(self, name: str, where: str) -> str:
+        """Return an argument name that providers accept and no other argument has."""
+        base = _NOT_IN_ARGUMENT.sub("_", name).strip("_")[:50] or where
+        if not (base[0].isalpha() or base[0] == "_"):
+            base = f"_{base}"
+        numbered = (f"{base}_{number}" for number in range(2, MAX_PARAMETERS + 3))
+        for candidate in (base, f"{base}_{where}", *numbered):
             if candidate not in self._properties:
                 return candidate
-        raise Broken("its parameters have too much the same names")
+        raise Broken("the names of its parameters are too similar")
 
-    def _path(self, places: Mapping[str, str]) -> str:
-        """The path with its places as ours; what else it holds is encoded where it must be."""
+    def _url_path(self, places: Mapping[str, str]) -> str:
+        """Return the path with our placeholders; everything else is encoded where it must be."""
         text = self._operation.path
         if not text.startswith("/") or "?" in text or "#" in text:
             raise Broken("its path cannot be used")
         pieces: list[str] = []
-        for number, piece in enumerate(_PLACE.split(text)):
-            if number % 2 == 0:
+        for position, piece in enumerate(_PLACEHOLDER.split(text)):
+            if position % 2 == 0:
                 pieces.append(quote(piece, safe="/%:@!$&'()*+,;=~-._"))
             elif piece in places:
                 pieces.append(place_for(places[piece]))
@@ -196,70 +198,82 @@ class _Maker:
 
     # ---- bodies
 
-    def _body(self) -> None:
+    def _add_body(self) -> None:
         given = self._document.followed(self._operation.fields.get("requestBody"))
         content = mapping_of(given.get("content"))
         if not content:
             return
-        chosen = _chosen(content)
+        chosen = _choose_media_type(content)
         if chosen is None:
-            kinds = ", ".join(clean(one)[:40] for one in list(content)[:4])
+            kinds = ", ".join(clean(name)[:40] for name in list(content)[:4])
             if given.get("required") is True:
                 raise Broken(f"its body must be {kinds}, which is not supported")
-            self._made.notices.append(
+            self._entry.notices.append(
                 f"`{self._operation.key}`: its body is left out: {kinds} is not supported"
             )
             return
         media, kind = chosen
         schema = self._schemas.of(self._document.followed(content[media]).get("schema"))
-        argument = self._argument("body", "request")
-        said = text_of(given.get("description"))
-        if said and "description" not in schema:
-            schema = {"description": " ".join(clean(said).split())[:300], **schema}
-        self._properties[argument] = schema
+        argument = self._free_argument("body", "request")
+        self._properties[argument] = _with_description(schema, given)
         if given.get("required") is True:
             self._required.append(argument)
-        self._made.fields["body_from"] = argument
+        self._entry.fields["body_from"] = argument
         if kind != "json":
-            self._made.fields["body_type"] = kind
+            self._entry.fields["body_type"] = kind
         elif media != "application/json" and "*" not in media:
-            self._made.fields["headers"] = {"Content-Type": media}
+            self._entry.fields["headers"] = {"Content-Type": media}
 
-    def _result(self) -> dict[str, Any]:
-        """The schema of what comes back when all is well."""
+    def _result_schema(self) -> dict[str, Any]:
+        """Return the schema of a successful answer."""
         responses = mapping_of(self._operation.fields.get("responses"))
         for status in ("200", "201", "2XX", "202", "203", "default"):
             if status in responses:
                 content = mapping_of(self._document.followed(responses[status]).get("content"))
-                chosen = _chosen(content)
+                chosen = _choose_media_type(content)
                 if chosen is None or chosen[1] != "json":
                     return {}
-                return self._schemas.of(
-                    self._document.followed(content[chosen[0]]).get("schema"), writing=False
-                )
+                schema = self._document.followed(content[chosen[0]]).get("schema")
+                return self._schemas.of(schema, writing=False)
         return {}
 
 
-def _chosen(content: Object) -> tuple[str, str] | None:
-    """Media type and kind of a body that can be sent; JSON before all others."""
-    plain = {media: media.partition(";")[0].strip().lower() for media in content}
-    for media, bare in plain.items():
+def _with_description(schema: dict[str, Any], given: Object) -> dict[str, Any]:
+    description = text_of(given.get("description"))
+    if not description or "description" in schema:
+        return schema
+    return {"description": " ".join(clean(description).split())[:300], **schema}
+
+
+def _choose_media_type(content: Object) -> tuple[str, str] | None:
+    """Return media type and kind of a body that can be sent, JSON before all others."""
+    types = {media: media.partition(";")[0].strip().lower() for media in content}
+    for media, bare in types.items():
         if bare in ("application/json", "*/*", "application/*"):
             return media, "json"
-    for media, bare in plain.items():
+    for media, bare in types.items():
         if bare.endswith("+json") and media.isascii() and media.isprintable() and len(media) < 100:
             return media, "json"
-    return next(((media, _BODIES[bare]) for media, bare in plain.items() if bare in _BODIES), None)
+    for media, bare in types.items():
+        if bare in _BODY_KINDS:
+            return media, _BODY_KINDS[bare]
+    return None
 
 
 def _description(document: Document, operation: Operation) -> str:
-    """Whose words these are, then what the document says. A model reads it: nothing in it that a
-    person would not see.
+    """Return the document's title and its description of the operation, for the model.
+
+    Invisible characters are removed.
     """
     summary = " ".join(clean(text_of(operation.fields.get("summary"))).split())
-    longer = clean(text_of(operation.fields.get("description"))).strip()
-    said = "\n".join(dict.fromkeys(text for text in (summary, longer) if text)) or operation.key
-    whose = " ".join(clean(document.title).split())[:60]
-    marks = "Deprecated. " if operation.fields.get("deprecated") is True else ""
-    text = f"{marks}{whose}: {said}" if whose else marks + said
-    return text if len(text) <= DESCRIPTION else text[:DESCRIPTION] + "…"
+    details = clean(text_of(operation.fields.get("description"))).strip()
+    texts = dict.fromkeys(text for text in (summary, details) if text)
+    text = "\n".join(texts) or operation.key
+    title = " ".join(clean(document.title).split())[:60]
+    if title:
+        text = f"{title}: {text}"
+    if operation.fields.get("deprecated") is True:
+        text = f"Deprecated. {text}"
+    if len(text) > DESCRIPTION:
+        text = text[:DESCRIPTION] + "…"
+    return text

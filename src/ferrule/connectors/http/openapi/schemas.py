@@ -1,10 +1,9 @@
-"""Schemas of an OpenAPI document as JSON Schema that stands on its own: references filled in,
-bounded, nothing in it but what checks or explains.
+"""Schemas of an OpenAPI document as self-contained JSON Schema: references filled in, bounded.
 
-A schema that refers to itself is filled in once more within itself, and is open below that: the
-service checks what is further in. The same where a schema is deeper than `MAX_DEPTH` or an
-operation's schemas grow beyond `MAX_NODES`. What is open takes any value, so nothing that the
-service would take is refused here.
+Nothing is in them but what checks or explains. A schema that refers to itself is filled in once
+more within itself, and is open below that: the service checks what is further in. The same happens
+if a schema is deeper than `MAX_DEPTH` or an operation's schemas grow beyond `MAX_NODES`. An open
+schema accepts any value, so nothing that the service would accept is refused here.
 
 OpenAPI 3.0 differs from JSON Schema in `nullable` and in exclusive bounds that are flags; both are
 rewritten.
@@ -22,13 +21,13 @@ from .document import Document, Object
 
 MAX_DEPTH = 12
 MAX_NODES = 600
-"""Schemas within the schemas of one operation."""
-TEXT = 300
-"""Characters of a description within a schema."""
-_LISTED = 100
-"""Values of an `enum` and names of `required` or `properties` at the most."""
+"""The most schemas within the schemas of one operation."""
+MAX_DESCRIPTION = 300
+"""The most characters of a description within a schema."""
+_MAX_LISTED = 100
+"""The most values of an `enum` and names of `required` or `properties`."""
 
-_COPIED = (
+_COPIED_KEYWORDS = (
     "type",
     "format",
     "minimum",
@@ -46,11 +45,17 @@ _COPIED = (
     "maxProperties",
     "const",
 )
-_MANY = {"oneOf": "anyOf", "anyOf": "anyOf", "allOf": "allOf", "prefixItems": "prefixItems"}
-"""`oneOf` is taken as `anyOf`: where alternatives are left open, more than one of them fits. `not`
-is left to the service for the same reason.
+_LIST_KEYWORDS = {
+    "oneOf": "anyOf",
+    "anyOf": "anyOf",
+    "allOf": "allOf",
+    "prefixItems": "prefixItems",
+}
+"""`oneOf` becomes `anyOf`: if alternatives are left open, more than one of them fits.
+
+`not` is left to the service for the same reason.
 """
-_ONE = ("items", "additionalProperties")
+_SCHEMA_KEYWORDS = ("items", "additionalProperties")
 _FORMATS = frozenset(
     {
         "date-time",
@@ -72,119 +77,127 @@ _FORMATS = frozenset(
 
 
 class Schemas:
-    """Makes the schemas of one operation; they share a bound."""
+    """Converts the schemas of one operation, which share a bound."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._left = MAX_NODES
+        self._nodes_left = MAX_NODES
 
     def of(self, value: Any, *, writing: bool = True) -> dict[str, Any]:
-        """A schema on its own. `writing`: for a request, which has no properties that are
-        `readOnly`. Raises Broken.
-        """
-        return self._made(value, (), 0, writing)
+        """Return a schema that stands on its own.
 
-    def _made(
-        self, value: Any, on_way: tuple[str, ...], depth: int, writing: bool
+        Args:
+            writing: Whether it is for a request, which has no `readOnly` properties.
+
+        Raises:
+            Broken: A reference leads nowhere.
+        """
+        return self._convert(value, (), 0, writing)
+
+    def _convert(
+        self, value: Any, followed: tuple[str, ...], depth: int, writing: bool
     ) -> dict[str, Any]:
         given = mapping_of(value)
         reference = given.get("$ref")
-        self._left -= 1
-        if depth > MAX_DEPTH or self._left < 0:
+        self._nodes_left -= 1
+        if depth > MAX_DEPTH or self._nodes_left < 0:
             return {}
         if isinstance(reference, str):
-            if on_way.count(reference) > 1 or len(on_way) > 2 * MAX_DEPTH:
+            if followed.count(reference) > 1 or len(followed) > 2 * MAX_DEPTH:
                 return {}
-            target = self._made(
-                self._document.target(reference), (*on_way, reference), depth, writing
+            target = self._convert(
+                self._document.target(reference), (*followed, reference), depth, writing
             )
-            said = _described(given)
-            return {**target, **said}
-        made = _described(given)
-        for key in _COPIED:
-            if key in given and _plain(given[key]):
-                made[key] = given[key]
-        if (
-            isinstance(enum := given.get("enum"), list)
-            and len(list_of(enum)) <= _LISTED
-            and all(map(_plain, list_of(enum)))
-        ):
-            made["enum"] = list_of(enum)
-        if "default" in given and _plain(given["default"]):
-            made["default"] = given["default"]
-        self._inner(given, made, on_way, depth, writing)
-        return _corrected(made, given, self._document.old)
+            own_description = _description(given)
+            return {**target, **own_description}
+        converted = _description(given)
+        for key in _COPIED_KEYWORDS:
+            if key in given and _is_plain(given[key]):
+                converted[key] = given[key]
+        enum = given.get("enum")
+        if isinstance(enum, list):
+            values = list_of(enum)
+            if len(values) <= _MAX_LISTED and all(map(_is_plain, values)):
+                converted["enum"] = values
+        if "default" in given and _is_plain(given["default"]):
+            converted["default"] = given["default"]
+        self._convert_inner(given, converted, followed, depth, writing)
+        return _adapt(converted, given, self._document.old)
 
-    def _inner(
+    def _convert_inner(
         self,
         given: Object,
-        made: dict[str, Any],
-        on_way: tuple[str, ...],
+        converted: dict[str, Any],
+        followed: tuple[str, ...],
         depth: int,
         writing: bool,
     ) -> None:
         hidden: set[str] = set()
-        if isinstance(listed := given.get("properties"), Mapping):
+        hidden_flag = "readOnly" if writing else "writeOnly"
+        listed_properties = given.get("properties")
+        if isinstance(listed_properties, Mapping):
             properties: dict[str, Any] = {}
-            for name, one in list(mapping_of(listed).items())[:_LISTED]:
-                if mapping_of(one).get("readOnly" if writing else "writeOnly") is True:
+            for name, subschema in list(mapping_of(listed_properties).items())[:_MAX_LISTED]:
+                if mapping_of(subschema).get(hidden_flag) is True:
                     hidden.add(name)
                 else:
-                    properties[clean(name)] = self._made(one, on_way, depth + 1, writing)
-            made["properties"] = properties
+                    properties[clean(name)] = self._convert(subschema, followed, depth + 1, writing)
+            converted["properties"] = properties
         names = [
             name
             for name in list_of(given.get("required"))
             if isinstance(name, str) and name not in hidden
         ]
         if names:
-            made["required"] = list(dict.fromkeys(names))[:_LISTED]
-        for key, meant in _MANY.items():
-            if isinstance(given.get(key), list) and given[key] and meant not in made:
-                made[meant] = [
-                    self._made(one, on_way, depth + 1, writing)
-                    for one in list_of(given[key])[:_LISTED]
+            converted["required"] = list(dict.fromkeys(names))[:_MAX_LISTED]
+        for key, target in _LIST_KEYWORDS.items():
+            if isinstance(given.get(key), list) and given[key] and target not in converted:
+                converted[target] = [
+                    self._convert(subschema, followed, depth + 1, writing)
+                    for subschema in list_of(given[key])[:_MAX_LISTED]
                 ]
-        for key in _ONE:
+        for key in _SCHEMA_KEYWORDS:
             if isinstance(given.get(key), bool):
-                made[key] = given[key]
+                converted[key] = given[key]
             elif isinstance(given.get(key), Mapping):
-                made[key] = self._made(given[key], on_way, depth + 1, writing)
+                converted[key] = self._convert(given[key], followed, depth + 1, writing)
 
 
-def _described(given: Object) -> dict[str, Any]:
-    said = given.get("description") or given.get("title")
-    if not isinstance(said, str) or not said.strip():
+def _description(given: Object) -> dict[str, Any]:
+    description = given.get("description") or given.get("title")
+    if not isinstance(description, str) or not description.strip():
         return {}
-    text = " ".join(clean(said).split())
-    return {"description": text if len(text) <= TEXT else text[:TEXT] + "…"}
+    text = " ".join(clean(description).split())
+    if len(text) > MAX_DESCRIPTION:
+        text = text[:MAX_DESCRIPTION] + "…"
+    return {"description": text}
 
 
-def _plain(value: Any) -> bool:
-    """A scalar, or a short list of them (the `type` of 3.1)."""
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is a scalar, or a short list of them (the `type` of 3.1)."""
     if isinstance(value, list):
         items = list_of(value)
         return len(items) <= 10 and all(
-            isinstance(one, (str, int, float)) or one is None for one in items
+            item is None or isinstance(item, (str, int, float)) for item in items
         )
     return value is None or (isinstance(value, (str, int, float)) and len(str(value)) <= 1000)
 
 
-def _corrected(made: dict[str, Any], given: Object, old: bool) -> dict[str, Any]:
-    """What 3.0 writes in another way, and formats that nobody checks alike."""
-    if made.get("format") not in _FORMATS:
-        made.pop("format", None)
+def _adapt(converted: dict[str, Any], given: Object, old: bool) -> dict[str, Any]:
+    """Rewrite what 3.0 writes differently, and drop formats that checkers disagree on."""
+    if converted.get("format") not in _FORMATS:
+        converted.pop("format", None)
     for flag, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        if isinstance(made.get(flag), bool):
-            exclusive = made.pop(flag)
-            if exclusive and bound in made:
-                made[flag] = made.pop(bound)
+        if isinstance(converted.get(flag), bool):
+            exclusive = converted.pop(flag)
+            if exclusive and bound in converted:
+                converted[flag] = converted.pop(bound)
     if old and given.get("nullable") is True:
-        if isinstance(made.get("type"), str):
-            made["type"] = [made["type"], "null"]
-            if "enum" in made and None not in made["enum"]:
-                made["enum"] = [*made["enum"], None]
-        elif any(key in made for key in ("oneOf", "anyOf", "allOf")):
-            inner = {key: made.pop(key) for key in list(made) if key != "description"}
-            made["anyOf"] = [inner, {"type": "null"}]
-    return made
+        if isinstance(converted.get("type"), str):
+            converted["type"] = [converted["type"], "null"]
+            if "enum" in converted and None not in converted["enum"]:
+                converted["enum"] = [*converted["enum"], None]
+        elif any(key in converted for key in ("oneOf", "anyOf", "allOf")):
+            inner = {key: converted.pop(key) for key in list(converted) if key != "description"}
+            converted["anyOf"] = [inner, {"type": "null"}]
+    return converted
