@@ -84,7 +84,7 @@ async def test_tools_and_hooks_of_a_bundle_take_part_in_the_turns_that_its_condi
     assert "no rm" in (first[1].error_message or "")
     assert [one.success for one in second] == [False, True]
     assert second[0].error_type is ErrorType.PERMISSION_DENIED
-    assert "the bundle `rel` takes no part in this turn" in (second[0].error_message or "")
+    assert "the bundle `rel` is not active in this turn" in (second[0].error_message or "")
     assert [one.success for one in third] == [True, False]
 
 
@@ -111,7 +111,7 @@ async def test_a_bundle_without_a_condition_takes_part_always() -> None:
 async def test_a_condition_that_cannot_be_decided_is_a_no() -> None:
     files = {".harness/plugins/r.md": plugin("rel", SHIP, GUARD, head="when: text < 3\n")}
     ((ship, echoed),) = await turns(files, "anything")
-    assert "cannot be decided" in (ship.error_message or "")
+    assert "cannot be evaluated" in (ship.error_message or "")
     assert echoed.error_type is ErrorType.PERMISSION_DENIED
     assert "no-rm" in (echoed.error_message or "")
 
@@ -168,7 +168,7 @@ async def test_a_bundle_takes_part_only_with_what_it_requires(spelling: str) -> 
 @pytest.mark.parametrize(
     ("requires", "said"),
     [
-        ({"one": "[none]"}, "the bundle `one` requires `none`, which is not there"),
+        ({"one": "[none]"}, "the bundle `one` requires `none`, which does not exist"),
         ({"one": "[one]"}, "the bundle `one` requires `one`, which requires it"),
         ({"one": "[two]", "two": "[one]"}, "which requires it"),
         ({"one": "{a: b}"}, "must be a list of texts"),

@@ -363,7 +363,7 @@ async def test_everything_that_is_wrong_with_a_workspace_is_said_at_once(
         "`NoSuch` (allow, project) can never match",
         "`run` must take one argument",
         "tool `t` is defined more than once",
-        "requires `gone`, which is not there",
+        "requires `gone`, which does not exist",
         "a tool without a name",
         "is on `nope`",
         "`handle` must take 2 arguments",

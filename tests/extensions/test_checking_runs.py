@@ -73,7 +73,7 @@ script: |
         ("{ arguments: { path: a }, files: { a: x }, asks: { fs.read: [a] }, returns: X }", ""),
         (
             "{ arguments: { path: a }, files: { a: x }, asks: { fs.read: [b] } }",
-            "should have asked `fs.read` with ['b']",
+            "should have called `fs.read` with ['b']",
         ),
         ("{ arguments: { path: a }, files: { a: x }, asks: { exec.run: [] } }", "it never did"),
         ("{ arguments: { path: a }, files: { a: x }, leaves: { a: x, b: null } }", ""),

@@ -122,12 +122,12 @@ async def test_before_trust_files_bring_nothing_and_afterwards_their_tools_and_h
     assert before.tools == SHIPPED
     assert before.hooks == ()
     assert before.notices == (
-        "hooks of this folder have no effect before it is trusted: .ferrule/hooks/guard.md",
+        "hooks of this folder have no effect until you trust it: .ferrule/hooks/guard.md",
     )
     Trust().trust(repository)
     brought = extensions(repository, shared_workers)
     assert [hook.name for hook in brought.hooks] == ["guard"]
-    assert any("run_command.md has its name" in notice for notice in brought.notices)
+    assert any("run_command.md has the same name" in notice for notice in brought.notices)
     agent = agent_with(brought.tools, repository, allow=["run_command"], hooks=brought.hooks)
     session = agent.session()
     result = await session.call("run_command", text="hello")

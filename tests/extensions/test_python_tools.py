@@ -295,7 +295,7 @@ def test_a_tool_in_python_may_take_the_name_of_one_that_ships(folder: Path) -> N
     (ours,) = [tool for tool in made.tools if tool.full_name == "read_file"]
     assert ours.source == "file tools.py"
     assert (
-        "the tool `read_file` of Ferrule is not shown to the model: tools.py:2 has its name"
+        "Ferrule's own tool `read_file` is hidden from the model: tools.py:2 has the same name"
         in made.notices
     )
 

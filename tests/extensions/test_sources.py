@@ -73,7 +73,9 @@ def test_of_builtin_plugin_and_override_the_override_holds_and_the_others_are_re
         ("builtin", "override"),
         ("plugin", "override"),
     ]
-    assert "is not used: .harness/overrides/three.md (override) holds" in str(loaded.shadowed[0])
+    assert "is not used: .harness/overrides/three.md (override) takes precedence" in str(
+        loaded.shadowed[0]
+    )
     del files[".harness/overrides/three.md"]
     assert [one.description for one in load(files).tools] == ["Own."]
 

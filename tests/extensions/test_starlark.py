@@ -20,7 +20,7 @@ from script_runs import PATIENT, Runs, descriptors
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.extensions.starlark.inside import names, pure
-from ferrule.extensions.starlark.inside.recursion import recursion
+from ferrule.extensions.starlark.inside.preprocessing import find_recursion
 from ferrule.extensions.starlark.pool import Pool, shared
 from ferrule.extensions.starlark.script import Bounds, Script, ScriptFailed
 
@@ -120,7 +120,7 @@ async def test_a_function_that_calls_itself_is_refused_by_name(
     ],
 )
 def test_a_name_of_its_own_inside_a_function_is_no_recursion(source: str) -> None:
-    assert recursion(source) is None
+    assert find_recursion(source) is None
 
 
 @pytest.mark.proves("starlark.no-recursion")

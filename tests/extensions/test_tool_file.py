@@ -14,7 +14,7 @@ from ferrule.core.calls import ErrorType, Result
 from ferrule.core.errors import ConfigError, LimitReached
 from ferrule.core.identity import Identity
 from ferrule.extensions.builtins.builtins import World
-from ferrule.extensions.checks.tool_file import problems
+from ferrule.extensions.checks.tool_file import find_problems
 from ferrule.extensions.starlark.pool import Pool
 from ferrule.extensions.tool_files.companions import COMPANIONS
 from ferrule.extensions.tool_files.handlers import CONTEXT, make_tool
@@ -494,7 +494,7 @@ async def test_a_good_file_has_no_problems(shared_workers: Pool) -> None:
               fail("too small")
           return {"n": args["n"], "text": fs.read("f")}
     """
-    assert await problems(fields(text), pool=shared_workers) == []
+    assert await find_problems(fields(text), pool=shared_workers) == []
 
 
 @pytest.mark.proves("file.checked")
@@ -524,7 +524,7 @@ async def test_a_good_file_has_no_problems(shared_workers: Pool) -> None:
 async def test_what_is_wrong_with_a_file_is_found_before_it_is_used(
     shared_workers: Pool, text: str, said: str
 ) -> None:
-    found = await problems(fields(text), pool=shared_workers)
+    found = await find_problems(fields(text), pool=shared_workers)
     assert any(said in str(one) for one in found), found
 
 

@@ -37,7 +37,7 @@ def test_a_tool_file_says_attempts_and_waits_and_its_time_under_either_name() ->
     assert make_tool(
         file("timeout_ms: 1500\npolicy: {max_attempts: 2}"), World()
     ).reliability == Reliability(timeout=3.5, max_attempts=2)
-    with pytest.raises(ConfigError, match=r"t\.md:2:\d+: tool `t`: its time is said twice"):
+    with pytest.raises(ConfigError, match=r"t\.md:2:\d+: tool `t`: its timeout is given twice"):
         file("timeout_ms: 1500\npolicy: {timeout_ms: 1500}")
 
 

@@ -33,7 +33,7 @@ def put(path: Path, name: str, extra: str) -> None:
 def test_skills_are_listed_with_who_answers_for_them(ferrule: Any, skills: Path) -> None:
     ran = ferrule("skills", "list")
     assert ran.code == 0 and [line.split()[:2] for line in ran.lines] == [["pdf", "repository"]]
-    assert "no effect before the folder is trusted" in ran.err
+    assert "no effect until you trust the folder" in ran.err
     ferrule("trust", "--yes")
     ran = ferrule("skills", "list", "--json")
     assert [(row["name"], row["origin"]) for row in json.loads(ran.out)] == [

@@ -1,8 +1,8 @@
-"""Everything that files bring to a run: tools, hooks and agents, of a repository that is trusted
-and of the person who works in it.
+"""Load everything that files add to a run: tools, hooks and agents.
 
-What a repository holds is taken as `storage.trust` saw it, once: the bytes whose digest was trusted
-are the bytes that are used.
+They come from a trusted repository and from the settings folder of the person who works in it.
+The repository's configuration is read once, by `storage.trust`: the bytes whose digest was
+trusted are the bytes that are used.
 """
 
 from __future__ import annotations
@@ -31,20 +31,23 @@ from .web.fetch import Web
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far what files bring may go. `domains` are for scripts (none: the open internet), `hosts`
-    for web hooks (none: nowhere).
+    """Limits on what loaded files may do.
+
+    `domains` limits the requests of scripts (empty: any host of the open internet), `hosts` those
+    of web hooks (empty: no host).
     """
 
     domains: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     policy: Policy | None = None
-    """What hook commands may do; by default the workspace and no network."""
+    """What hook commands may do. Default: the workspace, and no network."""
 
 
 @dataclass(slots=True)
 class Extensions:
-    """What was found. `tools` include those that were given as `shipped`. Close it with the
-    agent.
+    """Everything that was loaded. Close it together with the agent.
+
+    `tools` include the ones passed as `shipped`.
     """
 
     tools: tuple[Tool, ...]
@@ -55,7 +58,7 @@ class Extensions:
     _loaded: LoadedHooks | None = field(default=None, repr=False)
 
     async def close(self) -> None:
-        """Give back what hook commands needed."""
+        """Release the resources of hook commands."""
         if self._loaded is not None:
             await self._loaded.close()
 
@@ -72,52 +75,63 @@ def load_extensions(
     python: Sequence[str] = (),
     python_from: str = "",
 ) -> Extensions:
-    """What the files of a workspace, as `Trust.look` saw it, and of `own`, the person's settings
-    folder, bring.
+    """Load tools, hooks and agents of a workspace and of the person's settings folder.
 
-    `python` is the setting `tools.python`, which stands at `python_from`. With `register` their
-    scripts may add to a session, if the Agent has `registration`. A repository that is not trusted
-    brings nothing. Raises ConfigError, all problems of tools (or of hooks) at once.
+    A repository that is not trusted adds nothing.
+
+    Args:
+        seen: The workspace as `Trust.look` read it.
+        shipped: Tools that ship with Ferrule, to be combined with the loaded ones.
+        own: The person's settings folder.
+        reach: Limits on what the loaded files may do.
+        world: What scripts may use beyond tools. Its `web` is replaced by one limited to
+            `reach.domains`.
+        pool: The worker pool for scripts.
+        register: Whether scripts may add to a session. The Agent needs `registration` as well.
+        python: The setting `tools.python`.
+        python_from: Where that setting was written, for error messages.
+
+    Raises:
+        ConfigError: Files are invalid. It lists all problems of tools, or all problems of hooks.
     """
     reach = reach or Reach()
-    in_python = load_python(python, seen, own=own, where=python_from)
-    found = replace(
-        load(seen.files if seen.state == "trusted" else {}, in_python), state=seen.state
-    )
+    python_tools = load_python(python, seen, own=own, where=python_from)
+    trusted_files = seen.files if seen.state == "trusted" else {}
+    loaded = replace(load(trusted_files, python_tools), state=seen.state)
     agents = load_agents(seen, own)
     if register:
         shipped = (*shipped, *registration_tools(pool))
-    given = replace(
-        world or World(delegate=delegate, meta=meta), web=Web(Domains.parse(reach.domains))
-    )
+    world = world or World(delegate=delegate, meta=meta)
+    world = replace(world, web=Web(Domains.parse(reach.domains)))
     hooks = load_hooks(
-        seen, own=own, hosts=reach.hosts, policy=reach.policy, pool=pool, turns=given.turns
+        seen, own=own, hosts=reach.hosts, policy=reach.policy, pool=pool, turns=world.turns
     )
+    warnings = (*hooks.warnings, *agents.warnings)
     return Extensions(
-        found.make(given, shipped=shipped, pool=pool),
-        hooks.hooks,
-        agents.agents,
-        (
-            *_said(found, shipped),
-            *map(str, (*hooks.warnings, *agents.warnings)),
-            *_inert(hooks, agents),
+        tools=loaded.make(world, shipped=shipped, pool=pool),
+        hooks=hooks.hooks,
+        agents=agents.agents,
+        notices=(
+            *_tool_notices(loaded, shipped),
+            *map(str, warnings),
+            *_trust_notices(hooks, agents),
         ),
-        hooks,
+        _loaded=hooks,
     )
 
 
-def _said(found: Loaded, shipped: Iterable[Tool]) -> Iterable[str]:
-    yield from (str(one) for one in (*found.shadowed, *found.warnings))
-    by_name = {tool.full_name for tool in shipped}
-    for file in (*found.tools, *found.python):
-        if file.name in by_name:
+def _tool_notices(loaded: Loaded, shipped: Iterable[Tool]) -> Iterable[str]:
+    yield from map(str, (*loaded.shadowed, *loaded.warnings))
+    shipped_names = {tool.full_name for tool in shipped}
+    for tool in (*loaded.tools, *loaded.python):
+        if tool.name in shipped_names:
             yield (
-                f"the tool `{file.name}` of Ferrule is not shown to the model: {file.file} has "
-                "its name"
+                f"Ferrule's own tool `{tool.name}` is hidden from the model: {tool.file} has the "
+                "same name"
             )
 
 
-def _inert(hooks: LoadedHooks, agents: LoadedAgents) -> Iterable[str]:
-    for what, files in (("hooks", hooks.inert), ("agents", agents.inert)):
+def _trust_notices(hooks: LoadedHooks, agents: LoadedAgents) -> Iterable[str]:
+    for kind, files in (("hooks", hooks.inert), ("agents", agents.inert)):
         if files:
-            yield f"{what} of this folder have no effect before it is trusted: {', '.join(files)}"
+            yield f"{kind} of this folder have no effect until you trust it: {', '.join(files)}"

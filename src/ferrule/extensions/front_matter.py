@@ -1,10 +1,9 @@
-"""A Markdown file with YAML front matter: where the one ends and the other begins, with every place
-kept.
+"""Split a Markdown file into YAML front matter and body, keeping the position of every value.
 
-The file begins with a line `---` (a byte order mark and empty lines before it are passed over) and
-has a second one, which closes the front matter; what follows is the body. The YAML is read by
-`storage.settings.yaml_tree`, which bounds it and keeps line and column of every value, counted in
-the whole file. Fenced blocks of the body are text like the rest of it.
+The file begins with a line `---` (a byte order mark and empty lines before it are skipped) and
+has a second one, which closes the front matter. What follows is the body; fenced blocks in it are
+ordinary text. The YAML is read by `storage.settings.yaml_tree`, which limits its size and keeps
+the line and column of every value, counted in the whole file.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ _MARK = b"---"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """`fields` is the front matter (a mapping), `body` the text after it without white space around
-    it.
-    """
+    """A parsed file: `fields` is the front matter (a mapping), `body` the stripped text below."""
 
     file: str
     fields: Node
@@ -32,7 +29,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """Something that is no error and was likely not meant. `where` is `file:line:column`."""
+    """Something that is no error but was likely a mistake. `where` is `file:line:column`."""
 
     where: str
     message: str
@@ -42,12 +39,16 @@ class Warned:
 
 
 def parse_document(data: bytes, file: str) -> Document:
-    """Raises ConfigError that names the file, and line and column where there is one."""
+    """Parse a file with front matter.
+
+    Raises:
+        ConfigError: The file is invalid. The message names the file, with line and column if known.
+    """
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{file}: {len(data)} bytes, the bound is {MAX_BYTES}")
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     first = next((number for number, line in enumerate(lines) if line.strip()), 0)
-    if not lines[first].rstrip() == _MARK:
+    if lines[first].rstrip() != _MARK:
         raise ConfigError(
             f"{file}:{first + 1}:1: there is no front matter",
             hint="begin the file with a line `---`",
@@ -58,7 +59,7 @@ def parse_document(data: bytes, file: str) -> Document:
             f"{file}:{first + 1}:1: the front matter is not closed",
             hint="end it with a second line `---`",
         )
-    # Empty lines take the place of what stands above, so that every place is one of the file.
+    # Empty lines replace what stands above, so that positions are those of the whole file.
     text = b"\n" * (first + 1) + b"\n".join(lines[first + 1 : last]) + b"\n"
     fields = parse_yaml(text, file)
     if fields.pairs is None:
@@ -73,34 +74,37 @@ def parse_document(data: bytes, file: str) -> Document:
 
 
 def unknown_keys(node: Node, known: tuple[str, ...], what: str) -> list[Warned]:
-    """A warning for every key of a mapping that means nothing here, with the nearest that does."""
-    found: list[Warned] = []
+    """Return a warning for each unknown key of a mapping, with the nearest known one."""
+    warnings: list[Warned] = []
     for name, (key, _) in (node.pairs or {}).items():
         if name not in known:
             near = get_close_matches(name.lower(), known, n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
-            found.append(Warned(key.where, f"`{name}` is no key of {what} and was ignored; {hint}"))
-    return found
+            message = f"`{name}` is no key of {what} and was ignored; {hint}"
+            warnings.append(Warned(key.where, message))
+    return warnings
 
 
 def plain(node: Node) -> Any:
-    """A node as plain values, without places."""
-    if (pairs := node.pairs) is not None:
-        return {name: plain(value) for name, (_, value) in pairs.items()}
-    if (items := node.items) is not None:
-        return [plain(item) for item in items]
+    """Convert a node to plain values, without positions."""
+    if node.pairs is not None:
+        return {name: plain(value) for name, (_, value) in node.pairs.items()}
+    if node.items is not None:
+        return [plain(item) for item in node.items]
     return node.value
 
 
-def field(node: Node, name: str) -> Node | None:
-    """The value of a key; None if it is not there, or empty."""
-    found = (node.pairs or {}).get(name)
-    return found[1] if found is not None and found[1].value is not None else None
+def get_field(node: Node, name: str) -> Node | None:
+    """Return the value of a key, or None if it is absent or null."""
+    pair = (node.pairs or {}).get(name)
+    if pair is None or pair[1].value is None:
+        return None
+    return pair[1]
 
 
 def text_of(node: Node, name: str, default: str = "") -> str:
-    """A key's text. Raises ConfigError for anything else, with its place."""
-    found = field(node, name)
+    """Return the text of a key. Raises ConfigError, with its place, for any other type."""
+    found = get_field(node, name)
     if found is None:
         return default
     if not isinstance(found.value, str):
@@ -109,22 +113,22 @@ def text_of(node: Node, name: str, default: str = "") -> str:
 
 
 def begins(place: Node, data: bytes) -> tuple[int, int]:
-    """Line and column where a text begins: that of a block (`|`) in the line after its sign. `data`
-    is the whole file.
+    """Return the line and column where a text value begins.
+
+    A block scalar (`|` or `>`) begins in the line after its sign. `data` is the whole file.
     """
     lines = data.split(b"\n")
-    if (
-        not lines[place.line - 1][place.column - 1 :].startswith((b"|", b">"))
-        or len(lines) == place.line
-    ):
+    is_block = lines[place.line - 1][place.column - 1 :].startswith((b"|", b">"))
+    if not is_block or len(lines) == place.line:
         return place.line, place.column
-    below = lines[place.line]
-    return place.line + 1, len(below) - len(below.lstrip()) + 1
+    next_line = lines[place.line]
+    indentation = len(next_line) - len(next_line.lstrip())
+    return place.line + 1, indentation + 1
 
 
 def truth_of(node: Node, name: str, default: bool = False) -> bool:
-    """A key's true or false. Raises ConfigError for anything else, with its place."""
-    found = field(node, name)
+    """Return the boolean of a key. Raises ConfigError, with its place, for any other type."""
+    found = get_field(node, name)
     if found is None:
         return default
     if not isinstance(found.value, bool):
@@ -133,8 +137,11 @@ def truth_of(node: Node, name: str, default: bool = False) -> bool:
 
 
 def texts_of(node: Node, name: str) -> tuple[str, ...] | None:
-    """A key's list of texts (one text counts as a list of one); None if it is not there."""
-    found = field(node, name)
+    """Return the list of texts of a key, or None if it is absent.
+
+    A single text counts as a list.
+    """
+    found = get_field(node, name)
     if found is None:
         return None
     items = [found] if isinstance(found.value, str) else found.items
@@ -144,12 +151,13 @@ def texts_of(node: Node, name: str) -> tuple[str, ...] | None:
 
 
 def choice_of(node: Node, name: str, choices: tuple[str, ...]) -> str:
-    """A key's text if it is one of `choices`; empty if it is not there. Raises ConfigError, with
-    its place.
+    """Return the text of a key, or "" if it is absent.
+
+    Raises ConfigError, with its place, if it is none of `choices`.
     """
-    found = text_of(node, name)
-    if found and found not in choices:
-        place = field(node, name)
+    choice = text_of(node, name)
+    if choice and choice not in choices:
+        place = get_field(node, name)
         assert place is not None
-        raise place.error(f"`{name}` is `{found}`", hint=f"use one of {', '.join(choices)}")
-    return found
+        raise place.error(f"`{name}` is `{choice}`", hint=f"use one of {', '.join(choices)}")
+    return choice

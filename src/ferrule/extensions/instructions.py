@@ -1,18 +1,18 @@
-"""Instructions that a repository holds for agents: `AGENTS.md`, from its root to the folder that is
-worked in.
+"""Read the instructions that a repository holds for agents: `AGENTS.md` files.
 
-Source: https://agents.md and conventions §3.2. The files of all folders on the way are put one
-after another, the nearest last, so that it has the last word. `CLAUDE.md`, `GEMINI.md` and the like
-are read only if a person asks for them, and only in a folder that has no `AGENTS.md`.
+Source: https://agents.md and conventions §3.2. The files of all folders from the repository's
+root down to the workspace are joined, the nearest last, so that it has the last word. `CLAUDE.md`,
+`GEMINI.md` and the like are read only if a person asks for them, and only in a folder that has no
+`AGENTS.md`.
 
-They are text for the model and no power: no rule, setting or tool comes from them. So they need no
-trust, and they are framed as words of the repository's authors. What bounds them:
+Instructions are text for the model and grant nothing: no rule, setting or tool comes from them.
+So they need no trust, and they are framed as words of the repository's authors. Limits:
 
-* every file is opened by descriptor beneath the root; a link is followed once, and only to another
-  file beneath the root;
-* reserved and secret names are refused whatever they are listed as or linked from, and so is what a
-  deny rule names;
-* `most` bytes in all. The nearest file is served first; what is cut says so, in the text and in a
+* Every file is opened by descriptor beneath the root. A link is followed once, and only to another
+  file beneath the root.
+* Reserved and secret names are refused, whether they are listed or linked to, and so is what a
+  deny rule names.
+* `most` bytes in all. The nearest file is served first. A cut is announced in the text and in a
   warning.
 """
 
@@ -46,10 +46,10 @@ _ABOUT = (
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """`text` is for the end of an agent's instructions, empty if there is nothing; the same files
-    give the same text.
+    """Instructions to append to an agent's own; `text` is empty if there are none.
 
-    `files` are the files it was made of, root first, relative to the workspace (`../AGENTS.md`).
+    The same files give the same text. `files` are their paths, root first, relative to the
+    workspace (`../AGENTS.md`).
     """
 
     text: str = ""
@@ -59,7 +59,7 @@ class Instructions:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """`data` are at most as many bytes as may be shown, `size` is that of the whole file."""
+    """`data` holds at most as many bytes as may be shown; `size` is that of the whole file."""
 
     shown: str
     data: bytes
@@ -75,16 +75,24 @@ def read_instructions(
     refuses: Callable[[str, bool], str] = lambda path, write: "",
     home: Path | None = None,
 ) -> Instructions:
-    """The instructions that hold in `workspace`. `fallbacks` are file names to take where there is
-    no `AGENTS.md`.
+    """Read the instructions that hold in `workspace`.
 
-    `refuses(path, write)` says why a path of the workspace may not be read (`Gate.refuses`). Raises
-    ConfigError for a fallback that is no plain name, or if the workspace is no folder.
+    Args:
+        workspace: The folder that is worked in.
+        fallbacks: File names to use in folders without `AGENTS.md`.
+        most: The largest number of bytes of all texts together.
+        names: Protected file names.
+        refuses: `refuses(path, write)` says why a path of the workspace may not be read, or "" if
+            it may (`Gate.refuses`).
+        home: The person's home folder.
+
+    Raises:
+        ConfigError: A fallback is not a plain file name, or the workspace is not a folder.
     """
     for name in fallbacks:
         if "/" in name or name in ("", ".", ".."):
             raise ConfigError(
-                f"`{name}` in `instructions.fallbacks` is no name of a file",
+                f"`{name}` in `instructions.fallbacks` is not a plain file name",
                 hint="write `CLAUDE.md`",
             )
     folder = Path(os.path.realpath(workspace))
@@ -94,32 +102,36 @@ def read_instructions(
         closing(Workspace(folder, names=names)) as inner,
     ):
         reading = _Reading(whole, inner, refuses, most)
-        for above in reversed([folder, *folder.parents]):
-            if above.is_relative_to(root):
-                reading.enter(above, (NAME, *fallbacks))
-    text, left_out = _together(reading.found, most)
-    warnings = (*([why] if why else ()), *reading.warnings, *left_out)
-    return Instructions(text, tuple(file.shown for file in reading.found), warnings)
+        for ancestor in reversed([folder, *folder.parents]):
+            if ancestor.is_relative_to(root):
+                reading.enter(ancestor, (NAME, *fallbacks))
+    text, cut_warnings = _join_texts(reading.found, most)
+    warnings = [why] if why else []
+    warnings += [*reading.warnings, *cut_warnings]
+    return Instructions(text, tuple(file.shown for file in reading.found), tuple(warnings))
 
 
 class _Reading:
-    """Goes from the root to the workspace and takes one file from each folder.
+    """Collects one file from each folder between the root and the workspace.
 
-    What lies in the workspace is reached through it and not through the root: names are reserved
-    relative to it.
+    Files in the workspace are opened through it and not through the root, because names are
+    reserved relative to the workspace.
     """
 
     def __init__(
         self, whole: Workspace, inner: Workspace, refuses: Callable[[str, bool], str], most: int
     ) -> None:
-        self.whole, self.inner, self.most = whole, inner, most
+        self.whole = whole
+        self.inner = inner
         self.refuses = refuses
+        self.most = most
         self.found: list[_File] = []
         self.warnings: list[str] = []
 
     def enter(self, folder: Path, candidates: Sequence[str]) -> None:
-        """Take the first of these files that is there. One that cannot be read is said, and stands
-        for none.
+        """Take the first of these files that exists.
+
+        If it cannot be read, add a warning instead.
         """
         for candidate in candidates:
             path = folder / candidate
@@ -131,13 +143,13 @@ class _Reading:
                 self.warnings.append(f"instructions were left out: {error.message}")
                 return
             if data.strip():
-                self.found.append(_File(self._shown(path), data, size))
+                self.found.append(_File(self._relative(path), data, size))
                 return
 
     def _read(self, path: Path) -> tuple[bytes, int]:
-        tree, name = self._reached(path)
+        tree, name = self._locate(path)
         if tree.stat(name).kind == "link":
-            tree, name = self._reached(self._target(path))
+            tree, name = self._locate(self._target(path))
         reason = self.refuses(name, False) if tree is self.inner else ""
         if reason:
             raise ToolFailed(ErrorType.PERMISSION_DENIED, f"`{name}`: {reason}")
@@ -148,13 +160,14 @@ class _Reading:
         bom = len(_BOM) if data.startswith(_BOM) else 0
         return data[bom:], size - bom
 
-    def _reached(self, path: Path) -> tuple[Workspace, str]:
+    def _locate(self, path: Path) -> tuple[Workspace, str]:
         tree = self.inner if path.is_relative_to(self.inner.root) else self.whole
         return tree, path.relative_to(tree.root).as_posix()
 
     def _target(self, path: Path) -> Path:
-        """Where a link points, as text, if that is beneath the root. It is opened like any name: a
-        second link is refused.
+        """Return where a link points, as text, if that is beneath the root.
+
+        It is opened like any other name, so a second link is refused.
         """
         try:
             target = path.readlink()
@@ -166,27 +179,24 @@ class _Reading:
         if target.is_absolute() or not found.is_relative_to(self.whole.root):
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
-                f"`{self._shown(path)}` is a link that leads out of the repository",
+                f"`{self._relative(path)}` is a link that leads out of the repository",
             )
         return found
 
-    def _shown(self, path: Path) -> str:
+    def _relative(self, path: Path) -> str:
         return Path(os.path.relpath(path, self.inner.root)).as_posix()
 
 
-def _together(files: Sequence[_File], most: int) -> tuple[str, list[str]]:
-    """The framed texts, root first, and what had to be left out. The nearest file is the last that
-    is cut.
-    """
+def _join_texts(files: Sequence[_File], most: int) -> tuple[str, list[str]]:
+    """Frame the texts, root first, and say what was cut. The nearest file is cut last."""
     parts: list[str] = []
     warnings: list[str] = []
-    room = most
+    remaining = most
     for file in reversed(files):
-        # Made harmless before it is measured: what is written out takes more room than what was
-        # hidden.
+        # Neutralize before measuring: written-out characters take more room than hidden ones.
         whole = harmless(file.data.decode("utf-8", "replace"))
-        text = cut(whole, room)
-        room -= len(text.encode())
+        text = cut(whole, remaining)
+        remaining -= len(text.encode())
         if text != whole or file.size > len(file.data):
             text += f"\n[cut here: the file has {file.size} bytes, more than could be shown]"
             warnings.append(
@@ -194,4 +204,6 @@ def _together(files: Sequence[_File], most: int) -> tuple[str, list[str]]:
                 f"`instructions.max_bytes` is {most}"
             )
         parts.append(framed("instructions", text, file=file.shown))
-    return ("\n\n".join((_ABOUT, *reversed(parts))) if parts else "", warnings)
+    if not parts:
+        return "", warnings
+    return "\n\n".join((_ABOUT, *reversed(parts))), warnings

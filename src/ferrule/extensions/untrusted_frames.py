@@ -1,10 +1,9 @@
-"""Texts of others in what a model reads: between marks that they cannot close, and with nothing in
-them that cannot be seen.
+"""Frame untrusted text for a model, between marks that the text cannot close.
 
-Characters that a person would not see (control, direction, zero width, the tag characters that
-spell hidden words) are spelled out (`core.invisible_characters`); the two joiners stay, since
-scripts and emoji need them. Marks lower the risk that a model takes such a text for its person's
-words. They do not remove it: what a model may do is bounded by the gate.
+Characters that a person would not see (control, direction and zero-width characters, the tag
+characters that spell hidden words) are written out (`core.invisible_characters`). The two joiners
+stay, since scripts and emoji need them. Frames lower the risk that a model takes such a text for
+its person's words. They do not remove it: what a model may do is limited by the gate.
 """
 
 from __future__ import annotations
@@ -18,33 +17,34 @@ _MARK = re.compile(r"<(\s*/?\s*(?:skill|instructions)\b)", re.IGNORECASE)
 
 
 def shown(text: str) -> str:
-    """A text with what cannot be seen written out; lines end with `\\n`."""
+    """Write out the invisible characters of a text. Lines end with a line feed."""
     return visible(text, joiners=True)
 
 
 def one_line(text: str) -> str:
-    """The same on one line, runs of white space as one blank."""
+    """Make a text visible and put it on one line, with single blanks."""
     return " ".join(shown(text).split())
 
 
 def harmless(text: str) -> str:
-    """A text that can stand in a frame: shown, and with its own marks broken. Twice is the same as
-    once.
+    """Make a text safe to put into a frame: visible, and with frame marks in it broken.
+
+    Applying it twice is the same as once.
     """
     return _MARK.sub(r"&lt;\1", shown(text).strip("\n"))
 
 
 def framed(mark: str, text: str, **facts: str) -> str:
-    """A text between `<mark fact="…">` and `</mark>`, which it cannot close."""
-    about = "".join(f' {name}="{escape(one_line(value))}"' for name, value in facts.items())
-    return f"<{mark}{about}>\n{harmless(text)}\n</{mark}>"
+    """Return a text between `<mark fact="…">` and `</mark>`, which it cannot close."""
+    attributes = "".join(f' {name}="{escape(one_line(value))}"' for name, value in facts.items())
+    return f"<{mark}{attributes}>\n{harmless(text)}\n</{mark}>"
 
 
 def cut(text: str, most: int) -> str:
-    """At most `most` bytes of the text in UTF-8, ended at a line where there is one."""
+    """Return at most `most` bytes of UTF-8 of a text, cut at a line end where there is one."""
     data = text.encode()
     if len(data) <= most:
         return text
     head = data[:most].decode("utf-8", "ignore")
-    line = head.rfind("\n")
-    return head[: line + 1] if line > 0 else head
+    line_end = head.rfind("\n")
+    return head[: line_end + 1] if line_end > 0 else head

@@ -54,7 +54,7 @@ def read(
             hint="define the types at module level, or give the tool a schema with `define_tool`",
         ) from error
     parameters: list[Parameter] = []
-    context: str | None = None
+    context = context_parameter(hints)
     for name, default in taken(function, tool):
         if name not in hints and name in ("self", "cls") and not parameters:
             raise ToolDefinitionError(
@@ -69,10 +69,15 @@ def read(
                 hint=f"write `{name}: str`, for example",
             )
         if hints[name] is Context:
-            context = name
             continue
         parameters.append(_parameter(name, hints[name], default, documentation))
     return parameters, context, hints.get("return", inspect.Signature.empty)
+
+
+def context_parameter(annotations: Mapping[str, Any]) -> str | None:
+    """Return the name of the parameter that is annotated as `Context`, if there is one."""
+    names = (name for name, kind in annotations.items() if kind is Context and name != "return")
+    return next(names, None)
 
 
 def types_of(function: Callable[..., Any]) -> Mapping[str, Any]:

@@ -189,7 +189,7 @@ def test_a_persons_own_agents_need_no_trust_and_hold_before_a_repositorys(tmp_pa
     loaded = load_agents(trust.look(work), own)
     assert [agent.description for agent in loaded.agents] == ["mine"]
     assert [str(one) for one in loaded.warnings] == [
-        ".ferrule/agents/a.md: it is not used: agents/a.md holds"
+        ".ferrule/agents/a.md: it is not used: agents/a.md takes precedence"
     ]
     (own / "agents/a.md").chmod(0o666)
     with pytest.raises(ConfigError, match="others can write it"):

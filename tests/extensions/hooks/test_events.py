@@ -43,7 +43,7 @@ from ferrule.engine.hooks.events import (
     delegate,
     modify,
 )
-from ferrule.extensions.hooks.custom_events import emit
+from ferrule.extensions.hooks.custom_events import emit_event
 from ferrule.extensions.hooks.decorator import hook
 from ferrule.models.scripted import calls, fails, says
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -609,7 +609,7 @@ async def test_a_tool_tells_of_its_own_events_and_learns_what_the_hooks_say() ->
     @tool(side_effect="none")
     async def deploy(context: Context) -> str:
         """Deploy."""
-        outcome = await emit(context, "custom.deploy", {"to": "live"})
+        outcome = await emit_event(context, "custom.deploy", {"to": "live"})
         return outcome.blocked or str(getattr(outcome.payload, "data", ""))
 
     change = hook("custom.*")(lambda event: modify({"data": {**event.data, "by": event.name}}))
@@ -623,7 +623,7 @@ async def test_a_tool_tells_of_its_own_events_and_learns_what_the_hooks_say() ->
     ).data == "the hook `no`: frozen"
     assert (await agent([], [], [deploy]).session().call("deploy")).data == "{'to': 'live'}"
     with pytest.raises(ConfigError, match="custom"):
-        await emit(Context(None, "c"), "tool.pre")  # type: ignore[arg-type]
+        await emit_event(Context(None, "c"), "tool.pre")  # type: ignore[arg-type]
 
 
 @pytest.mark.proves("hook.definition")

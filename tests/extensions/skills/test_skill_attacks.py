@@ -235,7 +235,7 @@ def test_a_skill_of_the_persons_that_is_worked_on_is_not_believed_meanwhile(
     folder = place.own / workspace
     loaded = load_skills(folder, Trust().look(folder), place.own, home=place.home)
     assert [skill.name for skill in loaded.skills] == ["d"]
-    assert "tools can write there" in str(loaded.broken[0])
+    assert "where tools can write" in str(loaded.broken[0])
 
 
 @pytest.mark.proves("skills.own-folder")

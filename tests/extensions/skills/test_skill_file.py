@@ -106,7 +106,7 @@ def test_keys_and_values_that_mean_nothing_are_warnings() -> None:
     said = [str(one) for one in skill.warnings]
     assert said[0].startswith(f"{FILE}:4:1: `licence` is no key of a skill")
     assert "did you mean `license`?" in said[0]
-    assert "says nothing" in said[1]
+    assert "is empty" in said[1]
     assert said[2].startswith(f"{FILE}:5:21: `metadata.version` is no text")
     assert said[3].startswith(f"{FILE}:6:16: `allowed-tools`")
     assert (skill.metadata, skill.allowed_tools) == ({}, ())

@@ -72,7 +72,7 @@ def test_what_lies_in_ferrule_does_nothing_until_it_is_trusted_and_after_a_chang
     place.skill(".ferrule/skills", "e")
     loaded = place.load()
     assert (loaded.skills, loaded.inert) == ((), (".ferrule/skills/e/SKILL.md",))
-    assert "no effect before the folder is trusted" in str(loaded.warnings[0])
+    assert "no effect until you trust the folder" in str(loaded.warnings[0])
     Trust().trust(place.workspace)
     assert origins(place.load()) == {"e": "trusted"}
     place.skill(".ferrule/skills", "e", "Something else.")

@@ -1,5 +1,4 @@
-"""Agents from files: Markdown whose front matter says what one may use, and whose text is its
-instructions.
+"""Agents from files: Markdown with front matter that limits the agent and text that instructs it.
 
 Modules: `files`, `loading`, `scripts`.
 """

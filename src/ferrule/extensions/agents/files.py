@@ -1,5 +1,4 @@
-"""An agent as a file: Markdown whose front matter says what it may use, and whose text is its
-prompt.
+"""Parse an agent file: Markdown whose front matter limits an agent, with its prompt below.
 
     ---
     description: Reads code and says what is wrong with it.
@@ -12,12 +11,12 @@ prompt.
     ---
     You review code. Name file and line of each problem.
 
-The name is `name`, or the file's stem. All of it narrows what the session that delegates has
-(`engine.delegation.sub_agent`). Accepted from Claude Code, where it means the same: `tools` as one
-text with commas, its names of tools (`Read`, `Bash`, `mcp__server__tool`), `disallowedTools` for
-`denied`, `model: inherit`. Its `model: sonnet` (and the like) names no model here: a warning, and
-the session's model. Keys that mean nothing are warnings with the nearest that does; anything else
-that is wrong is an error with its place.
+The name is `name`, or the file's stem. Everything here narrows what the delegating session has
+(`engine.delegation.sub_agent`). Accepted from Claude Code with the same meaning: `tools` as one
+text with commas, its tool names (`Read`, `Bash`, `mcp__server__tool`), `disallowedTools` for
+`denied`, `model: inherit`. Its `model: sonnet` (and the like) names no model here: that is a
+warning, and the session's model is used. Unknown keys are warnings with the nearest known one;
+anything else that is wrong is an error with its place.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from ferrule.engine.delegation.sub_agent import DELEGATE, SubAgent
 from ferrule.extensions.front_matter import (
     Warned,
     choice_of,
-    field,
+    get_field,
     parse_document,
     text_of,
     texts_of,
@@ -73,18 +72,17 @@ _CLAUDE_TOOLS = {
 
 
 def parse_agent(data: bytes, file: str) -> tuple[SubAgent, list[Warned]]:
-    """The agent of a file; `file` is its name as people see it. Raises ConfigError with file, line
-    and column.
+    """Parse an agent file and return it with warnings; `file` is its name as people see it.
+
+    Raises:
+        ConfigError: The file is invalid. The message has file, line and column.
     """
     document = parse_document(data, file)
     node = document.fields
-    warned = unknown_keys(node, KEYS, "an agent")
+    warnings = unknown_keys(node, KEYS, "an agent")
     if not document.body:
-        warned.append(
-            Warned(
-                node.where, "there is no text after the front matter: the agent has no instructions"
-            )
-        )
+        message = "there is no text after the front matter: the agent has no instructions"
+        warnings.append(Warned(node.where, message))
     denied = (*(_tools(node, "denied") or ()), *(_tools(node, "disallowedTools") or ()))
     try:
         agent = SubAgent(
@@ -93,21 +91,21 @@ def parse_agent(data: bytes, file: str) -> tuple[SubAgent, list[Warned]]:
             prompt=document.body,
             tools=_tools(node, "tools"),
             denied=denied,
-            model=_model(node, warned),
-            limits=_limits(node, warned),
+            model=_model(node, warnings),
+            limits=_limits(node, warnings),
             mode=choice_of(node, "mode", MODES),
             verify=text_of(node, "verify"),
             source=f"file {file}",
         )
     except ConfigError as error:
-        raise (
-            error if error.detail.startswith(file) else node.error(error.detail, hint=error.hint)
-        ) from error
-    return agent, warned
+        if error.detail.startswith(file):
+            raise
+        raise node.error(error.detail, hint=error.hint) from error
+    return agent, warnings
 
 
 def _tools(node: Node, name: str) -> tuple[str, ...] | None:
-    """Names and patterns in our own words; None if the key is not there."""
+    """Return names and patterns in Ferrule's own terms, or None if the key is absent."""
     listed = texts_of(node, name)
     if listed is None:
         return None
@@ -122,14 +120,14 @@ def _own_name(name: str) -> str:
     return tool if "__" in tool else f"{tool}__*"
 
 
-def _model(node: Node, warned: list[Warned]) -> str:
+def _model(node: Node, warnings: list[Warned]) -> str:
     model = text_of(node, "model")
-    place = field(node, "model")
+    place = get_field(node, "model")
     if place is None or model in ("", "inherit"):
         return ""
     if model in _CLAUDE_MODELS:
-        warned.append(
-            Warned(place.where, f"`{model}` names no model here; the agent uses its session's")
+        warnings.append(
+            Warned(place.where, f"`{model}` names no model here; the session's model is used")
         )
         return ""
     if ":" not in model.strip(":"):
@@ -137,25 +135,29 @@ def _model(node: Node, warned: list[Warned]) -> str:
     return model
 
 
-def _limits(node: Node, warned: list[Warned]) -> Limits | None:
-    found = field(node, "limits")
-    if found is None:
+def _limits(node: Node, warnings: list[Warned]) -> Limits | None:
+    limits = get_field(node, "limits")
+    if limits is None:
         return None
-    if found.pairs is None:
-        raise found.error("`limits` must be a mapping", hint=f"its keys: {', '.join(_LIMITS)}")
-    warned += unknown_keys(found, _LIMITS, "limits")
-    # What is not said is no limit of the agent's own: that of its session and depth holds.
+    if limits.pairs is None:
+        raise limits.error("`limits` must be a mapping", hint=f"its keys: {', '.join(_LIMITS)}")
+    warnings += unknown_keys(limits, _LIMITS, "limits")
+    # Without a limit of the agent's own, those of its session and depth apply.
     given: dict[str, Any] = {"max_rounds": 1_000_000, "max_calls_per_round": 1_000_000}
     for name in _LIMITS:
-        place = field(found, name)
+        place = get_field(limits, name)
         if place is None:
             continue
-        number = isinstance(place.value, (int, float)) and not isinstance(place.value, bool)
-        whole = number and (name in _DECIMAL or isinstance(place.value, int))
-        if name != "on_limit" and not (whole and place.value > 0):
+        if name != "on_limit" and not _is_positive(place.value, decimal=name in _DECIMAL):
             raise place.error(f"`{name}` must be a number above 0")
         given[name] = place.value
     try:
         return Limits(**given)
     except ConfigError as error:
-        raise found.error(error.detail, hint=error.hint) from error
+        raise limits.error(error.detail, hint=error.hint) from error
+
+
+def _is_positive(value: Any, *, decimal: bool) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return (decimal or isinstance(value, int)) and value > 0

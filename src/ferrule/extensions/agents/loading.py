@@ -1,11 +1,12 @@
-"""All agents of a workspace and of its person: which files there are, and which of them may be
-delegated to.
+"""Load all agents of a workspace and of its person, and decide which may be delegated to.
 
-    .ferrule/agents/*.md   .harness/agents/*.md     the repository's; inert until a person trusts it as it stands (`storage.trust`)
-    agents/*.md                                     in the person's own settings folder, which needs no trust
+    .ferrule/agents/*.md   .harness/agents/*.md
+        the repository's; inert until a person trusts it (`storage.trust`)
+    agents/*.md
+        in the person's own settings folder, which needs no trust
 
-The person's own holds where both name one agent, and the other is said to be shadowed. A trusted
-file that is wrong is an error.
+Where both define one agent, the person's is used and the other is reported as shadowed. An invalid
+trusted file is an error.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ MOST_AGENTS = 100
 
 @dataclass(frozen=True, slots=True)
 class LoadedAgents:
-    """`agents` are for `Agent(agents=...)`. `inert` names the repository's agent files that have no
-    effect because nobody trusts them.
+    """The loaded agents, for `Agent(agents=...)`.
+
+    `inert` names the repository's agent files that have no effect because nobody trusts them.
     """
 
     agents: tuple[SubAgent, ...] = ()
@@ -39,29 +41,34 @@ class LoadedAgents:
 
 
 def load_agents(snapshot: Snapshot, own: Path | None = None) -> LoadedAgents:
-    """The agents of a workspace as `Trust.look` saw it, and of `own`, the person's settings folder.
+    """Load the agents of a workspace and of the person's settings folder.
 
-    Raises ConfigError, all problems at once, each with its place.
+    Args:
+        snapshot: The workspace as `Trust.look` read it.
+        own: The person's settings folder.
+
+    Raises:
+        ConfigError: Files are invalid. It lists all problems, each with its place.
     """
-    theirs = {name: data for name, data in snapshot.files.items() if _is_agent(name)}
+    repository_files = {name: data for name, data in snapshot.files.items() if _is_agent(name)}
     links = [name for name in snapshot.links if _is_agent(name) or name in FOLDERS]
+    inert: tuple[str, ...] = ()
     if snapshot.state != "trusted":
-        inert, theirs, links = tuple(sorted((*theirs, *links))), {}, []
-    else:
-        inert = ()
-    mine = _own_files(own) if own is not None else {}
+        inert = tuple(sorted((*repository_files, *links)))
+        repository_files = {}
+        links = []
+    own_files = _own_files(own) if own is not None else {}
     warnings = [Warned(name, "it is a link, and links are not followed") for name in links]
     problems: list[str] = []
-    own_agents = _parsed(mine, warnings, problems)
+    own_agents = _parse_all(own_files, warnings, problems)
     agents = dict(own_agents)
-    for name, agent in _parsed(theirs, warnings, problems).items():
-        if name in own_agents:
-            by = own_agents[name].source.removeprefix("file ")
-            warnings.append(
-                Warned(agent.source.removeprefix("file "), f"it is not used: {by} holds")
-            )
-        else:
+    for name, agent in _parse_all(repository_files, warnings, problems).items():
+        if name not in own_agents:
             agents[name] = agent
+            continue
+        used = own_agents[name].source.removeprefix("file ")
+        shadowed = agent.source.removeprefix("file ")
+        warnings.append(Warned(shadowed, f"it is not used: {used} takes precedence"))
     if len(agents) > MOST_AGENTS:
         problems.append(f"{len(agents)} agents, the bound is {MOST_AGENTS}")
     if problems:
@@ -69,18 +76,18 @@ def load_agents(snapshot: Snapshot, own: Path | None = None) -> LoadedAgents:
     return LoadedAgents(tuple(agents[name] for name in sorted(agents)), tuple(warnings), inert)
 
 
-def _parsed(
+def _parse_all(
     files: Mapping[str, bytes], warnings: list[Warned], problems: list[str]
 ) -> dict[str, SubAgent]:
-    """The agents of one place by name; two with one name are a problem."""
+    """Parse the agent files of one place, by name. Two with one name are a problem."""
     found: dict[str, SubAgent] = {}
     for name in sorted(files):
         try:
-            agent, warned = parse_agent(files[name], name)
+            agent, new_warnings = parse_agent(files[name], name)
         except ConfigError as error:
             problems.append(str(error))
             continue
-        warnings += warned
+        warnings += new_warnings
         earlier = found.setdefault(agent.name, agent)
         if earlier is not agent:
             place = earlier.source.removeprefix("file ")
@@ -96,13 +103,13 @@ def _is_agent(name: str) -> bool:
 
 
 def _own_files(folder: Path) -> dict[str, bytes]:
-    """What a person's settings folder holds; a file that others may write to is refused."""
+    """Read the agent files of a settings folder. A file that others may write to is refused."""
     found: dict[str, bytes] = {}
     for path in sorted((folder / OWN).glob("*.md")):
         if not path.is_file():
             continue
-        about = path.stat()
-        if about.st_uid not in (os.getuid(), 0) or about.st_mode & 0o022:
+        status = path.stat()
+        if status.st_uid not in (os.getuid(), 0) or status.st_mode & 0o022:
             raise ConfigError(
                 f"`{path}`: others can write it", hint=f"check it, then `chmod go-w {path}`"
             )

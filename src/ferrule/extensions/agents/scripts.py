@@ -1,12 +1,12 @@
-"""`delegate` of scripts: the same call of the same tool that a model makes, with the words of
-requirement 003.
+"""The built-in `delegate` of scripts: the same tool call that a model makes.
 
-    delegate(task, agent="", tools=[…], system_prompt="", model="", verify="", max_verify_retries=2,
-    wait=True)
+    delegate(task, agent="", tools=[…], system_prompt="", model="", verify="",
+             max_verify_retries=2, wait=True)
 
-A dictionary `{"answer": text, "agent": …, "status": …, "session": …}`
-(`engine.delegation.delegation`); a failure is an error of the script. `hooks` may be named as in
-the requirement, and has no effect but to be checked: an agent has all hooks of its session anyway.
+The names are those of requirement 003. It returns `{"answer": text, "agent": …, "status": …,
+"session": …}` (`engine.delegation.delegation`). A failure is an error of the script. `hooks` may be
+named as in the requirement. They are checked and otherwise ignored: an agent has all hooks of its
+session.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ferrule.tools.context import Context
 
 
 async def delegate(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
-    """An `extensions.builtins.builtins.Delegate`: `World(delegate=delegate)`. Raises ToolFailed."""
+    """Delegate a task from a script, as `World(delegate=delegate)`. Raises ToolFailed."""
     request = dict(given)
     _check_hooks(request.pop("hooks", None), context)
     task = request.pop("task", None)
@@ -36,12 +36,10 @@ def _check_hooks(names: Any, context: Context) -> None:
         return
     hooks = context.resources.get(Hooks)
     known = {hook.name for hook in hooks.hooks} if isinstance(hooks, Hooks) else set[str]()
-    for name in cast("list[Any]", names) if isinstance(names, list) else [names]:
+    listed = cast("list[Any]", names) if isinstance(names, list) else [names]
+    for name in listed:
         if name not in known:
             raise ToolFailed(
                 ErrorType.NOT_FOUND,
-                (
-                    f"`delegate`: there is no hook `{name}` in this session, so it would not "
-                    "watch the agent"
-                ),
+                f"`delegate`: there is no hook `{name}` in this session to watch the agent",
             )

@@ -1,4 +1,4 @@
-"""Built-ins of scripts: each asks the run for something, through its own pipeline.
+"""Built-ins of scripts. Each asks the run for something, through its own pipeline.
 
 Modules: `builtins`, `commands`, `extending`, `files`, `network`, `parallel`, `scope`, `stores`,
 `surroundings`.

@@ -1,8 +1,8 @@
-"""`exec.run`: `run_command`, in either of its forms, with its outcome as a dictionary.
+"""`exec.run`: calls `run_command`, in either of its forms, and returns its outcome as a dictionary.
 
-What a command's text says for a reader (how it ended) comes a second time as facts
-(`tools.result_facts`), which no output can imitate. Where a tool of that name leaves none, because
-it is somebody else's, its last line `[exit status N]` is believed.
+The text of a command's result says how it ended. The same comes a second time as facts
+(`tools.result_facts`), which no output can imitate. If a tool of that name has no facts, because it
+is not Ferrule's, its last line `[exit status N]` is believed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ from ferrule.tools.result_facts import take
 from .scope import Scope, failed, invalid
 
 _LAST_STATUS = re.compile(r"(?:\A|\n)\[exit status (-?\d+)\]\Z")
-_LINE = re.compile(r"[|<>;\n]|&&")
-_FORM = "extend.run_command"
+_SHELL_SYNTAX = re.compile(r"[|<>;\n]|&&")
+_FORM_KEY = "extend.run_command"
 _LONGEST = 3_600_000
-"""Milliseconds that `run_command` gives a command at the most
-(`toolkits.commands.policy.LONGEST_TIMEOUT`).
-"""
+"""Milliseconds that `run_command` allows at most (`toolkits.commands.policy.LONGEST_TIMEOUT`)."""
 
 
 async def run(
@@ -35,7 +33,7 @@ async def run(
 ) -> dict[str, Any]:
     if not isinstance(program, str) or not isinstance(args, (list, tuple)):  # pyright: ignore[reportUnnecessaryIsInstance] - scripts are not typed
         raise invalid("`exec.run` takes a program and a list of arguments")
-    if _LINE.search(program):
+    if _SHELL_SYNTAX.search(program):
         raise invalid(
             f"`exec.run`: `{program}` is a line for a shell; give a program and a list of arguments"
         )
@@ -46,67 +44,64 @@ async def run(
         )
     longest = math.ceil(timeout_ms) or _LONGEST
     started = time.monotonic()
-    result = await _command(scope, [program, *map(str, args)], longest, dir)
+    result = await _call_tool(scope, [program, *map(str, args)], longest, dir)
     took = int((time.monotonic() - started) * 1000)
     facts = take(scope.context, result.call_id)
     if result.error_type is ErrorType.TIMEOUT:
-        return _ran("", result.error_message or "", -1, took, timed_out=True)
+        return _outcome("", result.error_message or "", -1, took, timed_out=True)
     if not result.success:
         raise failed(result, "run_command")
     record = _record(result, facts)
     if record is not None:
-        return _of_record(record, took)
-    return _of_text(result, facts, took)
+        return _record_outcome(record, took)
+    return _text_outcome(result, facts, took)
 
 
-async def _command(scope: Scope, argv: list[str], timeout_ms: int, folder: str) -> Result:
-    """`run_command` comes in two forms: one takes seconds, the other (requirement 001's)
-    milliseconds.
-    """
+async def _call_tool(scope: Scope, argv: list[str], timeout_ms: int, folder: str) -> Result:
+    """Call `run_command`. One form takes seconds, the other (requirement 001's) milliseconds."""
     memory = scope.context.memory
-    form = memory.get(_FORM, "seconds")
-    whole = timeout_ms % 1000 == 0
-    timed: dict[str, dict[str, Any]] = {
-        "seconds": {"timeout": timeout_ms // 1000 if whole else timeout_ms / 1000},
+    form = memory.get(_FORM_KEY, "seconds")
+    is_whole = timeout_ms % 1000 == 0
+    timeouts: dict[str, dict[str, Any]] = {
+        "seconds": {"timeout": timeout_ms // 1000 if is_whole else timeout_ms / 1000},
         "milliseconds": {"timeout_ms": timeout_ms},
     }
-    given = {"command": argv, "cwd": folder or "."}
-    result = await scope.shipped("run_command", given | timed[form])
-    if form == "seconds" and _wrong_form(result):
-        # Refused before anything happened: it is the other form. It stays so for the session.
-        memory[_FORM] = "milliseconds"
-        result = await scope.shipped("run_command", given | timed["milliseconds"])
+    arguments = {"command": argv, "cwd": folder or "."}
+    result = await scope.shipped("run_command", arguments | timeouts[form])
+    if form == "seconds" and _is_wrong_form(result):
+        # Refused before anything happened, so it is the other form, for the rest of the session.
+        memory[_FORM_KEY] = "milliseconds"
+        result = await scope.shipped("run_command", arguments | timeouts["milliseconds"])
     return result
 
 
-def _wrong_form(result: Result) -> bool:
-    return result.error_type is ErrorType.VALIDATION_FAILED and "`timeout` is not an argument" in (
-        result.error_message or ""
-    )
+def _is_wrong_form(result: Result) -> bool:
+    if result.error_type is not ErrorType.VALIDATION_FAILED:
+        return False
+    return "`timeout` is not an argument" in (result.error_message or "")
 
 
 def _record(result: Result, facts: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The record of the full form: as it is, or as the JSON text that its options ask for."""
+    """Return the record of the full form, which may be given as JSON text, or None."""
     data = result.data
     if isinstance(data, str) and facts is not None and facts.get("form") == "json":
         if result.partial:
             raise ToolFailed(
                 ErrorType.LIMIT, "`exec.run`: its record was larger than a result may be"
             )
-        with suppress(
-            ValueError
-        ):  # A hook has put something else in its place: a text like any other.
+        # If it is not JSON, a hook has replaced it by a text.
+        with suppress(ValueError):
             data = json.loads(data)
     return cast("dict[str, Any]", data) if isinstance(data, dict) else None
 
 
-def _of_record(record: Mapping[str, Any], took: int) -> dict[str, Any]:
+def _record_outcome(record: Mapping[str, Any], took: int) -> dict[str, Any]:
     if record.get("status") == "blocked":
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED, str(record.get("reason", "the command was not run"))
         )
     code = record.get("exit_code")
-    return _ran(
+    return _outcome(
         str(record.get("stdout", "")),
         str(record.get("stderr", "")),
         -1 if code is None else code,
@@ -115,24 +110,25 @@ def _of_record(record: Mapping[str, Any], took: int) -> dict[str, Any]:
     )
 
 
-def _of_text(result: Result, facts: Mapping[str, Any] | None, took: int) -> dict[str, Any]:
+def _text_outcome(result: Result, facts: Mapping[str, Any] | None, took: int) -> dict[str, Any]:
     text = str(result.data)
     if facts is None:
-        found = _LAST_STATUS.search(text)
-        code = int(found[1]) if found else 0
-        return _ran(
-            text[: found.start()] if found else text, "", code, took, truncated=result.partial
-        )
-    whole = not result.partial and text.endswith(facts["after"])
+        code = 0
+        status = _LAST_STATUS.search(text)
+        if status:
+            code = int(status[1])
+            text = text[: status.start()]
+        return _outcome(text, "", code, took, truncated=result.partial)
+    is_whole = not result.partial and text.endswith(facts["after"])
     text = text.removeprefix(facts["before"])
-    if whole:
+    if is_whole:
         text = text.removesuffix(facts["after"]) + facts["ending"]
-    return _ran(
+    return _outcome(
         text, "", facts["exit_code"], took, timed_out=facts["timed_out"], truncated=result.partial
     )
 
 
-def _ran(
+def _outcome(
     out: str, err: str, code: int, took: int, *, timed_out: bool = False, truncated: bool = False
 ) -> dict[str, Any]:
     return {

@@ -1,6 +1,4 @@
-"""`delegate`, `emit`, `meta.*` and `task.*`: other agents, hooks, other tools, and what goes on by
-itself.
-"""
+"""`delegate`, `emit`, `meta.*` and `task.*`: other agents, hooks, other tools, background tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.engine.hooks.events import Custom
 from ferrule.engine.registration.registration import NAMES
-from ferrule.extensions.hooks.custom_events import emit as emitted
+from ferrule.extensions.hooks.custom_events import emit_event
 
 from .scope import Scope, data_of, invalid
 
@@ -25,7 +23,7 @@ async def delegate(scope: Scope, task: Any, **options: Any) -> Any:
 
 async def emit(scope: Scope, event: str, data: Any = None) -> dict[str, Any]:
     try:
-        outcome = await emitted(scope.context, event, data)
+        outcome = await emit_event(scope.context, event, data)
     except ConfigError as error:
         raise invalid(f"`emit`: {error}") from None
     assert isinstance(outcome.payload, Custom)
@@ -37,15 +35,18 @@ async def emit(scope: Scope, event: str, data: Any = None) -> dict[str, Any]:
 
 async def call_tool(scope: Scope, name: str, args: Mapping[str, Any] | None = None) -> Any:
     if name.rpartition("::")[2] in NAMES:
+        kind = name.rpartition("_")[2]
         return (
             "error (permission_denied): nothing is registered by `meta.call_tool`; use "
-            f"`meta.{name.rpartition('_')[2]}_register`"
+            f"`meta.{kind}_register`"
         )
     result = await scope.result(name, args or {})
-    return result.data if result.success else f"error ({result.error_type}): {result.error_message}"
+    if result.success:
+        return result.data
+    return f"error ({result.error_type}): {result.error_message}"
 
 
-async def _meta(scope: Scope, action: str, given: Mapping[str, Any]) -> Any:
+async def _call_meta(scope: Scope, action: str, given: Mapping[str, Any]) -> Any:
     if scope.world.meta is None:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED, f"`meta.{action}`: this run may not extend itself"
@@ -54,26 +55,26 @@ async def _meta(scope: Scope, action: str, given: Mapping[str, Any]) -> Any:
 
 
 async def register_tool(scope: Scope, name: str, definition: Any = None, **more: Any) -> Any:
-    return await _meta(scope, "tool_register", {**_fields(definition), **more, "name": name})
+    return await _call_meta(scope, "tool_register", {**_fields(definition), **more, "name": name})
 
 
 async def register_hook(scope: Scope, name: str, definition: Any = None, **more: Any) -> Any:
-    return await _meta(scope, "hook_register", {**_fields(definition), **more, "name": name})
+    return await _call_meta(scope, "hook_register", {**_fields(definition), **more, "name": name})
 
 
 async def register_agent(scope: Scope, name: str, definition: Any = None, **more: Any) -> Any:
-    return await _meta(scope, "agent_register", {**_fields(definition), **more, "name": name})
+    return await _call_meta(scope, "agent_register", {**_fields(definition), **more, "name": name})
 
 
 async def list_tools(scope: Scope, pattern: str = "*") -> Any:
-    return await _meta(scope, "list_tools", {"pattern": pattern})
+    return await _call_meta(scope, "list_tools", {"pattern": pattern})
 
 
 def _fields(definition: Any) -> dict[str, Any]:
     return dict(cast("dict[str, Any]", definition)) if isinstance(definition, dict) else {}
 
 
-# ---- tools that go on by themselves (`engine.background`)
+# ---- background tasks (`engine.background`)
 
 
 async def task_poll(scope: Scope, task_id: str) -> Any:

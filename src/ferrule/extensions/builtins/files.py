@@ -1,7 +1,7 @@
-"""`fs.*`: files and folders of the workspace, by the run's own file tools.
+"""`fs.*`: files and folders of the workspace, through the run's own file tools.
 
-Not protected: `append` and `copy` read and then write, so what another program writes in between is
-lost.
+Not protected: `append` and `copy` read and then write, so changes that another program makes in
+between are lost.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ferrule.extensions.tool_files.companions import PIECE
 from .scope import Scope, data_of, failed, invalid
 
 TEXT_LIMIT = 4 << 20
-"""Characters of one file that `fs.read` puts together at the most."""
+"""Characters of one file that `fs.read` assembles at most."""
 DIFF_LIMIT = 20_000
-"""Lines of a file that `fs.diff` compares at the most: the time goes with their square."""
+"""Lines of a file that `fs.diff` compares at most: the time grows with their square."""
 _MOST_PATHS = 5_000
-"""What `file_tree` lists at the most."""
+"""What `file_tree` lists at most."""
 
 
 async def read(scope: Scope, path: str) -> str:
@@ -32,11 +32,11 @@ async def read(scope: Scope, path: str) -> str:
     while offset is not None:
         result = await scope.shipped("read_text", {"path": path, "offset": offset, "limit": limit})
         if result.success and result.partial and limit > 256:
-            limit //= 4  # Its characters are long, or this run's results are small.
+            limit //= 4  # Its characters take many bytes, or this run limits results.
             continue
-        found = data_of(result, "read_text")
-        pieces.append(found["text"])
-        offset = found["next"]
+        piece = data_of(result, "read_text")
+        pieces.append(piece["text"])
+        offset = piece["next"]
         if offset is not None and offset > TEXT_LIMIT:
             raise ToolFailed(
                 ErrorType.LIMIT, f"`fs.read`: `{path}` has more than {TEXT_LIMIT} characters"
@@ -75,13 +75,12 @@ async def copy(scope: Scope, source: str, target: str) -> int:
 
 async def exists(scope: Scope, path: str) -> bool:
     result = await scope.shipped("stat_path", {"path": path})
-    if result.error_type is ErrorType.NOT_FOUND and "there is no tool" not in (
-        result.error_message or ""
-    ):
+    if result.success:
+        return True
+    is_tool_missing = "there is no tool" in (result.error_message or "")
+    if result.error_type is ErrorType.NOT_FOUND and not is_tool_missing:
         return False
-    if not result.success:
-        raise failed(result, "stat_path")
-    return True
+    raise failed(result, "stat_path")
 
 
 async def stat(scope: Scope, path: str) -> Any:
@@ -89,13 +88,13 @@ async def stat(scope: Scope, path: str) -> Any:
 
 
 async def list_folder(scope: Scope, path: str = ".") -> list[Any]:
-    found: list[Any] = []
+    entries: list[Any] = []
     skip: int | None = 0
     while skip is not None:
-        part = await scope.value("stat_path", path=path, entries=True, skip=skip)
-        found += part["entries"]
-        skip = part["next"]
-    return found
+        page = await scope.value("stat_path", path=path, entries=True, skip=skip)
+        entries += page["entries"]
+        skip = page["next"]
+    return entries
 
 
 async def _paths(scope: Scope, path: str) -> list[str]:
@@ -104,48 +103,47 @@ async def _paths(scope: Scope, path: str) -> list[str]:
 
 async def find(scope: Scope, path: str = ".", pattern: str = "*") -> list[str]:
     paths = await _paths(scope, path)
-    return [one for one in paths if fnmatch.fnmatchcase(one.rpartition("/")[2] or one, pattern)]
+    return [path for path in paths if fnmatch.fnmatchcase(path.rpartition("/")[2] or path, pattern)]
 
 
 async def glob(scope: Scope, pattern: str) -> list[str]:
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not parts or ".." in parts:
         raise invalid(f"`fs.glob`: `{pattern}` is no pattern of paths below the workspace")
-    plain = 0
-    while plain < len(parts) - 1 and not _has_signs(parts[plain]):
-        plain += 1
-    start = "/".join(parts[:plain])
+    literal = 0
+    while literal < len(parts) - 1 and not _has_wildcards(parts[literal]):
+        literal += 1
+    start = "/".join(parts[:literal])
     if start and not await exists(scope, start):
         return []
-    return [
-        one
-        for one in await _paths(scope, start or ".")
-        if _fits(one.rstrip("/@").split("/"), parts)
-    ]
+    paths = await _paths(scope, start or ".")
+    return [path for path in paths if _matches(path.rstrip("/@").split("/"), parts)]
 
 
-def _has_signs(part: str) -> bool:
+def _has_wildcards(part: str) -> bool:
     return any(sign in part for sign in "*?[")
 
 
-def _fits(names: list[str], parts: list[str]) -> bool:
-    """Whether a path fits a pattern, name by name; `**` is any number of folders. Takes time with
-    the product of both.
+def _matches(names: list[str], parts: list[str]) -> bool:
+    """Return whether a path matches a pattern, name by name; `**` is any number of folders.
+
+    The time grows with the product of both lengths.
     """
-    # reached[n]: the parts so far fit the first n names.
+    # reached[n]: the parts so far match the first n names.
     reached = [True, *(False for _ in names)]
     for part in parts:
         if part == "**":
             first = reached.index(True) if True in reached else len(reached)
             reached = [n >= first for n in range(len(reached))]
             continue
-        fits = (fnmatch.fnmatchcase(name, part) for name in names)
-        reached = [False, *(before and now for before, now in zip(reached, fits, strict=False))]
+        matches = (fnmatch.fnmatchcase(name, part) for name in names)
+        reached = [False, *(before and now for before, now in zip(reached, matches, strict=False))]
     return reached[-1]
 
 
 async def diff(scope: Scope, old: str, new: str) -> str:
-    before, after = await _lines(scope, old), await _lines(scope, new)
+    before = await _lines(scope, old)
+    after = await _lines(scope, new)
     if max(len(before), len(after)) > DIFF_LIMIT:
         raise ToolFailed(ErrorType.LIMIT, f"`fs.diff`: a file has more than {DIFF_LIMIT} lines")
     return "\n".join(difflib.unified_diff(before, after, old, new, lineterm=""))

@@ -1,9 +1,8 @@
-"""`http.*`: addresses that this file may reach (`extensions.web`), each request a call of the tool
-`web_request`.
+"""`http.*`: hosts that this file may reach (`extensions.web`); each request calls `web_request`.
 
-So rules for hosts, plan mode and hooks see them, on every hop of a redirect, whatever effect the
-file declares. Headers do not stand in the call: they hold what identifies a script, and a call is
-journaled.
+So rules for hosts, plan mode and hooks see every hop of a redirect, whatever effect the file
+declares. Headers are not arguments of the call, because a call is journaled and headers hold
+credentials.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ async def get(
     scope: Scope, url: str, headers: Mapping[str, str] | None = None, timeout_seconds: float = 30
 ) -> dict[str, Any]:
     return await _fetch(
-        scope, Request.checked("GET", url, headers or {}, None), _seconds(timeout_seconds)
+        scope, Request.checked("GET", url, headers or {}, None), _check_seconds(timeout_seconds)
     )
 
 
@@ -41,31 +40,31 @@ async def post(
         if not any(name.lower() == "content-type" for name in fields):
             fields["Content-Type"] = "application/json"
     return await _fetch(
-        scope, Request.checked("POST", url, fields, body.encode()), _seconds(timeout_seconds)
+        scope, Request.checked("POST", url, fields, body.encode()), _check_seconds(timeout_seconds)
     )
 
 
 async def _fetch(scope: Scope, request: Request, seconds: float) -> dict[str, Any]:
     until = asyncio.get_running_loop().time() + seconds
 
-    async def send(one: Request) -> dict[str, Any]:
-        return await _send(scope, one, until)
+    async def send(next_request: Request) -> dict[str, Any]:
+        return await _send(scope, next_request, until)
 
     return await led(request, send)
 
 
 async def _send(scope: Scope, request: Request, until: float) -> dict[str, Any]:
-    """One request through the gate, and its answer's body in pieces that fit into results."""
-    given: dict[str, Any] = {
+    """Send one request through the gate, and read its body in pieces that fit into results."""
+    arguments: dict[str, Any] = {
         "method": request.method,
         "url": request.target.url,
         "script": scope.context.call_id,
     }
     if request.body is not None:
-        given["body"] = request.body.decode()
+        arguments["body"] = request.body.decode()
     scope.outgoing = (request, until)
     try:
-        answer = await scope.value("web_request", **given)
+        answer = await scope.value("web_request", **arguments)
         pieces = [answer["body"]]
         offset = answer.pop("next")
         while offset is not None:
@@ -78,7 +77,7 @@ async def _send(scope: Scope, request: Request, until: float) -> dict[str, Any]:
         scope.received = ""
 
 
-def _seconds(given: float) -> float:
+def _check_seconds(given: float) -> float:
     if not isinstance(given, (int, float)) or not 0 < given <= LONGEST_FETCH:  # pyright: ignore[reportUnnecessaryIsInstance] - scripts are not typed
         raise invalid(f"`timeout_seconds` = {given!r}: more than 0, at most {LONGEST_FETCH}")
     return given

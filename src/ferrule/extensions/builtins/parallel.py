@@ -1,17 +1,17 @@
-"""`parallel.*`: calls of other tools beside the script that makes them.
+"""`parallel.*`: calls of other tools while the script goes on.
 
-    first = parallel.launch("read_file", {"path": "a.txt"})                "async_tool_1"
+    first = parallel.launch("read_file", {"path": "a.txt"})       "async_tool_1"
     parallel.launch("grade", {"id": first}, depends_on=[first])
-    parallel.wait_all()                                                   [{id, tool, ok, result, …}, …]
-    parallel.join("first_success")                                        the same, once one has succeeded
+    parallel.wait_all()                                           [{id, tool, ok, result, …}, …]
+    parallel.join("first_success")                                the same, once one succeeded
 
 An outcome is `{id, tool, ok, is_error, result, error, error_type, partial}`. A call whose
-dependency failed is not made and fails too. `wait_any` gives the first that is done and lets the
-others go on; `race` stops the others. `join` gives the outcomes of all once enough have succeeded
-(`core.joins`: `all`, `first_success`, or a number); those it stopped are among them, `cancelled`.
-Every call passes the gate; what is still going when the script ends is stopped. Not protected:
-calls that go side by side may write the same file; the one that must come later says so with
-`depends_on`.
+dependency failed is not made and fails, too. `wait_any` returns the first finished call and lets
+the others continue; `race` stops the others. `join` returns all outcomes once enough calls have
+succeeded (`core.joins`: `all`, `first_success`, or a number); those it stopped are `cancelled`.
+Every call passes the gate. Calls still running when the script ends are stopped.
+
+Not protected: parallel calls may write the same file. Order them with `depends_on`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ferrule.core.joins import enough, parse_join
 from .scope import Launched, Scope, invalid
 
 MOST = 1_000
-"""Calls that one script launches at the most."""
+"""Calls that one script launches at most."""
 
 
 async def launch(
@@ -37,24 +37,23 @@ async def launch(
         raise invalid("`parallel.launch` takes the name of a tool and a dictionary of arguments")
     if len(scope.launched) >= MOST:
         raise ToolFailed(ErrorType.LIMIT, f"`parallel.launch`: at most {MOST} calls of one script")
-    before = _named(scope, [depends_on] if isinstance(depends_on, str) else depends_on)
+    dependencies = _find(scope, [depends_on] if isinstance(depends_on, str) else depends_on)
     name = f"async_tool_{len(scope.launched) + 1}"
-    task = asyncio.create_task(_made(scope, Call(name, tool), args or {}, before))
+    task = asyncio.create_task(_run(scope, Call(name, tool), args or {}, dependencies))
     scope.launched[name] = Launched(name, tool, task)
     return name
 
 
-async def _made(
-    scope: Scope, call: Call, arguments: Mapping[str, Any], before: Sequence[Launched]
+async def _run(
+    scope: Scope, call: Call, arguments: Mapping[str, Any], dependencies: Sequence[Launched]
 ) -> Result:
-    """The result of a launched call. Raises nothing but its own cancellation."""
-    if before:
-        await asyncio.wait([one.task for one in before])
-    for one in before:
-        if one.task.cancelled() or not one.task.result().success:
-            return Result.error(
-                call, ErrorType.CANCELLED, f"not made: {one.id} (`{one.tool}`) failed"
-            )
+    """Return the result of a launched call. Raises only its own cancellation."""
+    if dependencies:
+        await asyncio.wait([dependency.task for dependency in dependencies])
+    for dependency in dependencies:
+        if dependency.task.cancelled() or not dependency.task.result().success:
+            message = f"not made: {dependency.id} (`{dependency.tool}`) failed"
+            return Result.error(call, ErrorType.CANCELLED, message)
     async with scope.places:
         try:
             return await scope.result(call.tool, arguments)
@@ -63,18 +62,19 @@ async def _made(
 
 
 async def wait_all(scope: Scope, ids: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    chosen = _named(scope, ids)
+    chosen = _find(scope, ids)
     if chosen:
         await asyncio.wait([one.task for one in chosen])
     return [one.outcome() for one in chosen]
 
 
 async def wait_any(scope: Scope, ids: Sequence[str] | None = None) -> dict[str, Any]:
-    return (await _first(_some(scope, ids, "wait_any"))).outcome()
+    first = await _first(_find_some(scope, ids, "wait_any"))
+    return first.outcome()
 
 
 async def race(scope: Scope, ids: Sequence[str] | None = None) -> dict[str, Any]:
-    chosen = _some(scope, ids, "race")
+    chosen = _find_some(scope, ids, "race")
     first = await _first(chosen)
     await _stop(one for one in chosen if one is not first)
     return first.outcome()
@@ -87,20 +87,20 @@ async def join(
         wanted = parse_join(mode)
     except ConfigError as error:
         raise invalid(f"`parallel.join`: {error.detail}; use {error.hint}") from None
-    chosen = _named(scope, ids)
-    going = {one.task for one in chosen}
-    while going and not enough(wanted, (one.task.result() for one in chosen if one.task.done())):
-        _, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
+    chosen = _find(scope, ids)
+    running = {one.task for one in chosen}
+    while running and not enough(wanted, (one.task.result() for one in chosen if one.task.done())):
+        _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
     await _stop(chosen)
     return [one.outcome(f"enough calls succeeded ({wanted})") for one in chosen]
 
 
 async def end(scope: Scope) -> None:
-    """Stop what a script has left going."""
+    """Stop the calls that a script has left running."""
     await _stop(scope.launched.values())
     for one in scope.launched.values():
         if not one.task.cancelled():
-            # Nobody may have waited for it: what went wrong then is nobody's any more.
+            # Retrieve the exception, because nobody may have waited for the call.
             one.task.exception()
 
 
@@ -110,17 +110,15 @@ async def _first(chosen: Sequence[Launched]) -> Launched:
 
 
 async def _stop(launched: Iterable[Launched]) -> None:
-    going = [one.task for one in launched if not one.task.done()]
-    for task in going:
+    running = [one.task for one in launched if not one.task.done()]
+    for task in running:
         task.cancel()
-    if going:
-        await asyncio.wait(going)
+    if running:
+        await asyncio.wait(running)
 
 
-def _named(scope: Scope, ids: Sequence[str] | None) -> list[Launched]:
-    """The calls with these ids; all that there are if none are named. Raises ToolFailed for one
-    that there is not.
-    """
+def _find(scope: Scope, ids: Sequence[str] | None) -> list[Launched]:
+    """Return the calls with these ids, or all calls. Raises ToolFailed for an unknown id."""
     if ids is None:
         return [one for one in scope.launched.values() if not one.task.cancelled()]
     found: list[Launched] = []
@@ -138,8 +136,8 @@ def _named(scope: Scope, ids: Sequence[str] | None) -> list[Launched]:
     return found
 
 
-def _some(scope: Scope, ids: Sequence[str] | None, what: str) -> list[Launched]:
-    chosen = _named(scope, ids)
+def _find_some(scope: Scope, ids: Sequence[str] | None, what: str) -> list[Launched]:
+    chosen = _find(scope, ids)
     if not chosen:
         raise invalid(f"`parallel.{what}`: nothing was launched")
     return chosen

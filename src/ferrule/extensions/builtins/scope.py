@@ -1,4 +1,4 @@
-"""What the built-ins of one call work with: its run, its file, and the one way to other tools."""
+"""What the built-ins of one call work with: its run, its file, and access to other tools."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from ferrule.tools.context import Context
 from ferrule.tools.definition import OWN
 
 AT_ONCE = 64
-"""Calls that one script has going on beside itself (systems.md §4.1)."""
+"""Calls that one script has running in parallel (systems.md §4.1)."""
 
 Delegate = Callable[[Context, Mapping[str, Any]], Awaitable[Any]]
-"""Runs a task elsewhere. Gets what the script gave, by name (`task` at least)."""
+"""Delegates a task to another agent. Gets the script's arguments by name (`task` at least)."""
 Meta = Callable[[Context, str, Mapping[str, Any]], Awaitable[Any]]
-"""Carries out `tool_register`, `hook_register`, `agent_register` or `list_tools` with what the
-script gave.
+"""Carries out `tool_register`, `hook_register`, `agent_register` or `list_tools`.
+
+Gets the name of the action and the script's arguments.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the scripts of a run may use beyond its tools: given from outside, the same for all of
-    them.
+    """What the scripts of a run may use beyond tools, the same for all of them.
 
-    `arguments` and `hostname` are what `os.args()` and `os.hostname()` say: nothing of the machine
-    unless a person gives it. `turns` knows the message that is being worked on, for bundles with a
+    `arguments` and `hostname` are what `os.args()` and `os.hostname()` return: nothing of the
+    machine unless a person provides it. `turns` knows the current message, for bundles with a
     condition.
     """
 
@@ -42,9 +42,7 @@ class World:
     meta: Meta | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     taken: frozenset[str] = frozenset()
-    """Names of tools that ship and had to give them to tools of files: the built-ins go on using
-    those that ship.
-    """
+    """Names of shipped tools that tools of files replace. Built-ins still use the shipped ones."""
     arguments: Sequence[str] = ()
     hostname: str = "localhost"
     turns: Turns = field(default_factory=Turns)
@@ -52,14 +50,17 @@ class World:
 
 @dataclass(slots=True, eq=False)
 class Launched:
-    """One call that a script has started beside itself."""
+    """A call that a script has launched in parallel."""
 
     id: str
     tool: str
     task: asyncio.Task[Result]
 
     def outcome(self, stopped: str = "") -> dict[str, Any]:
-        """As a script sees it, once it is done. `stopped` says why, if it was."""
+        """Return the outcome for the script, once the call is done.
+
+        `stopped` says why it was stopped.
+        """
         if self.task.cancelled():
             result = Result.error(
                 Call(self.id, self.tool), ErrorType.CANCELLED, f"stopped: {stopped}"
@@ -80,9 +81,7 @@ class Launched:
 
 @dataclass(slots=True)
 class Scope:
-    """One call of one script. `launched` are the calls that it has started beside itself
-    (`parallel`).
-    """
+    """One call of one script. `launched` are its parallel calls."""
 
     context: Context
     world: World
@@ -90,15 +89,16 @@ class Scope:
     web: Web
     launched: dict[str, Launched] = field(default_factory=dict[str, Launched])
     outgoing: tuple[Request, float] | None = None
-    """What the script asks of the network: the request whose call is under way, and the loop's time
-    at which it is given up.
-    """
+    """The request that is being made, and the event loop's time at which it times out."""
     received: str = ""
     """The body of the last answer, which is read in pieces."""
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def result(self, tool: str, arguments: Mapping[str, Any]) -> Result:
-        """The result of another tool, through the gate. Raises ToolFailed outside of a run."""
+        """Call another tool through the gate and return its result.
+
+        Raises ToolFailed outside of a run.
+        """
         if self.context.call is None:
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED, f"`{tool}` cannot be called outside of a run"
@@ -106,11 +106,11 @@ class Scope:
         return await self.context.call(tool, dict(arguments))
 
     async def shipped(self, tool: str, arguments: Mapping[str, Any]) -> Result:
-        """The result of a tool that ships, also where a file has taken its name."""
+        """Call a shipped tool, even if a file has taken its name."""
         return await self.result(f"{OWN}::{tool}" if tool in self.world.taken else tool, arguments)
 
     async def value(self, tool: str, /, **arguments: Any) -> Any:
-        """The value of a tool that ships. Raises ToolFailed with its error."""
+        """Call a shipped tool and return its value. Raises ToolFailed with its error."""
         return data_of(await self.shipped(tool, arguments), tool)
 
 
@@ -118,12 +118,12 @@ _WORKING = "extend.scripts"
 
 
 def working(context: Context) -> dict[str, Scope]:
-    """The scripts of this session that are at work, by the id of their call."""
+    """Return the running scripts of this session, by the id of their call."""
     return context.memory.setdefault(_WORKING, {})
 
 
 def data_of(result: Result, tool: str) -> Any:
-    """The value of a result. Raises ToolFailed where there is none, or only a part of it."""
+    """Return the value of a result. Raises ToolFailed if it failed or is incomplete."""
     if not result.success:
         raise failed(result, tool)
     if result.partial:
@@ -134,10 +134,10 @@ def data_of(result: Result, tool: str) -> Any:
 
 
 def failed(result: Result, tool: str) -> ToolFailed:
-    """The error of a result, to be raised."""
+    """Return the error of a result, to be raised."""
     return ToolFailed(result.error_type, result.error_message or f"`{tool}` failed")
 
 
 def invalid(message: str) -> ToolFailed:
-    """A built-in was used in a wrong way."""
+    """Return the error of a built-in that was used wrongly, to be raised."""
     return ToolFailed(ErrorType.VALIDATION_FAILED, message)

@@ -1,9 +1,8 @@
-"""`cache`, `ctx` and `metrics`: what scripts keep from one call to another. All of it ends with the
-session.
+"""`cache`, `ctx` and `metrics`: what scripts keep between calls. All of it ends with the session.
 
 cache    of one file, as long as the session
 ctx      of all files, until the next message of the person
-metrics  of all files, as long as the session: numbers with names, that only scripts see
+metrics  of all files, as long as the session: named numbers that only scripts see
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ def _cache(scope: Scope) -> dict[str, Any]:
 
 
 def _turn(scope: Scope) -> dict[str, Any]:
-    run, memory = scope.context.identity.run, scope.context.memory
+    run = scope.context.identity.run
+    memory = scope.context.memory
     if memory.get(_TURN, (None,))[0] != run:
         memory[_TURN] = (run, {})
     return memory[_TURN][1]
@@ -45,12 +45,13 @@ async def _get(find: _Find, scope: Scope, key: str, default: Any = None) -> Any:
 
 async def _set(name: str, find: _Find, scope: Scope, key: str, value: Any) -> None:
     store = find(scope)
-    grown: Mapping[str, Any] = {**store, key: value}
-    if len(grown) > STORE_KEYS or len(compact(grown)) > STORE_BYTES:
-        said = (
-            f"`{name}.set`: `{name}` would hold more than {STORE_KEYS} keys or {STORE_BYTES} bytes"
+    updated: Mapping[str, Any] = {**store, key: value}
+    if len(updated) > STORE_KEYS or len(compact(updated)) > STORE_BYTES:
+        raise ToolFailed(
+            ErrorType.LIMIT,
+            f"`{name}.set`: `{name}` would hold more than {STORE_KEYS} keys or {STORE_BYTES} "
+            "bytes; delete something first",
         )
-        raise ToolFailed(ErrorType.LIMIT, f"{said}; delete something first")
     store[key] = value
 
 
@@ -88,11 +89,9 @@ def _counters(scope: Scope) -> dict[str, Any]:
 
 
 async def increment(scope: Scope, name: str, delta: float = 1) -> float:
-    if (
-        not isinstance(delta, (int, float))
-        or not isinstance(name, str)
-        or not 0 < len(name) <= LONGEST_NAME
-    ):  # pyright: ignore[reportUnnecessaryIsInstance] - scripts are not typed
+    is_number = isinstance(delta, (int, float))  # pyright: ignore[reportUnnecessaryIsInstance] - scripts are not typed
+    is_name = isinstance(name, str) and 0 < len(name) <= LONGEST_NAME  # pyright: ignore[reportUnnecessaryIsInstance] - scripts are not typed
+    if not is_number or not is_name:
         raise invalid(f"`metrics.incr` takes a name of 1 to {LONGEST_NAME} characters and a number")
     counters = _counters(scope)
     if name not in counters and len(counters) >= STORE_KEYS:

@@ -1,9 +1,10 @@
 """`time`, `uuid`, `os`, `env`, `random` and `sleep`: what a script may know of where it runs.
 
-os.cwd()       "." always: paths are relative to the workspace, and where that lies is not the script's to know
-os.hostname()  "localhost", or what the person gave (`World.hostname`)
+os.cwd()       "." always: paths are relative to the workspace, whose location scripts do not learn
+os.hostname()  "localhost", or what the person provided (`World.hostname`)
 os.platform()  "linux" or "darwin": the kind of system, which every program it starts can see
-os.args()      the list that the person gave (`World.arguments`), else empty; not the command line of this process
+os.args()      what the person provided (`World.arguments`), else empty; not this process's
+               command line
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ async def random_uuid(scope: Scope) -> str:
 
 
 async def timed_uuid(scope: Scope) -> str:
-    """Version 7 of RFC 9562: 48 bits of milliseconds, the rest chance, so that later ones sort
-    later.
+    """Return a version 7 UUID of RFC 9562: 48 bits of milliseconds, the rest random.
+
+    Later ones sort later.
     """
-    number = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | int.from_bytes(
-        os.urandom(10), "big"
-    )
+    milliseconds = time.time_ns() // 1_000_000 & (1 << 48) - 1
+    number = milliseconds << 80 | int.from_bytes(os.urandom(10), "big")
     number = number & ~(0xF << 76) | 7 << 76
     return str(UUID(int=number & ~(0x3 << 62) | 2 << 62))
 

@@ -1,4 +1,5 @@
-"""What can be known of files before they are used: `ferrule tools check` and `ferrule validate`.
+"""Check files before they are used: `ferrule tools check` and `ferrule validate`.
 
-Modules: `files`, `hooks`, `others`, `runs`, `scripts`, `tool_file`, `workspace`.
+Modules: `files`, `hooks`, `runs`, `scripts`, `tool_file`, `workspace`. Agents and skills are
+checked in `workspace`.
 """

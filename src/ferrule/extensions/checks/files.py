@@ -1,17 +1,16 @@
-"""One file of a repository, whatever it holds: which kind it is, the tools in it, and what is wrong
-with it.
+"""Check one file of a repository: determine its kind, parse its tools, and report its problems.
 
-A file in its place (`.ferrule/tools/x.md`) is what its place says. Any other file that a person
-names is a hook if its front matter has `events`, or if it lies in a folder `hooks`; else a tool.
+The kind of a file in its place (`.ferrule/tools/x.md`) follows from the place. Any other file that
+a person names is a hook if its front matter has `events` or if it lies in a folder `hooks`, else a
+tool.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from ferrule.core.errors import ConfigError
-from ferrule.extensions.front_matter import Warned, field, parse_document
+from ferrule.extensions.front_matter import Document, Warned, get_field, parse_document
 from ferrule.extensions.hooks.files import EVENTS_KEYS
 from ferrule.extensions.starlark.pool import Pool
 from ferrule.extensions.tool_files.bundles import fields_of, kind_of, read_bundle
@@ -27,13 +26,14 @@ _TABLES = ("hooks.json", "hooks.yaml")
 
 
 def holds_artifacts(name: str, *, hooks: bool = True) -> bool:
-    """Whether a file of a workspace is one that tools (or hooks) come from, by its place."""
+    """Return whether tools (or hooks) are loaded from a file of a workspace, by its place."""
     return _is_source(name) or (hooks and _hook_kind(name) != "")
 
 
 def tools_of(name: str, data: bytes) -> list[ToolFile]:
-    """The tools of a file that can be read; none for a hook. What is wrong with the others is said
-    by `check_file`.
+    """Return the readable tools of a file; none for a hook.
+
+    `check_file` reports what is wrong with the others.
     """
     if not _is_source(name) and (_is_hook(name, data) or _hook_kind(name)):
         return []
@@ -41,70 +41,83 @@ def tools_of(name: str, data: bytes) -> list[ToolFile]:
 
 
 def _read(name: str, data: bytes) -> tuple[list[ToolFile], list[Warned], list[Problem]]:
-    """The tools of a file, warnings about what is around them, and what is wrong: each artifact for
-    itself.
-    """
-    if not _is_source(name) or _parts(name)[1].startswith("tools/"):
+    """Return the tools of a file, warnings about what surrounds them, and all problems."""
+    if not _is_source(name) or _split_root(name)[1].startswith("tools/"):
         try:
             return [parse_tool(data, name)], [], []
         except ConfigError as error:
             return [], [], problems_of(error, name)
+    is_yaml = name.endswith(".yaml")
+    kind = kind_of(name)
+    warnings: list[Warned] = []
+    problems: list[Problem] = []
     try:
-        document = None if name.endswith(".yaml") else parse_document(data, name)
-        fields = document.fields if document is not None else parse_yaml(data, name)
+        if is_yaml:
+            fields = parse_yaml(data, name)
+        else:
+            document = parse_document(data, name)
+            fields = document.fields
+            if kind:
+                warnings = _bundle_warnings(kind, document, data, problems)
     except ConfigError as error:
         return [], [], problems_of(error, name)
+    listed = get_field(fields, "tools")
+    if listed is None:
+        return [], warnings, problems
+    is_settings_section = is_yaml and listed.pairs is not None
+    if listed.items is None and not is_settings_section:
+        problems.append(problem(listed.where, "`tools` must be a list of tools"))
     tools: list[ToolFile] = []
-    warned: list[Warned] = []
-    wrong: list[Problem] = []
-    if document is not None and (kind := kind_of(name)):
-        try:
-            warned = read_bundle(kind, document, data)[1]
-        except ConfigError as error:
-            wrong += problems_of(error, name)
-    listed = field(fields, "tools")
-    if (
-        listed is not None
-        and listed.items is None
-        and not (document is None and listed.pairs is not None)
-    ):
-        wrong.append(problem(listed.where, "`tools` must be a list of tools"))
-    for item in (listed.items or []) if listed is not None else []:
+    for item in listed.items or []:
         try:
             tools.append(parse_inline(item, data))
         except ConfigError as error:
-            wrong += problems_of(error, name)
-    return tools, warned, wrong
+            problems += problems_of(error, name)
+    return tools, warnings, problems
+
+
+def _bundle_warnings(
+    kind: str, document: Document, data: bytes, problems: list[Problem]
+) -> list[Warned]:
+    try:
+        _, warnings = read_bundle(kind, document, data)
+    except ConfigError as error:
+        problems += problems_of(error, document.file)
+        return []
+    return warnings
 
 
 async def check_file(
     name: str, data: bytes, *, hosts: Iterable[str] = (), pool: Pool | None = None
 ) -> list[Problem]:
-    """Everything that is wrong with a file, warnings too; `hosts` are those that web hooks may
-    ask.
+    """Return everything that is wrong with a file, warnings included.
+
+    Args:
+        name: Its path relative to the workspace.
+        data: Its bytes.
+        hosts: Hosts that web hooks may ask.
+        pool: The worker pool that compiles scripts.
     """
     if _hook_kind(name) == "table":
         return check_hook_table(data, name, hosts=hosts)
     if name == SERVERS:
-        return list(_servers(data))
+        return list(_check_servers(data))
     if not _is_source(name):
         if _hook_kind(name) or _is_hook(name, data):
             return await check_hook(data, name, hosts=hosts, pool=pool)
         return await check_tool(data, name, pool=pool)
-    tools, warned, found = _read(name, data)
+    tools, warnings, problems = _read(name, data)
     for tool in tools:
-        found += await check_parsed(tool, data, pool=pool)
+        problems += await check_parsed(tool, data, pool=pool)
     if kind_of(name) or name in INLINE:
-        found += await _hooks_in(name, data, hosts, pool)
-    return [*found, *warnings_of(warned)]
+        problems += await _check_hooks_in(name, data, hosts, pool)
+    return [*problems, *warnings_of(warnings)]
 
 
-async def _hooks_in(
+async def _check_hooks_in(
     name: str, data: bytes, hosts: Iterable[str], pool: Pool | None
 ) -> list[Problem]:
-    """What is wrong with the hooks of a bundle or main file; of one that cannot be read, that was
-    said.
-    """
+    """Return what is wrong with the hooks of a bundle or main file, if it can be parsed."""
     try:
         fields = fields_of(data, name)
     except ConfigError:
@@ -112,7 +125,7 @@ async def _hooks_in(
     return await check_inline_hooks(fields, data, hosts=hosts, pool=pool)
 
 
-def _parts(name: str) -> tuple[str, str]:
+def _split_root(name: str) -> tuple[str, str]:
     root, _, rest = name.partition("/")
     return (root, rest) if root in ROOTS else ("", name)
 
@@ -120,19 +133,26 @@ def _parts(name: str) -> tuple[str, str]:
 def _is_source(name: str) -> bool:
     if name in INLINE:
         return True
-    root, rest = _parts(name)
-    folder, _, leaf = rest.partition("/")
-    own = bool(root) and folder == "tools" and leaf.endswith(".md") and "/" not in leaf
-    return own or kind_of(name) != ""
+    root, rest = _split_root(name)
+    if kind_of(name):
+        return True
+    return bool(root) and _is_markdown_in("tools", rest)
+
+
+def _is_markdown_in(folder: str, path: str) -> bool:
+    """Whether a path is that of a Markdown file directly in this folder."""
+    parent, _, leaf = path.partition("/")
+    return parent == folder and leaf.endswith(".md") and "/" not in leaf
 
 
 def _hook_kind(name: str) -> str:
-    """`table`, `file` or nothing, by the place."""
-    root, rest = _parts(name)
-    if root and rest in _TABLES:
+    """Return `table`, `file` or "", by the place."""
+    root, rest = _split_root(name)
+    if not root:
+        return ""
+    if rest in _TABLES:
         return "table"
-    folder, _, leaf = rest.partition("/")
-    return "file" if root and folder == "hooks" and leaf.endswith(".md") and "/" not in leaf else ""
+    return "file" if _is_markdown_in("hooks", rest) else ""
 
 
 def _is_hook(name: str, data: bytes) -> bool:
@@ -142,25 +162,26 @@ def _is_hook(name: str, data: bytes) -> bool:
         fields = parse_document(data, name).fields
     except ConfigError:
         return False
-    return any(field(fields, key) is not None for key in EVENTS_KEYS)
+    return any(get_field(fields, key) is not None for key in EVENTS_KEYS)
 
 
-def _servers(data: bytes) -> Iterator[Problem]:
-    """The shape of `.mcp.json`: `{"mcpServers": {name: {command, args, env} or {url, headers}}}`.
-    No server is started or asked.
+def _check_servers(data: bytes) -> Iterator[Problem]:
+    """Check the shape of `.mcp.json`. No server is started or asked.
+
+    It is `{"mcpServers": {name: {command, args, env} or {url, headers}}}`.
     """
     try:
         tree = parse_yaml(data, SERVERS)
     except ConfigError as error:
         yield from problems_of(error, SERVERS)
         return
-    listed = (tree.pairs or {}).get("mcpServers")
-    if listed is None or listed[1].pairs is None:
+    servers = get_field(tree, "mcpServers")
+    if servers is None or servers.pairs is None:
         yield problem(tree.where, "there is no `mcpServers`, a mapping of names to servers")
         return
-    for name, (key, server) in listed[1].pairs.items():
-        given: dict[str, Any] = server.pairs or {}
-        if ("command" in given) == ("url" in given):
+    for name, (key, server) in servers.pairs.items():
+        keys = server.pairs or {}
+        if ("command" in keys) == ("url" in keys):
             yield problem(
                 key.where, f"the server `{name}` needs a `command` or a `url`, one of them"
             )

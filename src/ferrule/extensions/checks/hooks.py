@@ -1,8 +1,7 @@
-"""What can be known of a hook file before it is asked: its events, its `when`, its script, and the
-keys of the payload that it reads.
+"""Check a hook file before it is used: its events, its `when`, its script, and the keys it reads.
 
 A script that reads a key which its events never have would fail on every one of them, or, with
-`payload.get`, never see what it guards against: both are errors here. Commands and servers are not
+`payload.get`, never see what it guards against. Both are errors here. Commands and servers are not
 asked.
 """
 
@@ -14,7 +13,7 @@ from pathlib import PurePosixPath
 
 from ferrule.core.errors import ConfigError
 from ferrule.engine.hooks.events import PAYLOADS, EventHook
-from ferrule.extensions.front_matter import begins, field, parse_document, text_of
+from ferrule.extensions.front_matter import begins, get_field, parse_document, text_of
 from ferrule.extensions.hooks.claude_settings import Reach, read_configured
 from ferrule.extensions.hooks.commands import HookCommands
 from ferrule.extensions.hooks.files import read_hook_node
@@ -29,8 +28,13 @@ from .tool_file import Problem, check_script, problem, problems_of, warnings_of
 async def check_hook(
     data: bytes, file: str, *, hosts: Iterable[str] = (), pool: Pool | None = None
 ) -> list[Problem]:
-    """Everything that is wrong with the bytes of a hook file, warnings too. `hosts` are those that
-    web hooks may ask.
+    """Return everything that is wrong with a hook file, warnings included.
+
+    Args:
+        data: Its bytes.
+        file: Its name as people see it.
+        hosts: Hosts that web hooks may ask.
+        pool: The worker pool that compiles the script.
     """
     try:
         node = parse_document(data, file).fields
@@ -42,36 +46,38 @@ async def check_hook(
 async def check_inline_hooks(
     fields: Node, data: bytes, *, hosts: Iterable[str] = (), pool: Pool | None = None
 ) -> list[Problem]:
-    """The same for `hooks` of a bundle or main file, a list of hooks with a `name` each; `data` is
-    the whole file.
-    """
-    listed = field(fields, "hooks")
-    found: list[Problem] = []
-    for item in (listed.items or []) if listed is not None else []:
+    """Check the `hooks` of a bundle or main file; `data` is the whole file."""
+    listed = get_field(fields, "hooks")
+    if listed is None:
+        return []
+    problems: list[Problem] = []
+    for item in listed.items or []:
         name = text_of(item, "name") if item.pairs is not None else ""
-        found += await check_hook_node(item, name or "hook", data, hosts=hosts, pool=pool)
-    return found
+        problems += await check_hook_node(item, name or "hook", data, hosts=hosts, pool=pool)
+    return problems
 
 
 async def check_hook_node(
     node: Node, name: str, data: bytes, *, hosts: Iterable[str] = (), pool: Pool | None = None
 ) -> list[Problem]:
-    """The same for one hook's mapping; `data` is the whole file it stands in."""
+    """Check one hook's mapping; `data` is the whole file that contains it."""
     try:
-        hook, warned = read_hook_node(node, name, data, _reach(hosts), pool=pool)
+        hook, warnings = read_hook_node(node, name, data, _reach(hosts), pool=pool)
     except ConfigError as error:
         return problems_of(error, node.file)
-    found = warnings_of(warned)
-    source, place = text_of(node, "script"), field(node, "script")
-    if place is not None:
-        script = Script(source, place.file, begins(place, data)[0])
-        found += await check_script(script, "handle", ("event", "payload"), pure=True, pool=pool)
-        found += _keys(script, hook)
-    return found
+    problems = warnings_of(warnings)
+    place = get_field(node, "script")
+    if place is None:
+        return problems
+    line, _ = begins(place, data)
+    script = Script(text_of(node, "script"), place.file, line)
+    problems += await check_script(script, "handle", ("event", "payload"), pure=True, pool=pool)
+    problems += _check_keys(script, hook)
+    return problems
 
 
 def check_hook_table(data: bytes, file: str, *, hosts: Iterable[str] = ()) -> list[Problem]:
-    """The same for a `hooks.json`."""
+    """Check a `hooks.json`."""
     try:
         return warnings_of(read_configured(parse_yaml(data, file), _reach(hosts)).warnings)
     except ConfigError as error:
@@ -79,23 +85,25 @@ def check_hook_table(data: bytes, file: str, *, hosts: Iterable[str] = ()) -> li
 
 
 def _reach(hosts: Iterable[str]) -> Reach:
-    # Nothing is run: commands are made with the first event.
+    # Nothing is run: commands start with the first event.
     return Reach(HookCommands("."), tuple(hosts))
 
 
-def _keys(script: Script, hook: EventHook) -> Iterator[Problem]:
-    """Keys of the payload that none of the hook's events has."""
+def _check_keys(script: Script, hook: EventHook) -> Iterator[Problem]:
+    """Yield problems about keys of the payload that none of the hook's events has."""
     if any(event.startswith("custom.") for event in hook.events):
-        return  # What these hold is between those who emit and those who listen.
-    looked = Text(script.source).looks("handle", 1)
-    known = {key for event in hook.events for key in PAYLOADS[event]().as_dict()}
-    for name, line in (looked.read if looked is not None else {}).items():
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = (
-                f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(sorted(known))}"
-            )
-            said = (
-                f"the payload of {', '.join(f'`{event}`' for event in hook.events)} has no `{name}`"
-            )
-            yield problem(f"{script.file}:{script.line + line - 1}", said, hint)
+        return  # The data of custom events is not known here.
+    use = Text(script.source).looks("handle", 1)
+    if use is None:
+        return
+    known: set[str] = set()
+    for event in hook.events:
+        known.update(PAYLOADS[event]().as_dict())
+    events = ", ".join(f"`{event}`" for event in hook.events)
+    for name, line in use.read.items():
+        if name in known:
+            continue
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(sorted(known))}"
+        where = f"{script.file}:{script.line + line - 1}"
+        yield problem(where, f"the payload of {events} has no `{name}`", hint)

@@ -1,19 +1,18 @@
-"""Runs what a tool file says of itself: its `tests` and `examples`, each through the real pipeline
-in a folder of its own.
+"""Run the `tests` and `examples` of a tool file, each through the real pipeline.
 
 What a case gets, whoever wrote the file:
 
-* an empty temporary folder, with the `files` of the test in it, as its workspace; it is deleted
-  afterwards. Nothing of the person's own workspace is in it, so a test says all that it needs and a
-  hostile one finds nothing;
-* the run's own pipeline: arguments are validated, every built-in is a call through a gate, commands
-  run in the sandbox (and are refused where this machine has none), there is no network, no
-  environment, nobody to ask, no model and no journal that is kept;
-* the built-ins that the test itself answers (`answers`), which then do not run.
+* An empty temporary folder as its workspace, with the `files` of the test in it. It is deleted
+  afterwards. Nothing of the person's own workspace is in it, so a test states all that it needs and
+  a hostile one finds nothing.
+* The run's own pipeline: arguments are validated, every built-in is a call through a gate, commands
+  run in the sandbox (and are refused where this machine has none). There is no network, no
+  environment, nobody to ask, no model and no journal that is kept.
+* The built-ins that the test itself answers (`answers`), which then do not run.
 
-An example says no outcome. It passes unless its arguments do not fit or the script itself breaks (a
-missing key, a wrong type, time or memory used up); what it needs and does not find in an empty
-folder is no fault of the file's.
+An example states no outcome. It passes unless its arguments do not fit or the script itself breaks
+(a missing key, a wrong type, time or memory used up). What it does not find in an empty folder is
+no fault of the file.
 """
 
 from __future__ import annotations
@@ -40,15 +39,16 @@ from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.definition import Tool
 
 SECONDS = 30.0
-"""For one case, unless the file's own time is shorter."""
+"""For one case, unless the file's own timeout is shorter."""
 _FAULTS = ("compile", "error", "timeout", "memory", "size", "depth", "ended")
-"""Reasons of a failed script that are the script's own, whatever it found."""
+"""Reasons of a failed script that are its own fault, whatever it found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one case. `kind` is `test` or `example`; `said` says what was wrong; `asked`
-    names the built-ins that ran.
+    """The outcome of one case.
+
+    `kind` is `test` or `example`; `said` describes a failure; `asked` names the built-ins that ran.
     """
 
     tool: str
@@ -62,9 +62,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What cases run with: the tools that scripts find beside their own, and the resources for a
-    folder.
-    """
+    """What cases run with: further tools, the resources for a folder, and the worker pool."""
 
     tools: Sequence[Tool] = ()
     resources: Callable[[Path], Iterable[object]] = lambda folder: ()
@@ -74,37 +72,48 @@ class Bench:
 async def run_cases(
     file: ToolFile, bench: Bench, *, beside: Iterable[ToolFile] = ()
 ) -> list[Outcome]:
-    """Every test and example of a file, one after another. `beside` are the other tools of the
-    repository.
+    """Run every test and example of a file, one after another.
+
+    `beside` are the other tools of the repository.
     """
     if file.script is None:
         return []
-    others = [one for one in beside if one.name != file.name]
-    found = [await _run_case(file, case, bench, others) for case in file.cases]
+    others = [tool for tool in beside if tool.name != file.name]
+    outcomes = [await _run_case(file, case, bench, others) for case in file.cases]
     for number, example in enumerate(file.examples, 1):
         name = str(example.get("request") or f"example {number}")
         case = Case(file.file, example["arguments"], {}, name=name, expects="")
-        found.append(await _run_case(file, case, bench, others, example=True))
-    return found
+        outcomes.append(await _run_case(file, case, bench, others, example=True))
+    return outcomes
 
 
 async def _run_case(
     file: ToolFile, case: Case, bench: Bench, others: Sequence[ToolFile], *, example: bool = False
 ) -> Outcome:
     watched = _Watched(bench.pool or shared(), file, case)
-    kind, name = ("example" if example else "test"), case.name or case.where.rpartition("/")[2]
-    with tempfile.TemporaryDirectory(prefix="ferrule-test-") as made:
+    with tempfile.TemporaryDirectory(prefix="ferrule-test-") as temporary:
         try:
-            folder = _filled(made, case.files)
-            result = await _called(file, case, bench, others, folder, watched)
-            said = _fault(result, watched) if example else _wrong(case, result, watched, folder)
+            folder = _fill(temporary, case.files)
+            result = await _call(file, case, bench, others, folder, watched)
+            if example:
+                failure = _example_failure(result, watched)
+            else:
+                failure = _test_failure(case, result, watched, folder)
         except FerruleError as error:
-            said = f"it could not be run: {error.detail}"
-    asked = tuple(dict.fromkeys(one for one, _ in watched.asked if one not in case.answers))
-    return Outcome(file.name, kind, case.where, name, not said, said, asked)
+            failure = f"it could not be run: {error.detail}"
+    asked = [name for name, _ in watched.asked if name not in case.answers]
+    return Outcome(
+        tool=file.name,
+        kind="example" if example else "test",
+        where=case.where,
+        name=case.name or case.where.rpartition("/")[2],
+        passed=not failure,
+        said=failure,
+        asked=tuple(dict.fromkeys(asked)),
+    )
 
 
-async def _called(
+async def _call(
     file: ToolFile,
     case: Case,
     bench: Bench,
@@ -118,8 +127,7 @@ async def _called(
         Scripted([]),
         tools,
         workspace=folder,
-        # Everything there is here may be used: what confines it is the folder, the sandbox and the
-        # closed network.
+        # Every tool is allowed: the folder, the sandbox and the closed network confine it.
         permissions=Permissions(allow=[tool.full_name for tool in tools]),
         storage=Storage(journal=SqliteJournal(":memory:")),
         resources=bench.resources(folder),
@@ -133,9 +141,9 @@ async def _called(
         agent.journal.close()
 
 
-def _filled(made: str, files: Mapping[str, str]) -> Path:
-    """The folder of a case with its files. Raises ConfigError where there cannot be such files."""
-    folder = Path(made).resolve()
+def _fill(temporary: str, files: Mapping[str, str]) -> Path:
+    """Fill the folder of a case with its files. Raises ConfigError if that is impossible."""
+    folder = Path(temporary).resolve()
     for name, text in files.items():
         path = folder / name
         try:
@@ -146,8 +154,8 @@ def _filled(made: str, files: Mapping[str, str]) -> Path:
     return folder
 
 
-def _wrong(case: Case, result: Result, watched: _Watched, folder: Path) -> str:
-    """What is wrong with how a test ended, or nothing."""
+def _test_failure(case: Case, result: Result, watched: _Watched, folder: Path) -> str:
+    """Return what is wrong with how a test ended, or ""."""
     if case.expects == "fails":
         wanted = case.fails or ""
         if result.success:
@@ -159,40 +167,44 @@ def _wrong(case: Case, result: Result, watched: _Watched, folder: Path) -> str:
             )
     elif not result.success:
         return f"the test failed: {result.error_type}: {result.error_message}"
-    elif said := case.wrong(result.data):
-        return said
-    return _left(case, folder) or _unasked(case, watched)
+    else:
+        failure = case.wrong(result.data)
+        if failure:
+            return failure
+    return _file_failure(case, folder) or _call_failure(case, watched)
 
 
-def _left(case: Case, folder: Path) -> str:
+def _file_failure(case: Case, folder: Path) -> str:
     for name, wanted in case.leaves.items():
-        # Resolved: a command of the test may have made a link that leads out, and nothing out there
-        #     is compared or shown.
-        path = (folder / name).resolve()
-        try:
-            found = (
-                path.read_text(encoding="utf-8")
-                if path.is_relative_to(folder) and path.is_file()
-                else None
-            )
-        except ValueError:
-            found = "(not text)"
-        if found != wanted:
-            return f"the test left `{name}` as {found!r}, not {wanted!r}"
+        content = _content(folder, name)
+        if content != wanted:
+            return f"the test left `{name}` as {content!r}, not {wanted!r}"
     return ""
 
 
-def _unasked(case: Case, watched: _Watched) -> str:
+def _content(folder: Path, name: str) -> str | None:
+    # Resolve first: a command of the test may have made a link that leads out, and nothing out
+    # there is compared or shown.
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder) or not path.is_file():
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except ValueError:
+        return "(not text)"
+
+
+def _call_failure(case: Case, watched: _Watched) -> str:
     for name, wanted in case.asks.items():
-        seen = [given for one, given in watched.asked if one == name]
-        if not any(given[: len(wanted)] == wanted for given in seen):
-            said = f"it asked with {seen!r}" if seen else "it never did"
-            return f"the test should have asked `{name}` with {wanted!r}; {said}"
+        calls = [arguments for called, arguments in watched.asked if called == name]
+        if not any(arguments[: len(wanted)] == wanted for arguments in calls):
+            actual = f"it called it with {calls!r}" if calls else "it never did"
+            return f"the test should have called `{name}` with {wanted!r}; {actual}"
     return ""
 
 
-def _fault(result: Result, watched: _Watched) -> str:
-    """What is the file's own fault in a failed example, or nothing."""
+def _example_failure(result: Result, watched: _Watched) -> str:
+    """Return what is the file's own fault in a failed example, or ""."""
     if result.success:
         return ""
     if watched.failed in _FAULTS:
@@ -203,30 +215,34 @@ def _fault(result: Result, watched: _Watched) -> str:
 
 
 @dataclass
-class _Notes:
+class _Record:
     asked: list[tuple[str, list[Any]]] = field(default_factory=list[tuple[str, list[Any]]])
     failed: str = ""
 
 
 class _Watched(Pool):
-    """Workers of another pool for one case: what the test answers is answered, the rest goes on,
-    and all of it is noted.
+    """Runs scripts in another pool for one case, and records what they do.
+
+    Built-ins that the test answers are answered here.
     """
 
     def __init__(self, pool: Pool, file: ToolFile, case: Case) -> None:
         super().__init__(warm=0)
-        self._pool, self._file, self._case, self._notes = pool, file, case, _Notes()
-        self._seconds = min(SECONDS, file.timeout_ms / 1000 if file.timeout_ms else SECONDS)
+        self._pool = pool
+        self._file = file
+        self._case = case
+        self._record = _Record()
+        self._seconds = min(SECONDS, file.timeout_ms / 1000) if file.timeout_ms else SECONDS
 
     @property
     def asked(self) -> list[tuple[str, list[Any]]]:
-        """Built-ins that the script asked, with their positional arguments."""
-        return self._notes.asked
+        """Built-ins that the script called, with their positional arguments."""
+        return self._record.asked
 
     @property
     def failed(self) -> str:
-        """The reason why the script did not come to its value; empty if it did, or never began."""
-        return self._notes.failed
+        """The reason why the script failed, or ""."""
+        return self._record.failed
 
     async def run(
         self,
@@ -239,15 +255,16 @@ class _Watched(Pool):
         bounds: Bounds = STANDARD,
         pure: bool = False,
     ) -> Any:
-        """As `Pool.run`. Scripts of other tools, which this one calls, are not watched."""
-        told, serve = told or _silent, serve or _refused
+        """Run like `Pool.run`. Scripts of other tools, which this one calls, are not watched."""
+        told = told or _ignore_output
+        serve = serve or _refuse
         if script != self._file.script:
             return await self._pool.run(
                 script, function, arguments, serve=serve, told=told, bounds=bounds, pure=pure
             )
 
-        async def answered(name: str, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
-            self._notes.asked.append((name, list(positional)))
+        async def answer(name: str, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
+            self._record.asked.append((name, list(positional)))
             if name in self._case.answers:
                 return self._case.answers[name]
             return await serve(name, positional, named)
@@ -255,16 +272,16 @@ class _Watched(Pool):
         bounds = Bounds(self._seconds, bounds.memory, bounds.result)
         try:
             return await self._pool.run(
-                script, function, arguments, serve=answered, told=told, bounds=bounds, pure=pure
+                script, function, arguments, serve=answer, told=told, bounds=bounds, pure=pure
             )
         except ScriptFailed as failed:
-            self._notes.failed = failed.reason
+            self._record.failed = failed.reason
             raise
 
 
-async def _refused(name: str, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
+async def _refuse(name: str, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
     raise ToolFailed(ErrorType.PERMISSION_DENIED, f"`{name}` cannot be used here")
 
 
-def _silent(level: str, text: str, fields: Mapping[str, Any]) -> None:
-    """What a script prints in a test is not shown."""
+def _ignore_output(level: str, text: str, fields: Mapping[str, Any]) -> None:
+    """Ignore what a script prints."""

@@ -1,10 +1,9 @@
-"""What a script says about itself, read from its text: its entry point, the arguments it looks at,
-the built-ins it names.
+"""Analyse the text of a script: its entry point, the arguments it reads, the built-ins it names.
 
-Starlark's grammar lies within Python's, so Python's parser reads it and nothing is run; what that
-parser cannot read is left to the library (`checking.compiled`). An argument is followed through the
-script's own functions. Where it goes out of sight (`for name in args`, `args[name]`, a call of
-something else), nothing is said about what is never read.
+Starlark's grammar lies within Python's, so Python's parser reads it and nothing is run. What that
+parser cannot read is left to the library (`checks.tool_file.compiled`). An argument is followed
+through the script's own functions. Where it can no longer be followed (`for name in args`,
+`args[name]`, a call of something else), nothing is said about what is never read.
 """
 
 from __future__ import annotations
@@ -21,12 +20,11 @@ Function = ast.FunctionDef | ast.Lambda
 
 @dataclass(slots=True)
 class Looked:
-    """What a script does with one object. Names go to the first line (from 1, of the script) where
-    they are read.
+    """How a script uses one object. Names are mapped to the first line (from 1) that reads them.
 
-    `needed` are read as `args["x"]`, which fails where `x` is missing; `wanted` as `args.get("x")`.
-    `asked` are looked for (`"x" in args`).
-    `hidden`: the object also goes where it cannot be followed.
+    `needed` are read as `args["x"]`, which fails if `x` is missing, and `wanted` as
+    `args.get("x")`. `asked` are tested (`"x" in args`), `made` are assigned. `hidden` is true if
+    the object is also used where it cannot be followed.
     """
 
     needed: dict[str, int] = field(default_factory=dict[str, int])
@@ -37,14 +35,15 @@ class Looked:
 
     @property
     def read(self) -> dict[str, int]:
-        """Every name that is read and not made by the script itself, with its line."""
+        """Every name that is read and not assigned by the script itself, with its line."""
         both = {**self.wanted, **self.needed}
         return {name: line for name, line in both.items() if name not in self.made}
 
 
 class Text:
-    """A script's text, parsed once. `readable` is False where it is no text that Python's parser
-    knows.
+    """The text of a script, parsed once.
+
+    `readable` is false if Python's parser does not understand it.
     """
 
     def __init__(self, source: str) -> None:
@@ -55,11 +54,15 @@ class Text:
         self.readable = tree is not None
         self._tree = tree or ast.Module([], [])
         self._functions = dict(_functions(self._tree))
-        self._bound = {name for node in self._tree.body for name in _binds(node)}
+        self._bound: set[str] = set()
+        for node in self._tree.body:
+            self._bound.update(_bound_names(node))
 
     def entry(self, name: str, parameters: Sequence[str]) -> tuple[int, str] | None:
-        """What is wrong with the function that is called from outside, and its line; None if it is
-        as it should be.
+        """Check the function that is called from outside.
+
+        Returns:
+            The line of a problem and its message, or None.
         """
         if not self.readable:
             return None
@@ -68,17 +71,8 @@ class Text:
             return 1, f"the script defines no function {shape}"
         function = self._functions.get(name)
         if function is None:
-            return None  # `run = other`: what it takes is seen when it is called.
-        taken = function.args
-        given = [*taken.posonlyargs, *taken.args]
-        required = len(given) - len(taken.defaults)
-        forced = [
-            one
-            for one, default in zip(taken.kwonlyargs, taken.kw_defaults, strict=True)
-            if default is None
-        ]
-        fits = required <= len(parameters) and (taken.vararg or len(given) >= len(parameters))
-        if fits and not forced:
+            return None  # `run = other`: its parameters are not known here.
+        if _accepts(function, len(parameters)):
             return None
         count = "one argument" if len(parameters) == 1 else f"{len(parameters)} arguments"
         return (
@@ -87,96 +81,93 @@ class Text:
         )
 
     def looks(self, name: str, position: int) -> Looked | None:
-        """What the function `name` does with the argument at `position`; None where that cannot be
-        seen.
-        """
-        found = Looked()
+        """Return how the function `name` uses the argument at `position`, or None if unknown."""
         if not self.readable or name not in self._functions:
             return None
-        self._follow(name, position, found, set())
-        return found
+        use = Looked()
+        self._follow(name, position, use, set())
+        return use
 
     def strangers(self) -> Iterator[tuple[int, str, str]]:
-        """Members that no built-in has (`fs.raed`): line, what was written, and the nearest there
-        is or nothing.
+        """Yield members that no built-in has (`fs.raed`).
+
+        Each has its line, its name, and the nearest known member or "".
         """
+        bound = self._all_bound()
         known = {
             space: members
             for space, members in namespaces().items()
-            if space and space not in self._all_bound()
+            if space and space not in bound
         }
         for node in ast.walk(self._tree):
             if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
                 continue
-            members = known.get(node.value.id)
+            space = node.value.id
+            members = known.get(space)
             if members is not None and node.attr not in members:
                 near = get_close_matches(node.attr, members, 1)
-                yield (
-                    node.lineno,
-                    f"{node.value.id}.{node.attr}",
-                    f"{node.value.id}.{near[0]}" if near else "",
-                )
+                suggestion = f"{space}.{near[0]}" if near else ""
+                yield node.lineno, f"{space}.{node.attr}", suggestion
 
     def _all_bound(self) -> set[str]:
-        stored = {
-            n.id
-            for n in ast.walk(self._tree)
-            if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
-        }
-        return stored | {n.arg for n in ast.walk(self._tree) if isinstance(n, ast.arg)}
+        bound: set[str] = set()
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.arg):
+                bound.add(node.arg)
+            elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                bound.add(node.id)
+        return bound
 
-    def _follow(self, name: str, position: int, found: Looked, seen: set[tuple[str, int]]) -> None:
+    def _follow(self, name: str, position: int, use: Looked, seen: set[tuple[str, int]]) -> None:
         if (name, position) in seen:
             return
         seen.add((name, position))
         function = self._functions[name]
-        given = [*function.args.posonlyargs, *function.args.args]
-        if position >= len(given):
-            found.hidden = True
+        parameters = [*function.args.posonlyargs, *function.args.args]
+        if position >= len(parameters):
+            use.hidden = True
             return
-        reader = _Reader(given[position].arg, found)
-        for part in function.body if isinstance(function.body, list) else [function.body]:
+        reader = _Reader(parameters[position].arg, use)
+        body = function.body if isinstance(function.body, list) else [function.body]
+        for part in body:
             reader.visit(part)
-        for called, at in reader.passed:
+        for called, called_position in reader.passed:
             if called in self._functions:
-                self._follow(called, at, found, seen)
+                self._follow(called, called_position, use, seen)
             else:
-                found.hidden = True
+                use.hidden = True
 
 
 class _Reader(ast.NodeVisitor):
-    """Goes through a function's body and notes what is done with the object called `name`."""
+    """Goes through a function's body and records how the object called `name` is used."""
 
-    def __init__(self, name: str, found: Looked) -> None:
-        self._name, self._found = name, found
+    def __init__(self, name: str, use: Looked) -> None:
+        self._name = name
+        self._use = use
         self.passed: list[tuple[str, int]] = []
-        """Functions that get the object, and as which argument."""
+        """Functions that the object is passed to, and as which argument."""
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        key = node.slice
-        if (
-            not self._is_it(node.value)
-            or not isinstance(key, ast.Constant)
-            or not isinstance(key.value, str)
-        ):
+        key = _constant_text(node.slice)
+        if key is None or not self._is_object(node.value):
             self.generic_visit(node)
         elif isinstance(node.ctx, ast.Load):
-            self._found.needed.setdefault(key.value, node.lineno)
+            self._use.needed.setdefault(key, node.lineno)
         else:
-            self._found.made.add(key.value)
+            self._use.made.add(key)
 
     def visit_Call(self, node: ast.Call) -> None:
         called = node.func
         if (
             isinstance(called, ast.Attribute)
-            and self._is_it(called.value)
             and called.attr in ("get", "pop", "setdefault")
+            and self._is_object(called.value)
         ):
-            self._got(node, called.attr)
+            self._visit_getter(node, called.attr)
             return
-        for at, argument in enumerate(node.args):
-            if self._is_it(argument) and isinstance(called, ast.Name):
-                self.passed.append((called.id, at))
+        for position, argument in enumerate(node.args):
+            if self._is_object(argument) and isinstance(called, ast.Name):
+                self.passed.append((called.id, position))
             else:
                 self.visit(argument)
         self.visit(called)
@@ -184,43 +175,58 @@ class _Reader(ast.NodeVisitor):
             self.visit(keyword.value)
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        left, *_ = node.left, *node.comparators
-        looked_for = isinstance(node.ops[0], (ast.In, ast.NotIn)) and self._is_it(
-            node.comparators[0]
-        )
-        if looked_for and isinstance(left, ast.Constant) and isinstance(left.value, str):
-            self._found.asked.add(left.value)
+        is_membership = isinstance(node.ops[0], (ast.In, ast.NotIn))
+        key = _constant_text(node.left)
+        if is_membership and key is not None and self._is_object(node.comparators[0]):
+            self._use.asked.add(key)
         else:
             self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self._inner(node)
+        self._visit_inner_function(node)
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        self._inner(node)
+        self._visit_inner_function(node)
 
     def visit_Name(self, node: ast.Name) -> None:
         if node.id == self._name:
-            self._found.hidden = True
+            self._use.hidden = True
 
-    def _inner(self, node: Function) -> None:
-        taken = node.args
-        names = {one.arg for one in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)}
-        if self._name not in names:
+    def _visit_inner_function(self, node: Function) -> None:
+        parameters = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        if all(parameter.arg != self._name for parameter in parameters):
             self.generic_visit(node)
 
-    def _got(self, node: ast.Call, method: str) -> None:
-        key = node.args[0] if node.args else None
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            sure = method == "pop" and len(node.args) == 1
-            (self._found.needed if sure else self._found.wanted).setdefault(key.value, node.lineno)
+    def _visit_getter(self, node: ast.Call, method: str) -> None:
+        key = _constant_text(node.args[0]) if node.args else None
+        if key is None:
+            self._use.hidden = True
+        elif method == "pop" and len(node.args) == 1:
+            self._use.needed.setdefault(key, node.lineno)
         else:
-            self._found.hidden = True
-        for further in node.args[1:]:
-            self.visit(further)
+            self._use.wanted.setdefault(key, node.lineno)
+        for argument in node.args[1:]:
+            self.visit(argument)
 
-    def _is_it(self, node: ast.AST) -> bool:
+    def _is_object(self, node: ast.AST) -> bool:
         return isinstance(node, ast.Name) and node.id == self._name
+
+
+def _constant_text(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return None
+
+
+def _accepts(function: Function, count: int) -> bool:
+    """Whether a function can be called with this many positional arguments."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    required = len(positional) - len(arguments.defaults)
+    has_required_keyword = any(default is None for default in arguments.kw_defaults)
+    if has_required_keyword or required > count:
+        return False
+    return arguments.vararg is not None or len(positional) >= count
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
@@ -228,13 +234,13 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
         if isinstance(node, ast.FunctionDef):
             yield node.name, node
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-            yield from (
-                (target.id, node.value) for target in node.targets if isinstance(target, ast.Name)
-            )
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, node.value
 
 
-def _binds(node: ast.stmt) -> Iterator[str]:
-    """Names that a statement of the top level makes."""
+def _bound_names(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a top-level statement binds."""
     if isinstance(node, ast.FunctionDef):
         yield node.name
     for part in ast.walk(node):

@@ -1,9 +1,8 @@
-"""Everything that a workspace brings, checked at once: settings and rules, tools, bundles, hooks,
-servers, agents, skills.
+"""Check everything in a workspace: settings, rules, tools, bundles, hooks, servers, agents, skills.
 
 It is read as a person's trust would let it take effect, whether they trust it or not, since nothing
-of it takes effect here. Each file is checked for itself, so that one that cannot be read hides no
-other; then all together, for names that are defined twice.
+of it takes effect here. Each file is checked separately, so that an unreadable one hides no other;
+then all together, for names that are defined twice.
 """
 
 from __future__ import annotations
@@ -14,7 +13,10 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
-from ferrule.extensions.front_matter import field as field_of
+from ferrule.extensions.agents.files import parse_agent
+from ferrule.extensions.agents.loading import FOLDERS, load_agents
+from ferrule.extensions.front_matter import get_field
+from ferrule.extensions.skills.loading import load_skills
 from ferrule.extensions.starlark.pool import Pool
 from ferrule.extensions.tool_files.python_tools import SETTING as PYTHON
 from ferrule.extensions.tool_files.python_tools import check_python, functions_of, handler_name
@@ -28,20 +30,18 @@ from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 from ferrule.storage.trust import Snapshot, Trust
 
 from .files import SERVERS, check_file, holds_artifacts, tools_of
-from .others import check_agents, check_skills
-from .tool_file import Problem, problem, problems_of
+from .tool_file import Problem, problem, problems_of, warnings_of
 
 _OF_OTHERS = ("__", "::")
-"""Part of the names of tools that servers and documents bring: which there are is known where they
-are reached.
-"""
+"""Parts of the names of tools from servers and documents, which are known only at run time."""
+
+
+_HINT = "hint: "
 
 
 @dataclass(slots=True)
 class Checked:
-    """What was looked at, and what is wrong with it, in the order of the files. `tools` are those
-    that can be read.
-    """
+    """The checked files, their problems in order of the files, and the readable tools."""
 
     files: tuple[str, ...] = ()
     problems: list[Problem] = field(default_factory=list[Problem])
@@ -49,12 +49,10 @@ class Checked:
 
 
 class AsIfTrusted(Trust):
-    """Looks at a workspace as if a person had said yes to it. For reading only: what it gives must
-    not take effect.
-    """
+    """Reads a workspace as if a person had trusted it. What it returns must not take effect."""
 
     def look(self, workspace: str | Path) -> Snapshot:
-        """What is there; `trusted` unless there is nothing."""
+        """Read the workspace; `trusted` unless there is nothing."""
         seen = super().look(workspace)
         return seen if seen.state == "absent" else replace(seen, state="trusted")
 
@@ -65,61 +63,66 @@ async def check_workspace(
     shipped: Iterable[str] = (),
     pool: Pool | None = None,
 ) -> Checked:
-    """Check all that `workspace` brings. `shipped` are the names of the tools there are besides.
-    Raises ConfigError only where nothing can be read at all.
+    """Check everything in a workspace.
+
+    Args:
+        workspace: The workspace.
+        shipped: The names of the tools that ship with Ferrule.
+        pool: The worker pool that compiles scripts.
+
+    Raises:
+        ConfigError: Nothing can be read at all.
     """
     seen = AsIfTrusted().look(workspace)
     checked = Checked(tuple(sorted(seen.files)))
     found = checked.problems
     rules: list[Rule] = []
-    found += _settings(seen, rules)
+    found += _check_settings(seen, rules)
     hosts = hosts_of_person()
     for name, data in sorted(seen.files.items()):
         if holds_artifacts(name) or name == SERVERS:
             found += await check_file(name, data, hosts=hosts, pool=pool)
             checked.tools += tools_of(name, data)
-    found += _together(seen.files, found)
-    in_python, functions = _python(seen, found)
-    names = (*shipped, *in_python, *(tool.name for tool in checked.tools))
-    handled = {tool.file for tool in checked.tools if handler_name(tool.name) in functions}
-    found[:] = [one for one in found if one.message != NO_SCRIPT or one.file not in handled]
+    found += _check_together(seen.files, found)
+    python_tools, functions = _read_python(seen, found)
+    names = (*shipped, *python_tools, *(tool.name for tool in checked.tools))
+    with_handler = {tool.file for tool in checked.tools if handler_name(tool.name) in functions}
+    found[:] = [
+        known for known in found if known.message != NO_SCRIPT or known.file not in with_handler
+    ]
     found += _lint(seen, rules, names)
-    found += _named_tools(seen, names)
-    found += check_agents(seen, names)
-    found += check_skills(seen)
+    found += _check_tool_names(seen, names)
+    found += _check_agents(seen, names)
+    found += _check_skills(seen)
     found += [
         problem(name, "it is a link, and links are not followed", level="warning")
         for name in sorted(seen.links)
     ]
-    found.sort(key=lambda one: (one.file, one.line, one.column))
+    found.sort(key=lambda known: (known.file, known.line, known.column))
     return checked
 
 
-def _together(files: Mapping[str, bytes], found: list[Problem]) -> list[Problem]:
-    """What is wrong with files beside each other: names that are defined twice, bundles that are
-    missing, what shadows what.
-    """
+def _check_together(files: Mapping[str, bytes], found: list[Problem]) -> list[Problem]:
+    """Return problems of files together: repeated names, missing bundles, shadowed tools."""
     try:
         shadowed = load(files).shadowed
     except ConfigError as error:
-        # Each file was looked at for itself, and what is wrong with it was said.
-        known = {one.message for one in found}
-        lines = [problem(_first(line, files), line) for line in error.detail.splitlines()]
-        return [one for one in lines if one.message not in known]
-    return [problem(one.file, str(one), level="warning") for one in shadowed]
+        # What is wrong with single files was already found.
+        known = {earlier.message for earlier in found}
+        candidates = [problem(_file_in(line, files), line) for line in error.detail.splitlines()]
+        return [candidate for candidate in candidates if candidate.message not in known]
+    return [problem(tool.file, str(tool), level="warning") for tool in shadowed]
 
 
-def _first(line: str, files: Mapping[str, bytes]) -> str:
+def _file_in(line: str, files: Mapping[str, bytes]) -> str:
     return next((name for name in sorted(files) if name in line), "")
 
 
 # ---- settings
 
 
-def _settings(seen: Snapshot, rules: list[Rule]) -> Iterator[Problem]:
-    """Every key of the repository's settings for itself, as a repository may set it; its rules go
-    into `rules`.
-    """
+def _check_settings(seen: Snapshot, rules: list[Rule]) -> Iterator[Problem]:
+    """Check every key of the repository's settings separately, and collect its rules in `rules`."""
     data = seen.files.get(PROJECT_FILE)
     if data is None:
         return
@@ -128,7 +131,7 @@ def _settings(seen: Snapshot, rules: list[Rule]) -> Iterator[Problem]:
     except ConfigError as error:
         yield from problems_of(error, PROJECT_FILE)
         return
-    for single in _singly(tree):
+    for single in _single_keys(tree):
         merged = Merged()
         try:
             merged.add("project", read_tree(single), root=seen.workspace)
@@ -139,44 +142,53 @@ def _settings(seen: Snapshot, rules: list[Rule]) -> Iterator[Problem]:
             yield problem(PROJECT_FILE, notice, level="warning")
 
 
-def _named_tools(seen: Snapshot, tools: Sequence[str]) -> Iterator[Problem]:
-    """Names under `tools.entries` and `tools.required` that no tool has. Tools of servers are not
-    known here.
+def _check_tool_names(seen: Snapshot, tools: Sequence[str]) -> Iterator[Problem]:
+    """Yield problems about unknown tools in `tools.entries` and `tools.required`.
+
+    Tools of servers are not known here.
     """
     data = seen.files.get(PROJECT_FILE)
     try:
-        group = field_of(parse_yaml(data, PROJECT_FILE), "tools") if data else None
+        group = get_field(parse_yaml(data, PROJECT_FILE), "tools") if data else None
     except ConfigError:
         return
+    if group is None:
+        return
     for key in ("entries", "required"):
-        listed = field_of(group, key) if group is not None else None
-        for item in (listed.items if listed is not None else None) or ():
-            name = field_of(item, "name") if key == "entries" else item
-            if name is None or not isinstance(name.value, str):
-                continue
-            for one in name.value.split("|"):
-                if one.strip() in tools or any(mark in one for mark in _OF_OTHERS):
+        for node in _name_nodes(group, key):
+            for alternative in str(node.value).split("|"):
+                name = alternative.strip()
+                if name in tools or any(part in name for part in _OF_OTHERS):
                     continue
-                near = get_close_matches(one.strip(), tools, 1)
+                near = get_close_matches(name, tools, 1)
                 hint = f"did you mean `{near[0]}`?" if near else "`ferrule tools list` lists them"
-                yield problem(
-                    name.where,
-                    f"`tools.{key}` names a tool `{one.strip()}`, and there is none",
-                    hint,
-                )
+                message = f"`tools.{key}` names a tool `{name}`, and there is none"
+                yield problem(node.where, message, hint)
 
 
-def _python(seen: Snapshot, found: list[Problem]) -> tuple[set[str], set[str]]:
-    """Names of the tools in Python files, and of their plain functions. What is wrong with the
-    files goes into `found`.
+def _name_nodes(group: Node, key: str) -> Iterator[Node]:
+    """Yield the texts that name tools in `tools.entries` or `tools.required`."""
+    listed = get_field(group, key)
+    items = (listed.items if listed is not None else None) or ()
+    for item in items:
+        name = get_field(item, "name") if key == "entries" else item
+        if name is not None and isinstance(name.value, str):
+            yield name
+
+
+def _read_python(seen: Snapshot, found: list[Problem]) -> tuple[set[str], set[str]]:
+    """Return the names of tools and of plain functions in Python files.
+
+    Problems are added to `found`.
     """
     data = seen.files.get(PROJECT_FILE)
     try:
         entry = read_tree(parse_yaml(data, PROJECT_FILE)).get(PYTHON) if data else None
         check_python_names(entry)
     except ConfigError as error:
-        known = {one.message for one in found}
-        found += [one for one in problems_of(error, PROJECT_FILE) if one.message not in known]
+        known = {earlier.message for earlier in found}
+        candidates = problems_of(error, PROJECT_FILE)
+        found += [candidate for candidate in candidates if candidate.message not in known]
         return set(), set()
     tools: set[str] = set()
     functions: set[str] = set()
@@ -185,64 +197,117 @@ def _python(seen: Snapshot, found: list[Problem]) -> tuple[set[str], set[str]]:
     for error in check_python(entry.value, seen, entry.where):
         found += problems_of(error, PROJECT_FILE)
     for name in entry.value:
-        plain, made = functions_of(seen.files.get(name, b""))
-        functions |= plain
-        tools |= made
+        file_functions, file_tools = functions_of(seen.files.get(name, b""))
+        functions |= file_functions
+        tools |= file_tools
     return tools, functions
 
 
-def _singly(tree: Node) -> Iterator[Node]:
-    """The tree with one key only, for each key of it, and of its groups."""
+# ---- agents and skills
+
+
+def _check_agents(seen: Snapshot, tools: Iterable[str]) -> Iterator[Problem]:
+    """Check each agent file separately, then all together. `tools` are the names of all tools."""
+    known_tools = frozenset(tools)
+    messages: set[str] = set()
+    for name, data in sorted(seen.files.items()):
+        if name.rpartition("/")[0] not in FOLDERS or not name.endswith(".md"):
+            continue
+        found = _check_agent(name, data, known_tools)
+        messages.update(one.message for one in found)
+        yield from found
+    try:
+        load_agents(seen)
+    except ConfigError as error:
+        for line in error.detail.splitlines():
+            if not line or line.startswith(_HINT):
+                continue
+            where, _, message = line.partition(": ")
+            candidate = problem(where, message) if message else problem("", line)
+            if candidate.message not in messages:
+                yield candidate
+
+
+def _check_agent(name: str, data: bytes, known_tools: frozenset[str]) -> list[Problem]:
+    try:
+        agent, warnings = parse_agent(data, name)
+    except ConfigError as error:
+        return problems_of(error, name)
+    found = warnings_of(warnings)
+    for tool in agent.tools or ():
+        if tool not in known_tools and "__" not in tool and "*" not in tool:
+            message = f"the agent may use `{tool}`, and there is no such tool"
+            found.append(problem(name, message, level="warning"))
+    return found
+
+
+def _check_skills(seen: Snapshot) -> list[Problem]:
+    """Check the skills of the workspace; those of the person are not read."""
+    loaded = load_skills(Path(seen.workspace), seen)
+    broken = set(loaded.broken)
+    return [
+        problem(warning.where, warning.message, level="error" if warning in broken else "warning")
+        for warning in loaded.warnings
+    ]
+
+
+# ---- rules
+
+
+def _single_keys(tree: Node) -> Iterator[Node]:
+    """Yield the tree reduced to one key, for each key of it and of its groups."""
     if tree.pairs is None:
         yield tree
         return
     for name, (key, value) in tree.pairs.items():
-        for single in _singly(value) if value.pairs else (value,):
+        singles = _single_keys(value) if value.pairs else (value,)
+        for single in singles:
             yield replace(tree, value={name: (key, single)})
 
 
 def hosts_of_person() -> tuple[str, ...]:
-    """Hosts that web hooks may ask: the person's own setting, whatever else is wrong."""
+    """Return the hosts that web hooks may ask: the person's own setting, whatever else is wrong."""
     try:
-        return tuple(load_settings(trust=_Nothing())["hooks.hosts"])
+        return tuple(load_settings(trust=_NoConfiguration())["hooks.hosts"])
     except ConfigError:
         return ()
 
 
-class _Nothing(Trust):
-    """A workspace without configuration of its own."""
+class _NoConfiguration(Trust):
+    """Sees a workspace without configuration of its own."""
 
     def look(self, workspace: str | Path) -> Snapshot:
         return Snapshot(str(workspace), "absent", "")
 
 
 def _lint(seen: Snapshot, rules: list[Rule], tools: Iterable[str]) -> Iterator[Problem]:
-    """Rules of the repository that can never match, never decide or say nothing new, beside those
-    of the person.
+    """Yield rules of the repository that never match, never decide or repeat another rule.
+
+    The person's own rules count as well.
     """
     try:
-        own = load_settings(workspace=seen.workspace, trust=_Nothing()).rules
+        own = load_settings(workspace=seen.workspace, trust=_NoConfiguration()).rules
     except ConfigError as error:
         yield from problems_of(error, "your settings")
         own = RuleSet()
     data = seen.files.get(PROJECT_FILE)
-    places = (
-        {node.value: node.where for node in _texts(parse_yaml(data, PROJECT_FILE))}
-        if rules and data
-        else {}
-    )
-    for said in RuleSet((*own, *rules)).lint(tools):
-        where = places.get(said.partition("`")[2].partition("`")[0])
+    places: dict[object, str] = {}
+    if rules and data:
+        nodes = _leaves(parse_yaml(data, PROJECT_FILE))
+        places = {node.value: node.where for node in nodes}
+    for message in RuleSet((*own, *rules)).lint(tools):
+        rule = message.partition("`")[2].partition("`")[0]
+        where = places.get(rule)
         if where is not None:
-            yield problem(where, said, level="warning")
+            yield problem(where, message, level="warning")
 
 
-def _texts(node: Node) -> Iterator[Node]:
+def _leaves(node: Node) -> Iterator[Node]:
     if node.pairs is not None:
         for _, value in node.pairs.values():
-            yield from _texts(value)
+            yield from _leaves(value)
     elif node.items is not None:
         for item in node.items:
-            yield from _texts(item)
+            yield from _leaves(item)
     else:
         yield node

@@ -1,4 +1,4 @@
-"""Hooks from files, commands, servers and functions, and guards that ship.
+"""Hooks from files, commands, servers and functions, and guards that ship with Ferrule.
 
 Modules: `claude_settings`, `commands`, `conditions`, `contract`, `custom_events`, `decorator`,
 `files`, `guards`, `loading`, `web`.

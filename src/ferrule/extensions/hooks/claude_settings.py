@@ -1,15 +1,16 @@
-"""Hooks from settings in the shape of Claude Code: `{"hooks": {"PreToolUse": [{"matcher": "Bash",
-"hooks": [{…}]}]}}`.
+"""Parse hooks from settings in the format of Claude Code.
 
-A matcher of letters, digits, `_`, `-`, `,`, blanks and `|` is a list of names, each meant exactly;
-anything else is a regular expression, searched for (in Rust's syntax, `matching`). Absent, empty
-and `*` match everything. For calls it is compared with the tool's name here and in the contract
-(`run_command` and `Bash`), elsewhere with the event's `source` or `reason`.
+    {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{…}]}]}}
 
-What a hook may have: `type` (`command` or `http`), `command` (a line for the shell, or with `args`
-a program and its words), `url`, `headers`, `allowedEnvVars`, `timeout` (seconds), and ours: `name`,
-`priority`, `on_error`, `when`. What cannot be understood is an error with its place, so that no
-guard is lost in silence; an event that is never fired here is a warning.
+A matcher of letters, digits, `_`, `-`, `,`, blanks and `|` is a list of exact names. Anything else
+is a regular expression that is searched for (in Rust's syntax, `tools.safe_patterns`). Absent,
+empty and `*` match everything. For tool calls it is compared with the tool's name here and in the
+contract (`run_command` and `Bash`), otherwise with the event's `source` or `reason`.
+
+Keys of a hook: `type` (`command` or `http`), `command` (a line for the shell, or with `args` a
+program and its arguments), `url`, `headers`, `allowedEnvVars`, `timeout` (seconds), and ours:
+`name`, `priority`, `on_error`, `when`. What cannot be understood is an error with its place, so
+that no guard is silently lost. An event that is never fired here is a warning.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from ferrule.engine.hooks.events import (
 from ferrule.extensions.front_matter import (
     Warned,
     choice_of,
+    get_field,
     plain,
     text_of,
     texts_of,
     unknown_keys,
 )
-from ferrule.extensions.front_matter import field as field_of
 from ferrule.storage.settings.yaml_tree import Node
 from ferrule.tools.safe_patterns import compile_regex
 
@@ -49,7 +50,7 @@ from .contract import EVENTS, NOT_FIRED, contract_name
 from .web import HookServer
 
 COMMAND_TIMEOUT = 60.0
-"""Seconds, where a command says nothing."""
+"""Seconds, unless a hook sets its own."""
 _KEYS = (
     "type",
     "command",
@@ -70,7 +71,7 @@ _LIST = re.compile(r"[\w |,-]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What hooks may use: a runner for commands, and hosts for addresses."""
+    """What hooks may use: a runner for commands, and allowed hosts for URLs."""
 
     commands: HookCommands
     hosts: tuple[str, ...] = ()
@@ -78,58 +79,60 @@ class Reach:
 
 @dataclass(slots=True)
 class Read:
-    """What was found. `warnings` say what has no effect."""
+    """The parsed hooks, and warnings about what has no effect."""
 
     hooks: list[EventHook] = field(default_factory=list[EventHook])
     warnings: list[Warned] = field(default_factory=list[Warned])
 
 
 def read_configured(tree: Node, reach: Reach) -> Read:
-    """The hooks of a settings file's mapping; other keys than `hooks` are not looked at. Raises
-    ConfigError with the place.
+    """Parse the hooks of a settings file; keys other than `hooks` are ignored.
+
+    Raises:
+        ConfigError: The hooks are invalid. The message has the place.
     """
-    found = Read()
-    events = field_of(tree, "hooks")
+    parsed = Read()
+    events = get_field(tree, "hooks")
     if events is None:
-        return found
+        return parsed
     if events.pairs is None:
         raise events.error("`hooks` must be a mapping of events to lists")
     for event, (key, groups) in events.pairs.items():
         if event in NOT_FIRED:
-            found.warnings.append(
-                Warned(key.where, f"`{event}` is never fired here: its hooks have no effect")
-            )
+            message = f"`{event}` is never fired here: its hooks have no effect"
+            parsed.warnings.append(Warned(key.where, message))
             continue
         _check_event(key, event)
         for group in groups.items or [groups]:
-            if group.pairs is None:
-                raise group.error(
-                    f"`{event}` must be a list of mappings with `matcher` and `hooks`"
-                )
-            found.warnings += unknown_keys(group, ("matcher", "hooks"), "a group of hooks")
-            matches = _matcher(group)
-            listed = field_of(group, "hooks")
-            if listed is None or listed.items is None:
-                raise group.error("`hooks` must be a list")
-            for node in listed.items:
-                found.warnings += unknown_keys(node, _KEYS, "a hook")
-                found.warnings += hidden_programs(node)
-                found.hooks.append(_hook(node, event, matches, reach))
-    return found
+            _parse_group(group, event, reach, parsed)
+    return parsed
+
+
+def _parse_group(group: Node, event: str, access: Reach, parsed: Read) -> None:
+    if group.pairs is None:
+        raise group.error(f"`{event}` must be a list of mappings with `matcher` and `hooks`")
+    parsed.warnings += unknown_keys(group, ("matcher", "hooks"), "a group of hooks")
+    matches = _parse_matcher(group)
+    listed = get_field(group, "hooks")
+    if listed is None or listed.items is None:
+        raise group.error("`hooks` must be a list")
+    for node in listed.items:
+        parsed.warnings += unknown_keys(node, _KEYS, "a hook")
+        parsed.warnings += hidden_programs(node)
+        parsed.hooks.append(_make_hook(node, event, matches, access))
 
 
 def hidden_programs(node: Node) -> list[Warned]:
-    """A warning for a command that names a file which the sandbox hides: it would block
-    everything.
-    """
+    """Warn of a command that names a file which the sandbox hides: it would block everything."""
     command = " ".join((text_of(node, "command"), *(texts_of(node, "args") or ())))
     if not any(f"{root}/" in command for root in (".ferrule", ".harness")):
         return []
-    said = (
-        "the command cannot see the repository's own configuration; its files are copies in "
-        "`$FERRULE_HOOKS`"
+    place = get_field(node, "command") or node
+    message = (
+        "the command cannot see the repository's own configuration; copies of the hook files are "
+        "in `$FERRULE_HOOKS`"
     )
-    return [Warned((field_of(node, "command") or node).where, said)]
+    return [Warned(place.where, message)]
 
 
 def _check_event(key: Node, event: str) -> None:
@@ -141,65 +144,57 @@ def _check_event(key: Node, event: str) -> None:
         raise key.error(error.detail, hint=f"{error.hint}; also {', '.join(EVENTS)}") from error
 
 
-def _hook(node: Node, event: str, matches: Callable[[Occasion], bool], reach: Reach) -> EventHook:
-    when = text_of(node, "when")
-    place = field_of(node, "when")
+def _make_hook(
+    node: Node, event: str, matches: Callable[[Occasion], bool], access: Reach
+) -> EventHook:
     events = (EVENTS.get(event, event),)
-    condition = (
-        parse_when(when, place.file, place.line, place.column, events) if when and place else None
-    )
+    when = text_of(node, "when")
+    place = get_field(node, "when")
+    condition = None
+    if when and place:
+        condition = parse_when(when, place.file, place.line, place.column, events)
     timeout = _number(node, "timeout", COMMAND_TIMEOUT)
-    fits = _fits(event)
+    has_outcome = _outcome_filter(event)
+    on_error = choice_of(node, "on_error", ("block", "allow", "ask")) or "block"
 
     def applies(occasion: Occasion) -> bool:
-        return fits(occasion) and matches(occasion) and (condition is None or condition(occasion))
+        if not has_outcome(occasion) or not matches(occasion):
+            return False
+        return condition is None or condition(occasion)
 
     try:
         return EventHook(
             name=text_of(node, "name") or f"{event} {node.file.rpartition('/')[2]}:{node.line}",
             events=events,
-            run=runner(node, reach, timeout),
+            run=runner(node, access, timeout),
             when=applies,
             priority=int(_number(node, "priority", DEFAULT_PRIORITY)),
-            # A second more: the command's own bound is the one that is told.
+            # Longer than the command's own timeout, so that the command's own error is reported.
             timeout=timeout + 5,
-            on_error=cast(
-                "OnError", choice_of(node, "on_error", ("block", "allow", "ask")) or "block"
-            ),
+            on_error=cast("OnError", on_error),
             source=node.where,
         )
     except ConfigError as error:
-        raise (
-            error
-            if error.detail.startswith(node.file)
-            else node.error(error.detail, hint=error.hint)
-        ) from error
+        if error.detail.startswith(node.file):
+            raise
+        raise node.error(error.detail, hint=error.hint) from error
 
 
 def runner(node: Node, reach: Reach, timeout: float) -> Callable[[Occasion], Any]:
-    """What a hook runs: `command` (with `args`) or `url`. Raises ConfigError with the place."""
-    command, url = text_of(node, "command"), text_of(node, "url")
-    kind = text_of(node, "type") or ("http" if url else "command")
+    """Return what a hook runs: `command` (with `args`) or `url`.
+
+    Raises ConfigError with the place.
+    """
+    command = text_of(node, "command")
+    url = text_of(node, "url")
+    default_kind = "http" if url else "command"
+    kind = text_of(node, "type") or default_kind
     if kind == "command" and command:
-        words = texts_of(node, "args")
-        line = command if words is None else (command, *words)
+        arguments = texts_of(node, "args")
+        line = command if arguments is None else (command, *arguments)
         return lambda occasion: reach.commands.ask(line, occasion, timeout)
     if kind == "http" and url:
-        headers = field_of(node, "headers")
-        given: Any = plain(headers) if headers is not None else {}
-        if not isinstance(given, dict) or not all(
-            isinstance(v, str) for v in cast("dict[str, Any]", given).values()
-        ):
-            raise node.error("`headers` must be a mapping of names to texts")
-        try:
-            server = HookServer(
-                url,
-                reach.hosts,
-                headers=cast("dict[str, str]", given),
-                allowed_variables=texts_of(node, "allowedEnvVars") or (),
-            )
-        except ConfigError as error:
-            raise node.error(error.detail, hint=error.hint) from error
+        server = _make_server(node, url, reach)
         return lambda occasion: server.ask(occasion, timeout)
     raise node.error(
         f"a hook of the type `{kind}`",
@@ -207,8 +202,26 @@ def runner(node: Node, reach: Reach, timeout: float) -> Callable[[Occasion], Any
     )
 
 
+def _make_server(node: Node, url: str, access: Reach) -> HookServer:
+    headers_node = get_field(node, "headers")
+    headers: Any = plain(headers_node) if headers_node is not None else {}
+    if not isinstance(headers, dict) or not all(
+        isinstance(value, str) for value in cast("dict[str, Any]", headers).values()
+    ):
+        raise node.error("`headers` must be a mapping of names to texts")
+    try:
+        return HookServer(
+            url,
+            access.hosts,
+            headers=cast("dict[str, str]", headers),
+            allowed_variables=texts_of(node, "allowedEnvVars") or (),
+        )
+    except ConfigError as error:
+        raise node.error(error.detail, hint=error.hint) from error
+
+
 def _number(node: Node, name: str, default: float) -> float:
-    found = field_of(node, name)
+    found = get_field(node, name)
     if found is None:
         return default
     if isinstance(found.value, bool) or not isinstance(found.value, (int, float)):
@@ -216,8 +229,8 @@ def _number(node: Node, name: str, default: float) -> float:
     return float(found.value)
 
 
-def _fits(event: str) -> Callable[[Occasion], bool]:
-    """Their two events after a call are one of ours."""
+def _outcome_filter(event: str) -> Callable[[Occasion], bool]:
+    """Tell Claude Code's two events after a call apart, which are one event here."""
     if event not in ("PostToolUse", "PostToolUseFailure"):
         return lambda occasion: True
     return lambda occasion: (
@@ -226,22 +239,22 @@ def _fits(event: str) -> Callable[[Occasion], bool]:
     )
 
 
-def _matcher(group: Node) -> Callable[[Occasion], bool]:
+def _parse_matcher(group: Node) -> Callable[[Occasion], bool]:
     text = text_of(group, "matcher")
     if text in ("", "*"):
         return lambda occasion: True
     if _LIST.fullmatch(text):
         names = frozenset(name.strip() for name in re.split(r"[|,]", text))
-        return lambda occasion: not names.isdisjoint(_compared(occasion))
+        return lambda occasion: not names.isdisjoint(_matcher_subjects(occasion))
     try:
         matches = compile_regex(text)
     except ValueError as error:
-        place = field_of(group, "matcher") or group
+        place = get_field(group, "matcher") or group
         raise place.error(f"`matcher`: {error}") from error
-    return lambda occasion: any(map(matches, _compared(occasion)))
+    return lambda occasion: any(map(matches, _matcher_subjects(occasion)))
 
 
-def _compared(occasion: Occasion) -> Iterable[str]:
+def _matcher_subjects(occasion: Occasion) -> Iterable[str]:
     match occasion.payload:
         case ToolPre(name=name, tool=tool) | ToolPost(name=name, tool=tool):
             return (name, contract_name(name, tool.source if tool is not None else ""))

@@ -1,17 +1,16 @@
-"""Command hooks: a program that reads the event as JSON and answers with its exit code and standard
-output.
+"""Command hooks: programs that read an event as JSON and answer with exit code and standard output.
 
-    exit 0     standard output is read as the contract says (`contract.read_output`)
-    exit 2     no; standard error is the reason
-    others     broken: not found (127), not executable (126), a crash, a signal, time that ran out
+    exit 0     standard output is parsed as the contract says (`contract.read_output`)
+    exit 2     blocked; standard error is the reason
+    others     broken: not found (127), not executable (126), a crash, a signal, a timeout
 
 Commands run in a sandbox of their own (`sandbox`): they see the workspace and the system, reach no
 network, and get a small environment. `$FERRULE_HOOKS` is a folder with a copy of the files in the
-trusted `.ferrule/hooks` and `.harness/hooks`: the files as they were trusted, whatever has happened
-to the originals since. The originals cannot be seen in there, as no tool may touch them.
+trusted `.ferrule/hooks` and `.harness/hooks`: as they were trusted, whatever has happened to the
+originals since. The originals are hidden from the sandbox, as no tool may touch them.
 
-Not protected: a hook whose program lies in the workspace in an ordinary place can be rewritten by
-whoever may write there.
+Not protected: a hook whose program is an ordinary file of the workspace can be rewritten by whoever
+may write there.
 """
 
 from __future__ import annotations
@@ -40,18 +39,24 @@ if TYPE_CHECKING:
     from ferrule.sandbox.sandbox import Sandbox
 
 MOST_OUTPUT = 64 * 1024
-"""Bytes of standard output and of standard error; a hook that says more is broken, since its answer
-would be cut.
+"""Bytes of standard output and of standard error.
+
+A hook with more is broken, since its answer would be cut.
 """
 SHELL = "/bin/sh"
 
 
 class HookCommands:
-    """Runs the commands of hooks in one workspace. `files` are the trusted files that
-    `$FERRULE_HOOKS` holds, by path below it.
+    """Runs the commands of hooks in one workspace.
 
-    Nothing is made before the first command. `close` gives all back; a process that forgets it does
-    so at its end.
+    Nothing is created before the first command. `close` releases everything; a process that forgets
+    it does so when it exits.
+
+    Args:
+        root: The workspace.
+        files: The trusted files for `$FERRULE_HOOKS`, by path below it.
+        policy: The sandbox policy. Default: the workspace, and no network.
+        rung: The sandbox backend. Default: the best one available.
     """
 
     def __init__(
@@ -69,17 +74,19 @@ class HookCommands:
         self._folder: Path | None = None
         self._sandbox: Sandbox | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._making = asyncio.Lock()
+        self._start_lock = asyncio.Lock()
 
     async def ask(self, command: str | Sequence[str], occasion: Occasion, timeout: float) -> Action:
-        """Have a command judge an event. Raises FerruleError, ToolFailed or Garbage where it could
-        not: it is broken then.
+        """Let a command judge an event.
+
+        Raises FerruleError, ToolFailed or Garbage if the command is broken.
         """
-        out, errors = Capture(MOST_OUTPUT, 0), Capture(MOST_OUTPUT, 0)
-        given = json.dumps(told(occasion), ensure_ascii=False).encode("utf-8", "surrogatepass")
-        ended = await self._run(command, occasion, given, out, errors, timeout)
+        out = Capture(MOST_OUTPUT, 0)
+        errors = Capture(MOST_OUTPUT, 0)
+        stdin = json.dumps(told(occasion), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        ended = await self._run(command, occasion, stdin, out, errors, timeout)
         if out.size > MOST_OUTPUT:
-            raise Garbage(f"it said {out.size} bytes, the bound is {MOST_OUTPUT}")
+            raise Garbage(f"it wrote {out.size} bytes, the bound is {MOST_OUTPUT}")
         if ended.timed_out:
             raise Garbage(f"no answer within {timeout:g} s")
         if ended.exit_code == 0:
@@ -92,12 +99,12 @@ class HookCommands:
         self,
         command: str | Sequence[str],
         occasion: Occasion,
-        given: bytes,
+        stdin: bytes,
         out: Capture,
         errors: Capture,
         timeout: float,
     ) -> Ended:
-        sandbox = await self._ready()
+        sandbox = await self._start_sandbox()
         argv = (SHELL, "-c", command) if isinstance(command, str) else tuple(command)
         program = SHELL if isinstance(command, str) else self._program(argv[0])
         directory = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -110,7 +117,7 @@ class HookCommands:
                     environment=self._environment(occasion),
                     output=out,
                     errors=errors,
-                    stdin=given,
+                    stdin=stdin,
                     timeout=timeout,
                     identity=occasion.identity,
                 )
@@ -119,41 +126,40 @@ class HookCommands:
             os.close(directory)
 
     def _program(self, name: str) -> str:
-        found = (
-            name if "/" in name else shutil.which(name, path=os.environ.get("PATH", DEFAULT_PATH))
-        )
-        if found is None:
+        if "/" in name:
+            return name
+        path = shutil.which(name, path=os.environ.get("PATH", DEFAULT_PATH))
+        if path is None:
             raise ToolFailed(ErrorType.NOT_FOUND, f"there is no program `{name}`")
-        return found
+        return path
 
     def _environment(self, occasion: Occasion) -> Mapping[str, str]:
-        hooks = str(self._folder or "")
-        own = {
-            "FERRULE_HOOKS": hooks,
+        variables = {
+            "FERRULE_HOOKS": str(self._folder or ""),
             "FERRULE_PROJECT_DIR": str(self._root),
             "CLAUDE_PROJECT_DIR": str(self._root),
+            "FERRULE_EVENT": occasion.event,
         }
-        return child_environment(
-            os.environ, overrides=own | {"FERRULE_EVENT": occasion.event}
-        ).values
+        return child_environment(os.environ, overrides=variables).values
 
-    async def _ready(self) -> Sandbox:
+    async def _start_sandbox(self) -> Sandbox:
         from ferrule.sandbox.sandbox import Sandbox
 
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            # Its loop is gone, and with it what watched its commands.
+            # The old loop is gone, and with it what watched the sandbox's commands.
             self._close_sandbox()
-            self._loop, self._making = loop, asyncio.Lock()
-        async with self._making:
+            self._loop = loop
+            self._start_lock = asyncio.Lock()
+        async with self._start_lock:
             if self._sandbox is None:
-                folder = self._folder = self._folder or self._written()
+                folder = self._folder = self._folder or self._copy_files()
                 policy = self._policy or Policy(self._root, readable=(str(folder),))
                 self._sandbox = Sandbox(policy, rung=self._rung)
                 atexit.register(self.close_now)
             return self._sandbox
 
-    def _written(self) -> Path:
+    def _copy_files(self) -> Path:
         # mkdtemp: a fresh name, mode 0700.
         folder = Path(tempfile.mkdtemp(prefix="ferrule-hooks-"))
         for name, data in self._files.items():
@@ -164,7 +170,7 @@ class HookCommands:
         return folder
 
     async def close(self) -> None:
-        """End what runs and remove the copies."""
+        """Stop the running commands and remove the copies."""
         sandbox, self._sandbox = self._sandbox, None
         if sandbox is not None:
             if self._loop is asyncio.get_running_loop():
@@ -174,7 +180,7 @@ class HookCommands:
         self.close_now()
 
     def close_now(self) -> None:
-        """The same where no event loop runs any more."""
+        """Close synchronously, after the event loop has stopped."""
         self._close_sandbox()
         folder, self._folder = self._folder, None
         if folder is not None:
@@ -187,11 +193,11 @@ class HookCommands:
             sandbox.close_now()
 
 
-def _failure(ended: Ended, said: str) -> str:
-    what = (
-        "it ended with "
-        f"{ended.exit_code if ended.exit_code is not None else ended.signal or 'no exit code'}"
-    )
+def _failure(ended: Ended, error_output: str) -> str:
+    status = ended.exit_code
+    if status is None:
+        status = ended.signal or "no exit code"
     known = {127: " (the program was not found)", 126: " (the program cannot be executed)"}
-    text = said.strip()[:300]
-    return what + known.get(ended.exit_code or 0, "") + (f": {text}" if text else "")
+    message = f"it ended with {status}{known.get(ended.exit_code or 0, '')}"
+    text = error_output.strip()[:300]
+    return f"{message}: {text}" if text else message

@@ -1,31 +1,39 @@
-"""`when`: a small language that says whether a hook is asked. Pure by construction: it can look at
-the payload and nothing else.
+"""`when`: a small language that decides whether a hook applies to an event.
+
+It is pure by construction: it can look at the payload and at nothing else.
 
     name == "run_command" and glob(arguments["command"], "git push*")
 
-    expression = or ;           or = and {"or" and} ;           and = not {"and" not} ;       not = ["not"] comparison ;
+    expression = or ;
+    or = and {"or" and} ;
+    and = not {"and" not} ;
+    not = ["not"] comparison ;
     comparison = value {("==" | "!=" | "<" | "<=" | ">" | ">=" | "in" | "not in") value} ;
-    value = text | number | "True" | "False" | "None" | list | name | value "[" value "]" | value "." key | call | "(" or ")" ;
-    list = "[" [value {"," value}] "]" ;                        call = function "(" value {"," value} ")" ;
+    value = text | number | "True" | "False" | "None" | list | name | value "[" value "]"
+          | value "." key | call | "(" or ")" ;
+    list = "[" [value {"," value}] "]" ;
+    call = function "(" value {"," value} ")" ;
 
 Names are `event`, `payload`, and the payload's own keys (`name`, `arguments`, `text`, …);
-`payload.arguments.path` is `payload["arguments"]["path"]`. The spelling is Python's and Starlark's.
-Functions:
+`payload.arguments.path` is `payload["arguments"]["path"]`. The syntax is that of Python and
+Starlark. Functions:
 
-    glob(text, pattern)        the whole text; `*` any run of characters, `?` one
-    regex(text, pattern)       anywhere in the text; Rust's syntax, in time linear in the text, no look-around or back-references
-    starts(text, start)   ends(text, end)   lower(text)   length(value)   has(object, key)   get(object, key, default)
+    glob(text, pattern)        matches the whole text; `*` any characters, `?` one
+    regex(text, pattern)       searches the text; Rust's syntax, in time linear in the text, no
+                               look-around or back-references
+    starts(text, start)   ends(text, end)   lower(text)
+    length(value)   has(object, key)   get(object, key, default)
 
-An expression has at most 2,000 characters and 200 parts, and every part costs at most what its
-operands hold. A key that is not there, an order of different kinds, a text where an object was
-meant: an error, and an error is a broken hook, which blocks. (`get` and `has` are for keys that may
-be missing.) So a guard with a misspelt key is loud instead of silent.
+An expression has at most 2,000 characters and 200 parts, and the cost of every part is limited by
+the size of its operands. A missing key, an order between different types, or a text where an object
+was expected is an error, and an error is a broken hook, which blocks. (`get` and `has` are for keys
+that may be missing.) So a guard with a misspelt key is noticed.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, cast
@@ -37,16 +45,16 @@ from ferrule.tools.safe_patterns import compile_regex, matches_glob
 MOST_CHARACTERS = 2000
 MOST_PARTS = 200
 LONGEST_TEXT = 1 << 20
-"""Characters of a text that `glob` and `regex` look through; a longer one is an error."""
+"""Characters of a text that `glob` and `regex` search; a longer one is an error."""
 
 
 class WhenError(ValueError):
-    """A condition that cannot be decided. The hook counts as broken."""
+    """A condition that cannot be evaluated. The hook counts as broken."""
 
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """A parsed condition. Calling it decides it; raises WhenError."""
+    """A parsed condition. Calling it evaluates it; raises WhenError."""
 
     text: str
     tree: ast.expr
@@ -58,10 +66,18 @@ class When:
 def parse_when(
     text: str, where: str = "when", line: int = 1, column: int = 1, events: tuple[str, ...] = ()
 ) -> When:
-    """Parse a condition. Raises ConfigError with the place: `where:line:column`, counted from where
-    the text begins.
+    """Parse a condition.
 
-    With `events`, a name that none of them has is refused, so that it cannot hide behind an `and`.
+    Args:
+        text: The condition.
+        where: The name of its file, for error messages.
+        line: The line where the text begins.
+        column: The column where the text begins.
+        events: The events it is for. With them, a name that none of them has is refused, so that it
+            cannot hide behind an `and`.
+
+    Raises:
+        ConfigError: The condition is invalid. The message begins with `where:line:column`.
     """
     if len(text) > MOST_CHARACTERS:
         raise ConfigError(
@@ -69,23 +85,17 @@ def parse_when(
             f"{MOST_CHARACTERS}"
         )
     try:
-        # In brackets a condition may go over several lines. One that closes ours begins in the
-        # first line, where ours stands.
-        tree = ast.parse(f"(\n{text}\n)", mode="eval").body
-        if tree.lineno == 1:
-            raise _Refused(tree, "not one condition")
-        if len(list(ast.walk(tree))) > 2 * MOST_PARTS:
-            raise _Refused(tree, f"more than {MOST_PARTS} parts")
-        _check(tree)
+        tree = _parse_expression(text)
         _check_names(tree, events)
     except SyntaxError as error:
-        said = _at(where, line, column, error.lineno, error.offset, f"not a condition: {error.msg}")
-        raise ConfigError(said) from error
+        problem = f"not a condition: {error.msg}"
+        message = _located(where, line, column, error.lineno, error.offset, problem)
+        raise ConfigError(message) from error
     except _Refused as error:
         node = error.node
-        said = _at(where, line, column, node.lineno, node.col_offset + 1, error.why)
+        message = _located(where, line, column, node.lineno, node.col_offset + 1, error.reason)
         raise ConfigError(
-            said, hint="`ferrule.extensions.hooks.conditions` lists what there is"
+            message, hint="`ferrule.extensions.hooks.conditions` documents the language"
         ) from error
     except (RecursionError, MemoryError, ValueError) as error:
         raise ConfigError(
@@ -94,34 +104,54 @@ def parse_when(
     return When(text, tree)
 
 
+def _parse_expression(text: str) -> ast.expr:
+    # Inside brackets a condition may span several lines. A condition that closes our bracket gives
+    # an expression that begins in the first line, where the bracket stands.
+    tree = ast.parse(f"(\n{text}\n)", mode="eval").body
+    if tree.lineno == 1:
+        raise _Refused(tree, "not one condition")
+    if len(list(ast.walk(tree))) > 2 * MOST_PARTS:
+        raise _Refused(tree, f"more than {MOST_PARTS} parts")
+    _check(tree)
+    return tree
+
+
 def decide(when: When, event: str, payload: Mapping[str, Any]) -> bool:
-    """Whether a condition holds for a payload. Raises WhenError; the answer must be true or false,
-    nothing that resembles it.
+    """Evaluate a condition for a payload.
+
+    Raises WhenError, also if the value is not a boolean.
     """
     try:
-        value = _value(when.tree, {**payload, "event": event, "payload": payload})
+        value = _evaluate(when.tree, {**payload, "event": event, "payload": payload})
     except (KeyError, TypeError, IndexError, RecursionError) as error:
-        raise WhenError(f"`when` could not be decided: {type(error).__name__}: {error}") from error
+        raise WhenError(
+            f"`when` could not be evaluated: {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(value, bool):
         raise WhenError(f"`when` gave {type(value).__name__}, not true or false")
     return value
 
 
-def _at(where: str, line: int, column: int, row: int | None, offset: int | None, why: str) -> str:
-    # The first line that was parsed is our bracket; the text's own first line begins at `column`.
+def _located(
+    where: str, line: int, column: int, row: int | None, offset: int | None, message: str
+) -> str:
+    """Put the place of a problem before its message; `row` and `offset` are Python's."""
+    # The first parsed line is our bracket; the first line of the text begins at `column`.
     row = max((row or 2) - 2, 0)
     offset = max(offset or 1, 1)
-    return f"{where}:{line + row}:{offset + column - 1 if row == 0 else offset}: {why}"
+    if row == 0:
+        offset += column - 1
+    return f"{where}:{line + row}:{offset}: {message}"
 
 
-# ---- what an expression may hold
+# ---- checking an expression
 
 
 class _Refused(Exception):
-    def __init__(self, node: ast.expr, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, node: ast.expr, reason: str) -> None:
+        super().__init__(reason)
         self.node = node
-        self.why = why
+        self.reason = reason
 
 
 def _check(node: ast.expr) -> None:
@@ -129,34 +159,42 @@ def _check(node: ast.expr) -> None:
         case ast.Constant(value=str() | int() | float() | None):
             return
         case ast.Name(id=name):
-            if name in _FUNCTIONS:
-                raise _Refused(node, f"`{name}` is a function: `{name}(…)`")
-            if name.startswith("_"):
-                raise _Refused(node, f"the name `{name}`")
+            _check_name(node, name)
         case ast.Attribute(value=value, attr=key):
             if key.startswith("_"):
-                raise _Refused(node, f"the key `{key}`")
+                raise _Refused(node, f"the key `{key}` is not allowed")
             _check(value)
-        case ast.Call(func=ast.Name(id=name), args=given, keywords=[]):
-            _check_call(node, name, given)
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
+            _check_call(node, name, arguments)
         case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=value):
             _check(value)
         case ast.Subscript(value=value, slice=key):
-            _check(value)
-            _check(key)
+            _check_all((value, key))
         case ast.BoolOp(values=parts) | ast.List(elts=parts) | ast.Tuple(elts=parts):
-            for part in parts:
-                _check(part)
+            _check_all(parts)
         case ast.Compare(left=left, ops=operators, comparators=others):
-            for operator in operators:
-                if type(operator) not in _COMPARE:
-                    raise _Refused(
-                        node, f"`{type(operator).__name__.lower()}` is not an operator here"
-                    )
-            for part in (left, *others):
-                _check(part)
+            _check_operators(node, operators)
+            _check_all((left, *others))
         case _:
-            raise _Refused(node, f"a condition cannot hold a {type(node).__name__}")
+            raise _Refused(node, f"a condition cannot contain a {type(node).__name__}")
+
+
+def _check_all(nodes: Iterable[ast.expr]) -> None:
+    for node in nodes:
+        _check(node)
+
+
+def _check_name(node: ast.expr, name: str) -> None:
+    if name in _FUNCTIONS:
+        raise _Refused(node, f"`{name}` is a function: `{name}(…)`")
+    if name.startswith("_"):
+        raise _Refused(node, f"the name `{name}` is not allowed")
+
+
+def _check_operators(node: ast.expr, operators: Iterable[ast.cmpop]) -> None:
+    for operator in operators:
+        if type(operator) not in _COMPARE:
+            raise _Refused(node, f"`{type(operator).__name__.lower()}` is not an operator here")
 
 
 def _check_names(tree: ast.expr, events: tuple[str, ...]) -> None:
@@ -173,86 +211,94 @@ def _check_names(tree: ast.expr, events: tuple[str, ...]) -> None:
             raise _Refused(node, f"{', '.join(events)} has no `{node.id}`{hint}")
 
 
-def _check_call(node: ast.expr, name: str, given: list[ast.expr]) -> None:
-    known = _FUNCTIONS.get(name)
-    if known is None:
+def _check_call(node: ast.expr, name: str, arguments: list[ast.expr]) -> None:
+    function = _FUNCTIONS.get(name)
+    if function is None:
         raise _Refused(node, f"there is no function `{name}`; there are: {', '.join(_FUNCTIONS)}")
-    if len(given) != known[0]:
-        raise _Refused(node, f"`{name}` takes {known[0]} values, found {len(given)}")
-    for one in given:
-        _check(one)
-    if name == "regex" and isinstance(given[1], ast.Constant) and isinstance(given[1].value, str):
+    count, _ = function
+    if len(arguments) != count:
+        raise _Refused(node, f"`{name}` takes {count} values, found {len(arguments)}")
+    _check_all(arguments)
+    if name != "regex":
+        return
+    pattern = arguments[1]
+    if isinstance(pattern, ast.Constant) and isinstance(pattern.value, str):
         try:
-            compile_regex(given[1].value)
+            compile_regex(pattern.value)
         except ValueError as error:
-            raise _Refused(given[1], str(error)) from error
+            raise _Refused(pattern, str(error)) from error
 
 
-# ---- what it means
+# ---- evaluating it
 
 
-def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
+def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
     match node:
         case ast.Constant(value=value):
             return value
         case ast.Name(id=name):
             return names[name]
         case ast.Attribute(value=inner, attr=key):
-            return _item(_value(inner, names), key)
+            return _get_item(_evaluate(inner, names), key)
         case ast.Subscript(value=inner, slice=key):
-            return _item(_value(inner, names), _value(key, names))
+            return _get_item(_evaluate(inner, names), _evaluate(key, names))
         case ast.BoolOp(op=operator, values=parts):
-            return _either(operator, parts, names)
+            return _evaluate_boolean(operator, parts, names)
         case ast.UnaryOp(op=ast.Not(), operand=inner):
-            return not _truth(_value(inner, names))
+            return not _expect_boolean(_evaluate(inner, names))
         case ast.UnaryOp(operand=inner):
-            return -_number(_value(inner, names))
+            return -_expect_number(_evaluate(inner, names))
         case ast.Compare(left=left, ops=operators, comparators=others):
-            return _compared(left, operators, others, names)
-        case ast.Call(func=ast.Name(id=name), args=given):
-            return _FUNCTIONS[name][1](*[_value(one, names) for one in given])
+            return _evaluate_comparison(left, operators, others, names)
+        case ast.Call(func=ast.Name(id=name), args=parts):
+            _, function = _FUNCTIONS[name]
+            return function(*_evaluate_all(parts, names))
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            items: list[Any] = [_value(part, names) for part in parts]
-            return items
+            return _evaluate_all(parts, names)
         case _:
-            raise WhenError(f"`when` holds a {type(node).__name__}")
+            raise WhenError(f"`when` contains a {type(node).__name__}")
 
 
-def _either(operator: ast.boolop, parts: list[ast.expr], names: Mapping[str, Any]) -> bool:
+def _evaluate_all(nodes: Iterable[ast.expr], names: Mapping[str, Any]) -> list[Any]:
+    return [_evaluate(node, names) for node in nodes]
+
+
+def _evaluate_boolean(
+    operator: ast.boolop, parts: list[ast.expr], names: Mapping[str, Any]
+) -> bool:
     stops_at = isinstance(operator, ast.Or)
     for part in parts:
-        if _truth(_value(part, names)) is stops_at:
+        if _expect_boolean(_evaluate(part, names)) is stops_at:
             return stops_at
     return not stops_at
 
 
-def _compared(
+def _evaluate_comparison(
     left: ast.expr, operators: list[ast.cmpop], others: list[ast.expr], names: Mapping[str, Any]
 ) -> bool:
-    before = _value(left, names)
+    left_value = _evaluate(left, names)
     for operator, other in zip(operators, others, strict=True):
-        after = _value(other, names)
-        if not _COMPARE[type(operator)](before, after):
+        right_value = _evaluate(other, names)
+        if not _COMPARE[type(operator)](left_value, right_value):
             return False
-        before = after
+        left_value = right_value
     return True
 
 
-def _truth(value: Any) -> bool:
-    # A text is not "true": `name or "x"` in a guard is a mistake, and it would let everything
-    # match.
+def _expect_boolean(value: Any) -> bool:
+    # A text is never true: `name or "x"` in a guard is a mistake that would match everything.
     if not isinstance(value, bool):
         raise WhenError(f"`and`, `or` and `not` take true or false, found {type(value).__name__}")
     return value
 
 
-def _number(value: Any) -> float:
+def _expect_number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise WhenError(f"`-` takes a number, found {type(value).__name__}")
     return value
 
 
-def _item(value: Any, key: Any) -> Any:
+def _get_item(value: Any, key: Any) -> Any:
     if isinstance(value, Mapping):
         found = cast("Mapping[Any, Any]", value)
         if key not in found:
@@ -274,17 +320,17 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     return checked
 
 
-def _inside(a: Any, b: Any) -> bool:
+def _contains(a: Any, b: Any) -> bool:
     if isinstance(b, str):
-        return _text(a) in b
+        return _expect_text(a) in b
     if not isinstance(b, (list, tuple, Mapping)):
         raise WhenError(f"`in` takes a text, a list or an object, found {type(b).__name__}")
     return a in cast("list[Any]", b)
 
 
-def _text(value: Any) -> str:
+def _expect_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise WhenError(f"found {type(value).__name__} where a text was meant")
+        raise WhenError(f"found {type(value).__name__} where a text was expected")
     if len(value) > LONGEST_TEXT:
         raise WhenError(f"a text of {len(value)} characters, the bound is {LONGEST_TEXT}")
     return value
@@ -307,23 +353,23 @@ def _length(value: Any) -> int:
 
 
 def _regex(text: Any, pattern: Any) -> bool:
-    return compile_regex(_text(pattern))(_text(text))
+    return compile_regex(_expect_text(pattern))(_expect_text(text))
 
 
 def _glob(text: Any, pattern: Any) -> bool:
-    return matches_glob(_text(text), _text(pattern))
+    return matches_glob(_expect_text(text), _expect_text(pattern))
 
 
 def _starts(text: Any, start: Any) -> bool:
-    return _text(text).startswith(_text(start))
+    return _expect_text(text).startswith(_expect_text(start))
 
 
 def _ends(text: Any, end: Any) -> bool:
-    return _text(text).endswith(_text(end))
+    return _expect_text(text).endswith(_expect_text(end))
 
 
 def _lower(text: Any) -> str:
-    return _text(text).lower()
+    return _expect_text(text).lower()
 
 
 _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
@@ -344,6 +390,6 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.LtE: _ordered(lambda a, b: a <= b),
     ast.Gt: _ordered(lambda a, b: a > b),
     ast.GtE: _ordered(lambda a, b: a >= b),
-    ast.In: _inside,
-    ast.NotIn: lambda a, b: not _inside(a, b),
+    ast.In: _contains,
+    ast.NotIn: lambda a, b: not _contains(a, b),
 }

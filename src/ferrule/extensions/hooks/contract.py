@@ -1,11 +1,10 @@
-"""The JSON contract of command and web hooks: what they read, and what their answers mean
-(conventions §3.4).
+"""The JSON contract of command and web hooks: their input, and what their answers mean.
 
-A script written for Claude Code works unchanged: it reads `hook_event_name`, `tool_name`,
-`tool_input`, … in that program's names (`Bash`, `Write`, `file_path`) and its `updatedInput` is
-taken back into ours. Beside them stands `ferrule`, the payload in our own names. The deviation that
-conventions ask for: at an event that gates something, an exit code other than 0 and 2, time that
-ran out and an answer that cannot be read are a no.
+Source: conventions §3.4. A script written for Claude Code works unchanged: it reads
+`hook_event_name`, `tool_name`, `tool_input`, … with that program's names (`Bash`, `Write`,
+`file_path`), and its `updatedInput` is translated back into ours. The additional key `ferrule`
+holds the payload with our own names. One deviation, which the conventions ask for: at an event that
+gates something, an exit code other than 0 and 2, a timeout and an unreadable answer all block.
 
 `transcript_path` is empty: sessions are in the journal, not in a file. `defer` counts as `ask`.
 """
@@ -45,7 +44,7 @@ EVENTS: dict[str, str] = {
     "SubagentStart": "delegation.pre",
     "SubagentStop": "delegation.post",
 }
-"""Their events and ours. Our own names can be written as well."""
+"""Claude Code's events and ours. Our own names can be used as well."""
 
 NOT_FIRED = (
     "PermissionRequest",
@@ -57,14 +56,12 @@ NOT_FIRED = (
     "Elicitation",
     "ConfigChange",
 )
-"""Theirs that nothing here fires. A hook on one is said to be without effect."""
+"""Claude Code's events that are never fired here. Hooks on them are reported as without effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A tool of ours as the contract names it: the tool's name there, and its arguments' names
-    where they differ.
-    """
+    """A tool's name in the contract, and the names of its arguments where they differ from ours."""
 
     tool: str
     arguments: Mapping[str, str]
@@ -81,14 +78,14 @@ TOOLS: dict[str, Names] = {
 
 
 def contract_name(tool: str, source: str = "") -> str:
-    """A tool's name in the contract: `Bash`, `mcp__server__tool`, or its own."""
+    """Return a tool's name in the contract: `Bash`, `mcp__server__tool`, or its own."""
     if tool in TOOLS:
         return TOOLS[tool].tool
     return f"mcp__{tool}" if source.startswith("mcp") else tool
 
 
 def event_name(occasion: Occasion) -> str:
-    """An event's name in the contract; ours where it has none."""
+    """Return an event's name in the contract, or ours where it has none."""
     match occasion.payload:
         case ToolPost(success=success):
             return "PostToolUse" if success else "PostToolUseFailure"
@@ -100,10 +97,10 @@ def event_name(occasion: Occasion) -> str:
 
 
 def told(occasion: Occasion) -> dict[str, Any]:
-    """What a command or web hook reads."""
-    who = occasion.identity
+    """Build the JSON object that a command or web hook reads."""
+    identity = occasion.identity
     common: dict[str, Any] = {
-        "session_id": who.session,
+        "session_id": identity.session,
         "transcript_path": "",
         "cwd": occasion.workspace,
         "permission_mode": occasion.mode,
@@ -111,17 +108,17 @@ def told(occasion: Occasion) -> dict[str, Any]:
     }
     if occasion.payload.agent_type:
         common |= {"agent_type": occasion.payload.agent_type, "agent_id": occasion.payload.agent_id}
-    ours = {"event": occasion.event, "run": who.run, "payload": occasion.payload.as_dict()}
-    return {**common, **_own(occasion), "ferrule": ours}
+    ours = {"event": occasion.event, "run": identity.run, "payload": occasion.payload.as_dict()}
+    return {**common, **_event_fields(occasion), "ferrule": ours}
 
 
-def _own(occasion: Occasion) -> dict[str, Any]:
+def _event_fields(occasion: Occasion) -> dict[str, Any]:
     match occasion.payload:
         case ToolPre() as call:
-            return _call(call, call.arguments)
+            return _call_fields(call, call.arguments)
         case ToolPost() as call:
             answer = {"tool_response": call.result} if call.success else {"error": call.message}
-            return {**_call(call, call.arguments or {}), **answer}
+            return {**_call_fields(call, call.arguments or {}), **answer}
         case TurnStart(text=text):
             return {"prompt": text}
         case TurnEnd() as turn:
@@ -143,7 +140,7 @@ def _own(occasion: Occasion) -> dict[str, Any]:
             return {}
 
 
-def _call(call: ToolPre | ToolPost, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _call_fields(call: ToolPre | ToolPost, arguments: Mapping[str, Any]) -> dict[str, Any]:
     source = call.tool.source if call.tool is not None else ""
     names = TOOLS.get(call.name, Names(call.name, {}))
     given = {names.arguments.get(key, key): value for key, value in arguments.items()}
@@ -155,89 +152,91 @@ def _call(call: ToolPre | ToolPost, arguments: Mapping[str, Any]) -> dict[str, A
 
 
 def own_arguments(tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments in the contract's names as ours."""
-    back = {theirs: ours for ours, theirs in TOOLS.get(tool, Names(tool, {})).arguments.items()}
-    return {back.get(key, key): value for key, value in given.items()}
+    """Translate arguments from the contract's names into ours."""
+    names = TOOLS.get(tool, Names(tool, {}))
+    own_names = {theirs: ours for ours, theirs in names.arguments.items()}
+    return {own_names.get(key, key): value for key, value in given.items()}
 
 
 # ---- answers
 
 
 def read_output(text: str, occasion: Occasion) -> Action:
-    """What a hook that succeeded has said. Raises Garbage.
+    """Parse the output of a hook that succeeded. Raises Garbage.
 
-    JSON if it begins with `{`; other text is context for the model at the start of a session or a
-    turn, and means nothing elsewhere.
+    Output that begins with `{` is JSON. Other text is context for the model at the start of a
+    session or turn, and is ignored elsewhere.
     """
-    said = text.strip()
-    if not said.startswith("{"):
-        at_start = isinstance(occasion.payload, (SessionStart, TurnStart))
-        return Action(context=said) if said and at_start else Action()
+    output = text.strip()
+    if not output.startswith("{"):
+        is_start = isinstance(occasion.payload, (SessionStart, TurnStart))
+        return Action(context=output) if output and is_start else Action()
     try:
-        answer: Any = json.loads(said)
+        answer: Any = json.loads(output)
     except (ValueError, RecursionError) as error:
-        raise Garbage(f"its output begins like JSON and is none: {error}") from error
+        raise Garbage(f"its output begins like JSON but cannot be parsed: {error}") from error
     return read_answer(cast("Mapping[str, Any]", answer), occasion)
 
 
 def read_answer(answer: Mapping[str, Any], occasion: Occasion) -> Action:
-    """The action that an answer object means. Raises Garbage for a key of the contract with the
-    wrong kind of value.
+    """Convert an answer object to an action.
+
+    Raises Garbage for a key of the contract whose value has the wrong type.
     """
-    specific = _part(answer, "hookSpecificOutput", dict, {})
-    message = _part(answer, "systemMessage", str, "")
-    reason = _part(answer, "reason", str, "")
-    named = _part(specific, "hookEventName", str, "")
-    if named and named not in (event_name(occasion), occasion.event):
-        raise Garbage(f"it answers for `{named}`, and was asked at `{event_name(occasion)}`")
-    decided = _part(answer, "decision", str, "")
-    if decided not in ("", "approve", "block"):
-        raise Garbage(f"`decision` is `{decided}`; it can be `block`")
-    permission = _part(specific, "permissionDecision", str, "")
+    specific = _get(answer, "hookSpecificOutput", dict, {})
+    message = _get(answer, "systemMessage", str, "")
+    reason = _get(answer, "reason", str, "")
+    event = _get(specific, "hookEventName", str, "")
+    if event and event not in (event_name(occasion), occasion.event):
+        raise Garbage(f"it answers for `{event}`, and was asked at `{event_name(occasion)}`")
+    decision = _get(answer, "decision", str, "")
+    if decision not in ("", "approve", "block"):
+        raise Garbage(f"`decision` is `{decision}`; it can be `block`")
+    permission = _get(specific, "permissionDecision", str, "")
     if permission not in ("", "allow", "deny", "ask", "defer"):
         raise Garbage(
             f"`permissionDecision` is `{permission}`; it can be allow, deny, ask or defer"
         )
-    why = _part(specific, "permissionDecisionReason", str, "") or reason
-    context = _part(specific, "additionalContext", str, "")
-    if _part(answer, "continue", bool, True) is False:
-        stop = _part(answer, "stopReason", str, "") or "it said so"
+    why = _get(specific, "permissionDecisionReason", str, "") or reason
+    context = _get(specific, "additionalContext", str, "")
+    if _get(answer, "continue", bool, True) is False:
+        stop = _get(answer, "stopReason", str, "") or "it gave no reason"
         return Action("block", why or stop, message=message, stop=stop)
-    if permission == "deny" or decided == "block":
-        return _refused(occasion, why, message, context)
+    if permission == "deny" or decision == "block":
+        return _block(occasion, why, message, context)
     verdict = "ask" if permission in ("ask", "defer") else "allow"
     return Action(
-        verdict, why, payload=_change(specific, occasion), context=context, message=message
+        verdict, why, payload=_changed_payload(specific, occasion), context=context, message=message
     )
 
 
 def refused_by(text: str, occasion: Occasion) -> Action:
-    """What exit code 2 means: `text` is the reason."""
-    return _refused(occasion, text.strip(), "", "")
+    """Return the action of exit code 2; `text` is the reason."""
+    return _block(occasion, text.strip(), "", "")
 
 
-def _refused(occasion: Occasion, reason: str, message: str, context: str) -> Action:
+def _block(occasion: Occasion, reason: str, message: str, context: str) -> Action:
     if isinstance(occasion.payload, ToolPost):
-        # The call has run: in the contract this is a word to the model about it, and withholds
-        # nothing.
-        return Action(context=" ".join(part for part in (reason, context) if part), message=message)
+        # The call has already run: in the contract this is feedback for the model, and its result
+        # is not withheld.
+        return Action(context=" ".join(filter(None, (reason, context))), message=message)
     return Action("block", reason or "it gave no reason", message=message, context=context)
 
 
-def _change(specific: Mapping[str, Any], occasion: Occasion) -> Mapping[str, Any] | None:
+def _changed_payload(specific: Mapping[str, Any], occasion: Occasion) -> Mapping[str, Any] | None:
     payload = occasion.payload
     if isinstance(payload, ToolPre) and "updatedInput" in specific:
-        return {"arguments": own_arguments(payload.name, _part(specific, "updatedInput", dict, {}))}
+        return {"arguments": own_arguments(payload.name, _get(specific, "updatedInput", dict, {}))}
     for key in ("updatedToolOutput", "updatedMCPToolOutput"):
         if isinstance(payload, ToolPost) and key in specific:
             return {"result": specific[key]}
     if "payload" in specific:
-        # Ours: any event's own keys, where the contract has no word for them.
-        return _part(specific, "payload", dict, {})
+        # Ours: keys of any event's payload that the contract does not have.
+        return _get(specific, "payload", dict, {})
     return None
 
 
-def _part(answer: Any, key: str, kind: type, default: Any) -> Any:
+def _get(answer: Any, key: str, kind: type, default: Any) -> Any:
     found: Any = answer.get(key)
     if found is None:
         return default

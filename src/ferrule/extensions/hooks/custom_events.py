@@ -1,4 +1,4 @@
-"""Events of a tool's or a program's own: `custom.*`."""
+"""Custom events of tools and programs: `custom.*`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ from ferrule.engine.hooks.events import Custom, check_event
 from ferrule.tools.context import Context
 
 
-async def emit(context: Context, event: str, data: Any = None) -> Outcome:
-    """Tell the hooks of this session of an event, `custom.deployed`; in a session without hooks
-    nothing happens.
+async def emit_event(context: Context, event: str, data: Any = None) -> Outcome:
+    """Fire an event such as `custom.deployed` for the hooks of this session.
 
-    `outcome.blocked` is the refusal, "" if there is none: what a no means is the emitter's to say.
-    `outcome.payload.data` is the data as hooks changed it. Raises ConfigError for a name that does
-    not begin with `custom.`.
+    In a session without hooks nothing happens. What a refusal means is up to the caller.
+
+    Returns:
+        The outcome: `blocked` is the refusal, or "" if there is none; `payload.data` is the data as
+        hooks changed it.
+
+    Raises:
+        ConfigError: The name does not begin with `custom.`.
     """
     if not event.startswith("custom.") or event.endswith("*"):
         raise ConfigError(
-            f"the event `{event}` cannot be emitted", hint="a name like `custom.deployed`"
+            f"the event `{event}` cannot be emitted", hint="use a name like `custom.deployed`"
         )
     check_event(event, "what emits it")
-    hooks = context.resources.get(Hooks)
     payload = Custom(event, data)
-    return await hooks.fire(payload) if isinstance(hooks, Hooks) else Outcome(payload)
+    hooks = context.resources.get(Hooks)
+    if not isinstance(hooks, Hooks):
+        return Outcome(payload)
+    return await hooks.fire(payload)

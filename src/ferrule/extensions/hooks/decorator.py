@@ -1,4 +1,4 @@
-"""`@hook`: a function becomes a hook on events.
+"""`@hook` turns a function into a hook on events.
 
 @hook("tool.pre", when='name == "run_command"', priority=10)
 async def no_force_push(call: ToolPre) -> Action | None:
@@ -36,26 +36,34 @@ def hook(
     on_error: OnError = "block",
     name: str = "",
 ) -> Callable[[Callable[..., Any]], EventHook]:
-    """Make a hook of a function, sync (it runs in a thread) or async.
+    """Turn a function, sync (it runs in a thread) or async, into a hook.
 
-    It gets the event's payload (`ToolPre`, `TurnStart`, …) and, if it takes a second argument, the
-    `Occasion` around it. It answers with `allow()`, `block(reason)`, `ask(reason)`,
-    `modify({...})`, `delegate({...})` or None, which lets it pass. `timeout` is in seconds. Raises
-    ConfigError for an event there is not and a `when` that cannot be read.
+    The function gets the event's payload (`ToolPre`, `TurnStart`, …) and, if it takes a second
+    argument, the `Occasion` around it. It answers with `allow()`, `block(reason)`, `ask(reason)`,
+    `modify({...})`, `delegate({...})` or None, which allows.
+
+    Args:
+        events: The names of the events.
+        when: A condition in the language of `hooks.conditions`, or a function of the `Occasion`.
+        priority: Hooks with lower numbers run first.
+        timeout: Seconds until the hook counts as broken.
+        on_error: What happens if the hook is broken.
+        name: The name of the hook. Default: the function's.
+
+    Raises:
+        ConfigError: An event does not exist, or `when` is invalid.
     """
 
     def decorate(function: Callable[..., Any]) -> EventHook:
-        called = name or getattr(function, "__name__", "hook").strip("<>")
+        hook_name = name or getattr(function, "__name__", "hook").strip("<>")
         known = tuple(event for event in events if event in PAYLOADS)
-        condition = (
-            parse_when(when, f"when of the hook `{called}`", events=known)
-            if isinstance(when, str)
-            else when
-        )
+        condition = when
+        if isinstance(condition, str):
+            condition = parse_when(condition, f"when of the hook `{hook_name}`", events=known)
         return EventHook(
-            name=called,
+            name=hook_name,
             events=events,
-            run=_runner(function, called),
+            run=_make_runner(function, hook_name),
             when=condition,
             priority=priority,
             timeout=timeout,
@@ -65,20 +73,22 @@ def hook(
     return decorate
 
 
-def _runner(function: Callable[..., Any], name: str) -> Callable[[Occasion], Awaitable[object]]:
-    takes = _takes(function, name)
+def _make_runner(
+    function: Callable[..., Any], name: str
+) -> Callable[[Occasion], Awaitable[object]]:
+    count = _argument_count(function, name)
 
     async def run(occasion: Occasion) -> object:
-        given = (occasion.payload, occasion)[:takes]
+        arguments = (occasion.payload, occasion)[:count]
         if inspect.iscoroutinefunction(function):
-            return await function(*given)
-        answer = await run_blocking(lambda: function(*given))
+            return await function(*arguments)
+        answer = await run_blocking(lambda: function(*arguments))
         return await answer if inspect.isawaitable(answer) else answer
 
     return run
 
 
-def _takes(function: Callable[..., Any], name: str) -> int:
+def _argument_count(function: Callable[..., Any], name: str) -> int:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
@@ -86,10 +96,10 @@ def _takes(function: Callable[..., Any], name: str) -> int:
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return 2
-    needed = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
-    if not len(positional) >= 1 or len(needed) > 2:
+    required = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    if not positional or len(required) > 2:
         raise ConfigError(
-            f"the hook `{name}` takes {len(needed)} values",
-            hint="a payload, and an occasion if it wants",
+            f"the hook `{name}` takes {len(required)} values",
+            hint="it takes a payload, and optionally the occasion",
         )
     return min(len(positional), 2)

@@ -1,5 +1,4 @@
-"""A hook as a file: Markdown whose front matter says when it is asked and what is asked, and whose
-text says why.
+"""Parse a hook file: Markdown with front matter that says when the hook applies and what it runs.
 
     ---
     events: [tool.pre]
@@ -15,10 +14,10 @@ text says why.
     ---
     Keeps the disk.
 
-One of `script` (Starlark, `handle(event, payload)`), `command`, `url` and `guard` (one that ships,
-with its options under `with`). The name is the file's. Scripts compute and nothing else: no files,
-no programs, no network (requirement 003 says so; there it was not true). Keys that mean nothing are
-warnings with the nearest that does; anything else that is wrong is an error with its place.
+A hook has one of `script` (Starlark, `handle(event, payload)`), `command`, `url` and `guard` (one
+that ships with Ferrule, its options under `with`). Its name is the file's. Scripts only compute: no
+files, no programs, no network (requirement 003). Unknown keys are warnings with the nearest known
+one; anything else that is wrong is an error with its place.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from ferrule.extensions.front_matter import (
     Warned,
     begins,
     choice_of,
+    get_field,
     parse_document,
     plain,
     text_of,
     texts_of,
     unknown_keys,
 )
-from ferrule.extensions.front_matter import field as field_of
 from ferrule.extensions.starlark.pool import Pool, shared
 from ferrule.extensions.starlark.script import Bounds, Script
 from ferrule.storage.settings.yaml_tree import Node
@@ -49,9 +48,9 @@ from .conditions import parse_when
 from .guards import GUARDS
 
 TIMEOUT_MS = 5000
-"""Of a script or guard; commands and servers have 60,000."""
+"""For scripts and guards. Commands and servers have 60,000."""
 EVENTS_KEYS = ("events", "on", "event")
-"""Spellings of one key."""
+"""Alternative spellings of one key."""
 KEYS = (
     *EVENTS_KEYS,
     "when",
@@ -77,7 +76,11 @@ _SOURCES = ("script", "command", "url", "guard")
 def read_hook(
     data: bytes, file: str, reach: Reach, *, pool: Pool | None = None
 ) -> tuple[EventHook, list[Warned]]:
-    """One hook file. Raises ConfigError that names file, line and column."""
+    """Parse a hook file and return the hook with warnings.
+
+    Raises:
+        ConfigError: The file is invalid. The message has file, line and column.
+    """
     return read_hook_node(
         parse_document(data, file).fields, PurePosixPath(file).stem, data, reach, pool=pool
     )
@@ -86,30 +89,40 @@ def read_hook(
 def read_hook_node(
     node: Node, name: str, data: bytes, reach: Reach, *, pool: Pool | None = None
 ) -> tuple[EventHook, list[Warned]]:
-    """One hook from a mapping, of a hook file or within another file; `data` is the whole file.
-    Raises ConfigError, with the place.
+    """Parse one hook from a mapping, in a hook file or within another file.
+
+    Args:
+        node: The mapping.
+        name: The name of the hook.
+        data: The bytes of the whole file.
+        reach: What the hook may use.
+        pool: The worker pool for scripts.
+
+    Raises:
+        ConfigError: The hook is invalid. The message has the place.
     """
     if node.pairs is None:
         raise node.error(
             "a hook must be a mapping", hint="write `- name: my_hook`, and its keys below"
         )
-    warned = [*unknown_keys(node, KEYS, "a hook"), *hidden_programs(node)]
-    named = [key for key in _SOURCES if field_of(node, key) is not None]
-    if len(named) != 1:
-        found = " and ".join(f"`{key}`" for key in named) or "none of them"
+    warnings = [*unknown_keys(node, KEYS, "a hook"), *hidden_programs(node)]
+    sources = [key for key in _SOURCES if get_field(node, key) is not None]
+    if len(sources) != 1:
+        found = " and ".join(f"`{key}`" for key in sources) or "none of them"
         raise node.error(f"a hook has one of `script`, `command`, `url` and `guard`; found {found}")
-    timeout = _timeout(node, 60_000 if named[0] in ("command", "url") else TIMEOUT_MS)
-    if named[0] == "guard":
-        return _guard(node, name, timeout, data), warned
-    run = (
-        runner(node, reach, timeout) if named[0] != "script" else _script(node, data, timeout, pool)
-    )
-    return _made(
-        node, name, _events(node), run, timeout, _priority(node, DEFAULT_PRIORITY), data
-    ), warned
+    source = sources[0]
+    timeout = _timeout(node, 60_000 if source in ("command", "url") else TIMEOUT_MS)
+    if source == "guard":
+        return _make_guard(node, name, timeout, data), warnings
+    if source == "script":
+        run = _script_runner(node, data, timeout, pool)
+    else:
+        run = runner(node, reach, timeout)
+    priority = _priority(node, DEFAULT_PRIORITY)
+    return _make_hook(node, name, _events(node), run, timeout, priority, data), warnings
 
 
-def _made(
+def _make_hook(
     node: Node,
     name: str,
     events: tuple[str, ...],
@@ -118,34 +131,34 @@ def _made(
     priority: int,
     data: bytes,
 ) -> EventHook:
-    when, place = text_of(node, "when"), field_of(node, "when")
+    when = text_of(node, "when")
+    place = get_field(node, "when")
+    condition = None
+    if when and place:
+        condition = parse_when(when, place.file, *begins(place, data), events)
+    on_error = choice_of(node, "on_error", ("block", "allow", "ask")) or "block"
     try:
         return EventHook(
             name=name,
             events=events,
             run=run,
-            when=parse_when(when, place.file, *begins(place, data), events)
-            if when and place
-            else None,
+            when=condition,
             priority=priority,
-            # A little more than what runs: its own bound is the one that says what was going on.
+            # Longer than the timeout of what runs, so that its own error is reported.
             timeout=timeout + 5,
-            on_error=cast(
-                "OnError", choice_of(node, "on_error", ("block", "allow", "ask")) or "block"
-            ),
+            on_error=cast("OnError", on_error),
             source=node.file,
         )
     except ConfigError as error:
-        raise (
-            error
-            if error.detail.startswith(node.file)
-            else node.error(error.detail, hint=error.hint)
-        ) from error
+        if error.detail.startswith(node.file):
+            raise
+        raise node.error(error.detail, hint=error.hint) from error
 
 
 def _events(node: Node) -> tuple[str, ...]:
-    key = next((key for key in EVENTS_KEYS if field_of(node, key) is not None), "events")
-    place, events = field_of(node, key), texts_of(node, key)
+    key = next((key for key in EVENTS_KEYS if get_field(node, key) is not None), "events")
+    place = get_field(node, key)
+    events = texts_of(node, key)
     if not events or place is None:
         raise node.error("a hook needs `events`", hint="for example `events: [tool.pre]`")
     for number, event in enumerate(events):
@@ -158,8 +171,8 @@ def _events(node: Node) -> tuple[str, ...]:
 
 
 def _timeout(node: Node, default: int) -> float:
-    """Seconds."""
-    found = field_of(node, "timeout_ms")
+    """Return the timeout in seconds."""
+    found = get_field(node, "timeout_ms")
     value: Any = default if found is None else found.value
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= 600_000:
         raise (found or node).error(
@@ -169,7 +182,7 @@ def _timeout(node: Node, default: int) -> float:
 
 
 def _priority(node: Node, default: int) -> int:
-    found = field_of(node, "priority")
+    found = get_field(node, "priority")
     if found is None:
         return default
     if isinstance(found.value, bool) or not isinstance(found.value, int):
@@ -177,10 +190,10 @@ def _priority(node: Node, default: int) -> int:
     return found.value
 
 
-def _script(
+def _script_runner(
     node: Node, data: bytes, timeout: float, pool: Pool | None
 ) -> Callable[[Occasion], Any]:
-    place = field_of(node, "script")
+    place = get_field(node, "script")
     source = text_of(node, "script")
     assert place is not None
     if not source.strip():
@@ -189,29 +202,34 @@ def _script(
     bounds = Bounds(seconds=timeout)
 
     async def run(occasion: Occasion) -> object:
-        given = (occasion.event, occasion.payload.as_dict())
-        return await (pool or shared()).run(script, "handle", given, bounds=bounds, pure=True)
+        arguments = (occasion.event, occasion.payload.as_dict())
+        return await (pool or shared()).run(script, "handle", arguments, bounds=bounds, pure=True)
 
     return run
 
 
-def _guard(node: Node, name: str, timeout: float, data: bytes) -> EventHook:
-    place, chosen = field_of(node, "guard"), text_of(node, "guard")
+def _make_guard(node: Node, name: str, timeout: float, data: bytes) -> EventHook:
+    place = get_field(node, "guard")
+    guard_name = text_of(node, "guard")
     assert place is not None
-    make = GUARDS.get(chosen)
+    make = GUARDS.get(guard_name)
     if make is None:
-        raise place.error(f"there is no guard `{chosen}`", hint=f"there are: {', '.join(GUARDS)}")
-    options = field_of(node, "with")
-    given: Any = plain(options) if options is not None else {}
-    if not isinstance(given, dict):
-        raise (options or node).error("`with` must be a mapping of the guard's options")
+        raise place.error(
+            f"there is no guard `{guard_name}`", hint=f"there are: {', '.join(GUARDS)}"
+        )
+    options_node = get_field(node, "with")
+    options: Any = plain(options_node) if options_node is not None else {}
+    if not isinstance(options, dict):
+        raise (options_node or node).error("`with` must be a mapping of the guard's options")
     try:
-        guard = make(**given)
+        guard = make(**options)
     except (TypeError, ValueError, ConfigError) as error:
-        raise (options or place).error(
-            f"`{chosen}` cannot be made with these options: {error}"
+        raise (options_node or place).error(
+            f"`{guard_name}` cannot be made with these options: {error}"
         ) from error
-    events = _events(node) if any(field_of(node, key) for key in EVENTS_KEYS) else guard.events
+    has_events = any(get_field(node, key) for key in EVENTS_KEYS)
+    events = _events(node) if has_events else guard.events
     if not set(events) <= set(guard.events):
-        raise node.error(f"`{chosen}` is a guard for {', '.join(guard.events)}")
-    return _made(node, name, events, guard.run, timeout, _priority(node, guard.priority), data)
+        raise node.error(f"`{guard_name}` is a guard for {', '.join(guard.events)}")
+    priority = _priority(node, guard.priority)
+    return _make_hook(node, name, events, guard.run, timeout, priority, data)

@@ -1,16 +1,15 @@
-"""Guards that ship: hooks for rules that many want, made with options and given to an Agent or
-named in a hook file.
+"""Guards that ship with Ferrule: hooks for common rules, given to an Agent or named in a hook file.
 
-    Agent(..., hooks=[prefer_named_tools(), no_secrets_in_arguments(), writes_within("src",
-    "docs")])
+    Agent(..., hooks=[
+        prefer_named_tools(), no_secrets_in_arguments(), writes_within("src", "docs"),
+    ])
 
-Each answers only to what it can see in the call itself. None of them is a boundary: what a program
-does once it runs is held by the sandbox, and what rules say is held by the gate before any hook. A
-guard that cannot judge a call refuses it.
+Each judges only what it can see in the tool call itself. None of them is a boundary: a running
+program is confined by the sandbox, and permission rules are enforced by the gate before any hook. A
+guard that cannot judge a call blocks it.
 
-Not protected: a secret that no pattern here knows, or that is split, encoded or compressed; a
-command line that builds its program's name while it runs (it is refused, since it cannot be
-judged).
+Not protected: a secret that no pattern here knows, or that is split, encoded or compressed. A
+command line that builds its program's name while it runs is blocked, since it cannot be judged.
 """
 
 from __future__ import annotations
@@ -40,80 +39,89 @@ NAMED: Mapping[str, str] = {
     **dict.fromkeys(("rm", "rmdir", "unlink"), "delete_path"),
     **dict.fromkeys(("touch", "tee"), "write_file"),
 }
-"""Programs and the tool that does the same with its own checks. `sed` only where it reads."""
+"""Programs, and the tool that does the same with its own checks. `sed` only where it reads."""
 
 PRIORITY = 50
-"""Before hooks that say nothing."""
+"""Before hooks without a priority of their own."""
 
 
 def prefer_named_tools(
     named: Mapping[str, str] | None = None, *, priority: int = PRIORITY
 ) -> EventHook:
-    """Refuse a command for which there is a tool, and say which. `named` (program to tool) replaces
-    `NAMED`.
+    """Block a command for which there is a tool, and name the tool.
 
-    A program counts where it stands first in a command line; behind a pipe it only filters what
-    another one said.
+    Only a program that stands first in a command line counts; behind a pipe it only filters output.
+
+    Args:
+        named: Programs and their tools, instead of `NAMED`.
+        priority: Hooks with lower numbers run first.
     """
     table = dict(NAMED if named is None else named)
 
     async def judge(call: ToolPre, occasion: Occasion) -> Action | None:
         for command in call.commands:
-            seen = _analysed(command)
-            if isinstance(seen, str):
-                return block(seen)
-            for part in seen.parts:
+            analysis = _analyse(command)
+            if isinstance(analysis, str):
+                return block(analysis)
+            for part in analysis.parts:
                 tool = table.get(part.target)
                 if tool is not None and tool != call.name and not part.fed_by:
                     return block(f"use the tool `{tool}` instead of `{part.target}`")
         return None
 
-    return _guard("prefer_named_tools", judge, priority)
+    return _make_guard("prefer_named_tools", judge, priority)
 
 
 _TOKENS = {form.what: form.pattern for form in FORMS}
 _SHORTEST = 12
-"""Characters of a variable's value that is looked for: shorter ones stand in ordinary text."""
+"""Characters of a variable's value to search for it: shorter ones occur in ordinary text."""
 
 
 def no_secrets_in_arguments(
     *, patterns: Mapping[str, str] | None = None, environment: bool = True, priority: int = PRIORITY
 ) -> EventHook:
-    """Refuse a call whose arguments hold what looks like a key or a token, or the value of a secret
-    variable of this process.
+    """Block a call whose arguments contain what looks like a key or token.
 
-    `patterns` (what it is, to an expression, see `matching`) are looked for as well. The refusal
-    names the argument and the kind, never the value.
+    The refusal names the argument and the kind of secret, never the value.
+
+    Args:
+        patterns: Further kinds of secrets, each with a regular expression (`tools.safe_patterns`).
+        environment: Whether to search for the values of this process's secret variables, too.
+        priority: Hooks with lower numbers run first.
     """
-    known = {what: compile_regex(text) for what, text in {**_TOKENS, **(patterns or {})}.items()}
+    sources = {**_TOKENS, **(patterns or {})}
+    known = {kind: compile_regex(source) for kind, source in sources.items()}
 
     async def judge(call: ToolPre, occasion: Occasion) -> Action | None:
-        held = _held() if environment else {}
+        variables = _secret_variables() if environment else {}
         for where, text in _texts(call.arguments, ""):
-            for what, pattern in known.items():
-                if pattern(text):
-                    return block(
-                        f"the argument `{where}` holds {what}; secrets do not go into calls"
-                    )
-            for name, value in held.items():
-                if value in text:
-                    return block(
-                        f"the argument `{where}` holds the value of `${name}`; secrets do "
-                        "not go into calls"
-                    )
+            secret = next((kind for kind, matches in known.items() if matches(text)), None)
+            if secret is None:
+                names = (name for name, value in variables.items() if value in text)
+                variable = next(names, None)
+                secret = f"the value of `${variable}`" if variable is not None else None
+            if secret is not None:
+                return block(f"the argument `{where}` holds {secret}; secrets do not go into calls")
         return None
 
-    return _guard("no_secrets_in_arguments", judge, priority)
+    return _make_guard("no_secrets_in_arguments", judge, priority)
 
 
 def writes_within(*folders: str, within: Iterable[str] = (), priority: int = PRIORITY) -> EventHook:
-    """Refuse writes outside these folders of the workspace. (`within` is for hook files, which have
-    names only.)
+    """Block writes outside these folders of the workspace.
 
-    Tools that write and do not say where, and those that run commands or were not declared, are
-    refused: where they write cannot be seen. Tools that only read pass.
+    Tools that write without saying where, that run commands or that declare no side effect are
+    blocked: where they write is unknown. Tools that only read pass.
+
+    Args:
+        folders: Folders of the workspace.
+        within: More folders, for hook files, which can only use named options.
+        priority: Hooks with lower numbers run first.
+
+    Raises:
+        ConfigError: There is no folder, or one lies outside the workspace.
     """
-    allowed = tuple(_inside(folder, "") for folder in (*folders, *within))
+    allowed = tuple(_relative_name(folder, "") for folder in (*folders, *within))
     if not allowed or any(folder is None for folder in allowed):
         raise ConfigError(
             "`writes_within` needs folders of the workspace", hint='writes_within("src")'
@@ -124,28 +132,30 @@ def writes_within(*folders: str, within: Iterable[str] = (), priority: int = PRI
             return None
         if not call.writes or call.side_effect in ("execute", "undeclared", "external"):
             return block(
-                f"where `{call.name}` writes cannot be seen, and writes are kept to "
+                f"it is unknown where `{call.name}` writes, and writes are limited to "
                 f"{_listed(allowed)}"
             )
         for path in call.writes:
-            name = _inside(path, occasion.workspace)
-            if name is None or not any(_below(name, folder or "") for folder in allowed):
+            name = _relative_name(path, occasion.workspace)
+            if name is None or not any(_is_below(name, folder or "") for folder in allowed):
                 return block(f"`{path}` is not in {_listed(allowed)}")
         return None
 
-    return _guard("writes_within", judge, priority)
+    return _make_guard("writes_within", judge, priority)
 
 
 def command_policy(
     *, allow: Iterable[str] = (), deny: Iterable[str] = (), priority: int = PRIORITY
 ) -> EventHook:
-    """Refuse commands by the patterns of permission rules: `deny=["rm *"]`, `allow=["git diff *",
-    "npm test"]`.
+    """Block commands by patterns of permission rules: `deny=["rm *"]`, `allow=["git diff *"]`.
 
-    With `allow`, whatever is not in it is refused; every part of a command line must be. Raises
-    ConfigError for a pattern that cannot be read.
+    With `allow`, anything else is blocked; every part of a command line must be allowed.
+
+    Raises:
+        ConfigError: A pattern is invalid, or there is none.
     """
-    allowed, denied = tuple(allow), tuple(deny)
+    allowed = tuple(allow)
+    denied = tuple(deny)
     if not allowed and not denied:
         raise ConfigError(
             "`command_policy` allows and denies nothing", hint='command_policy(deny=["rm *"])'
@@ -159,7 +169,7 @@ def command_policy(
     async def judge(call: ToolPre, occasion: Occasion) -> Action | None:
         if not call.commands:
             if call.side_effect == "execute":
-                return block(f"what `{call.name}` runs cannot be seen")
+                return block(f"it is unknown what `{call.name}` runs")
             return None
         if call.tool is None:
             return block("the command cannot be judged without its tool")
@@ -168,12 +178,13 @@ def command_policy(
             return block(decision.reason)
         if allowed and decision.verdict != "allow":
             return block(f"only these commands run here: {_listed(allowed)}")
-        problem = next(
-            (seen for seen in map(_analysed, call.commands) if isinstance(seen, str)), None
-        )
-        return block(problem) if problem else None
+        for command in call.commands:
+            analysis = _analyse(command)
+            if isinstance(analysis, str):
+                return block(analysis)
+        return None
 
-    return _guard("command_policy", judge, priority)
+    return _make_guard("command_policy", judge, priority)
 
 
 GUARDS: dict[str, Callable[..., EventHook]] = {
@@ -185,11 +196,11 @@ GUARDS: dict[str, Callable[..., EventHook]] = {
 """By the names that hook files use."""
 
 
-def _guard(
+def _make_guard(
     name: str, judge: Callable[[ToolPre, Occasion], Awaitable[Action | None]], priority: int
 ) -> EventHook:
     async def run(occasion: Occasion) -> object:
-        # Fails, and so blocks, if it were ever asked about something else.
+        # An error blocks, in case a guard is ever registered for another event.
         if not isinstance(occasion.payload, ToolPre):
             raise TypeError(f"`{name}` judges calls, not `{occasion.event}`")
         return await judge(occasion.payload, occasion)
@@ -197,30 +208,31 @@ def _guard(
     return EventHook(name=name, events=("tool.pre",), run=run, priority=priority, source="shipped")
 
 
-def _analysed(command: str | tuple[str, ...]) -> Analysis | str:
-    """The command's parts, or why it cannot be judged."""
-    seen = analyse(command)
-    unknown = seen.problem or seen.over_limit
-    if unknown:
-        return f"the command cannot be judged: {unknown}"
-    if any(part.words and not part.program for part in seen.parts):
+def _analyse(command: str | tuple[str, ...]) -> Analysis | str:
+    """Return the parts of a command, or why it cannot be judged."""
+    analysis = analyse(command)
+    problem = analysis.problem or analysis.over_limit
+    if problem:
+        return f"the command cannot be judged: {problem}"
+    if any(part.words and not part.program for part in analysis.parts):
         return "the command builds the name of a program while it runs, so it cannot be judged"
-    return seen
+    return analysis
 
 
 def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    """Every text in the arguments, keys too, with the place where it stands."""
+    """Yield every text in the arguments, keys included, with its place."""
     if isinstance(value, str):
         yield where, value
     elif isinstance(value, Mapping):
         for key, item in cast("Mapping[str, Any]", value).items():
-            yield f"{where}.{key}" if where else key, key
-            yield from _texts(item, f"{where}.{key}" if where else key)
+            place = f"{where}.{key}" if where else key
+            yield place, key
+            yield from _texts(item, place)
     elif isinstance(value, (list, tuple)):
         items = cast("list[Any]", value)
         for number, item in enumerate(items):
             yield from _texts(item, f"{where}[{number}]")
-        # A command as a list of words is one text as well: a secret may stand across two of them.
+        # A list of words is also searched as one text: a secret may span two of them.
         if len(items) > 1 and all(isinstance(item, str) for item in items):
             yield where, " ".join(items)
 
@@ -230,7 +242,7 @@ def _is_secret(name: str) -> bool:
     return looks_secret(name)
 
 
-def _held() -> dict[str, str]:
+def _secret_variables() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
@@ -238,19 +250,19 @@ def _held() -> dict[str, str]:
     }
 
 
-def _inside(path: str, root: str) -> str | None:
-    """A path relative to the workspace, in one spelling; None if it leads out, or nobody knows."""
+def _relative_name(path: str, root: str) -> str | None:
+    """Normalize a path relative to the workspace. None if it leads out, or if that is unknown."""
     if path.startswith("~") or "\0" in path or "\\" in path:
         return None
     if path.startswith("/"):
-        if not root or not _below(normpath(path), normpath(root)):
+        if not root or not _is_below(normpath(path), normpath(root)):
             return None
         path = normpath(path)[len(normpath(root)) :].lstrip("/")
     name = normpath(path or ".")
     return None if name == ".." or name.startswith("../") else name
 
 
-def _below(name: str, folder: str) -> bool:
+def _is_below(name: str, folder: str) -> bool:
     return folder in ("", ".") or name == folder or name.startswith(folder.rstrip("/") + "/")
 
 

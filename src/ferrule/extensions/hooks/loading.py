@@ -1,17 +1,19 @@
-"""All hooks of a workspace and of its person: which files there are, which of them take effect, and
-what is wrong with them.
+"""Load all hooks of a workspace and of its person, and decide which of them take effect.
 
-    .ferrule/hooks/*.md  .harness/hooks/*.md        one hook each (`files`)
-    .ferrule/hooks.json  .harness/hooks.json        the shape of Claude Code (`claude_settings`); also `.yaml`
-    `hooks:` of a bundle (`extensions.tool_files.bundles`)         a list of hooks with a `name` each, asked in the turns of their bundle
-    `hooks:` of harness.md and ferrule.yaml         the same; in harness.md also the shape of Claude Code
+    .ferrule/hooks/*.md  .harness/hooks/*.md
+        one hook each (`files`)
+    .ferrule/hooks.json  .harness/hooks.json
+        the format of Claude Code (`claude_settings`); also `.yaml`
+    `hooks:` of a bundle (`extensions.tool_files.bundles`)
+        a list of hooks with a `name` each, for the turns of their bundle
+    `hooks:` of harness.md and ferrule.yaml
+        the same; in harness.md also the format of Claude Code
 
-The same in the person's own settings folder (`hooks/`, `hooks.json`), which is theirs and needs no
-trust. What a repository brings does nothing until a person trusts it as it stands
-(`storage.trust`), and what was trusted is what runs. A trusted file that is wrong is an error: a
-guard that is there and cannot be read must not be gone in silence. For the same reason no hook
-takes the place of
-another: all of them hold, whatever they are called and wherever they come from.
+The same files are read from the person's own settings folder (`hooks/`, `hooks.json`), which needs
+no trust. Those of a repository do nothing until a person trusts it (`storage.trust`), and what was
+trusted is what runs. An invalid trusted file is an error: an unreadable guard must not disappear
+silently. For the same reason no hook replaces another: all of them apply, whatever they are called
+and wherever they come from.
 """
 
 from __future__ import annotations
@@ -24,13 +26,12 @@ from pathlib import Path
 
 from ferrule.core.errors import ConfigError
 from ferrule.engine.hooks.events import EventHook
-from ferrule.extensions.front_matter import Warned, field, parse_document, text_of
+from ferrule.extensions.front_matter import Warned, get_field, parse_document, text_of
 from ferrule.extensions.starlark.pool import Pool
 from ferrule.extensions.tool_files.bundles import (
     INLINE,
     ROOTS,
     Bundle,
-    Condition,
     Turns,
     conditions,
     fields_of,
@@ -51,10 +52,9 @@ MOST_HOOKS = 200
 
 @dataclass(frozen=True, slots=True)
 class LoadedHooks:
-    """`hooks` are for an Agent. `inert` names the repository's hook files that have no effect
-    because nobody trusts them.
+    """The loaded hooks, for an Agent. Close it together with the agent.
 
-    Close it when the agent is closed: it holds what commands need.
+    `inert` names the repository's hook files that have no effect because nobody trusts them.
     """
 
     hooks: tuple[EventHook, ...]
@@ -63,7 +63,7 @@ class LoadedHooks:
     commands: tuple[HookCommands, ...] = ()
 
     async def close(self) -> None:
-        """Give back what commands needed."""
+        """Release the resources of commands."""
         for commands in self.commands:
             await commands.close()
 
@@ -77,61 +77,73 @@ def load_hooks(
     pool: Pool | None = None,
     turns: Turns | None = None,
 ) -> LoadedHooks:
-    """The hooks of a workspace as `Trust.look` saw it, and of `own`, the person's settings folder.
+    """Load the hooks of a workspace and of the person's settings folder.
 
-    `hosts` are those that web hooks may ask, `policy` what commands may do (by default: the
-    workspace, no network), `turns` those of the tools (`World.turns`), where bundles have tools.
-    Raises ConfigError, all problems at once, each with its place.
+    Args:
+        seen: The workspace as `Trust.look` read it.
+        own: The person's settings folder.
+        hosts: Hosts that web hooks may ask.
+        policy: What commands may do. Default: the workspace, and no network.
+        pool: The worker pool for scripts.
+        turns: The current messages (`World.turns`), where bundles have tools.
+
+    Raises:
+        ConfigError: Files are invalid. It lists all problems, each with its place.
     """
-    theirs = {name: data for name, data in seen.files.items() if _is_hook(name) is not None}
-    inert = tuple(sorted(filter(_hooks_in(theirs), theirs))) if seen.state != "trusted" else ()
-    linked = [name for name in seen.links if _is_hook(name) is not None or name in _folders()]
-    if linked and seen.state == "trusted":
+    hosts = tuple(hosts)
+    is_trusted = seen.state == "trusted"
+    repository_files = {name: data for name, data in seen.files.items() if _kind_of(name)}
+    inert: tuple[str, ...] = ()
+    if not is_trusted:
+        contains_hooks = _hook_detector(repository_files)
+        inert = tuple(sorted(filter(contains_hooks, repository_files)))
+    links = [name for name in seen.links if _kind_of(name) or name in _folders()]
+    if links and is_trusted:
         raise ConfigError(
-            f"`{linked[0]}` is a link: hooks are read from files only",
+            f"`{links[0]}` is a link: hooks are read from files only",
             hint="put the file itself there",
         )
-    loaded = (
-        [_load(theirs, seen.files, seen.workspace, tuple(hosts), policy, pool, turns)]
-        if theirs and seen.state == "trusted"
-        else []
-    )
+    loaded = LoadedHooks((), inert=inert)
+    if repository_files and is_trusted:
+        commands = HookCommands(seen.workspace, _hook_folder(seen.files), policy=policy)
+        loaded = _load(repository_files, commands, hosts, pool, turns)
     if own is not None:
-        mine = _own_files(own)
-        loaded.append(_load(mine, mine, seen.workspace, tuple(hosts), policy, pool, turns))
-    hooks = tuple(hook for part in loaded for hook in part.hooks)
-    if len(hooks) > MOST_HOOKS:
-        raise ConfigError(f"{len(hooks)} hooks, the bound is {MOST_HOOKS}")
-    return LoadedHooks(
-        hooks,
-        tuple(warning for part in loaded for warning in part.warnings),
-        inert,
-        tuple(commands for part in loaded for commands in part.commands),
-    )
+        own_files = _own_files(own)
+        commands = HookCommands(seen.workspace, _hook_folder(own_files), policy=policy)
+        of_person = _load(own_files, commands, hosts, pool, turns)
+        loaded = LoadedHooks(
+            hooks=loaded.hooks + of_person.hooks,
+            warnings=loaded.warnings + of_person.warnings,
+            inert=inert,
+            commands=loaded.commands + of_person.commands,
+        )
+    if len(loaded.hooks) > MOST_HOOKS:
+        raise ConfigError(f"{len(loaded.hooks)} hooks, the bound is {MOST_HOOKS}")
+    return loaded
 
 
 def _load(
     files: Mapping[str, bytes],
-    beside: Mapping[str, bytes],
-    root: str,
+    commands: HookCommands,
     hosts: tuple[str, ...],
-    policy: Policy | None,
     pool: Pool | None,
     turns: Turns | None,
 ) -> LoadedHooks:
-    commands = HookCommands(root, _copies(beside), policy=policy)
     reading = _Reading(Reach(commands, hosts), pool)
     for name in sorted(files):
         reading.take(name, files[name])
-    hooks = reading.finished(turns or Turns())
+    hooks = reading.finish(turns or Turns())
     if reading.problems:
         raise ConfigError("\n".join(reading.problems), code="hooks")
-    return LoadedHooks(tuple(_distinct(hooks)), tuple(reading.warnings), (), (commands,))
+    return LoadedHooks(
+        tuple(_with_distinct_names(hooks)), tuple(reading.warnings), commands=(commands,)
+    )
 
 
 class _Reading:
-    """Goes through files and keeps the hooks they hold, problems included. `_bundled` are those of
-    bundles, by file.
+    """Goes through files and collects their hooks and problems.
+
+    `_bundled` are the hooks of bundles, by file.
     """
 
     def __init__(self, reach: Reach, pool: Pool | None) -> None:
@@ -140,54 +152,58 @@ class _Reading:
         self._hooks: list[EventHook] = []
         self._bundled: list[tuple[str, EventHook]] = []
         self._bundles: list[Bundle] = []
-        self._reach, self._pool = reach, pool
+        self._reach = reach
+        self._pool = pool
 
     def take(self, name: str, data: bytes) -> None:
-        """Read one file."""
+        """Parse one file."""
         try:
-            match _is_hook(name):
+            match _kind_of(name):
                 case "table":
-                    self._table(parse_yaml(data, name))
+                    self._take_table(parse_yaml(data, name))
                 case "file":
-                    hook, warned = read_hook(data, name, self._reach, pool=self._pool)
+                    hook, warnings = read_hook(data, name, self._reach, pool=self._pool)
                     self._hooks.append(hook)
-                    self.warnings += warned
+                    self.warnings += warnings
                 case "bundle":
-                    # What is odd about the bundle itself is said with its tools.
+                    # Warnings about the bundle itself are reported with its tools.
                     bundle, _ = read_bundle(kind_of(name), parse_document(data, name), data)
                     self._bundles.append(bundle)
-                    self._bundled += [
-                        (name, hook) for hook in self._listed(bundle.fields, bundle.name, data)
-                    ]
+                    hooks = self._parse_list(bundle.fields, bundle.name, data)
+                    self._bundled += [(name, hook) for hook in hooks]
                 case _:
-                    self._inline(fields_of(data, name), data)
+                    self._take_main_file(fields_of(data, name), data)
         except ConfigError as error:
             self.problems.append(str(error))
 
-    def finished(self, turns: Turns) -> list[EventHook]:
-        """All hooks, those of bundles kept to their turns."""
-        held, wrong = conditions(self._bundles)
-        self.problems += [str(error) for error in wrong]
-        bundled = [_kept(hook, held.get(file), turns) for file, hook in self._bundled]
-        return [*self._hooks, *bundled, *([turns.hook()] if held else [])]
+    def finish(self, turns: Turns) -> list[EventHook]:
+        """Return all hooks, those of bundles limited to their turns."""
+        by_file, errors = conditions(self._bundles)
+        self.problems += [str(error) for error in errors]
+        hooks = list(self._hooks)
+        for file, hook in self._bundled:
+            condition = by_file.get(file)
+            hooks.append(hook if condition is None else condition.over(hook, turns))
+        if by_file:
+            hooks.append(turns.hook())
+        return hooks
 
-    def _table(self, tree: Node) -> None:
-        read = read_configured(tree, self._reach)
-        self._hooks += read.hooks
-        self.warnings += read.warnings
+    def _take_table(self, tree: Node) -> None:
+        parsed = read_configured(tree, self._reach)
+        self._hooks += parsed.hooks
+        self.warnings += parsed.warnings
 
-    def _inline(self, fields: Node, data: bytes) -> None:
-        hooks = field(fields, "hooks")
+    def _take_main_file(self, fields: Node, data: bytes) -> None:
+        hooks = get_field(fields, "hooks")
         if hooks is None or hooks.pairs is None:
-            self._hooks += self._listed(fields, "", data)
+            self._hooks += self._parse_list(fields, "", data)
         elif not fields.file.endswith(".yaml"):
-            self._table(
-                fields
-            )  # In a settings file a mapping of that name is a section of settings.
+            # In a settings file, a mapping `hooks` is a section of settings.
+            self._take_table(fields)
 
-    def _listed(self, fields: Node, bundle: str, data: bytes) -> list[EventHook]:
-        """The hooks of a list. One that is wrong is a problem of its own."""
-        hooks = field(fields, "hooks")
+    def _parse_list(self, fields: Node, bundle: str, data: bytes) -> list[EventHook]:
+        """Parse the hooks of a list. An invalid one is a problem of its own."""
+        hooks = get_field(fields, "hooks")
         if hooks is None:
             return []
         if hooks.items is None:
@@ -195,65 +211,68 @@ class _Reading:
                 "`hooks` must be a list of hooks",
                 hint="write `- name: my_hook`, and its keys below",
             )
-        found: list[EventHook] = []
+        parsed: list[EventHook] = []
         for number, item in enumerate(hooks.items, 1):
             try:
-                hook, warned = read_hook_node(
-                    item, _name(item, bundle, number), data, self._reach, pool=self._pool
-                )
-                found.append(hook)
-                self.warnings += warned
+                name = _hook_name(item, bundle, number)
+                hook, warnings = read_hook_node(item, name, data, self._reach, pool=self._pool)
             except ConfigError as error:
                 self.problems.append(str(error))
-        return found
+                continue
+            parsed.append(hook)
+            self.warnings += warnings
+        return parsed
 
 
-def _kept(hook: EventHook, condition: Condition | None, turns: Turns) -> EventHook:
-    return hook if condition is None else condition.over(hook, turns)
-
-
-def _name(item: Node, bundle: str, number: int) -> str:
-    """What a hook in a list is called: by itself, else after its bundle or its file."""
+def _hook_name(item: Node, bundle: str, number: int) -> str:
+    """Name a hook in a list: its own name, else one after its bundle or file."""
     named = text_of(item, "name") or text_of(item, "handler")
     return named or f"{bundle or item.file.rpartition('/')[2]} hook {number}"
 
 
-def _hooks_in(files: Mapping[str, bytes]) -> Callable[[str], bool]:
-    """Whether a file holds hooks, of files that nobody trusts yet: one that cannot be read says
-    nothing.
+def _hook_detector(files: Mapping[str, bytes]) -> Callable[[str], bool]:
+    """Make a predicate that tells which of some untrusted files contain hooks.
+
+    An unreadable file counts as having none.
     """
 
-    def holds(name: str) -> bool:
-        if _is_hook(name) in ("table", "file"):
+    def contains_hooks(name: str) -> bool:
+        if _kind_of(name) in ("table", "file"):
             return True
         try:
-            found = field(fields_of(files[name], name), "hooks")
+            hooks = get_field(fields_of(files[name], name), "hooks")
         except ConfigError:
             return False
-        return found is not None and not (name.endswith(".yaml") and found.pairs is not None)
+        if hooks is None:
+            return False
+        is_settings_section = name.endswith(".yaml") and hooks.pairs is not None
+        return not is_settings_section
 
-    return holds
+    return contains_hooks
 
 
-def _copies(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """What commands find below `$FERRULE_HOOKS`. Raises ConfigError where two different files would
-    have one name.
+def _hook_folder(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return what commands find below `$FERRULE_HOOKS`.
+
+    Raises ConfigError where two different files would have one name.
     """
-    found: dict[str, bytes] = {}
+    copies: dict[str, bytes] = {}
+    parents = ("", *(f"{root}/" for root in ROOTS))
     for name, data in files.items():
         folder, _, rest = name.partition("hooks/")
-        if folder not in ("", *(f"{root}/" for root in ROOTS)) or not rest:
+        if folder not in parents or not rest:
             continue
-        if found.setdefault(rest, data) != data:
+        if copies.setdefault(rest, data) != data:
             raise ConfigError(
                 f"`{name}`: there is another hook file `{rest}`", hint="give them different names"
             )
-    return found
+    return copies
 
 
-def _is_hook(name: str) -> str | None:
-    """`file`, `table`, `bundle`, `main` or None. Names are relative to the workspace, or to the
-    person's folder (`hooks/x.md`).
+def _kind_of(name: str) -> str | None:
+    """Return `file`, `table`, `bundle`, `main` or None, by the place of a file.
+
+    Names are relative to the workspace, or to the person's folder (`hooks/x.md`).
     """
     if name in INLINE:
         return "main"
@@ -264,8 +283,10 @@ def _is_hook(name: str) -> str | None:
         name = rest
     if name in _TABLES:
         return "table"
-    parts = name.split("/")
-    return "file" if len(parts) == 2 and parts[0] == "hooks" and parts[1].endswith(".md") else None
+    folder, _, leaf = name.partition("/")
+    if folder == "hooks" and "/" not in leaf and leaf.endswith(".md"):
+        return "file"
+    return None
 
 
 def _folders() -> frozenset[str]:
@@ -273,23 +294,28 @@ def _folders() -> frozenset[str]:
 
 
 def _own_files(folder: Path) -> dict[str, bytes]:
-    """What a person's settings folder holds; a folder that others may write to is refused."""
-    found: dict[str, bytes] = {}
-    for path in (*(folder / name for name in _TABLES), *sorted((folder / "hooks").glob("**/*"))):
-        if path.is_file():
-            about = path.stat()
-            if about.st_uid not in (os.getuid(), 0) or about.st_mode & 0o022:
-                raise ConfigError(
-                    f"`{path}`: others can write it", hint=f"check it, then `chmod go-w {path}`"
-                )
-            found[path.relative_to(folder).as_posix()] = path.read_bytes()
-    return found
+    """Read the hook files of a settings folder. A file that others may write to is refused."""
+    files: dict[str, bytes] = {}
+    tables = (folder / name for name in _TABLES)
+    for path in (*tables, *sorted((folder / "hooks").glob("**/*"))):
+        if not path.is_file():
+            continue
+        status = path.stat()
+        if status.st_uid not in (os.getuid(), 0) or status.st_mode & 0o022:
+            raise ConfigError(
+                f"`{path}`: others can write it", hint=f"check it, then `chmod go-w {path}`"
+            )
+        files[path.relative_to(folder).as_posix()] = path.read_bytes()
+    return files
 
 
-def _distinct(hooks: Iterable[EventHook]) -> Iterable[EventHook]:
-    """Two hooks with one name are told apart by where they stand."""
-    seen: set[str] = set()
+def _with_distinct_names(hooks: Iterable[EventHook]) -> Iterable[EventHook]:
+    """Rename hooks whose name is taken, after the file they come from."""
+    taken: set[str] = set()
     for hook in hooks:
-        where = re.sub(r"[^A-Za-z0-9_.:/ -]", "_", f"{hook.name} of {hook.source}")
-        yield hook if hook.name not in seen else replace(hook, name=where[:128])
-        seen.add(hook.name)
+        if hook.name in taken:
+            name = re.sub(r"[^A-Za-z0-9_.:/ -]", "_", f"{hook.name} of {hook.source}")
+            yield replace(hook, name=name[:128])
+        else:
+            yield hook
+        taken.add(hook.name)

@@ -1,10 +1,9 @@
-"""Web hooks: an event is posted as JSON to a server that a person allowed, and its answer is read
-like a command's output.
+"""Web hooks: an event is posted as JSON to an allowed server, which answers like a command.
 
-The host must be among `allowed` and resolve to the open internet, unless the entry says otherwise
-(`extensions.web`). An answer from another host than the one that was asked counts as broken, and so
-does every status but 2xx, an answer above 64 KiB, and time that ran out. Header values may name
-variables of the environment, `$NAME`, if `allowed_variables` lists them.
+The host must be in `allowed` and resolve to an address of the open internet, unless the entry says
+otherwise (`extensions.web`). A redirect to another host, any status but 2xx, an answer above 64 KiB
+and a timeout all count as broken. Header values may name variables of the environment, `$NAME`, if
+`allowed_variables` lists them.
 """
 
 from __future__ import annotations
@@ -22,13 +21,14 @@ from ferrule.extensions.web.fetch import Web
 from .contract import read_output, told
 
 MOST_ANSWER = 64 * 1024
-"""Characters."""
+"""Characters of one answer."""
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
 
 class HookServer:
-    """One address that is asked. Raises ConfigError for one that is not allowed: before anything is
-    sent.
+    """A URL that is asked about events.
+
+    Raises ConfigError if its host is not allowed, before anything is sent.
     """
 
     def __init__(
@@ -43,38 +43,37 @@ class HookServer:
         entries = tuple(allowed)
         target = parse_url(url)
         domains = Domains.parse(entries)
-        why = domains.refusal(target.host) if entries else "no hosts are allowed for hooks"
-        if why is not None:
+        reason = domains.refusal(target.host) if entries else "no hosts are allowed for hooks"
+        if reason is not None:
             raise ConfigError(
-                f"the hook's address `{url}` is refused: {why}",
-                hint="add its host to the hosts of hooks",
+                f"the hook's address `{url}` is refused: {reason}",
+                hint="add its host to the setting `hooks.hosts`",
             )
-        self._url, self._host = url, target.host
-        # Only its own host: where a redirect leads elsewhere, the payload must not follow.
+        self._url = url
+        self._host = target.host
+        # Only its own host: the payload must not follow a redirect elsewhere.
         own = Domains.parse((target.host,))
         self._web = web.narrowed(own) if web is not None else Web(domains.narrowed(own))
         self._headers = dict(headers or {})
         self._variables = frozenset(allowed_variables)
 
     async def ask(self, occasion: Occasion, timeout: float) -> Action:
-        """Have the server judge an event. Raises ToolFailed or Garbage where it could not: the hook
-        is broken then.
-        """
+        """Let the server judge an event. Raises ToolFailed or Garbage if the hook is broken."""
         body = json.dumps(told(occasion), ensure_ascii=False).encode("utf-8", "surrogatepass")
-        headers = {name: self._filled(value) for name, value in self._headers.items()}
-        headers = {"content-type": "application/json", **headers}
+        headers = {"content-type": "application/json"}
+        headers |= {name: self._expand(value) for name, value in self._headers.items()}
         answer = await self._web.fetch("POST", self._url, headers, body, timeout)
         if parse_url(answer["url"]).host != self._host:
-            raise Garbage(f"`{self._url}` led to another host")
+            raise Garbage(f"`{self._url}` redirected to another host")
         if not answer["ok"]:
             raise Garbage(f"`{self._url}` answered {answer['status']}")
         if answer["truncated"] or len(answer["body"]) > MOST_ANSWER:
             raise Garbage(f"`{self._url}` answered with more than {MOST_ANSWER} characters")
         return read_output(answer["body"], occasion)
 
-    def _filled(self, value: str) -> str:
-        def one(found: re.Match[str]) -> str:
-            name = found[1] or found[2]
+    def _expand(self, value: str) -> str:
+        def variable(match: re.Match[str]) -> str:
+            name = match[1] or match[2]
             if name not in self._variables or name not in os.environ:
                 raise Garbage(
                     f"its header names `${name}`, which is not set or not among the allowed "
@@ -82,4 +81,4 @@ class HookServer:
                 )
             return os.environ[name]
 
-        return _VARIABLE.sub(one, value)
+        return _VARIABLE.sub(variable, value)

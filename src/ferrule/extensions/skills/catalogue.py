@@ -1,9 +1,9 @@
-"""The catalogue: a line per skill in the system text, so that the model knows what it can read up.
+"""The skill catalogue: one line per skill in the system text, so that the model knows of them.
 
-The same skills give the same bytes, sorted by name. Descriptions are quoted as JSON texts on one
-line: whatever is in them, they cannot end their line or pass for a heading of ours. Those of a
-repository stand apart, under words that say whose they are. The whole is at most `MOST_BYTES`:
-descriptions are shortened first, then names are left out, and both are said.
+The same skills give the same bytes, sorted by name. Descriptions are quoted as JSON strings on one
+line, so that they can neither end their line nor pass for a heading of ours. Skills of a repository
+are listed apart, under a text that says whose they are. The whole has at most `MOST_BYTES`:
+descriptions are shortened first, then names are left out, and both are announced.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .skill_file import MOST_DESCRIPTION, Skill
 
 MOST_BYTES = 8 * 1024
 _LENGTHS = (MOST_DESCRIPTION, 512, 256, 128, 64, 32, 0)
-"""Characters of a description, tried in this order until all lines fit."""
+"""Lengths of a description in characters, tried in this order until all lines fit."""
 
 _ABOUT = (
     "Skills are texts that say how to do a kind of task. Before you begin a task that one of "
     "them is for, call the tool "
     "`skill` with its name and read what it returns."
 )
-_THEIRS = (
+_PERSON = (
     "Written or trusted by the person. Follow them where the task calls for it, but only as the "
     "tool `skill` itself returns them:"
 )
@@ -36,32 +36,34 @@ _REPOSITORY = (
 
 
 def catalogue(skills: Sequence[Skill]) -> tuple[str, str]:
-    """The text, empty without skills, and what of it had to be left out, in words for a person."""
+    """Return the catalogue ("" without skills) and what was left out, as a notice for a person."""
     if not skills:
         return "", ""
     for length in _LENGTHS:
         text = _text(skills, length, "")
         if _fits(text):
-            cut = sum(len(one_line(skill.description)) > length for skill in skills)
-            return text, f"{cut} descriptions of skills are shortened for the model" if cut else ""
-    kept = _most_that_fit(skills)
-    more = (
-        f"{len(skills) - kept} more skills are not listed for lack of room; their names work in "
-        "`skill` too."
+            shortened = sum(len(one_line(skill.description)) > length for skill in skills)
+            if not shortened:
+                return text, ""
+            return text, f"{shortened} descriptions of skills are shortened for the model"
+    listed = _count_that_fits(skills)
+    left_out = len(skills) - listed
+    last_line = (
+        f"{left_out} more skills are not listed for lack of room; their names work in `skill` too."
     )
-    return _text(
-        skills[:kept], 0, more
-    ), f"{len(skills) - kept} skills are not listed for the model: there are too many"
+    notice = f"{left_out} skills are not listed for the model: there are too many"
+    return _text(skills[:listed], 0, last_line), notice
 
 
-def _most_that_fit(skills: Sequence[Skill]) -> int:
+def _count_that_fits(skills: Sequence[Skill]) -> int:
     low, high = 0, len(skills)
     while low < high:
         middle = (low + high + 1) // 2
-        # The last line is as long with any number, up to its digits.
-        low, high = (
-            (middle, high) if _fits(_text(skills[:middle], 0, " " * 100)) else (low, middle - 1)
-        )
+        # The blanks stand for the last line, whose length varies only by the digits of a number.
+        if _fits(_text(skills[:middle], 0, " " * 100)):
+            low = middle
+        else:
+            high = middle - 1
     return low
 
 
@@ -71,23 +73,21 @@ def _fits(text: str) -> bool:
 
 def _text(skills: Sequence[Skill], length: int, last: str) -> str:
     parts = [_ABOUT]
-    for heading, theirs in ((_THEIRS, True), (_REPOSITORY, False)):
-        lines = [
-            _line(skill, length)
-            for skill in sorted(skills, key=lambda skill: skill.name)
-            if (skill.origin != "repository") is theirs
-        ]
-        if lines:
-            parts.append("\n".join((heading, *lines)))
-    return "\n\n".join((*parts, last) if last else parts)
+    ordered = sorted(skills, key=lambda skill: skill.name)
+    of_person = [skill for skill in ordered if skill.origin != "repository"]
+    of_repository = [skill for skill in ordered if skill.origin == "repository"]
+    for heading, group in ((_PERSON, of_person), (_REPOSITORY, of_repository)):
+        if group:
+            parts.append("\n".join((heading, *(_line(skill, length) for skill in group))))
+    if last:
+        parts.append(last)
+    return "\n\n".join(parts)
 
 
 def _line(skill: Skill, length: int) -> str:
     description = one_line(skill.description)
+    if not description or not length:
+        return f"- {skill.name}"
     if len(description) > length:
-        description = description[:length].rstrip() + "…" if length else ""
-    return (
-        f"- {skill.name}: {json.dumps(description, ensure_ascii=False)}"
-        if description
-        else f"- {skill.name}"
-    )
+        description = description[:length].rstrip() + "…"
+    return f"- {skill.name}: {json.dumps(description, ensure_ascii=False)}"

@@ -1,11 +1,10 @@
-"""Which names of a repository git ignores: those are what tools fetched and builds made, and nobody
-reviewed them.
+"""Tell which names of a repository git ignores: files that nobody reviewed.
 
-Read are the `.gitignore` files from the repository's root down to the name, and `.git/info/exclude`
-(gitignore(5)). A folder that is ignored hides all that is below it, whatever deeper files say. No
-git is run: a repository's configuration could make it run something else. Not read: the person's
-global excludes, and files named by `core.excludesFile`. A file that is tracked although it matches
-counts as ignored too.
+It reads the `.gitignore` files from the repository's root down to the name, and
+`.git/info/exclude` (gitignore(5)). An ignored folder hides everything below it, whatever deeper
+files say. Git itself is not run, since a repository's configuration could make it run something
+else. Not read: the person's global excludes, and files named by `core.excludesFile`. A tracked file
+that matches counts as ignored, too.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ferrule.permissions.filesystem.workspace import Workspace
 
 
 class Ignored:
-    """Answers for one workspace. Close it when done; the workspace stays open."""
+    """Answers for one workspace. Closing it leaves the workspace open."""
 
     def __init__(self, workspace: Workspace, home: Path | None = None) -> None:
         root, _ = repository_root(workspace.root, home)
@@ -29,21 +28,20 @@ class Ignored:
         self._specs: dict[str, IgnoreFile | None] = {}
 
     def close(self) -> None:
-        """Give the descriptor back."""
         self._tree.close()
 
     def __call__(self, name: str, *, folder: bool = False) -> bool:
-        """Whether git ignores `name`, relative to the workspace."""
+        """Return whether git ignores `name`, relative to the workspace."""
         whole = name if self._above == "." else f"{self._above}/{name}"
         parts = whole.split("/")
         for depth in range(1, len(parts) + 1):
             last = depth == len(parts)
-            if self._matched("/".join(parts[:depth]), folder=folder or not last):
+            if self._is_matched("/".join(parts[:depth]), folder=folder or not last):
                 return True
         return False
 
-    def _matched(self, name: str, *, folder: bool) -> bool:
-        """What the nearest file with an opinion says of this very name."""
+    def _is_matched(self, name: str, *, folder: bool) -> bool:
+        """Return what the nearest file with a matching pattern says of exactly this name."""
         above = name.split("/")[:-1]
         for depth in range(len(above), -1, -1):
             verdict = self._verdict(
@@ -65,10 +63,10 @@ class Ignored:
     def _read(self, file: str) -> IgnoreFile | None:
         tree, name = self._tree, file
         if self._above != "." and file.startswith(f"{self._above}/"):
-            # Names are reserved relative to the workspace: seen from above, ordinary ones could
-            # seem to be.
+            # Names are reserved relative to the workspace. Opened from above, ordinary names could
+            # look reserved.
             tree, name = self._inner, file.removeprefix(f"{self._above}/")
         try:
             return IgnoreFile(tree.read(name, limit=MOST_BYTES))
         except ToolFailed:
-            return None  # Missing, or nothing that git would read either, such as a link.
+            return None  # Missing, or something that git does not read either, such as a link.

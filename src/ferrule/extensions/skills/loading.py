@@ -1,20 +1,19 @@
-"""All skills of a person and of a workspace: where they are looked for, who answers for them, and
-which of two with one name holds.
+"""Load all skills of a person and of a workspace, and choose between those with the same name.
 
-    <settings folder>/skills/*   ~/.agents/skills/*      the person's own
-    .ferrule/skills/*                                    the repository's, once a person trusts it as it stands (`storage.trust`)
-    .agents/skills/*   .claude/skills/*                  the repository's: data, whoever trusts what
+    <settings folder>/skills/*   ~/.agents/skills/*   the person's own
+    .ferrule/skills/*                the repository's, once a person trusts it (`storage.trust`)
+    .agents/skills/*   .claude/skills/*        the repository's: data, whether trusted or not
 
-The first in this order holds, so that a repository cannot put its text in the place of the
-person's; the others are reported. Skills are text and no power, which is why those of a repository
-need no trust to be read. They never count as the person's words: trust is given to the bytes below
-`.ferrule`, and no digest covers the rest. A folder of the person's that lies in the workspace
-counts as the repository's too, since tools can write there.
+The first in this order is used, so that a repository cannot replace a person's text; the others are
+reported. Skills are text and grant nothing, so those of a repository need no trust to be read. They
+never count as the person's words: trust covers the bytes below `.ferrule`, and no digest covers the
+rest. A person's folder that lies in the workspace counts as the repository's too, since tools can
+write there.
 
 Each skill is read once, by descriptor and through no link, and what was checked is what the model
-gets. What is wrong is left out and said, with its place. Bounded: `MOST_SKILLS`, `MOST_ENTRIES`
-looked at in one folder, `skill_file.MOST_BYTES` for each. A skill that git ignores is not loaded:
-nobody reviewed what a build or an installer put there.
+gets. Invalid skills are left out and reported with their place. Limits: `MOST_SKILLS`,
+`MOST_ENTRIES` examined in one folder, `skill_file.MOST_BYTES` each. A skill that git ignores is not
+loaded: nobody reviewed what a build or an installer put there.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ MOST_ENTRIES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LoadedSkills:
-    """What was found, sorted by name. `tools` is empty, or holds `skill`; `catalogue_text` is for
-    the system text.
+    """The loaded skills, sorted by name.
 
-    `warnings` say all that a person should know; `broken` are those of them that kept a skill from
-    being loaded. `inert` names the skills of a repository that nobody trusts.
+    `tools` is empty, or holds the tool `skill`; `catalogue_text` is for the system text. `warnings`
+    are all a person should know; `broken` are those of them that kept a skill from being loaded.
+    `inert` names the skills of a repository that is not trusted.
     """
 
     skills: tuple[Skill, ...] = ()
@@ -64,17 +63,17 @@ class LoadedSkills:
     found: tuple[Found, ...] = field(default=(), repr=False)
 
     def seen_by(self, gate: Gate) -> LoadedSkills:
-        """Without the skills that this gate refuses: by `Skill(name)`, or because no tool may read
-        their file.
+        """Return these skills without the ones that a gate refuses.
+
+        A skill is refused by a rule `Skill(name)`, or because no tool may read its file.
         """
         if not self.tools:
             return self
-        kept = tuple(one for one in self.found if not _refused(gate, self.tools[0], one.skill))
-        return (
-            self
-            if len(kept) == len(self.found)
-            else _loaded(kept, self.warnings, self.broken, self.inert)
-        )
+        tool = self.tools[0]
+        kept = tuple(found for found in self.found if not _is_refused(gate, tool, found.skill))
+        if len(kept) == len(self.found):
+            return self
+        return _assemble(kept, self.warnings, self.broken, self.inert)
 
 
 def load_skills(
@@ -85,32 +84,40 @@ def load_skills(
     home: Path | None = None,
     names: Names = DEFAULT,
 ) -> LoadedSkills:
-    """The skills of a workspace, its repository's configuration being as `Trust.look` saw it, and
-    of a person.
+    """Load the skills of a workspace and of a person.
 
-    `own` is the person's settings folder; without it `~/.agents/skills` is not looked at either.
-    `home` is the person's, `names` are those that no tool may touch. Raises ConfigError only if the
-    workspace is no folder.
+    Args:
+        workspace: The workspace.
+        snapshot: The repository's configuration as `Trust.look` read it.
+        own: The person's settings folder. Without it `~/.agents/skills` is not read either.
+        home: The person's home folder.
+        names: Names that no tool may touch.
+
+    Raises:
+        ConfigError: The workspace is not a folder.
     """
     root = Path(os.path.realpath(workspace))
     home = home or Path.home()
     reading = _Reading()
-    folders: list[str] = list(REPOSITORY)
-    for folder in (own / "skills", home / ".agents" / "skills") if own is not None else ():
+    repository_folders: list[str] = list(REPOSITORY)
+    own_folders = [] if own is None else [own / "skills", home / ".agents" / "skills"]
+    for folder in own_folders:
         real = Path(os.path.realpath(folder))
         if not real.is_relative_to(root):
             reading.take_own(folder, real, root)
-        elif (name := real.relative_to(root).as_posix()) not in folders:
-            folders.append(name)
+            continue
+        name = real.relative_to(root).as_posix()
+        if name not in repository_folders:
+            repository_folders.append(name)
     with closing(Workspace(root, names=names)) as tree, closing(Ignored(tree, home)) as ignored:
         reading.take_trusted(snapshot, ignored)
-        for name in folders:
+        for name in repository_folders:
             reading.take_repository(tree, name, ignored)
-    return reading.loaded()
+    return reading.assemble()
 
 
 class _Reading:
-    """Goes through the places and keeps what they hold."""
+    """Goes through the folders and collects their skills."""
 
     def __init__(self) -> None:
         self.found: dict[str, Found] = {}
@@ -119,8 +126,8 @@ class _Reading:
         self.inert: tuple[str, ...] = ()
         self.bytes: dict[str, bytes] = {}
 
-    def loaded(self) -> LoadedSkills:
-        return _loaded(
+    def assemble(self) -> LoadedSkills:
+        return _assemble(
             tuple(self.found.values()),
             (*self.broken, *self.warnings),
             tuple(self.broken),
@@ -128,14 +135,15 @@ class _Reading:
         )
 
     def take_own(self, folder: Path, real: Path, root: Path) -> None:
-        """Skills of a folder (`real` without links) outside the workspace, which its owner alone
-        may change.
+        """Take skills of a person's folder (`real` without links) outside the workspace.
+
+        Only its owner may be able to change it.
         """
         if not folder.exists():
             return
         try:
             tree = Workspace(folder)
-            if not _owned(folder.stat()):
+            if not _is_private(folder.stat()):
                 self._leave_out(str(folder), *_WRITABLE)
                 return
             entries = self._folders(tree, "", str(folder))
@@ -149,8 +157,7 @@ class _Reading:
                 continue
             if root.is_relative_to(real / entry.name):
                 self._leave_out(
-                    f"{folder}/{entry.name}",
-                    "it is what is worked on here, so tools can write there",
+                    f"{folder}/{entry.name}", "it contains the workspace, where tools can write"
                 )
                 continue
             data = self._read(tree, f"{entry.name}/{FILE}", shown, private=True)
@@ -158,7 +165,7 @@ class _Reading:
                 self._add(data, shown, "person", OnDisk(tree, entry.name))
 
     def take_trusted(self, snapshot: Snapshot, ignored: Ignored) -> None:
-        """Skills below `.ferrule`: the very bytes whose digest was trusted."""
+        """Take skills below `.ferrule`: exactly the bytes whose digest was trusted."""
         below = {
             name: data for name, data in snapshot.files.items() if name.startswith(f"{TRUSTED}/")
         }
@@ -169,7 +176,7 @@ class _Reading:
             self.inert = tuple(skills)
             if skills:
                 self.warnings.append(
-                    Warned(TRUSTED, "these skills have no effect before the folder is trusted")
+                    Warned(TRUSTED, "these skills have no effect until you trust the folder")
                 )
             return
         for name in snapshot.links:
@@ -185,11 +192,11 @@ class _Reading:
                 self._add(below[name], name, "trusted", Trusted(snapshot.files, folder))
 
     def take_repository(self, tree: Workspace, folder: str, ignored: Ignored) -> None:
-        """Skills of a folder in the workspace that no digest covers."""
+        """Take skills of a folder in the workspace that no digest covers."""
         try:
             entries = self._folders(tree, folder, folder)
         except ToolFailed as error:
-            if error.error_type is not ErrorType.NOT_FOUND and not _leads_to_another(
+            if error.error_type is not ErrorType.NOT_FOUND and not _is_link_to_another(
                 tree.root, folder
             ):
                 self._leave_out(folder, error.message)
@@ -204,7 +211,7 @@ class _Reading:
                 self._add(data, name, "repository", None)
 
     def _folders(self, tree: Workspace, folder: str, shown: str) -> list[Entry]:
-        """The folders in one folder; links among them are said. Raises ToolFailed."""
+        """Return the folders in one folder, and report links among them. Raises ToolFailed."""
         entries = [entry for entry in tree.entries(folder) if not entry.name.startswith(".")]
         if len(entries) > MOST_ENTRIES:
             self._leave_out(
@@ -221,7 +228,7 @@ class _Reading:
     ) -> bytes | None:
         try:
             with tree.open(name) as file:
-                about = os.fstat(file.fileno())
+                status = os.fstat(file.fileno())
                 data = file.read(MOST_BYTES + 1)
         except ToolFailed as error:
             missing = error.error_type is ErrorType.NOT_FOUND
@@ -229,14 +236,15 @@ class _Reading:
                 shown, f"there is no `{FILE}` in this folder" if missing else error.message
             )
             return None
-        if private and not _owned(about):
+        if private and not _is_private(status):
             self._leave_out(shown, *_WRITABLE)
             return None
         if len(data) > MOST_BYTES:
             self._leave_out(
-                shown, f"it has {about.st_size} bytes, the bound is {MOST_BYTES}",
+                shown,
+                f"it has {status.st_size} bytes, the bound is {MOST_BYTES}",
                 "move what is not always needed into files of its own",
-            )  # fmt: skip
+            )
             return None
         return data
 
@@ -244,9 +252,9 @@ class _Reading:
         try:
             skill = parse_skill(data, file, origin)
         except ConfigError as error:
-            # The detail begins with the place already.
-            where, _, what = error.detail.partition(": ")
-            self._leave_out(where, what or error.detail, error.hint)
+            # The detail begins with the place.
+            where, _, message = error.detail.partition(": ")
+            self._leave_out(where, message or error.detail, error.hint)
             return
         self.warnings += skill.warnings
         first = self.found.get(skill.name)
@@ -254,15 +262,16 @@ class _Reading:
             # The same skill is often kept in two folders, for programs that know only one of them.
             if self.bytes[skill.name] != data:
                 self.warnings.append(
-                    Warned(file, f"`{skill.name}` is not used: {first.skill.file} holds")
+                    Warned(file, f"`{skill.name}` is not used: {first.skill.file} takes precedence")
                 )
         elif len(self.found) >= MOST_SKILLS:
             self._leave_out(file, f"there are more than {MOST_SKILLS} skills")
         else:
-            self.found[skill.name], self.bytes[skill.name] = Found(skill, resources), data
+            self.found[skill.name] = Found(skill, resources)
+            self.bytes[skill.name] = data
 
-    def _leave_out(self, where: str, what: str, hint: str = "") -> None:
-        self.broken.append(Warned(where, f"{what}; {hint}" if hint else what))
+    def _leave_out(self, where: str, message: str, hint: str = "") -> None:
+        self.broken.append(Warned(where, f"{message}; {hint}" if hint else message))
 
 
 _CATALOGUE = "skills"
@@ -271,7 +280,7 @@ _IGNORED = "git ignores it, and nobody reviews what git ignores"
 _WRITABLE = ("others can write it, so it may not be yours", "check it, then `chmod -R go-w` it")
 
 
-def _loaded(
+def _assemble(
     found: tuple[Found, ...],
     warnings: tuple[Warned, ...],
     broken: tuple[Warned, ...],
@@ -287,19 +296,17 @@ def _loaded(
     return LoadedSkills(skills, warnings, tools, text, inert, broken, found)
 
 
-def _refused(gate: Gate, tool: Tool, skill: Skill) -> bool:
+def _is_refused(gate: Gate, tool: Tool, skill: Skill) -> bool:
     if gate.decide(tool, {"name": skill.name}).verdict == "deny":
         return True
     return skill.origin == "repository" and gate.refuses_path(skill.file) != ""
 
 
-def _owned(about: os.stat_result) -> bool:
-    return about.st_uid in (os.getuid(), 0) and not about.st_mode & 0o022
+def _is_private(status: os.stat_result) -> bool:
+    return status.st_uid in (os.getuid(), 0) and not status.st_mode & 0o022
 
 
-def _leads_to_another(root: Path, folder: str) -> bool:
-    """Whether a folder is only another name of one that is looked at: many repositories link the
-    two.
-    """
+def _is_link_to_another(root: Path, folder: str) -> bool:
+    """Whether a folder is a link to another one that is read: many repositories link the two."""
     real = os.path.realpath(root / folder)
     return any(real == str(root / other) for other in REPOSITORY if other != folder)

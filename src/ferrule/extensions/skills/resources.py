@@ -1,9 +1,9 @@
-"""Files beside a `SKILL.md` that no ordinary tool reaches: those of the person's folders, and those
-below `.ferrule`.
+"""Read the files beside a `SKILL.md` that no ordinary tool reaches.
 
-A path is worked out as text first and must stay in the skill's own folder. Then it is opened
-beneath the folder by descriptor, following no link (`permissions.filesystem.workspace`), or taken
-from the very bytes that were trusted. Secret names are refused here as everywhere.
+These are the files of the person's folders, and those below `.ferrule`. A path is normalized as
+text first and must stay in the skill's own folder. Then it is opened beneath the folder by
+descriptor, following no link (`permissions.filesystem.workspace`), or taken from exactly the bytes
+that were trusted. Secret names are refused here as everywhere.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _MOST_WALKED = 1_000
 
 
 class Resources(Protocol):
-    """The files of one skill. `names` are relative to its folder, sorted, at most `MOST_LISTED` and
-    without `SKILL.md`.
+    """The files of one skill.
 
-    `read` raises ToolFailed for a path that is not in the folder, not there, secret, a link, or
-    larger than `MOST_BYTES`.
+    `names` returns paths relative to its folder, sorted, at most `MOST_LISTED` and without
+    `SKILL.md`. `read` raises ToolFailed for a path that is outside the folder, missing, secret, a
+    link, or larger than `MOST_BYTES`.
     """
 
     def names(self) -> list[str]: ...
@@ -39,16 +39,20 @@ class Resources(Protocol):
 
 
 def below(folder: str, path: str) -> str:
-    """`folder/path` without `.` and `..`. Raises ToolFailed if the path leads out of the folder, or
-    may not be read.
+    """Return `folder/path` without `.` and `..`.
+
+    Raises ToolFailed if the path leads out of the folder, or may not be read.
     """
     try:
-        found = "/".join(parts(path, ()))  # No root is given, so no absolute path counts.
+        relative = "/".join(parts(path, ()))  # Without roots, absolute paths are refused.
     except ToolFailed as error:
-        raise _outside(path) if error.error_type is ErrorType.PERMISSION_DENIED else error from None
-    if reason := DEFAULT.check(found, write=False):
+        if error.error_type is ErrorType.PERMISSION_DENIED:
+            raise _outside(path) from None
+        raise
+    reason = DEFAULT.check(relative, write=False)
+    if reason:
         raise ToolFailed(ErrorType.PERMISSION_DENIED, f"{shown(path)}: {reason}")
-    return f"{folder}/{found}" if found else folder
+    return f"{folder}/{relative}" if relative else folder
 
 
 def _outside(path: str) -> ToolFailed:
@@ -62,22 +66,22 @@ def _outside(path: str) -> ToolFailed:
 
 
 def _missing(path: str, names: list[str]) -> ToolFailed:
-    there = ", ".join(map(shown, names[:10])) or "no files besides `SKILL.md`"
+    listed = ", ".join(map(shown, names[:10])) or "no files besides `SKILL.md`"
     return ToolFailed(
-        ErrorType.NOT_FOUND, f"not found: the skill has no {shown(path)}; it has {there}"
+        ErrorType.NOT_FOUND, f"not found: the skill has no {shown(path)}; it has {listed}"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class OnDisk:
-    """Files below `folder` of a tree outside the workspace. Each is opened when it is asked for."""
+    """Files below `folder` of a tree outside the workspace. Each is opened when it is read."""
 
     tree: Workspace
     folder: str
 
     def names(self) -> list[str]:
         found: list[str] = []
-        # A folder that cannot be walked to its end is listed as far as that went.
+        # Where the walk fails, the list ends.
         with suppress(ToolFailed):
             for entry in self.tree.walk(self.folder, limit=_MOST_WALKED):
                 if entry.kind == "file" and entry.path != f"{self.folder}/{FILE}":
@@ -111,10 +115,7 @@ class Trusted:
     def read(self, path: str) -> bytes:
         data = self.files.get(below(self.folder, path))
         if data is None:
-            near = ", ".join(map(shown, self.names()[:5])) or "no files besides `SKILL.md`"
-            raise ToolFailed(
-                ErrorType.NOT_FOUND, f"not found: {shown(path)} is not in the skill; it has {near}"
-            )
+            raise _missing(path, self.names())
         if len(data) > MOST_BYTES:
             raise ToolFailed(
                 ErrorType.LIMIT, f"{shown(path)} has {len(data)} bytes, more than {MOST_BYTES}"

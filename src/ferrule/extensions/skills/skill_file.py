@@ -1,5 +1,4 @@
-"""A skill as a file: `<name>/SKILL.md`, whose front matter names and describes it and whose text is
-what the model reads.
+"""Parse a skill file: `<name>/SKILL.md`, with front matter and the text that the model reads.
 
     ---
     name: release-notes
@@ -13,9 +12,9 @@ what the model reads.
 
 Source: https://agentskills.io/specification and conventions §3.2. `name` is that of the folder: 1
 to 64 lower-case letters, digits and single hyphens. `description` has 1 to 1,024 characters,
-`compatibility` at most 500, `metadata` maps text to text. Keys that mean nothing are warnings.
+`compatibility` at most 500, `metadata` maps text to text. Unknown keys are warnings.
 
-`allowed-tools` is read and shown to people, and gives no power: what a tool may do is decided by
+`allowed-tools` is parsed and shown to people, and grants nothing: what a tool may do is decided by
 rules and by the person, not by the text that asks for it.
 """
 
@@ -26,8 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ferrule.extensions.front_matter import Warned, parse_document, text_of, unknown_keys
-from ferrule.extensions.front_matter import field as field_of
+from ferrule.extensions.front_matter import Warned, get_field, parse_document, text_of, unknown_keys
 from ferrule.storage.settings.yaml_tree import Node
 
 FILE = "SKILL.md"
@@ -36,11 +34,10 @@ MOST_NAME = 64
 MOST_DESCRIPTION = 1024
 MOST_COMPATIBILITY = 500
 MOST_BYTES = 60_000
-"""Bytes of one `SKILL.md`: what a result can carry whole. The specification asks for far less."""
+"""Bytes of one `SKILL.md`: what one result can carry. The specification recommends far less."""
 
 Origin = Literal["person", "trusted", "repository"]
-"""Who answers for a skill: the person who wrote it, the person who trusted it as it stands, or
-nobody but its authors.
+"""Who vouches for a skill: the person who wrote it, the person who trusted it, or only its authors.
 """
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -48,8 +45,9 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill as it was written. `file` is its `SKILL.md` as people see it: relative to the
-    workspace, or absolute outside of it.
+    """A skill as it was written.
+
+    `file` is its `SKILL.md` as people see it: relative to the workspace, or absolute outside of it.
     """
 
     name: str
@@ -65,22 +63,24 @@ class Skill:
 
     @property
     def folder(self) -> str:
-        """The folder of its `SKILL.md`, spelled as `file` is."""
+        """The folder of its `SKILL.md`, relative or absolute like `file`."""
         return self.file.rpartition("/")[0]
 
 
 def parse_skill(data: bytes, file: str, origin: Origin = "repository") -> Skill:
-    """The skill of a file; `file` ends with `<folder>/SKILL.md`. Raises ConfigError with file, line
-    and column.
+    """Parse a skill file; `file` ends with `<folder>/SKILL.md`.
+
+    Raises:
+        ConfigError: The file is invalid. The message has file, line and column.
     """
     document = parse_document(data, file)
     fields = document.fields
-    warned = unknown_keys(fields, KEYS, "a skill")
+    warnings = unknown_keys(fields, KEYS, "a skill")
     if not document.body:
-        warned.append(
-            Warned(file, "there is no text after the front matter, so the skill says nothing")
+        warnings.append(
+            Warned(file, "there is no text after the front matter, so the skill is empty")
         )
-    metadata = _metadata(fields, warned)
+    metadata = _metadata(fields, warnings)
     return Skill(
         name=_name(fields, file.split("/")[-2]),
         description=_text(fields, "description", MOST_DESCRIPTION, needed=True),
@@ -90,17 +90,17 @@ def parse_skill(data: bytes, file: str, origin: Origin = "repository") -> Skill:
         license=text_of(fields, "license"),
         compatibility=_text(fields, "compatibility", MOST_COMPATIBILITY),
         metadata=metadata,
-        allowed_tools=_allowed_tools(fields, warned),
-        warnings=tuple(warned),
+        allowed_tools=_allowed_tools(fields, warnings),
+        warnings=tuple(warnings),
     )
 
 
 def _name(fields: Node, folder: str) -> str:
     name = _text(fields, "name", MOST_NAME, needed=True)
-    place = field_of(fields, "name") or fields
+    place = get_field(fields, "name") or fields
     if not _NAME.fullmatch(name):
         raise place.error(
-            f"the name `{name}`",
+            f"`{name}` is not a valid name",
             hint="use lower-case letters, digits and single hyphens between them",
         )
     if name != folder:
@@ -112,7 +112,7 @@ def _name(fields: Node, folder: str) -> str:
 
 def _text(fields: Node, key: str, most: int, *, needed: bool = False) -> str:
     text = text_of(fields, key).strip()
-    place = field_of(fields, key) or fields
+    place = get_field(fields, key) or fields
     if needed and not text:
         raise place.error(
             f"`{key}` is missing or empty", hint=f"write `{key}: …` between the `---` lines"
@@ -122,11 +122,9 @@ def _text(fields: Node, key: str, most: int, *, needed: bool = False) -> str:
     return text
 
 
-def _metadata(fields: Node, warned: list[Warned]) -> dict[str, str]:
-    """Its texts. `version: 1.0` is a number and not the text `1.0`: such a value is left out, and
-    said.
-    """
-    found = field_of(fields, "metadata")
+def _metadata(fields: Node, warnings: list[Warned]) -> dict[str, str]:
+    """Return the text values. Others, such as the number in `version: 1.0`, give a warning."""
+    found = get_field(fields, "metadata")
     if found is None:
         return {}
     if found.pairs is None:
@@ -135,27 +133,20 @@ def _metadata(fields: Node, warned: list[Warned]) -> dict[str, str]:
     for key, (_, value) in found.pairs.items():
         if isinstance(value.value, str):
             texts[key] = value.value
-        else:
-            warned.append(
-                Warned(
-                    value.where, f"`metadata.{key}` is no text and was left out; put it in quotes"
-                )
-            )
+            continue
+        message = f"`metadata.{key}` is no text and was left out; put it in quotes"
+        warnings.append(Warned(value.where, message))
     return texts
 
 
-def _allowed_tools(fields: Node, warned: list[Warned]) -> tuple[str, ...]:
-    found = field_of(fields, "allowed-tools")
+def _allowed_tools(fields: Node, warnings: list[Warned]) -> tuple[str, ...]:
+    found = get_field(fields, "allowed-tools")
     if found is None:
         return ()
     if not isinstance(found.value, str):
-        # Not an error: it decides nothing, so nothing is lost.
-        warned.append(
-            Warned(
-                found.where,
-                "`allowed-tools` must be names with blanks between them; it was left out",
-            )
-        )
+        # A warning only, because the key grants nothing.
+        message = "`allowed-tools` must be names with blanks between them; it was left out"
+        warnings.append(Warned(found.where, message))
         return ()
-    # A rule such as `Bash(git log:*)` holds blanks of its own.
+    # A rule such as `Bash(git log:*)` contains blanks.
     return tuple(re.findall(r"[^\s,(]+(?:\([^)]*\))?", found.value))

@@ -1,9 +1,9 @@
-"""`skill`: the tool that returns what a skill says, and files beside it that no other tool reaches.
+"""The tool `skill`: returns a skill's text, and files beside it that no other tool reaches.
 
-What it returns is framed, and the frame says whose words these are. Those of a repository are data
-like any tool's output; they cannot close their frame, and a `SKILL.md` that a deny rule for files
-covers is not shown through here either. Files of a skill in the workspace are read with the
-ordinary file tools, so that there is one door to them. `Skill(name)` rules decide about the tool.
+What it returns is framed, and the frame says whose words these are. Text of a repository is data
+like any tool's output: it cannot close its frame, and a `SKILL.md` that a deny rule for files
+covers is not shown here either. Files of a skill in the workspace are read with the ordinary file
+tools, so that there is only one way to them. `Skill(name)` rules decide about the tool.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .skill_file import FILE, Skill
 
 NAME = "skill"
 PIECE = 40_000
-"""Characters of a file that one call returns at the most."""
+"""Characters of a file that one call returns at most."""
 
 _DESCRIPTION = (
     "Read a skill: a text that says how to do a kind of task. The skills there are and what "
@@ -47,28 +47,27 @@ _REPOSITORY = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A skill and how its other files are reached; None: with the ordinary file tools, since they
-    are in the workspace.
-    """
+    """A skill and its other files. `resources` is None if they are in the workspace."""
 
     skill: Skill
     resources: Resources | None = None
 
 
 def make_tool(found: Sequence[Found]) -> Tool:
-    """The tool for these skills. Its schema lists their names, so that a model cannot invent
-    one.
+    """Make the tool for these skills.
+
+    Its schema lists their names, so that a model cannot invent one.
     """
-    by_name = {one.skill.name: one for one in found}
+    by_name = {entry.skill.name: entry for entry in found}
 
     def skill(name: str, context: Context, path: str = "", offset: int = 0) -> str:
-        one = by_name[name]
-        _check_rules(one, context)
-        return text_of(one, path, offset)
+        entry = by_name[name]
+        _check_rules(entry, context)
+        return text_of(entry, path, offset)
 
-    # The names are known only now, which is why this stands here and not in the signature.
+    # Not in the signature, because the names are known only at run time.
     skill.__annotations__ = {
-        "name": Annotated[_one_of(by_name), Touch("skill"), "Name of the skill."],
+        "name": Annotated[_literal_type(by_name), Touch("skill"), "Name of the skill."],
         "context": Context,
         "path": Annotated[
             str, "File to read, relative to the skill's folder. Empty: the skill's own text."
@@ -79,48 +78,51 @@ def make_tool(found: Sequence[Found]) -> Tool:
     return make(skill, name=NAME, description=_DESCRIPTION, side_effect="read", risk="safe")
 
 
-def text_of(one: Found, path: str = "", offset: int = 0) -> str:
-    """What the model reads of a skill, or of a file of it. Raises ToolFailed."""
-    return _body_of(one) if path.strip() in ("", ".", FILE) else _file_of(one, path, offset)
+def text_of(found: Found, path: str = "", offset: int = 0) -> str:
+    """Return what the model reads of a skill, or of one of its files. Raises ToolFailed."""
+    if path.strip() in ("", ".", FILE):
+        return _skill_text(found)
+    return _file_text(found, path, offset)
 
 
-def _one_of(names: Mapping[str, Any]) -> Any:
+def _literal_type(names: Mapping[str, Any]) -> Any:
     return cast("Any", Literal)[tuple(sorted(names))]
 
 
-def _check_rules(one: Found, context: Context) -> None:
-    """What `read_file` may not read is not read through here. Outside the workspace no rule for
-    files holds.
+def _check_rules(found: Found, context: Context) -> None:
+    """Raise ToolFailed if the rules for files refuse the skill's file.
+
+    Outside the workspace no rule for files applies.
     """
     workspace = context.resources.get(Workspace)
-    if one.skill.origin == "repository" and isinstance(workspace, Workspace):
-        workspace.permit(one.skill.file, write=False)
+    if found.skill.origin == "repository" and isinstance(workspace, Workspace):
+        workspace.permit(found.skill.file, write=False)
 
 
-def _body_of(one: Found) -> str:
-    skill = one.skill
+def _skill_text(found: Found) -> str:
+    skill = found.skill
     text = framed(
         "skill", skill.body or skill.description, name=skill.name, by=_WHOSE[skill.origin]
     )
-    parts = [text] if skill.origin != "repository" else [_REPOSITORY, text]
+    parts = [_REPOSITORY] if skill.origin == "repository" else []
     if skill.compatibility:
-        parts.insert(
-            -1, f"It says of itself that it needs: {framed('skill-needs', skill.compatibility)}"
-        )
-    if one.resources is None:
+        needs = framed("skill-needs", skill.compatibility)
+        parts.append(f"It says of itself that it needs: {needs}")
+    parts.append(text)
+    if found.resources is None:
         parts.append(
             f"Its files are in `{skill.folder}`; the paths it names are relative to that. "
             "Read them with the file tools."
         )
-    elif names := one.resources.names():
+    elif names := found.resources.names():
         listed = ", ".join(shown(name) for name in names)
         parts.append(f"Its files, read with `skill`, this name and `path`: {listed}")
     return "\n\n".join(parts)
 
 
-def _file_of(one: Found, path: str, offset: int) -> str:
-    skill = one.skill
-    if one.resources is None:
+def _file_text(found: Found, path: str, offset: int) -> str:
+    skill = found.skill
+    if found.resources is None:
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED,
             (
@@ -128,7 +130,7 @@ def _file_of(one: Found, path: str, offset: int) -> str:
                 f"{shown(path)} there with `read_file`"
             ),
         )
-    data = one.resources.read(path)
+    data = found.resources.read(path)
     check_text(data, path)
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     if not 0 <= offset <= len(text):
@@ -137,11 +139,11 @@ def _file_of(one: Found, path: str, offset: int) -> str:
             f"`offset` = {offset}: {shown(path)} has {len(text)} characters",
         )
     end = min(offset + PIECE, len(text))
-    piece = framed(
+    text_piece = framed(
         "skill-file", text[offset:end], name=skill.name, path=path, by=_WHOSE[skill.origin]
     )
     if end < len(text):
-        piece += (
+        text_piece += (
             f"\n[cut: characters {offset} to {end} of {len(text)}; go on with `offset` = {end}]"
         )
-    return piece
+    return text_piece

@@ -1,16 +1,14 @@
-"""Workers, kept warm: a script is run by the next free one, and whoever dies is replaced.
+"""The worker pool: a script is run by the next free worker process, and dead ones are replaced.
 
-The rules:
-
-* Started when first needed. Up to `warm` wait for the next script; they belong to no event loop and
-  to no thread.
-* At most `most` scripts compute at the same time. One that waits for a built-in does not count, so
-  a script that asks for another (through `delegate`, or a tool that is a script) never waits for
+* Workers are started when first needed. Up to `warm` wait for the next script; they belong to no
+  event loop and to no thread.
+* At most `most` scripts compute at the same time. A script that waits for a built-in does not
+  count, so one that calls another (through `delegate`, or a tool that is a script) never waits for
   itself.
-* The wall clock is the owner's: the library stops a script at its time, and if it does not the
+* Timeouts are enforced twice: the library stops a script at its timeout, and if that fails its
   worker is killed shortly after. A script whose caller is cancelled is killed at once, and what its
   built-in was doing is cancelled first.
-* A worker that was killed answers its call with an error. Nothing is run twice by itself.
+* The call of a worker that was killed fails. Nothing is retried automatically.
 """
 
 from __future__ import annotations
@@ -32,37 +30,43 @@ from .process import Ended, Process
 from .script import Bounds, Script, ScriptFailed, Serve
 
 GRACE = 0.25
-"""Seconds after its time at which a script that did not stop is killed with its worker."""
+"""Seconds after its timeout at which a script that did not stop is killed with its worker."""
 CALLS = 1_000
-"""Calls after which a worker is replaced: memory that an allocator never gives back ends with it.
-"""
+"""Calls after which a worker is replaced, because allocators never give back all memory."""
 KNOWN = 256
 """Scripts that a worker remembers (`inside.scripts.KEPT`)."""
 
 NESTED = 5
-"""Scripts that may be at work for each other: one that calls itself through a tool ends here
-(systems.md §4.1, call depth).
+"""Scripts that may wait for each other, so that one that calls itself through a tool ends.
+
+Source: systems.md §4.1, call depth.
 """
 STANDARD = Bounds()
 _depth: ContextVar[int] = ContextVar("ferrule_scripts", default=0)
 
 Told = Callable[[str, str, Mapping[str, Any]], None]
-"""What a script prints and logs: level (`print`, `info`, `warn`, `error`, `debug`), text, further
-fields.
+"""Receives what a script prints and logs: level, text, further fields.
+
+Levels are `print`, `info`, `warn`, `error` and `debug`.
 """
 
 
-def _unheard(level: str, text: str, fields: Mapping[str, Any]) -> None:
-    """Nobody listens."""
+def _ignore_output(level: str, text: str, fields: Mapping[str, Any]) -> None:
+    """Ignore the output."""
 
 
-async def _nothing(name: str, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
+async def _refuse(name: str, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
     raise ToolFailed(ErrorType.PERMISSION_DENIED, f"`{name}` cannot be used here")
 
 
 class Pool:
-    """See the head of this file. `shared()` is the one that everything uses; others are for
-    tests.
+    """A pool of workers; see the module's documentation.
+
+    Ferrule uses `shared()` and `beside()`; other pools are for tests.
+
+    Args:
+        warm: Idle workers to keep.
+        most: Scripts that compute at the same time. 0: depends on the number of processors.
     """
 
     def __init__(self, *, warm: int = 2, most: int = 0) -> None:
@@ -76,7 +80,7 @@ class Pool:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The processes that are alive, those that wait included."""
+        """The ids of the living worker processes, idle ones included."""
         with self._lock:
             return tuple(process.pid for process in self._live)
 
@@ -86,54 +90,68 @@ class Pool:
         function: str = "run",
         arguments: Sequence[Any] = (),
         *,
-        serve: Serve = _nothing,
-        told: Told = _unheard,
+        serve: Serve = _refuse,
+        told: Told = _ignore_output,
         bounds: Bounds = STANDARD,
         pure: bool = False,
     ) -> Any:
-        """Call `function` of `script` in a fresh scope; its value as JSON would read it.
+        """Call a function of a script in a fresh scope, and return its value as JSON would read it.
 
-        `serve` answers its built-ins, one at a time, in this task. `pure` leaves out all that does
-        something outside. An empty `function` only evaluates the text (which shows whether it can
-        be read at all) and gives None. Numbers that JSON has not (infinite ones) become null.
-        Raises ScriptFailed; ConfigError if the library is missing.
+        Numbers that JSON does not have (infinite ones) become null.
+
+        Args:
+            script: The script.
+            function: The function to call. "" only evaluates the top level, which shows whether the
+                script can be compiled, and returns None.
+            arguments: The positional arguments, as JSON values.
+            serve: Answers the script's built-ins, one at a time, in this task.
+            told: Receives printed and logged lines.
+            bounds: Limits of time, memory and result.
+            pure: Leave out all built-ins with effects outside the worker.
+
+        Raises:
+            ScriptFailed: The script failed.
+            ConfigError: The Starlark library is missing.
         """
         depth = _depth.get()
         if depth > NESTED:
-            said = (
-                f"not run: {depth} scripts wait for each other already, each called by the one "
-                "before"
+            raise ScriptFailed(
+                "depth",
+                f"{script.file}: not run: {depth} scripts wait for each other already, each called "
+                "by the one before",
             )
-            raise ScriptFailed("depth", f"{script.file}: {said}")
-        await self._enter()
-        turn, nested = _Turn(self), _depth.set(depth + 1)
+        await self._wait_for_slot()
+        slot = _Slot(self)
+        depth_token = _depth.set(depth + 1)
         try:
-            process = await self._take()
-            call = _Call(process, script, _nothing if pure else serve, told, bounds, turn)
+            process = await self._take_worker()
+            call = _Call(process, script, _refuse if pure else serve, told, bounds, slot)
             try:
                 value = await call.run(function, arguments, pure)
             except ScriptFailed:
-                self._give(process, keep=not call.spent)
+                self._return_worker(process, keep=not call.spent)
                 raise
             except BaseException:
-                self._give(process, keep=False)
+                self._return_worker(process, keep=False)
                 raise
-            self._give(process, keep=True)
+            self._return_worker(process, keep=True)
             return value
         finally:
-            _depth.reset(nested)
-            turn.over()
+            _depth.reset(depth_token)
+            slot.close()
 
     def close(self) -> None:
-        """End every worker, also those at work: their calls are answered with an error."""
+        """End every worker. The calls of busy ones fail."""
         with self._lock:
-            everyone, self._idle, self._live = list(self._live), [], set()
-        for process in everyone:
+            processes = list(self._live)
+            self._idle.clear()
+            self._live.clear()
+        for process in processes:
             process.kill()
 
     # ---- workers
 
-    async def _take(self) -> Process:
+    async def _take_worker(self) -> Process:
         with self._lock:
             while self._idle:
                 process = self._idle.pop()
@@ -147,53 +165,53 @@ class Pool:
         try:
             await process.ready()
         except Ended as ended:
-            self._give(process, keep=False)
+            self._return_worker(process, keep=False)
             raise ScriptFailed(
                 "ended", f"a worker for scripts did not start (status {ended.status})"
             ) from None
         except BaseException:
-            self._give(process, keep=False)
+            self._return_worker(process, keep=False)
             raise
         return process
 
-    def _give(self, process: Process, *, keep: bool) -> None:
+    def _return_worker(self, process: Process, *, keep: bool) -> None:
         with self._lock:
-            # A pool that was closed meanwhile has forgotten it.
-            room = (
+            # `_live` does not have it if the pool was closed in the meantime.
+            is_kept = (
                 keep
                 and process in self._live
                 and len(self._idle) < self._warm
                 and process.calls < CALLS
             )
-            if room:
+            if is_kept:
                 self._idle.append(process)
             else:
                 self._live.discard(process)
-        if not room:
+        if not is_kept:
             process.kill()
 
-    # ---- turns
+    # ---- slots
 
-    async def _enter(self) -> None:
+    async def _wait_for_slot(self) -> None:
         with self._lock:
             if self._computing < self._most:
                 self._computing += 1
                 return
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
+            slot = asyncio.get_running_loop().create_future()
+            self._waiting.append(slot)
         try:
-            await turn
+            await slot
         except asyncio.CancelledError:
             with self._lock:
-                waiting = turn in self._waiting
-                if waiting:
-                    self._waiting.remove(turn)
-            if not waiting and not turn.cancelled():
-                self.leave()
+                is_waiting = slot in self._waiting
+                if is_waiting:
+                    self._waiting.remove(slot)
+            if not is_waiting and not slot.cancelled():
+                self.release_slot()
             raise
 
-    def leave(self) -> None:
-        """A script computes no more: the next one may."""
+    def release_slot(self) -> None:
+        """Give the slot of a script to the next one that waits."""
         while True:
             with self._lock:
                 if not self._waiting:
@@ -204,37 +222,38 @@ class Pool:
                 following.get_loop().call_soon_threadsafe(self._hand_over, following)
                 return
             except RuntimeError:
-                continue  # Its loop is closed: nobody waits there any more.
+                continue  # Its event loop is closed, so nothing waits there any more.
 
-    def again(self) -> None:
-        """A script that had left computes again, whoever else does."""
+    def reclaim_slot(self) -> None:
+        """Take a slot for a script that computes again, even if none is free."""
         with self._lock:
             self._computing += 1
 
-    def _hand_over(self, turn: asyncio.Future[None]) -> None:
-        if turn.done():
-            self.leave()
+    def _hand_over(self, slot: asyncio.Future[None]) -> None:
+        if slot.done():
+            self.release_slot()
         else:
-            turn.set_result(None)
+            slot.set_result(None)
 
 
-class _Turn:
-    """One script's place among those that compute. Left while a built-in is served."""
+class _Slot:
+    """One script's slot among those that compute. Released while a built-in is served."""
 
     def __init__(self, pool: Pool) -> None:
-        self._pool, self._held = pool, True
+        self._pool_named = pool
+        self._is_held = True
 
-    def rest(self) -> None:
-        self._pool.leave()
-        self._held = False
+    def release(self) -> None:
+        self._pool_named.release_slot()
+        self._is_held = False
 
-    def resume(self) -> None:
-        self._pool.again()
-        self._held = True
+    def reclaim(self) -> None:
+        self._pool_named.reclaim_slot()
+        self._is_held = True
 
-    def over(self) -> None:
-        if self._held:
-            self._pool.leave()
+    def close(self) -> None:
+        if self._is_held:
+            self._pool_named.release_slot()
 
 
 class _Call:
@@ -247,28 +266,32 @@ class _Call:
         serve: Serve,
         told: Told,
         bounds: Bounds,
-        turn: _Turn,
+        slot: _Slot,
     ) -> None:
-        self._process, self._script, self._serve = process, script, serve
-        self._told, self._bounds, self._turn = told, bounds, turn
+        self._process = process
+        self._script = script
+        self._serve = serve
+        self._told = told
+        self._bounds = bounds
+        self._slot = slot
         self.spent = False
-        """Whether the worker can be used no more."""
+        """Whether the worker must not be used again."""
 
     async def run(self, function: str, arguments: Sequence[Any], pure: bool) -> Any:
         seconds = self._bounds.seconds
-        clock = asyncio.timeout(None if seconds is None else seconds + GRACE)
+        timeout = asyncio.timeout(None if seconds is None else seconds + GRACE)
         try:
-            async with clock:
+            async with timeout:
                 return await self._exchange(self._request(function, arguments, pure))
         except TimeoutError:
-            if not clock.expired():
+            if not timeout.expired():
                 raise
             self.spent = True
             self._process.kill()
-            raise self._late() from None
+            raise self._timeout_error() from None
         except Ended as ended:
             self.spent = True
-            raise self._ended(ended.status) from None
+            raise self._exit_error(ended.status) from None
         except TooLarge as error:
             self.spent = True
             raise ScriptFailed(
@@ -276,7 +299,9 @@ class _Call:
             ) from None
 
     def _request(self, function: str, arguments: Sequence[Any], pure: bool) -> dict[str, Any]:
-        process, script, bounds = self._process, self._script, self._bounds
+        process = self._process
+        script = self._script
+        bounds = self._bounds
         request: dict[str, Any] = {
             "run": script.digest,
             "function": function,
@@ -304,7 +329,7 @@ class _Call:
             if "call" in message:
                 await process.send(await self._answer(message))
             elif "failed" in message and message["failed"][0] == "unknown":
-                # The worker has forgotten the text; nothing of it was run.
+                # The worker has forgotten the script, and ran nothing of it.
                 process.known.clear()
                 await process.send(
                     request | {"source": self._script.placed, "file": self._script.file}
@@ -320,14 +345,18 @@ class _Call:
                 raise Ended(process.end())
 
     async def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """What a built-in came to, for the worker. Anything but a ToolFailed ends the call."""
-        self._turn.rest()
+        """Return the result of a built-in for the worker.
+
+        Errors other than ToolFailed end the call.
+        """
+        self._slot.release()
         try:
-            return {"value": await self._serve(message["call"], message["args"], message["named"])}
+            value = await self._serve(message["call"], message["args"], message["named"])
         except ToolFailed as failed:
             return {"error": [str(failed.error_type), failed.message]}
         finally:
-            self._turn.resume()
+            self._slot.reclaim()
+        return {"value": value}
 
     def _failure(
         self, reason: str, message: str, kind: str, *, spent: bool = False
@@ -336,27 +365,27 @@ class _Call:
         if reason != "compile":
             self._process.known.add(self._script.digest)
         if reason == "timeout":
-            return self._late()
+            return self._timeout_error()
         if reason == "memory":
-            return self._too_much()
+            return self._memory_error()
         return ScriptFailed(reason, message, ErrorType(kind) if kind else None)
 
-    def _late(self) -> ScriptFailed:
+    def _timeout_error(self) -> ScriptFailed:
         seconds = self._bounds.seconds or 0
         return ScriptFailed(
             "timeout",
             f"{self._script.file}: stopped after {seconds * 1000:g} ms, the time it may take",
         )
 
-    def _too_much(self) -> ScriptFailed:
-        bound = self._bounds.memory >> 20
+    def _memory_error(self) -> ScriptFailed:
+        limit = self._bounds.memory >> 20
         return ScriptFailed(
-            "memory", f"{self._script.file}: stopped, as it took more than {bound} MiB of memory"
+            "memory", f"{self._script.file}: stopped, as it took more than {limit} MiB of memory"
         )
 
-    def _ended(self, status: int) -> ScriptFailed:
+    def _exit_error(self, status: int) -> ScriptFailed:
         if status == -6:
-            return self._too_much()
+            return self._memory_error()
         if status == -11:
             return ScriptFailed(
                 "depth", f"{self._script.file}: it nests too deeply to be read or run"
@@ -364,33 +393,32 @@ class _Call:
         how = f"by signal {-status}" if status < 0 else f"with status {status}"
         return ScriptFailed(
             "ended",
-            (
-                f"{self._script.file}: its worker process was ended {how}; what it did until "
-                "then stands"
-            ),
+            f"{self._script.file}: its worker process was ended {how}; what it did until then is "
+            "not undone",
         )
 
 
 _pools: dict[str, Pool] = {}
-_making = threading.Lock()
+_pools_lock = threading.Lock()
 
 
 def shared() -> Pool:
-    """The pool of this process. It ends with the process; nobody closes it."""
-    return _pool("shared")
+    """Return the shared pool of this process. It is closed when the process ends."""
+    return _pool_named("shared")
 
 
 def beside() -> Pool:
-    """Another such pool, for scripts that go on while others are waited for: neither takes the
-    other's places.
+    """Return a second shared pool, for scripts that run in the background of others.
+
+    Neither pool takes slots of the other.
     """
-    return _pool("beside")
+    return _pool_named("beside")
 
 
-def _pool(name: str) -> Pool:
-    with _making:
-        found = _pools.get(name)
-        if found is None:
-            found = _pools[name] = Pool()
-            atexit.register(found.close)
-        return found
+def _pool_named(name: str) -> Pool:
+    with _pools_lock:
+        pool = _pools.get(name)
+        if pool is None:
+            pool = _pools[name] = Pool()
+            atexit.register(pool.close)
+        return pool

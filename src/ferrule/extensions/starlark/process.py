@@ -1,5 +1,6 @@
-"""One worker process as its owner sees it: started, spoken with, ended. Belongs to no event loop
-while it is idle.
+"""One worker process as its owner sees it.
+
+It belongs to no event loop while it is idle.
 """
 
 from __future__ import annotations
@@ -21,16 +22,14 @@ from .inside.frames import FRAME_LIMIT, HEAD, packed
 _FOLDER = str(Path(__file__).parent)
 _START = "import sys; sys.path += sys.argv[1:]; from inside.worker import start; start()"
 _LIBRARIES = {"starlark": "starlark-pyo3", "re2": "google-re2"}
-"""What a worker imports from outside the standard library, and the packages that bring it."""
+"""What a worker imports from outside the standard library, and the packages that provide it."""
 _PIECE = 1 << 18
 READY_SECONDS = 20.0
-"""How long a new worker may take until it can be used, on a machine that is busy."""
+"""How long a new worker may take to become ready on a busy machine."""
 
 
 class Ended(Exception):
-    """The worker is gone. `status` is that of the process: negative for the signal that ended
-    it.
-    """
+    """The worker has exited. `status` is its exit status, negative for a signal."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -38,20 +37,24 @@ class Ended(Exception):
 
 
 class Process:
-    """A worker. `known` are the digests of the scripts that it has read; `calls` counts what it
-    ran.
+    """A worker process.
+
+    `known` holds the digests of the scripts that it has parsed; `calls` counts its calls.
     """
 
     def __init__(self) -> None:
-        """Start it. Raises ConfigError where the library is missing, OSError where no process can
-        be started.
+        """Start the process.
+
+        Raises:
+            ConfigError: A library is missing.
+            OSError: No process can be started.
         """
         libraries = _libraries()
-        self._socket, theirs = socket.socketpair()
+        self._socket, worker_end = socket.socketpair()
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _START, _FOLDER, *libraries],
-                stdin=theirs.fileno(),
+                stdin=worker_end.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
@@ -62,7 +65,7 @@ class Process:
             self._socket.close()
             raise
         finally:
-            theirs.close()
+            worker_end.close()
         self._socket.setblocking(False)
         self._buffer = b""
         self._owner = os.getpid()
@@ -79,7 +82,7 @@ class Process:
         return self._owner == os.getpid() and self._process.poll() is None
 
     async def ready(self) -> None:
-        """Wait until it has locked itself in. Raises Ended."""
+        """Wait until it has locked itself down. Raises Ended."""
         try:
             async with asyncio.timeout(READY_SECONDS):
                 await self.receive()
@@ -87,15 +90,16 @@ class Process:
             raise Ended(self.end()) from None
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Raises Ended, or TooLarge for a message that is too long."""
+        """Send a message. Raises Ended, or TooLarge for a message that is too long."""
         try:
             await asyncio.get_running_loop().sock_sendall(self._socket, packed(message))
         except OSError:
             raise Ended(self.end()) from None
 
     async def receive(self) -> dict[str, Any]:
-        """The next message. Raises Ended, also for what is no message: then the process is
-        ended.
+        """Return the next message.
+
+        Raises Ended, also for an invalid message, which ends the process.
         """
         try:
             size = int.from_bytes(await self._exactly(HEAD), "big")
@@ -109,13 +113,13 @@ class Process:
             raise Ended(self.end()) from None
 
     def end(self) -> int:
-        """Kill it and wait for its end; its status. Safe to call twice."""
+        """Kill it, wait for it, and return its exit status. Safe to call twice."""
         self._socket.close()
         if self._owner != os.getpid():
             self._process.returncode = 0  # Nobody here can wait for it.
         status = self._process.poll()
         if status is None:
-            # It may be on its way out: what it ended of says more than our own signal.
+            # It may be exiting by itself, and that status says more than our own signal.
             try:
                 status = self._process.wait(0.05)
             except subprocess.TimeoutExpired:
@@ -146,7 +150,7 @@ class Process:
 
 
 def _libraries() -> list[str]:
-    """The folders that the worker's libraries lie in. They are never loaded into this process."""
+    """Return the folders of the worker's libraries, which are never loaded into this process."""
     folders: list[str] = []
     for name, package in _LIBRARIES.items():
         found = importlib.util.find_spec(name)

@@ -1,4 +1,4 @@
-"""What is run, within which bounds, and how it can fail: the values around the runtime."""
+"""A script, its limits, and how it can fail."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
 Serve = Callable[[str, Sequence[Any], Mapping[str, Any]], Awaitable[Any]]
-"""`serve(name, positional, named)` answers a built-in (`fs.read`) with a JSON value, or raises
-ToolFailed.
+"""`serve(name, positional, named)` answers a built-in (`fs.read`).
+
+It returns a JSON value, or raises ToolFailed.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A text of Starlark and where it stands: `line` is that of its first line in `file`, so that
-    errors name the file's lines.
+    """A Starlark text and where it stands.
+
+    `line` is that of its first line in `file`, so that errors have the file's line numbers.
     """
 
     source: str
@@ -35,15 +37,13 @@ class Script:
 
     @property
     def placed(self) -> str:
-        """The text with as many empty lines before it as it has lines above it in its file."""
+        """The text after as many empty lines as it has lines above it in its file."""
         return "\n" * (self.line - 1) + self.source
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one call may use: wall-clock `seconds` (None: as long as its caller waits), `memory` and
-    `result` in bytes.
-    """
+    """Limits of one call: wall-clock `seconds` (None: no limit), `memory` and `result` in bytes."""
 
     seconds: float | None = None
     memory: int = 256 << 20
@@ -51,17 +51,16 @@ class Bounds:
 
 
 class ScriptFailed(ToolFailed):
-    """A script did not come to its value.
+    """A script did not return a value.
 
-    `reason`: `compile` (it cannot be read, recursion included), `fail` (it called `fail`), `error`
-    (it went wrong), `builtin` (a built-in failed), `timeout`, `memory`, `size` (a result or
-    argument too large), `depth` (calls in calls, scripts in scripts), `ended` (its worker was
-    killed from outside).
+    `reason` is `compile` (it cannot be parsed, or has recursion), `fail` (it called `fail`),
+    `error` (it went wrong), `builtin` (a built-in failed), `timeout`, `memory`, `size` (a result or
+    argument is too large), `depth` (nested calls or scripts), or `ended` (its worker was killed
+    from outside).
     """
 
     def __init__(self, reason: str, message: str, error_type: ErrorType | None = None) -> None:
-        # What a tool that it asked for failed of was retried there: only its own time is a class of
-        # its own.
+        # Failures of tools that it called were retried there. Only its own timeout is retryable.
         kind = "timeout" if reason == "timeout" else ""
         super().__init__(
             error_type or _TYPES.get(reason, ErrorType.INTERNAL_ERROR), message, kind=kind

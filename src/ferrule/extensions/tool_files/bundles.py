@@ -1,19 +1,19 @@
-"""Bundles: several artifacts in one file, what they require, and the turns in which they take part.
+"""Bundles: several tools and hooks in one file, with requirements and a condition on the turn.
 
     ---
-    name: releases                            # kebab-case; a plugin must have one, and a description
+    name: releases                  # kebab-case; a plugin must have a name and a description
     description: What a release needs.
-    requires: [version-control]               # other bundles by name; also spelled `depends_on`
-    when: 'regex(text, "(?i)release")'        # also spelled `condition`; in the language of hooks (`hooks.when`)
+    requires: [version-control]     # other bundles by name; also spelled `depends_on`
+    when: 'regex(text, "(?i)release")'     # also spelled `condition`; see `hooks.conditions`
     tools: [...]
     hooks: [...]
     ---
 
-`when` is decided for every turn, on the message of the person as hooks left it: its names are those
-of `turn.start` (`text`, `event`, `payload`). Where it does not hold, or that of a bundle it
-requires does not, the bundle's hooks are not asked and its tools refuse. They stay in the catalog,
-since what a model is shown does not change within a session. Where it cannot be decided, tools
-refuse and hooks count as broken. Between the turns, the last message counts.
+`when` is evaluated for every turn, on the person's message as hooks left it. Its names are those of
+`turn.start` (`text`, `event`, `payload`). If it is false, or that of a required bundle is, the
+bundle's hooks are skipped and its tools refuse. The tools stay in the catalog, since what a model
+is shown does not change within a session. If it cannot be evaluated, tools refuse and hooks count
+as broken. Between turns, the last message counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ferrule.extensions.front_matter import (
     Document,
     Warned,
     begins,
-    field,
+    get_field,
     parse_document,
     text_of,
     texts_of,
@@ -50,7 +50,7 @@ INLINE = (
 )
 """Main files: they may list `tools` and `hooks` of their own."""
 FOLDERS = {"overrides": "override", "builtins": "builtin", "plugins": "plugin"}
-"""Which kind of bundle lies where."""
+"""The kind of the bundles in each folder."""
 KEYS = (
     "name",
     "description",
@@ -66,15 +66,16 @@ KEYS = (
     "hooks",
 )
 MOST_SESSIONS = 1_000
-"""Whose message is kept; of more, those that were heard of first are forgotten."""
-_LAST = 1_000_000_000
+"""Sessions whose message is kept; beyond that, the oldest are forgotten."""
+_LAST_PRIORITY = 1_000_000_000
 _KEBAB = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bundle:
-    """A file with several artifacts. `fields` is its front matter; `requires` names other
-    bundles.
+    """A file with several artifacts.
+
+    `fields` is its front matter; `requires` names other bundles.
     """
 
     kind: str
@@ -91,58 +92,64 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """In which turns a bundle takes part: `parts` must all hold, its own and those of what it
-    requires.
+    """The turns in which a bundle is active.
+
+    All `parts` must hold: its own condition and those of its requirements.
     """
 
     bundle: str
     parts: tuple[When, ...]
 
     def holds(self, text: str) -> bool:
-        """Whether it does, for this message. Raises WhenError if that cannot be decided."""
+        """Return whether the bundle is active for this message.
+
+        Raises WhenError if that is undecidable.
+        """
         payload = TurnStart(text).as_dict()
         return all(decide(part, TurnStart.event, payload) for part in self.parts)
 
     def check(self, text: str, tool: str) -> None:
-        """Raise ToolFailed (`permission_denied`) in a turn in which the tool takes no part."""
+        """Raise ToolFailed (`permission_denied`) unless the bundle is active for this message."""
         try:
             if self.holds(text):
                 return
-            why = "its condition does not hold for this message"
+            reason = "its condition is false for this message"
         except WhenError as error:
-            why = f"its condition cannot be decided: {error}"
+            reason = f"its condition cannot be evaluated: {error}"
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            (
-                f"`{tool}` was not run: the bundle `{self.bundle}` takes no part in this turn, "
-                f"as {why}"
-            ),
+            f"`{tool}` was not run: the bundle `{self.bundle}` is not active in this turn; "
+            f"{reason}",
         )
 
     def over(self, hook: EventHook, turns: Turns) -> EventHook:
-        """The hook, asked in these turns only."""
-        own = hook.when
+        """Limit a hook to the turns in which the bundle is active."""
+        own_condition = hook.when
 
         def applies(occasion: Occasion) -> bool:
-            return (own is None or own(occasion)) and self.holds(turns.text_at(occasion))
+            if own_condition is not None and not own_condition(occasion):
+                return False
+            return self.holds(turns.text_at(occasion))
 
         return replace(hook, when=applies)
 
 
 class Turns:
-    """The message that each session works on. Hears of it by `hook`, which must be among the hooks
-    of the agent.
+    """The message that each session works on.
+
+    It is kept up to date by `hook`, which must be among the hooks of the agent.
     """
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def hook(self) -> EventHook:
-        """Asked last, so that it hears the message as the other hooks left it. It lets everything
-        pass.
+        """Make the hook that records messages.
+
+        It runs last, after other hooks changed the message.
         """
 
-        async def hear(occasion: Occasion) -> None:
+        async def record(occasion: Occasion) -> None:
             session = occasion.identity.session
             self._texts.pop(session, None)
             if isinstance(occasion.payload, TurnStart):
@@ -153,25 +160,26 @@ class Turns:
         return EventHook(
             name="turns of bundles",
             events=("turn.start", "session.end"),
-            run=hear,
-            priority=_LAST,
+            run=record,
+            priority=_LAST_PRIORITY,
             source="ferrule",
         )
 
     def text(self, identity: Identity) -> str:
-        """The message of this session's turn; empty before the first."""
+        """Return the message of a session's current turn; empty before the first."""
         return self._texts.get(identity.session, "")
 
     def text_at(self, occasion: Occasion) -> str:
-        """The same for a hook: at the turn's start it is the message that the hook is asked
-        about.
+        """Return the message for a hook.
+
+        At the start of a turn it is the one the hook is asked about.
         """
         payload = occasion.payload
         return payload.text if isinstance(payload, TurnStart) else self.text(occasion.identity)
 
 
 def kind_of(file: str) -> str:
-    """`override`, `builtin` or `plugin` for a file that is a bundle, else empty."""
+    """Return `override`, `builtin` or `plugin` for the file of a bundle, else ""."""
     parts = file.split("/")
     if len(parts) == 3 and parts[0] in ROOTS and parts[2].endswith(".md"):
         return FOLDERS.get(parts[1], "")
@@ -179,14 +187,19 @@ def kind_of(file: str) -> str:
 
 
 def fields_of(data: bytes, file: str) -> Node:
-    """The keys of a main file or a bundle: front matter, or the whole of a YAML file. Raises
-    ConfigError.
+    """Parse the keys of a main file or bundle: front matter, or a whole YAML file.
+
+    Raises ConfigError.
     """
     return parse_yaml(data, file) if file.endswith(".yaml") else parse_document(data, file).fields
 
 
 def read_bundle(kind: str, document: Document, data: bytes) -> tuple[Bundle, list[Warned]]:
-    """What the front matter says of the bundle as a whole. Raises ConfigError, with the place."""
+    """Parse what the front matter says of the bundle as a whole, and return it with warnings.
+
+    Raises:
+        ConfigError: It is invalid. The message has the place.
+    """
     fields = document.fields
     stem = document.file.rpartition("/")[2].removesuffix(".md")
     name = text_of(fields, "name") or stem
@@ -196,70 +209,81 @@ def read_bundle(kind: str, document: Document, data: bytes) -> tuple[Bundle, lis
             f"the plugin `{name}` needs a name in kebab-case and a description",
             hint="write `name: my-plugin`",
         )
-    requires = texts_of(fields, _spelled(fields, "requires", "depends_on")) or ()
+    requires = texts_of(fields, _used_spelling(fields, "requires", "depends_on")) or ()
     bundle = Bundle(kind, name, description, fields, _when(fields, data), requires)
     return bundle, unknown_keys(fields, KEYS, "a bundle")
 
 
 def _when(fields: Node, data: bytes) -> When | None:
-    key = _spelled(fields, "when", "condition")
-    text, place = text_of(fields, key), field(fields, key)
+    key = _used_spelling(fields, "when", "condition")
+    text = text_of(fields, key)
+    place = get_field(fields, key)
     if not text or place is None:
         return None
     return parse_when(text, place.file, *begins(place, data), (TurnStart.event,))
 
 
-def _spelled(fields: Node, name: str, other: str) -> str:
-    """Which of two spellings is used. Raises ConfigError for both."""
-    if field(fields, name) is not None and (second := field(fields, other)) is not None:
+def _used_spelling(fields: Node, name: str, other: str) -> str:
+    """Return which of two spellings is used. Raises ConfigError for both."""
+    if get_field(fields, name) is None:
+        return other
+    second = get_field(fields, other)
+    if second is not None:
         raise second.error(f"`{other}` and `{name}` are one key; write one of them")
-    return name if field(fields, name) is not None else other
+    return name
 
 
 def conditions(bundles: Iterable[Bundle]) -> tuple[dict[str, Condition], list[ConfigError]]:
-    """The conditions of those bundles that have any, by file; and what is wrong with what they
-    require.
-    """
+    """Return the conditions of bundles that have any, by file, and errors about requirements."""
+    bundles = list(bundles)
     by_name: dict[str, Bundle] = {}
-    wrong: list[ConfigError] = []
-    everyone = list(bundles)
-    for bundle in everyone:
+    errors: list[ConfigError] = []
+    required_names = {name for bundle in bundles for name in bundle.requires}
+    for bundle in bundles:
         first = by_name.setdefault(bundle.name, bundle)
-        if first is not bundle and any(bundle.name in one.requires for one in everyone):
-            wrong.append(
+        if first is not bundle and bundle.name in required_names:
+            errors.append(
                 bundle.fields.error(
                     f"the bundle `{bundle.name}` is required, and {first.file} has that name too"
                 )
             )
-    found: dict[str, Condition] = {}
-    for bundle in everyone:
+    by_file: dict[str, Condition] = {}
+    for bundle in bundles:
         try:
-            parts = [one.when for one in _with_required(bundle, by_name) if one.when is not None]
+            group = _with_required(bundle, by_name)
         except ConfigError as error:
-            wrong.append(error)
+            errors.append(error)
             continue
+        parts = tuple(member.when for member in group if member.when is not None)
         if parts:
-            found[bundle.file] = Condition(bundle.name, tuple(parts))
-    return found, wrong
+            by_file[bundle.file] = Condition(bundle.name, parts)
+    return by_file, errors
 
 
 def _with_required(bundle: Bundle, by_name: Mapping[str, Bundle]) -> list[Bundle]:
-    """A bundle and all that it requires, directly or not. Raises ConfigError for one that is
-    missing, and for a circle.
+    """Return a bundle and all that it requires, directly or not.
+
+    Raises ConfigError if one is missing, or requires itself.
     """
-    found = [bundle]
-    for one in found:
-        place = field(one.fields, "requires") or field(one.fields, "depends_on") or one.fields
-        for name in one.requires:
+    members = [bundle]
+    for member in members:
+        place = (
+            get_field(member.fields, "requires")
+            or get_field(member.fields, "depends_on")
+            or member.fields
+        )
+        for name in member.requires:
             required = by_name.get(name)
             if required is None:
-                known = ", ".join(f"`{other}`" for other in by_name if other != one.name)
+                known = ", ".join(f"`{other}`" for other in by_name if other != member.name)
                 raise place.error(
-                    f"the bundle `{one.name}` requires `{name}`, which is not there",
+                    f"the bundle `{member.name}` requires `{name}`, which does not exist",
                     hint=f"there are: {known or 'no others'}",
                 )
             if required is bundle:
-                raise place.error(f"the bundle `{one.name}` requires `{name}`, which requires it")
-            if required not in found:
-                found.append(required)
-    return found
+                raise place.error(
+                    f"the bundle `{member.name}` requires `{name}`, which requires it"
+                )
+            if required not in members:
+                members.append(required)
+    return members

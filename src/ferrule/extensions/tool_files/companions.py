@@ -1,10 +1,9 @@
-"""Tools that scripts work with: files as exact text and plain facts, where the model's own tools
-give lines to look at; requests.
+"""Internal tools that scripts work with: exact file contents, plain facts about paths, requests.
 
 They are tools like any other, so a script's `fs.read` passes the run's gate, rules and workspace,
-and stands in the journal; its `http.get` meets rules for hosts and plan mode. Nobody is asked again
-about a request of a file that a person allowed, unless a rule asks. An agent that has tools from
-files needs them in its catalog (`sources.Loaded.tools` holds them).
+and is in the journal; its `http.get` meets rules for hosts and plan mode. A request of a file that
+a person allowed needs no further approval, unless a rule asks. An agent that has tools from files
+needs these in its catalog (`sources.Loaded.make` adds them).
 """
 
 from __future__ import annotations
@@ -22,13 +21,12 @@ from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, URL, Loading, Tool
 
 PIECE = 40_000
-"""Characters that one call returns at the most. In most files that is less than a result may hold.
-"""
+"""Characters that one call returns at most. For most files that is less than a result may hold."""
 MOST_ENTRIES = 200
 WEB_PIECE = 8_000
 """Characters of a body in one result: as JSON each may take six bytes."""
 LONGEST_REQUEST = 310.0
-"""Seconds: a script's own time for a request is at most 300."""
+"""Seconds. A script's own timeout for a request is at most 300."""
 
 
 @tool(side_effect="read", risk="medium")
@@ -113,7 +111,7 @@ async def web_body(
 
 
 def _piece(text: str, offset: int) -> dict[str, Any]:
-    """As much as a result may hold, however its characters are written."""
+    """Return a piece small enough for a result, however its characters are encoded."""
     end = offset + WEB_PIECE
     return {"body": text[offset:end], "next": end if end < len(text) else None}
 

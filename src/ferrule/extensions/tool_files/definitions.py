@@ -1,5 +1,4 @@
-"""A definition that a script gives as a dictionary, written as the file that it could be: what a
-person is shown is what is read.
+"""Render a definition that a script gives as a dictionary in the form of the file it could be.
 
     ---
     parameters: {"text": {"type": "string"}}
@@ -9,9 +8,9 @@ person is shown is what is read.
     ---
     Write a text in capitals.
 
-So there is one reader, and one set of checks, for files and for what comes at run time. A script
-stands there line by line; a character that cannot be seen is written as an escape, in a value (YAML
-and JSON read it back) as in a script that has one.
+So files and run-time definitions share one parser and one set of checks, and a person is shown
+exactly what is parsed. A script is written line by line. An invisible character is written as an
+escape, in a value (YAML and JSON read it back) as well as in a script that has one.
 """
 
 from __future__ import annotations
@@ -21,23 +20,24 @@ from collections.abc import Mapping
 from typing import Any
 
 MOST_BYTES = 32_768
-"""Of one definition: a person must be able to read it."""
+"""Bytes of one definition: a person must be able to read it."""
 
 
 def written(fields: Mapping[str, Any], body: str) -> str:
-    """The text of a file. Raises ValueError for what cannot be written, in words: too large, no
-    JSON value, half a character.
+    """Return the text of a file.
+
+    Raises:
+        ValueError: It cannot be written: it is too large, not a JSON value, or has a lone
+            surrogate.
     """
     lines = ["---"]
     for key, value in fields.items():
-        if key == "script" and isinstance(value, str) and _plain(value):
-            # An indentation of its own, so that no line of a script can end the block.
-            lines += [
-                "script: |2",
-                *(f"  {line}" if line else "" for line in value.rstrip("\n").split("\n")),
-            ]
+        if key == "script" and isinstance(value, str) and _is_plain(value):
+            # An explicit indentation, so that no line of a script can end the block.
+            lines.append("script: |2")
+            lines += [f"  {line}" if line else "" for line in value.rstrip("\n").split("\n")]
         else:
-            lines.append(f"{_value(key)}: {_value(value)}")
+            lines.append(f"{_to_json(key)}: {_to_json(value)}")
     text = "\n".join([*lines, "---", body, ""])
     try:
         size = len(text.encode())
@@ -48,20 +48,20 @@ def written(fields: Mapping[str, Any], body: str) -> str:
     return text
 
 
-def _plain(script: str) -> bool:
-    """Whether YAML reads each of its lines back as it is: it has more line breaks than one."""
+def _is_plain(script: str) -> bool:
+    """Whether YAML reads each line back unchanged: it has more line breaks than the line feed."""
     return bool(script.strip()) and all(c.isprintable() or c in "\t\n" for c in script)
 
 
-def _value(value: Any) -> str:
+def _to_json(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"it holds a value that cannot be written: {error}") from None
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     code = ord(character)
     if 0xD800 <= code <= 0xDFFF:
         return character

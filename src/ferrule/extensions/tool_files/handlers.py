@@ -1,5 +1,7 @@
-"""From a tool file to a `Tool`: its handler runs the script, its built-ins go through the run's own
-pipeline.
+"""Turn a tool file into a `Tool` whose handler runs the script, through the run's own pipeline.
+
+What a script prints and logs becomes progress for the person and notices in the journal, never text
+for the model.
 """
 
 from __future__ import annotations
@@ -16,24 +18,26 @@ from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.extensions.builtins.builtins import Builtins, World
 from ferrule.extensions.starlark.pool import Pool, beside, shared
 from ferrule.extensions.starlark.script import Bounds, Script
-from ferrule.tools.context import Context
+from ferrule.tools.context import SAID, Context
 from ferrule.tools.define import define_tool
 from ferrule.tools.definition import Tool
 from ferrule.tools.launch import Launch
+from ferrule.tools.parameters import context_parameter
 from ferrule.tools.reliability import RETRIED, Reliability
 
 from .bundles import Condition
-from .script_output import Lines
 from .tool_file import ToolFile
 
 CONTEXT = "_ferrule_context"
-"""Under which the handler gets its `Context`. A model that sends an argument of this name does not
-reach it.
-"""
+"""The argument in which the handler gets its `Context`. A model cannot set it."""
+_LONGEST_PROGRESS = 500
+"""Characters of a printed line that a person is shown."""
+_MOST_NOTES = 200
+"""Printed lines of one call that are journaled."""
+_LONGEST_NOTE = 2_000
+"""Characters of each of them."""
 _SLACK = 2.0
-"""Seconds that the engine waits beyond a script's own time: the script's own error says more than
-the engine's.
-"""
+"""Seconds that the engine waits beyond a script's own timeout, whose error says more."""
 
 
 def make_tool(
@@ -44,18 +48,24 @@ def make_tool(
     handler: Callable[..., Any] | None = None,
     condition: Condition | None = None,
 ) -> Tool:
-    """The tool of a file. `handler` is for a file without a script: it takes the arguments by
-    keyword, and a `Context` under a parameter that is annotated so. `condition` is that of its
-    bundle.
+    """Make the tool of a file.
 
-    Raises ConfigError, naming the file, for what cannot be a tool (a schema that cannot be used,
-    for example).
+    Args:
+        file: The parsed file.
+        world: What scripts may use beyond tools.
+        pool: The worker pool for the script.
+        handler: The function of a file without a script. It takes the arguments by keyword, and a
+            `Context` in a parameter with that annotation.
+        condition: The condition of the file's bundle.
+
+    Raises:
+        ConfigError: The file cannot be a tool, for example because of its schema.
     """
     schema = file.schema
     if handler is None:
-        run = _runner(file, world, pool, condition)
+        run = _script_handler(file, world, pool, condition)
     else:
-        run, schema = _by_program(file, handler, world, condition)
+        run, schema = _wrap_handler(file, handler, world, condition)
     try:
         made = define_tool(
             file.name,
@@ -78,11 +88,10 @@ def make_tool(
 
 
 def _reliability(file: ToolFile) -> Reliability:
-    """The policy of a file: without `timeout_ms`, or with 0, nothing but the run's own end ends its
-    script.
+    """Return the policy of a file.
 
-    A script that ran out of time would do so again: it is tried again only where the file speaks of
-    attempts.
+    Without `timeout_ms`, or with 0, only the end of the run stops its script. A script that timed
+    out would do so again, so it is retried only if the file asks for attempts.
     """
     bounded = file.timeout_ms and not file.is_async
     seconds = file.timeout_ms / 1000 + _SLACK if bounded else math.inf
@@ -92,11 +101,12 @@ def _reliability(file: ToolFile) -> Reliability:
     return replace(file.policy, timeout=seconds, retry_on=retried)
 
 
-def _by_program(
-    file: ToolFile, handler: Callable[..., Any], world: World, condition: Condition | None
+def _wrap_handler(
+    file: ToolFile, handler: Callable[..., Any], environment: World, condition: Condition | None
 ) -> tuple[Callable[..., Any], Mapping[str, Any]]:
-    """What runs a program's handler, and the schema of what it takes. Raises ConfigError where the
-    two do not fit.
+    """Wrap a Python handler, and return it with the schema of its arguments.
+
+    Raises ConfigError if it does not fit the file.
     """
     if file.script is not None:
         raise ConfigError(f"{file.file}: it has a script, so it takes no handler from a program")
@@ -105,88 +115,90 @@ def _by_program(
         raise ConfigError(
             f"{file.file}: `async: true` needs a script, and this has a handler", hint=hint
         )
-    under, is_open = _check_fit(file, handler)
+    context_name, accepts_others = _check_fit(file, handler)
 
-    def given(arguments: dict[str, Any]) -> dict[str, Any]:
+    def prepare(arguments: dict[str, Any]) -> dict[str, Any]:
         context: Context = arguments.pop(CONTEXT)
         if condition is not None:
-            condition.check(world.turns.text(context.identity), file.name)
-        return {**arguments, under: context} if under else arguments
+            condition.check(environment.turns.text(context.identity), file.name)
+        if context_name is not None:
+            arguments[context_name] = context
+        return arguments
 
-    async def wait(**arguments: Any) -> Any:
-        return await handler(**given(arguments))
+    async def run_async(**arguments: Any) -> Any:
+        return await handler(**prepare(arguments))
 
     def run(**arguments: Any) -> Any:
-        return handler(**given(arguments))
+        return handler(**prepare(arguments))
 
-    schema = file.schema if is_open else {**file.schema, "additionalProperties": False}
-    return (wait if inspect.iscoroutinefunction(handler) else run), schema
+    schema = file.schema
+    if not accepts_others:
+        schema = {**schema, "additionalProperties": False}
+    return (run_async if inspect.iscoroutinefunction(handler) else run), schema
 
 
-def _check_fit(file: ToolFile, handler: Callable[..., Any]) -> tuple[str, bool]:
-    """The name of the handler's `Context` parameter, and whether it takes arguments that the file
-    does not declare.
+def _check_fit(file: ToolFile, handler: Callable[..., Any]) -> tuple[str | None, bool]:
+    """Return the handler's `Context` parameter, and whether it takes undeclared arguments.
 
-    Raises ConfigError where a call that the file allows could not be handed over.
+    Raises ConfigError if a call that the file allows could not be passed on.
     """
     code = getattr(inspect.unwrap(handler), "__code__", None)
-    where = (
-        f"`{file.name}` of {code.co_filename}:{code.co_firstlineno}" if code else f"`{file.name}`"
-    )
+    where = f"`{file.name}`"
+    if code:
+        where += f" of {code.co_filename}:{code.co_firstlineno}"
     try:
-        taken = inspect.signature(handler, eval_str=True).parameters
+        parameters = inspect.signature(handler, eval_str=True).parameters
     except (NameError, TypeError, ValueError) as error:
         raise ConfigError(
             f"{file.file}: the parameters of its handler {where} cannot be read: {error}"
         ) from error
-    kinds = {one.kind for one in taken.values()}
-    is_open = inspect.Parameter.VAR_KEYWORD in kinds
+    kinds = {parameter.kind for parameter in parameters.values()}
+    accepts_others = inspect.Parameter.VAR_KEYWORD in kinds
     named = {
-        name: one
-        for name, one in taken.items()
-        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
-        and one.annotation is not Context
+        name: parameter
+        for name, parameter in parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        and parameter.annotation is not Context
     }
     declared: Mapping[str, Any] = file.schema.get("properties", {})
-    sure = {*file.schema.get("required", ())} | {
-        name for name, one in declared.items() if "default" in one
-    }
-    problems = [
-        f"`{name}` is no parameter of it" for name in declared if name not in named and not is_open
-    ]
+    always_given = {*file.schema.get("required", ())}
+    always_given |= {name for name, schema in declared.items() if "default" in schema}
+    problems: list[str] = []
+    if not accepts_others:
+        problems += [f"`{name}` is no parameter of it" for name in declared if name not in named]
     problems += [
         f"its `{name}` has no default, and the file does not require it"
-        for name, one in named.items()
-        if one.default is one.empty and name not in sure
+        for name, parameter in named.items()
+        if parameter.default is parameter.empty and name not in always_given
     ]
     if inspect.Parameter.POSITIONAL_ONLY in kinds:
         problems.append("it has parameters that cannot be passed by name")
     if problems:
-        hint = "the parameters of the function and those of the file belong together"
+        hint = "give the function and the file the same parameters"
         raise ConfigError(
             f"{file.file}: its handler {where} does not fit: {'; '.join(problems)}", hint=hint
         )
-    under = next((name for name, one in taken.items() if one.annotation is Context), "")
-    return under, is_open
+    annotations = {name: parameter.annotation for name, parameter in parameters.items()}
+    return context_parameter(annotations), accepts_others
 
 
-def _runner(
-    file: ToolFile, world: World, pool: Pool | None, condition: Condition | None
+def _script_handler(
+    file: ToolFile, environment: World, pool: Pool | None, condition: Condition | None
 ) -> Callable[..., Awaitable[Any]]:
     script = file.script
 
     async def handler(**arguments: Any) -> Any:
         context: Context = arguments.pop(CONTEXT)
         if condition is not None:
-            condition.check(world.turns.text(context.identity), file.name)
+            condition.check(environment.turns.text(context.identity), file.name)
         if script is None:
             raise ToolFailed(
                 ErrorType.NOT_FOUND,
                 f"`{file.name}` has no script and no handler; use another tool",
             )
         if not file.is_async:
-            return await run_script(script, arguments, context, world, file, pool)
-        run = partial(run_script, script, arguments, context, world, file, pool or beside())
+            return await run_script(script, arguments, context, environment, file, pool)
+        run = partial(run_script, script, arguments, context, environment, file, pool or beside())
         return Launch(run, file.name)
 
     return handler
@@ -200,12 +212,13 @@ async def run_script(
     file: ToolFile,
     pool: Pool | None = None,
 ) -> Any:
-    """`run(args)` of a tool's script, within the tool's time. What it launched ends with it. Raises
-    ScriptFailed.
+    """Call `run(args)` of a tool's script, within the tool's timeout.
+
+    Calls that it launched end with it. Raises ScriptFailed.
     """
     web = world.web.narrowed(file.domains) if file.domains is not None else world.web
     builtins = Builtins(context, world, file=file.file, web=web)
-    lines = Lines(context, file.name)
+    output = _ScriptOutput(context, file.name)
     seconds = file.timeout_ms / 1000 if file.timeout_ms else None
     try:
         return await (pool or shared()).run(
@@ -213,8 +226,32 @@ async def run_script(
             "run",
             [dict(arguments)],
             serve=builtins.serve,
-            told=lines.hear,
+            told=output.write,
             bounds=Bounds(seconds=seconds),
         )
     finally:
         await builtins.close()
+
+
+class _ScriptOutput:
+    """Receives the printed and logged lines of one call, as a `starlark.pool.Told`."""
+
+    def __init__(self, context: Context, name: str) -> None:
+        self._context = context
+        self._name = name
+        self._lines = 0
+
+    def write(self, level: str, text: str, fields: Mapping[str, Any]) -> None:
+        """Handle one line. `level` is `print`, `info`, `warn`, `error` or `debug`."""
+        prefix = "" if level in ("print", "info") else f"{level}: "
+        suffix = "".join(f" {key}={value}" for key, value in fields.items())
+        line = f"{self._name}: {prefix}{text}{suffix}"
+        self._context.progress(line[:_LONGEST_PROGRESS])
+        self._lines += 1
+        if self._lines > _MOST_NOTES + 1:
+            return
+        if self._lines == _MOST_NOTES + 1:
+            line = f"{self._name}: [more than {_MOST_NOTES} lines; the rest is not kept]"
+        elif len(line) > _LONGEST_NOTE:
+            line = f"{line[:_LONGEST_NOTE]} [{len(line) - _LONGEST_NOTE} more characters]"
+        self._context.note(SAID, line)

@@ -1,5 +1,4 @@
-"""`parameters` of a tool file: the JSON Schema that the model sees and arguments are checked
-against.
+"""`parameters` of a tool file: the JSON Schema that the model sees and arguments are checked with.
 
     parameters:                                    parameters:
       path: { type: string, required: true }         path:
@@ -7,16 +6,16 @@ against.
                                                        required: true
 
 Order is kept. A parameter is required only if it says `required: true` (systems.md §6.2).
-Requirement 003 knows `type`, `description` and `required`; beyond it, `properties`, `items`, `enum`
-and JSON Schema's bounds may be nested as deep as wanted. Arguments that nobody declared pass,
-unless the file is `strict`; within objects the same holds.
+Requirement 003 has `type`, `description` and `required`. In addition, `properties`, `items`, `enum`
+and JSON Schema's constraints may be nested to any depth. Undeclared arguments are accepted, unless
+the file is `strict`; the same holds within objects.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ferrule.extensions.front_matter import Warned, field, plain, text_of, unknown_keys
+from ferrule.extensions.front_matter import Warned, get_field, plain, text_of, unknown_keys
 from ferrule.storage.settings.yaml_tree import Node
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array")
@@ -40,8 +39,12 @@ KEYS = ("type", "description", "required", "properties", "items", *_COPIED)
 
 
 def parse_parameters(node: Node | None, *, strict: bool) -> tuple[dict[str, Any], list[Warned]]:
-    """The schema of the whole, and what was ignored. Raises ConfigError with the place."""
-    warned: list[Warned] = []
+    """Return the schema of all parameters, and warnings about what was ignored.
+
+    Raises:
+        ConfigError: They are invalid. The message has the place.
+    """
+    warnings: list[Warned] = []
     schema: dict[str, Any] = {"type": "object"}
     if node is not None:
         if node.pairs is None:
@@ -49,64 +52,74 @@ def parse_parameters(node: Node | None, *, strict: bool) -> tuple[dict[str, Any]
                 "`parameters` must be a mapping of names to parameters",
                 hint="write `path: { type: string }`",
             )
-        schema |= _object(node, strict, warned)
+        schema |= _object_schema(node, strict, warnings)
     schema.setdefault("properties", {})
     if strict:
         schema["additionalProperties"] = False
-    return schema, warned
+    return schema, warnings
 
 
-def _object(node: Node, strict: bool, warned: list[Warned]) -> dict[str, Any]:
-    """`properties` and `required` of a mapping from names to parameters."""
+def _object_schema(node: Node, strict: bool, warnings: list[Warned]) -> dict[str, Any]:
+    """Return `properties` and `required` of a mapping from names to parameters."""
     properties: dict[str, Any] = {}
     required: list[str] = []
     for name, (key, value) in (node.pairs or {}).items():
         if not name:
             raise key.error("a parameter without a name")
-        properties[name] = _parameter(name, value, strict, warned)
-        if _required(value):
+        properties[name] = _parameter_schema(name, value, strict, warnings)
+        if _is_required(value):
             required.append(name)
-    return {"properties": properties} | ({"required": required} if required else {})
+    if not required:
+        return {"properties": properties}
+    return {"properties": properties, "required": required}
 
 
-def _parameter(name: str, node: Node, strict: bool, warned: list[Warned]) -> dict[str, Any]:
+def _parameter_schema(
+    name: str, node: Node, strict: bool, warnings: list[Warned]
+) -> dict[str, Any]:
     if node.pairs is None:
         raise node.error(
             f"the parameter `{name}` must be a mapping", hint="write `{ type: string }`"
         )
-    kind = _kind(name, node)
+    kind = _read_type(name, node)
     schema: dict[str, Any] = {"type": kind}
-    if description := text_of(node, "description"):
+    description = text_of(node, "description")
+    if description:
         schema["description"] = description
     for key in _COPIED:
-        if (found := field(node, key)) is not None:
-            schema[key] = plain(found)
-    if (below := field(node, "properties")) is not None:
-        if below.pairs is None or kind != "object":
-            raise below.error(f"`properties` of `{name}` must be a mapping, and its type `object`")
-        schema |= _object(below, strict, warned)
-        schema["required"] = _listed(node) or schema.get("required", [])
+        value = get_field(node, key)
+        if value is not None:
+            schema[key] = plain(value)
+    properties = get_field(node, "properties")
+    if properties is not None:
+        if properties.pairs is None or kind != "object":
+            raise properties.error(
+                f"`properties` of `{name}` must be a mapping, and its type `object`"
+            )
+        schema |= _object_schema(properties, strict, warnings)
+        schema["required"] = _required_names(node) or schema.get("required", [])
         if strict:
             schema["additionalProperties"] = False
-    if (items := field(node, "items")) is not None:
+    items = get_field(node, "items")
+    if items is not None:
         if kind != "array":
             raise items.error(f"`items` of `{name}`: its type must be `array`")
-        schema["items"] = _parameter(f"{name}[]", items, strict, warned)
-    warned += unknown_keys(node, KEYS, "a parameter")
+        schema["items"] = _parameter_schema(f"{name}[]", items, strict, warnings)
+    warnings += unknown_keys(node, KEYS, "a parameter")
     return schema
 
 
-def _kind(name: str, node: Node) -> str:
+def _read_type(name: str, node: Node) -> str:
     kind = text_of(node, "type")
     if kind not in TYPES:
-        place = field(node, "type") or node
-        said = f"has the type `{kind}`" if kind else "has no type"
-        raise place.error(f"the parameter `{name}` {said}", hint=f"use one of {', '.join(TYPES)}")
+        place = get_field(node, "type") or node
+        found = f"has the type `{kind}`" if kind else "has no type"
+        raise place.error(f"the parameter `{name}` {found}", hint=f"use one of {', '.join(TYPES)}")
     return kind
 
 
-def _required(node: Node) -> bool:
-    found = field(node, "required")
+def _is_required(node: Node) -> bool:
+    found = get_field(node, "required")
     if found is None or found.items is not None:
         return False
     if not isinstance(found.value, bool):
@@ -114,13 +127,14 @@ def _required(node: Node) -> bool:
     return found.value
 
 
-def _listed(node: Node) -> list[str]:
-    """JSON Schema's own spelling: `required: [a, b]` beside `properties`."""
-    found = field(node, "required")
+def _required_names(node: Node) -> list[str]:
+    """Return the names of JSON Schema's own spelling, `required: [a, b]` beside `properties`."""
+    found = get_field(node, "required")
     if found is None or found.items is None:
         return []
     names: list[Any] = [item.value for item in found.items]
-    known = (field(node, "properties") or node).pairs or {}
-    if missing := [name for name in names if name not in known]:
-        raise found.error(f"`required` names `{missing[0]}`, which is no property")
+    known = (get_field(node, "properties") or node).pairs or {}
+    for name in names:
+        if name not in known:
+            raise found.error(f"`required` names `{name}`, which is no property")
     return names

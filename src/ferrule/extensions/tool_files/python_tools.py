@@ -1,19 +1,19 @@
-"""Tools written in Python: files of a trusted folder, the person's own files, and modules that are
-installed (`tools.python`).
+"""Load tools written in Python: files of a trusted folder, a person's own files, installed modules.
 
-A file brings every tool that it names at its top level (`@tool`, `define_tool`, or in a list
-`TOOLS`). Its plain functions are handlers for tool files without a script (`handlers`).
+The setting `tools.python` names them. A file provides every tool at its top level (`@tool`,
+`define_tool`, or in a list `TOOLS`). Its plain functions are handlers for tool files without a
+script (`handlers`).
 
 * A file of a workspace is run from the bytes that `storage.trust` read and that a person trusted;
   the disk is not read again.
-* Such a file imports what is installed, and files beside it that `tools.python` names too. Whatever
-  else lies in the workspace is refused, also where `sys.path` or an editable install would find it:
-  trust does not cover it, and a tool could have changed it.
-* A file is run once in a process, and again only where its bytes, or those of a named file beside
-  it, have changed.
+* Such a file can import what is installed, and files beside it that `tools.python` names, too.
+  Anything else in the workspace is refused, even if `sys.path` or an editable install would find
+  it: trust does not cover it, and a tool could have changed it.
+* A file is run once in a process, and again only if its bytes, or those of a named file beside it,
+  have changed.
 
 Not protected: what runs here is part of this process and has all rights of the person. No sandbox
-holds it; the gate judges its calls by what each tool says of itself.
+confines it; the gate judges its calls by what each tool declares.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from importlib.util import find_spec
 from pathlib import Path
 from traceback import walk_tb
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.storage.trust import Snapshot
 from ferrule.tools.definition import Tool
 
 SETTING = "tools.python"
-_LONGEST = 1 << 20
+_MOST_BYTES = 1 << 20
 """Bytes of a person's file."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_SHOWN = 500
-"""Characters of somebody else's error."""
+_LONGEST_ERROR = 500
+"""Characters of an error that somebody else's code raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to run. `name` is what people know it by, `path` is absolute."""
+    """A file to run. `name` is how people know it, `path` is absolute."""
 
     name: str
     path: Path
@@ -58,8 +58,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """What one file or module brings. `spare`: another file imports it, so it may be without
-    tools.
+    """What one file or module provides.
+
+    `spare` is true if another file imports it, so that it may be without tools.
     """
 
     name: str
@@ -68,44 +69,44 @@ class Brought:
     spare: bool = False
 
     def place(self, function: Callable[..., Any]) -> str:
-        """`file:line` of something in it, as far as that can be known."""
+        """Return `file:line` of a function in it, as far as that is known."""
         code = getattr(inspect.unwrap(function), "__code__", None)
         return f"{self.name}:{code.co_firstlineno}" if code is not None else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class PythonTools:
-    """What Python brings to a run, and what is wrong with it."""
+    """What Python files and modules provide, and what is wrong with them."""
 
     brought: tuple[Brought, ...] = ()
     wrong: list[ConfigError] = field(default_factory=list[ConfigError])
 
     def handler(self, tool: str) -> Callable[..., Any] | None:
-        """The function for a tool file without a script, by `handler_name`.
+        """Return the function for a tool file without a script, by `handler_name`, or None.
 
-        Raises ConfigError where two files have one.
+        Raises ConfigError if two files have one.
         """
         name = handler_name(tool)
-        found = [one for one in self.brought if name in one.functions]
-        if len({id(one.functions[name]) for one in found}) > 1:
-            places = " and ".join(one.place(one.functions[name]) for one in found)
+        modules = [module for module in self.brought if name in module.functions]
+        if not modules:
+            return None
+        functions = [module.functions[name] for module in modules]
+        if len(set(map(id, functions))) > 1:
+            places = " and ".join(module.place(module.functions[name]) for module in modules)
             raise ConfigError(
                 f"{places}: both are a handler for the tool file `{tool}`", hint="rename one"
             )
-        return found[0].functions[name] if found else None
+        return functions[0]
 
     def idle(self, handlers: Iterable[Callable[..., Any]]) -> Iterator[ConfigError]:
-        """An error for each file that brings neither a tool nor one of these handlers."""
-        used = {id(one) for one in handlers}
-        for one in self.brought:
-            if (
-                one.tools
-                or one.spare
-                or used & {id(function) for function in one.functions.values()}
-            ):
+        """Yield an error for each file that provides neither a tool nor one of these handlers."""
+        used = set(map(id, handlers))
+        for module in self.brought:
+            has_handler = not used.isdisjoint(map(id, module.functions.values()))
+            if module.tools or module.spare or has_handler:
                 continue
             yield ConfigError(
-                f"{one.name}: there is no tool in it",
+                f"{module.name}: there is no tool in it",
                 hint=(
                     "put `@tool` (`from ferrule import tool`) above a function, or take the "
                     f"file out of `{SETTING}`"
@@ -114,59 +115,67 @@ class PythonTools:
 
 
 def handler_name(tool: str) -> str:
-    """The name of the function that is the handler of a tool file: the tool's, with `_` for `-` and
-    `.`.
-    """
+    """Return the function name of a tool's handler: the tool's, with `_` for `-` and `.`."""
     return tool.replace("-", "_").replace(".", "_")
 
 
 def load_python(
     names: Sequence[str], seen: Snapshot, *, own: Path | None = None, where: str = ""
 ) -> PythonTools:
-    """Run the files and modules of `tools.python`, and say what they bring. What is wrong with them
-    is in `wrong`.
+    """Run the files and modules of `tools.python`. Problems are collected in `wrong`.
 
-    Relative names are files of the workspace, taken from `seen`; absolute ones are the person's, of
-    `own` or elsewhere outside the workspace. `where` is the place of the setting.
+    Args:
+        names: Module names and files. Relative files are those of the workspace, absolute ones the
+            person's, in `own` or elsewhere outside the workspace.
+        seen: The workspace as `Trust.look` read it.
+        own: The person's settings folder.
+        where: Where the setting was written.
     """
     loaded = PythonTools()
     if not names:
         return loaded
-    files, modules = _sources(names, seen, own, where or SETTING, loaded.wrong)
+    files, modules = _read_sources(names, seen, own, where or SETTING, loaded.wrong)
     loader = _Loader(files, Path(seen.workspace))
-    imported = {name for file in files for name in _imported(file)}
-    found: list[Brought] = []
+    imported: set[str] = set()
+    for file in files:
+        imported.update(_imports(file))
+    contents: list[Brought] = []
     taken: set[int] = set()
     for file in files:
         try:
             module = loader.load(file)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a program of somebody: whatever it raises is said, with its place
-            loaded.wrong.append(_failed(file, error))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  code of other people: whatever it raises is reported, with its place
+            loaded.wrong.append(_run_error(file, error))
             continue
-        loaded.wrong.extend(_defined_twice(file))
-        found.append(_brought(file.name, module, taken, spare=file.path.stem in imported))
+        loaded.wrong.extend(_repeated_tools(file))
+        is_imported = file.path.stem in imported
+        contents.append(_read_module(file.name, module, taken, spare=is_imported))
     for name in modules:
         try:
-            module = _module(name, loader)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a program of somebody: whatever it raises is said
-            loaded.wrong.append(_not_imported(name, error, where or SETTING))
+            module = _import_module(name, loader)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  code of other people: whatever it raises is reported
+            loaded.wrong.append(_import_error(name, error, where or SETTING))
             continue
-        found.append(_brought(name, module, taken))
-    return PythonTools(tuple(found), loaded.wrong)
+        contents.append(_read_module(name, module, taken))
+    return PythonTools(tuple(contents), loaded.wrong)
 
 
-def _moved(error: ConfigError, where: str) -> ConfigError:
-    """The same error at the place that led to it."""
+def _located(error: ConfigError, where: str) -> ConfigError:
+    """Put the place of the setting before an error."""
     return ConfigError(f"{where}: {error.detail}", hint=error.hint)
 
 
 # ---- which files
 
 
-def _sources(
-    names: Iterable[str], seen: Snapshot, own: Path | None, where: str, wrong: list[ConfigError]
+def _read_sources(
+    names: Iterable[str],
+    snapshot: Snapshot,
+    settings_folder: Path | None,
+    where: str,
+    errors: list[ConfigError],
 ) -> tuple[list[Source], list[str]]:
-    """The files, read, and the names of modules."""
+    """Return the files, read, and the names of modules."""
     files: list[Source] = []
     modules: list[str] = []
     for name in names:
@@ -174,21 +183,22 @@ def _sources(
             modules.append(name)
             continue
         try:
-            files.append(
-                _of_person(name, seen, own) if Path(name).is_absolute() else _of_folder(name, seen)
-            )
+            if Path(name).is_absolute():
+                files.append(_read_own_file(name, snapshot, settings_folder))
+            else:
+                files.append(_workspace_file(name, snapshot))
         except ConfigError as error:
-            wrong.append(_moved(error, where))
+            errors.append(_located(error, where))
     return files, modules
 
 
-def _of_folder(name: str, seen: Snapshot) -> Source:
-    """A file of the workspace, as trust has seen it."""
-    data = seen.files.get(name)
+def _workspace_file(name: str, snapshot: Snapshot) -> Source:
+    """Return a file of the workspace, as trust has read it."""
+    data = snapshot.files.get(name)
     if data is not None:
-        return Source(name, Path(seen.workspace, name), data)
-    folders = (str(one) for one in (Path(name), *Path(name).parents))
-    if any(folder in seen.links for folder in folders):
+        return Source(name, Path(snapshot.workspace, name), data)
+    path = Path(name)
+    if any(str(part) in snapshot.links for part in (path, *path.parents)):
         raise ConfigError(
             f"`{name}` is a link, and links are not followed", hint="name the file that it leads to"
         )
@@ -198,10 +208,10 @@ def _of_folder(name: str, seen: Snapshot) -> Source:
     )
 
 
-def _of_person(name: str, seen: Snapshot, own: Path | None) -> Source:
+def _read_own_file(name: str, snapshot: Snapshot, settings_folder: Path | None) -> Source:
     real = Path(os.path.realpath(name))
-    mine = own is not None and real.is_relative_to(os.path.realpath(own))
-    if seen.workspace and real.is_relative_to(seen.workspace) and not mine:
+    is_own = settings_folder is not None and real.is_relative_to(os.path.realpath(settings_folder))
+    if snapshot.workspace and real.is_relative_to(snapshot.workspace) and not is_own:
         raise ConfigError(
             f"`{name}` lies in the workspace, where a tool could change it",
             hint=(
@@ -211,11 +221,11 @@ def _of_person(name: str, seen: Snapshot, own: Path | None) -> Source:
         )
     try:
         with real.open("rb") as file:
-            data = file.read(_LONGEST + 1)
+            data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"cannot read `{name}`: {error.strerror}") from error
-    if len(data) > _LONGEST:
-        raise ConfigError(f"`{name}` has more than {_LONGEST} bytes")
+    if len(data) > _MOST_BYTES:
+        raise ConfigError(f"`{name}` has more than {_MOST_BYTES} bytes")
     return Source(name, real, data)
 
 
@@ -223,16 +233,14 @@ def _of_person(name: str, seen: Snapshot, own: Path | None) -> Source:
 
 
 class _Loader:
-    """Makes modules of files. What they import is looked at on the way."""
+    """Makes modules of files, and controls what they import."""
 
     def __init__(self, files: Sequence[Source], root: Path) -> None:
         self._files = {file.path: file for file in files}
         self._root = root
 
     def load(self, file: Source) -> ModuleType:
-        """The module of a file: the one there is, or a new one. Raises whatever running it
-        raises.
-        """
+        """Return the module of a file, run if necessary. Raises whatever running it raises."""
         name = f"{file.path.stem}_{self._version(file)}"
         known = sys.modules.get(name)
         if known is not None:
@@ -240,18 +248,17 @@ class _Loader:
         module = ModuleType(name)
         module.__file__ = str(file.path)
         module.__package__ = ""
-        # The import statement asks the module's own built-ins, now and when its functions run
-        # later.
+        # The import statement looks for `__import__` in the module's built-ins, now and later when
+        # its functions run.
         module.__dict__["__builtins__"] = {
             **vars(builtins),
             "__import__": partial(self._import, file),
         }
-        # Types of its annotations are looked up here.
+        # Annotations are resolved through `sys.modules`.
         sys.modules[name] = module
         try:
             code = compile(file.data, str(file.path), "exec", dont_inherit=True)
-            # What it prints must not stand between the answers of a command or the messages of a
-            # protocol.
+            # Its output must not mix with that of a command or the messages of a protocol.
             with redirect_stdout(sys.stderr):
                 exec(code, module.__dict__)
         except BaseException:
@@ -260,9 +267,7 @@ class _Loader:
         return module
 
     def refuse_uncovered(self, name: str) -> None:
-        """Raise ImportError if the first part of a module's name would be found in the
-        workspace.
-        """
+        """Raise ImportError if the top package of a module would be found in the workspace."""
         top = name.partition(".")[0]
         if top in sys.modules:
             return
@@ -270,10 +275,9 @@ class _Loader:
             spec = find_spec(top)
         except (ImportError, ValueError):
             return
-        for place in _places(spec):
-            if place.is_relative_to(self._root) and not place.is_relative_to(
-                os.path.realpath(sys.prefix)
-            ):
+        prefix = os.path.realpath(sys.prefix)
+        for place in _locations(spec):
+            if place.is_relative_to(self._root) and not place.is_relative_to(prefix):
                 raise ImportError(
                     (
                         f"`{top}` lies in this folder, and trust does not cover it: only files "
@@ -291,9 +295,7 @@ class _Loader:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """What an `import` statement of a file asks for. The parameters are those of
-        `__import__`.
-        """
+        """Handle an `import` statement of a file. The parameters are those of `__import__`."""
         beside = self._files.get(by.path.with_name(f"{name}.py"))
         if level == 0 and beside is not None and beside is not by:
             return self.load(beside)
@@ -302,7 +304,7 @@ class _Loader:
         return builtins.__import__(name, globals, locals, fromlist or (), level)
 
     def _version(self, file: Source) -> str:
-        """Stands for the bytes of a file and of all that it may import from beside it."""
+        """Return a digest of a file and of everything it may import from beside it."""
         digest = sha256(bytes(file.path))
         for path, other in sorted(self._files.items()):
             if path.parent == file.path.parent:
@@ -310,7 +312,7 @@ class _Loader:
         return digest.hexdigest()[:16]
 
 
-def _places(spec: Any) -> Iterator[Path]:
+def _locations(spec: Any) -> Iterator[Path]:
     if spec is None:
         return
     named = [spec.origin] if spec.has_location else []
@@ -318,8 +320,8 @@ def _places(spec: Any) -> Iterator[Path]:
         yield Path(os.path.realpath(one))
 
 
-def _module(name: str, loader: _Loader) -> ModuleType:
-    """An installed module. Raises whatever importing it raises."""
+def _import_module(name: str, loader: _Loader) -> ModuleType:
+    """Import an installed module. Raises whatever importing it raises."""
     loader.refuse_uncovered(name)
     with redirect_stdout(sys.stderr):
         return importlib.import_module(name)
@@ -328,117 +330,113 @@ def _module(name: str, loader: _Loader) -> ModuleType:
 # ---- what is in them
 
 
-def _brought(name: str, module: ModuleType, taken: set[int], *, spare: bool = False) -> Brought:
-    """What a module holds. A tool that several of them import comes once: `taken` knows which there
-    are.
-    """
+def _read_module(name: str, module: ModuleType, taken: set[int], *, spare: bool = False) -> Brought:
+    """Return what a module provides. `taken` holds the ids of tools that other modules provided."""
     tools: list[Tool] = []
     functions: dict[str, Callable[..., Any]] = {}
-    held: dict[str, Any] = vars(module)
-    for key, value in held.items():
+    attributes: dict[str, Any] = vars(module)
+    for key, value in attributes.items():
         if key.startswith("_"):
             continue
-        listed: Sequence[Any] = (
-            held[key] if key == "TOOLS" and isinstance(value, list | tuple) else (held[key],)
-        )
-        for one in listed:
-            if isinstance(one, Tool) and id(one) not in taken:
-                taken.add(id(one))
-                tools.append(replace(one, source=f"file {name}"))
-        if inspect.isfunction(held[key]):
-            functions[key] = held[key]
+        candidates: Sequence[Any] = (value,)
+        if key == "TOOLS" and isinstance(value, list | tuple):
+            candidates = cast("Sequence[Any]", value)
+        for candidate in candidates:
+            if isinstance(candidate, Tool) and id(candidate) not in taken:
+                taken.add(id(candidate))
+                tools.append(replace(candidate, source=f"file {name}"))
+        function = attributes[key]  # `value` has a narrower type here.
+        if inspect.isfunction(function):
+            functions[key] = function
     return Brought(name, tuple(tools), functions, spare)
 
 
-def _tree(file: Source) -> ast.Module | None:
+def _parse(file: Source) -> ast.Module:
     try:
         return ast.parse(file.data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # Whoever runs it says what is wrong.
+        return ast.Module([], [])  # Running the file reports the error.
 
 
-def _imported(file: Source) -> Iterator[str]:
-    """Names of the modules that a file imports, wherever in it."""
-    tree = _tree(file)
-    for node in ast.walk(tree) if tree is not None else ():
+def _imports(file: Source) -> Iterator[str]:
+    """Yield the names of the modules that a file imports anywhere."""
+    for node in ast.walk(_parse(file)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
 
 
-def _defined_twice(file: Source) -> Iterator[ConfigError]:
-    """An error for each tool that a later one of the same file replaces without a word."""
-    tree = _tree(file)
-    first: dict[str, int] = {}
-    for node in tree.body if tree is not None else ():
+def _repeated_tools(file: Source) -> Iterator[ConfigError]:
+    """Yield an error for each tool that a later one of the same file silently replaces."""
+    first_lines: dict[str, int] = {}
+    for node in _parse(file).body:
         if not isinstance(node, _FUNCTIONS) or not any(map(_makes_tool, node.decorator_list)):
             continue
         line = node.decorator_list[0].lineno
-        if node.name in first:
-            said = f"{file.name}:{line}: the tool `{node.name}` is defined a second time"
-            yield ConfigError(f"{said} (first in line {first[node.name]})", hint="rename one")
-        first.setdefault(node.name, line)
+        first = first_lines.setdefault(node.name, line)
+        if first != line:
+            yield ConfigError(
+                f"{file.name}:{line}: the tool `{node.name}` is defined a second time "
+                f"(first in line {first})",
+                hint="rename one",
+            )
 
 
 def _makes_tool(decorator: ast.expr) -> bool:
     named = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return (isinstance(named, ast.Name) and named.id == "tool") or (
-        isinstance(named, ast.Attribute) and named.attr == "tool"
-    )
+    if isinstance(named, ast.Name):
+        return named.id == "tool"
+    return isinstance(named, ast.Attribute) and named.attr == "tool"
 
 
 # ---- without running them
 
 
 def check_python(names: Sequence[str], seen: Snapshot, where: str = "") -> list[ConfigError]:
-    """What can be known to be wrong with the files of a repository's `tools.python` while nothing
-    of them runs.
-    """
-    wrong: list[ConfigError] = []
-    files, _ = _sources(
-        [name for name in names if not Path(name).is_absolute()], seen, None, where, wrong
-    )
+    """Return the errors of a repository's `tools.python` that can be found without running it."""
+    errors: list[ConfigError] = []
+    relative = [name for name in names if not Path(name).is_absolute()]
+    files, _ = _read_sources(relative, seen, None, where, errors)
     for file in files:
         try:
             compile(file.data, str(file.path), "exec", dont_inherit=True)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            wrong.append(_failed(file, error))
-        wrong.extend(_defined_twice(file))
-    return wrong
+            errors.append(_run_error(file, error))
+        errors.extend(_repeated_tools(file))
+    return errors
 
 
 def functions_of(data: bytes) -> tuple[frozenset[str], frozenset[str]]:
-    """Names of the plain functions at the top level of a file, and of the tools that it plainly
-    makes there.
-    """
-    tree = _tree(Source("", Path(), data))
+    """Return the names of a file's plain top-level functions, and of the tools it makes."""
     plain: set[str] = set()
     tools: set[str] = set()
-    for node in tree.body if tree is not None else ():
+    for node in _parse(Source("", Path(), data)).body:
         if not isinstance(node, _FUNCTIONS):
             continue
-        made = [one for one in node.decorator_list if _makes_tool(one)]
-        if made:
-            tools.add(_named_by(made[0]) or node.name)
+        decorators = list(filter(_makes_tool, node.decorator_list))
+        if decorators:
+            tools.add(_given_name(decorators[0]) or node.name)
         else:
             plain.add(node.name)
     return frozenset(plain), frozenset(tools)
 
 
-def _named_by(decorator: ast.expr) -> str:
-    """The `name=` that a decorator gives; empty where it leaves the function's."""
-    for one in decorator.keywords if isinstance(decorator, ast.Call) else ():
-        if one.arg == "name" and isinstance(one.value, ast.Constant):
-            return str(one.value.value)
+def _given_name(decorator: ast.expr) -> str:
+    """Return the `name=` that a decorator gives, or "" if the function's name is kept."""
+    if not isinstance(decorator, ast.Call):
+        return ""
+    for keyword in decorator.keywords:
+        if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
+            return str(keyword.value.value)
     return ""
 
 
 # ---- errors
 
 
-def _failed(file: Source, error: BaseException) -> ConfigError:
-    """What went wrong while a file was run, at the last line of it that was at work."""
+def _run_error(file: Source, error: BaseException) -> ConfigError:
+    """Return the error of running a file, at the last line of it that was executing."""
     lines = [
         line
         for frame, line in walk_tb(error.__traceback__)
@@ -448,28 +446,29 @@ def _failed(file: Source, error: BaseException) -> ConfigError:
         lines.append(error.lineno or 1)
     where = f"{file.name}:{lines[-1]}" if lines else file.name
     return ConfigError(
-        f"{where}: it cannot be loaded: {_said(error)}", hint=_next_step(file, error)
+        f"{where}: it cannot be loaded: {_describe(error)}", hint=_next_step(file, error)
     )
 
 
-def _not_imported(name: str, error: BaseException, where: str) -> ConfigError:
-    """What is wrong with a module that `tools.python` names at `where`."""
+def _import_error(name: str, error: BaseException, where: str) -> ConfigError:
+    """Return the error of a module that `tools.python` names at `where`."""
     named = f"{where}: `{SETTING}` names `{name}`"
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
-        return ConfigError(f"{named}, and it cannot be imported: {_said(error)}")
+        return ConfigError(f"{named}, and it cannot be imported: {_describe(error)}")
     if f"{name}.".startswith(f"{error.name}."):
-        hint = f"a file is named with its ending, as in `{name}.py`; {_install(error.name)}"
+        hint = f"a file is named with its ending, as in `{name}.py`; {_install_hint(error.name)}"
         return ConfigError(f"{named}, and no module of that name is installed", hint=hint)
     return ConfigError(
-        f"{named}, and it cannot be imported: {_said(error)}", hint=_install(error.name)
+        f"{named}, and it cannot be imported: {_describe(error)}", hint=_install_hint(error.name)
     )
 
 
-def _said(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     if isinstance(error, FerruleError):
         return f"{error.detail}; {error.hint}" if error.hint else error.detail
+    kind = type(error).__name__
     text = error.msg if isinstance(error, SyntaxError) else str(error)
-    return f"{type(error).__name__}: {text}"[:_SHOWN] if text else type(error).__name__
+    return f"{kind}: {text}"[:_LONGEST_ERROR] if text else kind
 
 
 def _next_step(file: Source, error: BaseException) -> str:
@@ -477,14 +476,11 @@ def _next_step(file: Source, error: BaseException) -> str:
         return f"correct it, or take it out of `{SETTING}`"
     top = error.name.partition(".")[0]
     if file.path.with_name(f"{top}.py").is_file():
-        return (
-            f"name `{top}.py` under `{SETTING}` too: nothing of a folder is run that trust does "
-            "not cover"
-        )
+        return f"name `{top}.py` under `{SETTING}` too: only files that trust covers are run"
     if isinstance(error, ModuleNotFoundError):
-        return _install(top)
-    return f"install it as a package that lies elsewhere, or name its files under `{SETTING}`"
+        return _install_hint(top)
+    return f"install it as a package outside the folder, or name its files under `{SETTING}`"
 
 
-def _install(name: str) -> str:
-    return f"what is not there can be installed with `{sys.executable} -m pip install {name}`"
+def _install_hint(name: str) -> str:
+    return f"a missing package can be installed with `{sys.executable} -m pip install {name}`"

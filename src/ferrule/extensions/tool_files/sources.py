@@ -1,31 +1,30 @@
-"""Where tools come from in a repository, and which of two with one name holds.
+"""Load the tools of a repository, and choose between those with the same name.
 
     override   .harness/overrides/*.md, .ferrule/overrides/*.md                    bundles
     harness    .harness/tools/*.md, .ferrule/tools/*.md; `tools:` of harness.md and ferrule.yaml
     builtin    .harness/builtins/*.md, .ferrule/builtins/*.md                      bundles
     plugin     .harness/plugins/*.md, .ferrule/plugins/*.md                        bundles
 
-Tools in Python (`python_tools`) count as `harness`. The first in this order holds and the others
+Tools in Python (`python_tools`) count as `harness`. The first in this order is used and the others
 are reported as shadowed; two of the same kind are an error. A bundle is a Markdown file whose front
 matter lists `tools` and `hooks`; a plugin has a `name` in kebab-case and a `description`.
 
-Nothing of a repository takes effect before a person trusts it as it stands (`storage.trust`):
-`look` reads it once, says what would change, and what it read is what is used. Everything that is
-wrong is said at once.
+Nothing of a repository takes effect before a person trusts it (`storage.trust`): `look` reads it
+once and says what would change, and what it read is what is used. All problems are reported
+together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from dataclasses import field as part
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.engine.background import TASK_TOOLS
 from ferrule.extensions.builtins.builtins import World
-from ferrule.extensions.front_matter import Document, Warned, field, parse_document
+from ferrule.extensions.front_matter import Document, Warned, get_field, parse_document
 from ferrule.extensions.starlark.pool import Pool
 from ferrule.storage.settings.yaml_tree import Node
 from ferrule.storage.trust import Change, State, Trust
@@ -38,12 +37,12 @@ from .python_tools import PythonTools
 from .tool_file import NO_SCRIPT, ToolFile, parse_inline, parse_tool
 
 KINDS = ("override", "harness", "builtin", "plugin")
-"""What holds first."""
+"""In order of precedence."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonTool:
-    """A tool in Python: its full name, and `file:line` of it."""
+    """A tool in Python: its full name, and its `file:line`."""
 
     name: str
     file: str
@@ -60,7 +59,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Shadowed:
-    """A tool that another with the same name keeps from being used."""
+    """A tool that is not used, because another has the same name."""
 
     name: str
     kind: str
@@ -71,14 +70,15 @@ class Shadowed:
     def __str__(self) -> str:
         return (
             f"`{self.name}` of {self.file} ({self.kind}) is not used: {self.by_file} "
-            f"({self.by_kind}) holds"
+            f"({self.by_kind}) takes precedence"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a repository brings. Unless `state` is `trusted` there is nothing in it but `changes`,
-    to be shown to a person.
+    """What a repository adds.
+
+    Unless `state` is `trusted` it holds only `changes`, to show to a person.
     """
 
     state: State
@@ -87,52 +87,59 @@ class Loaded:
     shadowed: tuple[Shadowed, ...] = ()
     warnings: tuple[Warned, ...] = ()
     changes: tuple[Change, ...] = ()
-    conditions: Mapping[str, Condition] = part(default_factory=dict[str, Condition])
-    """Of bundles that take part in some turns only, by file."""
+    conditions: Mapping[str, Condition] = field(default_factory=dict[str, Condition])
+    """Of bundles that are active only in some turns, by file."""
     python: tuple[PythonTool, ...] = ()
-    handlers: Mapping[str, Callable[..., Any]] = part(default_factory=dict[str, Callable[..., Any]])
-    """In Python, for tool files without a script, by name."""
+    handlers: Mapping[str, Callable[..., Any]] = field(
+        default_factory=dict[str, Callable[..., Any]]
+    )
+    """Python functions for tool files without a script, by tool name."""
 
     def make(
         self, world: World, *, shipped: Iterable[Tool] = (), pool: Pool | None = None
     ) -> tuple[Tool, ...]:
-        """The tools for a catalog: these, those that ship, those that scripts read files with, and
-        those that tell of tasks.
+        """Make the tools for a catalog: the loaded and shipped ones, and those that scripts need.
 
-        Where a file and a tool that ships have one name the file holds. The other one stays for
-        scripts (`exec.run` in a `run_command.md` runs something), in a namespace of its own where
-        the model does not see it, under the same gate. Raises ConfigError naming the file.
+        Where a file and a shipped tool have the same name, the file is used. The shipped one stays
+        available to scripts (`exec.run` in a `run_command.md` runs something), in a namespace of
+        its own that is hidden from the model, under the same gate.
+
+        Raises:
+            ConfigError: A file cannot be a tool. The message names it.
         """
-        known = (*shipped, *(COMPANIONS if self.tools else ()))
-        names = {tool.full_name for tool in known}
-        tasks = TASK_TOOLS if any(file.is_async for file in self.tools) else ()
-        beside = (*known, *(tool for tool in tasks if tool.full_name not in names))
-        named = {one.name for one in (*self.tools, *self.python)}
-        taken = named & {tool.full_name for tool in beside}
-        given = replace(world, taken=frozenset(taken))
-        return (
-            *(
-                make_tool(
-                    file,
-                    given,
-                    pool=pool,
-                    handler=self.handlers.get(file.name),
-                    condition=self.conditions.get(file.file),
-                )
-                for file in self.tools
-            ),
-            *(one.tool for one in self.python),
-            *(_moved(tool) if tool.full_name in taken else tool for tool in beside),
-        )
+        others = list(shipped)
+        if self.tools:
+            others += COMPANIONS
+        if any(file.is_async for file in self.tools):
+            names = {tool.full_name for tool in others}
+            others += [tool for tool in TASK_TOOLS if tool.full_name not in names]
+        own_names = {tool.name for tool in (*self.tools, *self.python)}
+        taken = own_names & {tool.full_name for tool in others}
+        world = replace(world, taken=frozenset(taken))
+        from_files = [
+            make_tool(
+                file,
+                world,
+                pool=pool,
+                handler=self.handlers.get(file.name),
+                condition=self.conditions.get(file.file),
+            )
+            for file in self.tools
+        ]
+        from_python = [python.tool for python in self.python]
+        others = [_hide(tool) if tool.full_name in taken else tool for tool in others]
+        return (*from_files, *from_python, *others)
 
 
-def _moved(tool: Tool) -> Tool:
+def _hide(tool: Tool) -> Tool:
     return replace(tool, namespace=OWN, loading=Loading.INTERNAL)
 
 
 def look(workspace: str | Path, trust: Trust | None = None) -> Loaded:
-    """What the repository at `workspace` brings, if it is trusted. Raises ConfigError with
-    everything that is wrong.
+    """Load the tools of the repository at `workspace`, if it is trusted.
+
+    Raises:
+        ConfigError: Files are invalid. It lists all problems.
     """
     trust = trust or Trust()
     seen = trust.look(workspace)
@@ -149,104 +156,113 @@ def look(workspace: str | Path, trust: Trust | None = None) -> Loaded:
 
 
 def load(files: Mapping[str, bytes], python: PythonTools | None = None) -> Loaded:
-    """What these files bring, by their names relative to the workspace, beside tools in Python.
-    Raises ConfigError with everything that is wrong.
+    """Load the tools of these files and of Python files.
+
+    Args:
+        files: Contents by their names relative to the workspace.
+        python: The loaded Python files.
+
+    Raises:
+        ConfigError: Files are invalid. It lists all problems.
     """
     python = python or PythonTools()
     reading = _Reading()
     for name in sorted(files):
         reading.take(name, files[name])
-    for brought in python.brought:
-        for tool in brought.tools:
-            reading.found.append(
-                Found("harness", PythonTool(tool.full_name, brought.place(tool.handler), tool))
-            )
-    chosen, shadowed, doubled = _chosen(reading.found)
-    tools = tuple(one for one in chosen if isinstance(one, ToolFile))
-    held, missing = conditions(reading.bundles)
-    handlers, unclear = _handlers(tools, python)
+    for module in python.brought:
+        for tool in module.tools:
+            python_tool = PythonTool(tool.full_name, module.place(tool.handler), tool)
+            reading.found.append(Found("harness", python_tool))
+    chosen, shadowed, repeated = _choose(reading.found)
+    tools = tuple(tool for tool in chosen if isinstance(tool, ToolFile))
+    by_file, missing = conditions(reading.bundles)
+    handlers, ambiguous = _find_handlers(tools, python)
     idle = python.idle(handlers.values())
-    wrong = [*reading.wrong, *python.wrong, *doubled, *missing, *unclear, *idle]
-    if wrong:
-        hint = wrong[0].hint if len(wrong) == 1 else ""
-        raise ConfigError("\n".join(error.detail for error in wrong), code="tool_files", hint=hint)
-    warnings = [*reading.warnings]
+    errors = [*reading.errors, *python.wrong, *repeated, *missing, *ambiguous, *idle]
+    if errors:
+        hint = errors[0].hint if len(errors) == 1 else ""
+        raise ConfigError("\n".join(error.detail for error in errors), code="tool_files", hint=hint)
+    warnings = list(reading.warnings)
     for tool in tools:
+        has_handler = tool.name in handlers
         warnings += [
-            one for one in tool.warnings if one.message != NO_SCRIPT or tool.name not in handlers
+            warning
+            for warning in tool.warnings
+            if not (has_handler and warning.message == NO_SCRIPT)
         ]
     return Loaded(
-        "trusted",
-        tools,
-        tuple(reading.bundles),
-        shadowed,
-        tuple(warnings),
-        conditions=held,
-        python=tuple(one for one in chosen if isinstance(one, PythonTool)),
+        state="trusted",
+        tools=tools,
+        bundles=tuple(reading.bundles),
+        shadowed=shadowed,
+        warnings=tuple(warnings),
+        conditions=by_file,
+        python=tuple(tool for tool in chosen if isinstance(tool, PythonTool)),
         handlers=handlers,
     )
 
 
-def _handlers(
+def _find_handlers(
     tools: Iterable[ToolFile], python: PythonTools
 ) -> tuple[dict[str, Callable[..., Any]], list[ConfigError]]:
-    """The handlers that Python has for files without a script, and errors about names that two
-    files have.
-    """
-    found: dict[str, Callable[..., Any]] = {}
-    wrong: list[ConfigError] = []
+    """Return the Python handlers of files without a script, and errors about ambiguous names."""
+    handlers: dict[str, Callable[..., Any]] = {}
+    errors: list[ConfigError] = []
     for tool in tools:
         if tool.script is not None:
             continue
         try:
             handler = python.handler(tool.name)
         except ConfigError as error:
-            wrong.append(error)
+            errors.append(error)
             continue
         if handler is not None:
-            found[tool.name] = handler
-    return found, wrong
+            handlers[tool.name] = handler
+    return handlers, errors
 
 
-def _defined_twice(name: str, places: str, group: Iterable[Found]) -> ConfigError:
+def _repeated_name(name: str, places: str, group: Iterable[Found]) -> ConfigError:
     hint = "rename one"
-    if any(isinstance(one.tool, ToolFile) and one.tool.script is None for one in group):
+    tools = (candidate.tool for candidate in group)
+    if any(isinstance(tool, ToolFile) and tool.script is None for tool in tools):
         hint += ", or take `@tool` away where the function is meant as the handler of the file"
     return ConfigError(f"tool `{name}` is defined more than once: {places}", hint=hint)
 
 
 class _Reading:
-    """Goes through files and keeps what they hold, errors included."""
+    """Goes through files and collects their tools, bundles and errors."""
 
     def __init__(self) -> None:
         self.found: list[Found] = []
         self.bundles: list[Bundle] = []
         self.warnings: list[Warned] = []
-        self.wrong: list[ConfigError] = []
+        self.errors: list[ConfigError] = []
 
     def take(self, name: str, data: bytes) -> None:
         root, _, rest = name.partition("/")
         folder, _, leaf = rest.partition("/")
+        is_tool = root in ROOTS and folder == "tools" and leaf.endswith(".md") and "/" not in leaf
+        bundle_kind = kind_of(name)
         try:
             if name in INLINE:
-                self._inline("harness", fields_of(data, name), data)
-            elif kind := kind_of(name):
-                self._bundle(kind, parse_document(data, name), data)
-            elif root in ROOTS and folder == "tools" and leaf.endswith(".md") and "/" not in leaf:
+                self._take_list("harness", fields_of(data, name), data)
+            elif bundle_kind:
+                self._take_bundle(bundle_kind, parse_document(data, name), data)
+            elif is_tool:
                 self.found.append(Found("harness", parse_tool(data, name)))
         except ConfigError as error:
-            self.wrong.append(error)
+            self.errors.append(error)
 
-    def _bundle(self, kind: str, document: Document, data: bytes) -> None:
-        bundle, warned = read_bundle(kind, document, data)
-        self.warnings += warned
+    def _take_bundle(self, kind: str, document: Document, data: bytes) -> None:
+        bundle, warnings = read_bundle(kind, document, data)
+        self.warnings += warnings
         self.bundles.append(bundle)
-        self._inline(kind, document.fields, data)
+        self._take_list(kind, document.fields, data)
 
-    def _inline(self, kind: str, fields: Node, data: bytes) -> None:
-        tools = field(fields, "tools")
+    def _take_list(self, kind: str, fields: Node, data: bytes) -> None:
+        tools = get_field(fields, "tools")
         if tools is None or (fields.file.endswith(".yaml") and tools.pairs is not None):
-            return  # In a settings file `tools` is also a section of settings, which is a mapping.
+            return  # In a settings file, a mapping `tools` is a section of settings.
         if tools.items is None:
             raise tools.error(
                 "`tools` must be a list of tools",
@@ -256,30 +272,28 @@ class _Reading:
             try:
                 self.found.append(Found(kind, parse_inline(item, data)))
             except ConfigError as error:
-                self.wrong.append(error)
+                self.errors.append(error)
 
 
-def _chosen(
+def _choose(
     found: Iterable[Found],
 ) -> tuple[tuple[ToolFile | PythonTool, ...], tuple[Shadowed, ...], list[ConfigError]]:
-    """The tools that hold, sorted by name; those that do not; and names that are defined twice by
-    one kind.
-    """
+    """Return the tools in use by name, the shadowed ones, and errors about repeated names."""
     by_name: dict[str, list[Found]] = {}
-    for one in found:
-        by_name.setdefault(one.tool.name, []).append(one)
+    for candidate in found:
+        by_name.setdefault(candidate.tool.name, []).append(candidate)
     tools: list[ToolFile | PythonTool] = []
     shadowed: list[Shadowed] = []
-    wrong: list[ConfigError] = []
+    errors: list[ConfigError] = []
     for name, group in sorted(by_name.items()):
-        first, *rest = sorted(group, key=lambda one: KINDS.index(one.kind))
+        first, *rest = sorted(group, key=lambda candidate: KINDS.index(candidate.kind))
         tools.append(first.tool)
-        kinds = [one.kind for one in group]
         for kind in KINDS:
-            if kinds.count(kind) > 1:
-                places = " and ".join(one.tool.file for one in group if one.kind == kind)
-                wrong.append(_defined_twice(name, places, group))
+            files = [candidate.tool.file for candidate in group if candidate.kind == kind]
+            if len(files) > 1:
+                errors.append(_repeated_name(name, " and ".join(files), group))
         shadowed += [
-            Shadowed(name, one.kind, one.tool.file, first.kind, first.tool.file) for one in rest
+            Shadowed(name, other.kind, other.tool.file, first.kind, first.tool.file)
+            for other in rest
         ]
-    return tuple(tools), tuple(shadowed), wrong
+    return tuple(tools), tuple(shadowed), errors

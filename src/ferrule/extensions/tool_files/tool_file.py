@@ -1,5 +1,4 @@
-"""A tool as a file: Markdown whose front matter holds parameters and a Starlark script, and whose
-text is the description.
+"""Parse a tool file: Markdown with parameters and a Starlark script, and a description as its text.
 
     ---
     parameters:
@@ -11,15 +10,15 @@ text is the description.
     ---
     Run a shell command.
 
-Source: requirement 003. The name is the file's stem; `strict`, `side_effect`, `risk`, `network`,
-`policy`, `examples` and `tests` are ours. Keys that mean nothing are warnings. `policy` is that of
-every source of tools (`tools.reliability`): attempts, waits, and the time by that name or as
+Source: requirement 003. The name is the file's stem. `strict`, `side_effect`, `risk`, `network`,
+`policy`, `examples` and `tests` are ours. Unknown keys are warnings. `policy` is the same as for
+every source of tools (`tools.reliability`): attempts, waits, and the timeout by that name or as
 `timeout_ms`. With `async: true` a call is answered at once and the script goes on (`tools.launch`).
 The same keys, with `name` and `description`, make a tool inline.
 
 A script that names `http` or `delegate` is `external`, whatever it declares, so that a person is
-asked before it runs; a file that declares less is warned of, and a problem for who checks it. All
-that a script does goes through tools that have their own gate.
+asked before it runs. A file that declares less gets a warning, which is a problem for those who
+check it. Everything else a script does goes through tools that have their own gate.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from dataclasses import field as part
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ferrule.core.calls import compact
@@ -36,7 +34,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.extensions.front_matter import (
     Warned,
     choice_of,
-    field,
+    get_field,
     parse_document,
     plain,
     text_of,
@@ -71,21 +69,20 @@ NO_SCRIPT = (
     "`tools.python`"
 )
 INLINE_KEYS = ("name", "description", *KEYS)
-_REACHING = frozenset({"http", "delegate"})
-_NAMES_REACHING = re.compile(r"\b(?:http|delegate)\b")
+_EXTERNAL_NAMES = frozenset({"http", "delegate"})
+_EXTERNAL_NAME = re.compile(r"\b(?:http|delegate)\b")
 _RUN = re.compile(r"^(def[ \t]+run[ \t]*\(|run[ \t]*=)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One entry of `tests`: with these arguments, in a folder that holds `files`, with built-ins
-    that answer so, `run` ends so.
+    """One entry of `tests`: arguments, files and answers of built-ins, and how `run` should end.
 
-    `expects` names what was written of `returns` (the whole value), `contains` (text in what the
-    model sees) and `fails` (text in the message, or the error's type); empty if nothing was.
-    `leaves` are texts of files afterwards, None for one that is not there; `asks` maps a built-in
-    to the arguments that it was asked with at least once.
+    `expects` names which of `returns` (the whole value), `contains` (text in what the model sees)
+    and `fails` (text in the message, or the error's type) was given, or is "". `leaves` are
+    contents of files afterwards, None for a file that must not exist. `asks` maps a built-in to
+    arguments it must have been called with at least once.
     """
 
     where: str
@@ -96,12 +93,12 @@ class Case:
     name: str = ""
     expects: str = "returns"
     contains: str = ""
-    files: Mapping[str, str] = part(default_factory=dict[str, str])
-    leaves: Mapping[str, str | None] = part(default_factory=dict[str, str | None])
-    asks: Mapping[str, list[Any]] = part(default_factory=dict[str, list[Any]])
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    leaves: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
+    asks: Mapping[str, list[Any]] = field(default_factory=dict[str, list[Any]])
 
     def wrong(self, value: Any) -> str:
-        """What is wrong with a value that `run` returned, or nothing."""
+        """Say what is wrong with a value that `run` returned, or return ""."""
         shown = value if isinstance(value, str) else compact(value)
         match self.expects:
             case "fails":
@@ -120,9 +117,9 @@ class Case:
 class ToolFile:
     """A tool as it was written.
 
-    `script` None: its handler is a function in Python. `timeout_ms` 0: no bound, the script goes on
-    until it or its run ends. `schema` is that of the arguments; `domains` None: what the run may
-    reach.
+    Without a `script`, its handler is a Python function. With `timeout_ms` 0 the script is not
+    stopped until its run ends. `schema` is that of the arguments. `domains` None means: what the
+    run may reach.
     """
 
     name: str
@@ -140,12 +137,14 @@ class ToolFile:
     cases: tuple[Case, ...] = ()
     warnings: tuple[Warned, ...] = ()
     policy: Reliability = Reliability()
-    """Attempts and waits; its time is in `timeout_ms`."""
+    """Attempts and waits. Its timeout is in `timeout_ms`."""
 
 
 def parse_tool(data: bytes, file: str) -> ToolFile:
-    """The tool of a file; `file` is its name as people see it. Raises ConfigError with file, line
-    and column.
+    """Parse a tool file; `file` is its name as people see it.
+
+    Raises:
+        ConfigError: The file is invalid. The message has file, line and column.
     """
     document = parse_document(data, file)
     name = file.rpartition("/")[2].removesuffix(".md")
@@ -153,8 +152,9 @@ def parse_tool(data: bytes, file: str) -> ToolFile:
 
 
 def parse_inline(node: Node, data: bytes) -> ToolFile:
-    """A tool within another file, from a mapping with `name` and `description`; `data` is the whole
-    file.
+    """Parse a tool within another file, from a mapping with `name` and `description`.
+
+    `data` is the whole file. Raises ConfigError.
     """
     if node.pairs is None:
         raise node.error(
@@ -172,12 +172,13 @@ def _tool(name: str, description: str, node: Node, data: bytes, known: tuple[str
     except ConfigError as error:
         raise node.error(error.detail, hint=error.hint) from None
     strict = truth_of(node, "strict")
-    schema, warned = parse_parameters(field(node, "parameters"), strict=strict)
+    schema, warnings = parse_parameters(get_field(node, "parameters"), strict=strict)
     script = _script(node, data)
-    warned += unknown_keys(node, known, "a tool")
-    warned += _suspicions(node, script)
-    if less := understated(node, script):
-        warned.append(less)
+    warnings += unknown_keys(node, known, "a tool")
+    warnings += _script_warnings(node, script)
+    understatement = understated(node, script)
+    if understatement:
+        warnings.append(understatement)
     risk = choice_of(node, "risk", tuple(map(str, Risk)))
     policy = _policy(node)
     return ToolFile(
@@ -194,85 +195,82 @@ def _tool(name: str, description: str, node: Node, data: bytes, known: tuple[str
         domains=_domains(node),
         examples=_examples(node),
         cases=_cases(node),
-        warnings=tuple(warned),
+        warnings=tuple(warnings),
         policy=replace(policy, timeout=None),
     )
 
 
 def _script(node: Node, data: bytes) -> Script | None:
     source = text_of(node, "script")
-    found = field(node, "script")
+    found = get_field(node, "script")
     if found is None or not source.strip():
         return None
     lines = data.split(b"\n")
     opening = lines[found.line - 1] if found.line <= len(lines) else b""
     # The text of a block scalar begins in the line after its `|`.
-    below = _BLOCK.match(opening.decode("utf-8", "replace")[found.column - 1 :]) is not None
-    return Script(source, found.file, found.line + below)
+    is_block = _BLOCK.match(opening.decode("utf-8", "replace")[found.column - 1 :]) is not None
+    return Script(source, found.file, found.line + 1 if is_block else found.line)
 
 
-def _suspicions(node: Node, script: Script | None) -> list[Warned]:
-    found: list[Warned] = []
+def _script_warnings(node: Node, script: Script | None) -> list[Warned]:
     if script is None:
-        found.append(Warned(node.where, NO_SCRIPT))
-    elif not _RUN.search(script.source):
-        place = field(node, "script") or node
-        found.append(Warned(place.where, "the script defines no function `run(args)`"))
-    return found
+        return [Warned(node.where, NO_SCRIPT)]
+    if not _RUN.search(script.source):
+        place = get_field(node, "script") or node
+        return [Warned(place.where, "the script defines no function `run(args)`")]
+    return []
 
 
 def _policy(node: Node) -> Reliability:
-    found = field(node, "policy")
+    found = get_field(node, "policy")
     if found is None:
         return Reliability()
     return read_policy(plain(found), f"{found.where}: `policy`")
 
 
 def _timeout(node: Node, name: str, policy: Reliability) -> int:
-    found = field(node, "timeout_ms")
+    found = get_field(node, "timeout_ms")
     if found is None:
         return round((policy.timeout or 0) * 1000)
     if policy.timeout is not None:
         raise found.error(
-            f"tool `{name}`: its time is said twice", hint="`policy.timeout_ms` is the same"
+            f"tool `{name}`: its timeout is given twice", hint="`policy.timeout_ms` is the same"
         )
     if type(found.value) is not int:
         raise found.error(f"tool `{name}`: timeout_ms must be a whole number of milliseconds")
     if found.value < 0:
-        raise found.error(f"tool `{name}`: timeout_ms must be >= 0", hint="0 means: no bound")
+        raise found.error(f"tool `{name}`: timeout_ms must be >= 0", hint="0 means: no timeout")
     return found.value
 
 
 def _side_effect(node: Node, script: Script | None) -> SideEffect:
-    said = choice_of(node, "side_effect", tuple(str(one) for one in SideEffect))
+    declared = choice_of(node, "side_effect", tuple(map(str, SideEffect)))
     if reaches_out(script):
         return SideEffect.EXTERNAL
-    return SideEffect(said) if said else SideEffect.UNDECLARED
+    return SideEffect(declared) if declared else SideEffect.UNDECLARED
 
 
 def reaches_out(script: Script | None) -> bool:
-    """Whether a script names what leads out of the machine, under whatever name it then uses it."""
+    """Return whether a script names `http` or `delegate`, even if only to give it another name."""
     if script is None:
         return False
     try:
         tree = ast.parse(script.source)  # Starlark's grammar lies within Python's
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return _NAMES_REACHING.search(script.source) is not None
-    return any(isinstance(node, ast.Name) and node.id in _REACHING for node in ast.walk(tree))
+        return _EXTERNAL_NAME.search(script.source) is not None
+    return any(isinstance(node, ast.Name) and node.id in _EXTERNAL_NAMES for node in ast.walk(tree))
 
 
 def understated(node: Node, script: Script | None) -> Warned | None:
-    """What is wrong with a declared effect that is less than what the script names; None if it is
-    not.
-    """
-    said = field(node, "side_effect")
-    if said is None or said.value == SideEffect.EXTERNAL or not reaches_out(script):
+    """Return a warning if the declared side effect is less than what the script names."""
+    declared = get_field(node, "side_effect")
+    if declared is None or declared.value == SideEffect.EXTERNAL or not reaches_out(script):
         return None
     message = (
-        f"`side_effect: {said.value}` is less than what the script names (`http` or `delegate`): "
-        "it is `external`"
+        f"`side_effect: {declared.value}` is less than what the script names (`http` or "
+        "`delegate`): it is `external`"
     )
-    return Warned(said.where, message)
+    return Warned(declared.where, message)
 
 
 def _domains(node: Node) -> Domains | None:
@@ -280,18 +278,17 @@ def _domains(node: Node) -> Domains | None:
     if entries is None:
         return None
     if not entries:
-        return Domains(
-            ((),)
-        )  # `network: []` means none; only leaving it out means: what the run may reach.
+        # `network: []` means no host at all. Without the key, the limits of the run apply.
+        return Domains(((),))
     try:
         return Domains.parse(entries)
     except ConfigError as error:
-        place = field(node, "network") or node
+        place = get_field(node, "network") or node
         raise place.error(error.detail, hint=error.hint) from None
 
 
 def _examples(node: Node) -> tuple[Mapping[str, Any], ...]:
-    """`{request, arguments}` each; a mapping without `arguments` is the arguments themselves."""
+    """Parse the examples: `{request, arguments}` each, or only the mapping of arguments."""
     found: list[Mapping[str, Any]] = []
     for item in _entries(node, "examples"):
         given = plain(item)
@@ -302,7 +299,17 @@ def _examples(node: Node) -> tuple[Mapping[str, Any], ...]:
     return tuple(found)
 
 
-_CASE = ("name", "arguments", "answers", "files", "returns", "contains", "fails", "leaves", "asks")
+_CASE_KEYS = (
+    "name",
+    "arguments",
+    "answers",
+    "files",
+    "returns",
+    "contains",
+    "fails",
+    "leaves",
+    "asks",
+)
 
 
 def _cases(node: Node) -> tuple[Case, ...]:
@@ -310,21 +317,19 @@ def _cases(node: Node) -> tuple[Case, ...]:
 
 
 def _case(item: Node) -> Case:
-    if wrong := unknown_keys(item, _CASE, "a test"):
-        raise ConfigError(str(wrong[0]))
+    unknown = unknown_keys(item, _CASE_KEYS, "a test")
+    if unknown:
+        raise ConfigError(str(unknown[0]))
     given: dict[str, Any] = plain(item)
-    ends = [key for key in ("returns", "contains", "fails") if key in given]
-    if len(ends) > 1 or not {*ends, "leaves", "asks"} & given.keys():
-        hint = "or what it `leaves` in files and what it `asks` for"
+    outcomes = [key for key in ("returns", "contains", "fails") if key in given]
+    if len(outcomes) > 1 or not {*outcomes, "leaves", "asks"} & given.keys():
         raise item.error(
-            (
-                "a test says either what `run` `returns`, text it `contains` or the text it "
-                "`fails` with"
-            ),
-            hint=hint,
+            "a test says either what `run` `returns`, text it `contains` or the text it `fails` "
+            "with",
+            hint="or what it `leaves` in files and what it `asks` for",
         )
     asks = _mapping(item, "asks")
-    if not all(isinstance(one, list) for one in asks.values()):
+    if not all(isinstance(arguments, list) for arguments in asks.values()):
         raise item.error(
             "`asks` maps a built-in to the list of its arguments",
             hint="asks: { fs.read: [notes.txt] }",
@@ -336,19 +341,19 @@ def _case(item: Node) -> Case:
         returns=given.get("returns"),
         fails=str(given["fails"]) if "fails" in given else None,
         name=text_of(item, "name"),
-        expects=ends[0] if ends else "",
+        expects=outcomes[0] if outcomes else "",
         contains=str(given.get("contains", "")),
         files=_texts(item, "files"),
-        leaves=_texts(item, "leaves", none=True),
+        leaves=_texts(item, "leaves", allow_none=True),
         asks=asks,
     )
 
 
-def _texts(node: Node, name: str, *, none: bool = False) -> dict[str, Any]:
-    """A mapping of paths below the folder of a test to texts."""
+def _texts(node: Node, name: str, *, allow_none: bool = False) -> dict[str, Any]:
+    """Return a mapping from paths below the folder of a test to texts."""
     found = _mapping(node, name)
     for path, text in found.items():
-        if not isinstance(text, str) and not (none and text is None):
+        if not isinstance(text, str) and not (allow_none and text is None):
             raise node.error(f"`{name}`: what `{path}` holds must be text", hint="put it in quotes")
         if path.startswith("/") or ".." in path.split("/") or not path.strip("/."):
             raise node.error(
@@ -358,7 +363,7 @@ def _texts(node: Node, name: str, *, none: bool = False) -> dict[str, Any]:
 
 
 def _entries(node: Node, name: str) -> list[Node]:
-    found = field(node, name)
+    found = get_field(node, name)
     if found is None:
         return []
     if found.items is None or any(item.pairs is None for item in found.items):
@@ -367,7 +372,7 @@ def _entries(node: Node, name: str) -> list[Node]:
 
 
 def _mapping(node: Node, name: str) -> dict[str, Any]:
-    found = field(node, name)
+    found = get_field(node, name)
     if found is None:
         return {}
     if found.pairs is None:

@@ -1,4 +1,4 @@
-"""`http.get` and `http.post` of scripts: which hosts they may reach, and how.
+"""Web requests of scripts (`http.get`, `http.post`): which hosts they may reach, and how.
 
 Modules: `domains`, `fetch`.
 """

@@ -1,12 +1,11 @@
-"""One request of a script, over HTTP/1.1: every hop is checked, and what was checked is what is
-connected to.
+"""Send the HTTP/1.1 requests of scripts, checking every hop.
 
-A host is resolved once, after it was allowed, and what was checked is what is connected to
-(`models.http.dialing`). A redirect is a new request with the same checks; what of it follows to
-another origin is decided for all requests in `models.http.web_request`.
+A host is resolved once, after it was allowed, and the checked address is the one connected to
+(`models.http.dialing`). A redirect is a new request with the same checks. What of a request follows
+to another origin is decided in `models.http.web_request`, the same for all requests.
 
-With a proxy in the person's environment names are resolved there: which address a *named* host has
-is then not checked here.
+With a proxy in the person's environment, names are resolved by the proxy: the address of a *named*
+host is then not checked here.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ from ferrule.sandbox.network.dialing import resolve
 from .domains import Domains, parse_url
 
 BODY_LIMIT = 1 << 20
-"""Bytes of an answer's body at the most; more is cut, and the answer says so."""
-_OURS = frozenset(
+"""Bytes of a response body. More is cut, and the answer says so."""
+_OWN_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "proxy-authorization"}
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked. `body` None sends none."""
+    """A request. With `body` None it has no body."""
 
     method: str
     target: Target
@@ -49,20 +48,18 @@ class Request:
     def checked(
         cls, method: str, url: str, headers: Mapping[str, str], body: bytes | None
     ) -> Request:
-        """As a script gave it. Raises ToolFailed for what cannot be asked."""
-        return cls(method, parse_url(url), _checked(headers), body)
+        """Make a request from a script's arguments. Raises ToolFailed if they are invalid."""
+        return cls(method, parse_url(url), _check_headers(headers), body)
 
 
 async def led(
     request: Request, send: Callable[[Request], Awaitable[dict[str, Any]]]
 ) -> dict[str, Any]:
-    """The answer to a request, wherever it is led: `send` sends each on the way. Raises
-    ToolFailed.
-    """
+    """Send a request with `send` and follow its redirects to the last answer. Raises ToolFailed."""
     first = request.target.url
     for _ in range(REDIRECTS + 1):
         answer = await send(request)
-        following = _redirected(request, answer)
+        following = _next_request(request, answer)
         if following is None:
             return answer
         request = following
@@ -70,8 +67,13 @@ async def led(
 
 
 class Web:
-    """Requests of scripts within `domains`. `lookup` resolves a host; `tls` makes the context
-    (tests pass their own).
+    """Sends requests of scripts to allowed hosts.
+
+    Args:
+        domains: The allowed hosts.
+        lookup: Resolves a host.
+        tls: Makes the TLS context.
+        environment: Where proxies are looked up. Default: that of this process.
     """
 
     def __init__(
@@ -87,16 +89,21 @@ class Web:
         self._environment = os.environ if environment is None else environment
 
     def narrowed(self, domains: Domains) -> Web:
-        """The same, kept to what `domains` allow as well."""
+        """Return a client limited to what `domains` allow as well."""
         dialer, both = self._dialer, self.domains.narrowed(domains)
         return Web(both, lookup=dialer.lookup, tls=dialer.tls, environment=self._environment)
 
     async def fetch(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float
     ) -> dict[str, Any]:
-        """{status, ok, url (the last one), body (text), headers (names in lower case), truncated}.
+        """Send a request, follow redirects, and return the answer.
 
-        Raises ToolFailed: `permission_denied` for what is not allowed, `timeout`, `io_error`.
+        Returns:
+            `{status, ok, url, body, headers, truncated}`: `url` is the last one, `body` is text,
+            the names of `headers` are in lower case.
+
+        Raises:
+            ToolFailed: `permission_denied` for what is not allowed, `timeout`, or `io_error`.
         """
         until = asyncio.get_running_loop().time() + seconds
 
@@ -106,32 +113,33 @@ class Web:
         return await led(Request.checked(method, url, headers, body), send)
 
     async def send(self, request: Request, until: float) -> dict[str, Any]:
-        """One request, without following where its answer leads. `until` is the loop's time."""
+        """Send one request, without following redirects. `until` is a time of the event loop."""
         began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout_at(until):
-                return await self._once(request)
+                return await self._send(request)
         except TimeoutError:
-            where = request.target.authority
-            said = f"`{where}`: no answer within {until - began:.3g} s"
-            raise ToolFailed(ErrorType.TIMEOUT, said) from None
+            authority = request.target.authority
+            message = f"`{authority}`: no answer within {until - began:.3g} s"
+            raise ToolFailed(ErrorType.TIMEOUT, message) from None
 
-    async def _once(self, request: Request) -> dict[str, Any]:
+    async def _send(self, request: Request) -> dict[str, Any]:
         target = request.target
-        if (why := self.domains.refusal(target.host)) is not None:
-            raise _denied(target, why)
+        reason = self.domains.refusal(target.host)
+        if reason is not None:
+            raise _denied(target, reason)
         try:
             proxy = proxy_for(target.secure, target.host, target.port, None, self._environment)
-            closed = partial(self.domains.closed, target.host)
-            reader, writer = await self._dialer.open(target, proxy, closed)
+            check_address = partial(self.domains.closed, target.host)
+            reader, writer = await self._dialer.open(target, proxy, check_address)
             try:
-                writer.write(_written(request, proxy))
+                writer.write(_encode(request, proxy))
                 await writer.drain()
-                return await _answer(request, reader)
+                return await _read_answer(request, reader)
             finally:
                 writer.transport.abort()
-        except Closed as why:
-            raise _denied(target, str(why)) from None
+        except Closed as error:
+            raise _denied(target, str(error)) from None
         except ssl.SSLError as problem:
             reason = getattr(problem, "verify_message", "") or problem.reason or problem
             raise _failed(target, f"no trusted connection: {reason}") from None
@@ -140,12 +148,11 @@ class Web:
         except TimeoutError:
             raise
         except (OSError, asyncio.IncompleteReadError) as problem:
-            raise _failed(
-                target, getattr(problem, "strerror", None) or str(problem) or "the connection broke"
-            ) from None
+            reason = getattr(problem, "strerror", None) or str(problem)
+            raise _failed(target, reason or "the connection broke") from None
 
 
-async def _answer(request: Request, reader: asyncio.StreamReader) -> dict[str, Any]:
+async def _read_answer(request: Request, reader: asyncio.StreamReader) -> dict[str, Any]:
     parser = ResponseParser()
     pieces: list[bytes] = []
     size = 0
@@ -170,23 +177,24 @@ async def _answer(request: Request, reader: asyncio.StreamReader) -> dict[str, A
     }
 
 
-def _redirected(request: Request, answer: Mapping[str, Any]) -> Request | None:
-    """The next request, or None if this answer is the last."""
+def _next_request(request: Request, answer: Mapping[str, Any]) -> Request | None:
+    """Return the next request, or None if this answer is the last."""
     place = answer["headers"].get("location", "")
     try:
         following = follow(
             request.method, request.target.url, request.headers, answer["status"], place
         )
-    except NotFollowed as why:
-        target = why.target or request.target
-        raise (_failed(target, str(why)) if why.allowed else _denied(target, str(why))) from None
+    except NotFollowed as error:
+        target = error.target or request.target
+        refuse = _failed if error.allowed else _denied
+        raise refuse(target, str(error)) from None
     if following is None:
         return None
     body = request.body if following.with_body else None
     return Request(following.method, following.target, following.headers, body)
 
 
-def _written(request: Request, proxy: Proxy | None) -> bytes:
+def _encode(request: Request, proxy: Proxy | None) -> bytes:
     fields = {
         "Accept-Encoding": "identity",
         "User-Agent": "ferrule",
@@ -201,21 +209,21 @@ def _written(request: Request, proxy: Proxy | None) -> bytes:
         ) from None
 
 
-def _checked(headers: Mapping[str, str]) -> dict[str, str]:
+def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     for name in headers:
-        if name.lower() in _OURS:
+        if name.lower() in _OWN_HEADERS:
             raise ToolFailed(
                 ErrorType.VALIDATION_FAILED, f"the header `{name}` is set by the request itself"
             )
     return {name: str(value) for name, value in headers.items()}
 
 
-def _denied(target: Target, why: str) -> ToolFailed:
+def _denied(target: Target, reason: str) -> ToolFailed:
     return ToolFailed(
         ErrorType.PERMISSION_DENIED,
-        f"network sandbox: `{target.url[:200]}` was not requested: {why}",
+        f"network sandbox: `{target.url[:200]}` was not requested: {reason}",
     )
 
 
-def _failed(target: Target, why: str) -> ToolFailed:
-    return ToolFailed(ErrorType.IO_ERROR, f"`{target.authority}` could not be reached: {why}")
+def _failed(target: Target, reason: str) -> ToolFailed:
+    return ToolFailed(ErrorType.IO_ERROR, f"`{target.authority}` could not be reached: {reason}")

@@ -1,5 +1,6 @@
-"""What runs inside a worker process. Imported there without the rest of Ferrule: nothing here may
-import from outside.
+"""What runs inside a worker process.
 
-Modules: `calls`, `frames`, `jail`, `names`, `pure`, `recursion`, `scripts`, `worker`.
+It is imported there without the rest of Ferrule: nothing here may import from outside.
+
+Modules: `frames`, `jail`, `names`, `preprocessing`, `pure`, `scripts`, `worker`.
 """

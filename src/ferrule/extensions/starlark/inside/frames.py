@@ -1,12 +1,14 @@
-"""Messages between a worker and its owner: JSON in frames, a length of four bytes (big endian)
-before each.
+"""Messages between a worker and its owner: JSON after a length of four bytes (big endian).
 
-owner to worker   {"run": digest, "source"?, "file", "function", "arguments", "seconds", "result", "memory", "pure"}
-                  {"value": ...} or {"error": [type, message]}, the answer to a call
-worker to owner   {"ready": true} once, after it has locked itself in
-                  {"call": name, "args": [...], "named": {...}}       answered before the script goes on
-                  {"print": text} and {"log": [level, text, fields]}  not answered
-                  {"done": value} or {"failed": [reason, message, type], "spent": true if the worker ends now}
+owner to worker
+    {"run": digest, "source"?, "file", "function", "arguments", "seconds", "result", "memory",
+     "pure"}
+    {"value": ...} or {"error": [type, message]}     the answer to a call
+worker to owner
+    {"ready": true}                                  once, after it has locked itself down
+    {"call": name, "args": [...], "named": {...}}    answered before the script goes on
+    {"print": text} and {"log": [level, text, fields]}          not answered
+    {"done": value} or {"failed": [reason, message, type], "spent": whether the worker ends now}
 """
 
 from __future__ import annotations
@@ -17,18 +19,19 @@ from typing import Any
 
 HEAD = 4
 FRAME_LIMIT = 16 << 20
-"""Bytes of one frame at the most, whatever it holds."""
+"""Bytes of one frame at most, whatever it contains."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class TooLarge(Exception):
-    """A message is longer than it may be."""
+    """A message is longer than allowed."""
 
 
 def packed(message: dict[str, Any], most: int = FRAME_LIMIT) -> bytes:
-    """A message as it is sent. Raises TooLarge; half surrogate pairs become `?`, as JSON has no
-    bytes for them.
+    """Encode a message.
+
+    Lone surrogates become `?`, as UTF-8 cannot encode them. Raises TooLarge.
     """
     body = _encode(message).encode("utf-8", "replace")
     if len(body) > most:
@@ -37,13 +40,15 @@ def packed(message: dict[str, Any], most: int = FRAME_LIMIT) -> bytes:
 
 
 def receive(channel: socket.socket) -> dict[str, Any] | None:
-    """The next message, waiting for it; None when the other side has closed."""
-    head = _exactly(channel, HEAD)
-    body = _exactly(channel, int.from_bytes(head, "big")) if head else None
+    """Wait for the next message. None when the other side has closed."""
+    head = _read_exactly(channel, HEAD)
+    if not head:
+        return None
+    body = _read_exactly(channel, int.from_bytes(head, "big"))
     return None if body is None else json.loads(body)
 
 
-def _exactly(channel: socket.socket, size: int) -> bytes | None:
+def _read_exactly(channel: socket.socket, size: int) -> bytes | None:
     pieces: list[bytes] = []
     while size:
         piece = channel.recv(min(size, 1 << 20))

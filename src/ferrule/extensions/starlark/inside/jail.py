@@ -1,12 +1,12 @@
 """What a worker gives up before it reads its first script.
 
-Its socket is descriptor 0 and no other descriptor can be opened after `lock`: no file, no
-connection, no pipe. It writes no file and leaves no core. Its memory is bounded twice: the script
-is stopped politely when the process holds more than its bound (`Watch`), and the kernel refuses
-what is far beyond (RLIMIT_AS).
+Its socket is descriptor 0, and no other descriptor can be opened after `lock`: no file, no
+connection, no pipe. It writes no file and leaves no core dump. Its memory is limited twice: the
+script is stopped when the process exceeds its limit (`Watch`), and the kernel refuses what is far
+beyond (RLIMIT_AS).
 
-Not protected: a hole in the Starlark library would give a script what this process still has, which
-is system calls without descriptors. Scripts have no other way to Python or to the system.
+Not protected: a vulnerability in the Starlark library would give a script what this process still
+has, which is system calls without descriptors. Scripts have no other way to Python or the system.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ import socket
 import time
 
 SLACK = 128 << 20
-"""Bytes of address space beyond the bound: what an allocator takes in advance."""
+"""Bytes of address space beyond the limit, which an allocator takes in advance."""
 _PEEK_EVERY = 0.05
 _PAGE = resource.getpagesize()
 
 
 class Watch:
-    """Asked about every thousand instructions: must the script stop? `stopped` says why (`timeout`,
-    `memory`).
+    """Decides whether the script must stop; asked about every thousand instructions.
 
-    Ends the whole process where its owner is gone.
+    `stopped` says why (`timeout`, `memory`). It ends the whole process if its owner is gone.
     """
 
     def __init__(self, channel: socket.socket) -> None:
@@ -35,20 +34,23 @@ class Watch:
         self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         self._poll = select.poll()
         self._poll.register(channel, select.POLLIN)
-        self._deadline = self._peek_at = 0.0
+        self._deadline = 0.0
+        self._peek_at = 0.0
         self._memory = 0
-        self._most = resource.getrlimit(resource.RLIMIT_AS)[1]
+        self._hard_limit = resource.getrlimit(resource.RLIMIT_AS)[1]
         self.stopped = ""
 
     def begin(self, seconds: float | None, memory: int) -> None:
-        """A script starts: it may take `seconds` (None: no bound here) and `memory` bytes."""
+        """Start watching a script. It may take `seconds` (None: no limit) and `memory` bytes."""
         now = time.monotonic()
         self._deadline = float("inf") if seconds is None else now + seconds
-        self._memory, self._peek_at, self.stopped = self.resident() + memory, now + _PEEK_EVERY, ""
+        self._memory = self.resident() + memory
+        self._peek_at = now + _PEEK_EVERY
+        self.stopped = ""
         space = self._size() + memory + SLACK
-        if self._most != resource.RLIM_INFINITY:
-            space = min(space, self._most)  # Whoever started us had less to give.
-        resource.setrlimit(resource.RLIMIT_AS, (space, self._most))
+        if self._hard_limit != resource.RLIM_INFINITY:
+            space = min(space, self._hard_limit)
+        resource.setrlimit(resource.RLIMIT_AS, (space, self._hard_limit))
 
     def __call__(self) -> bool:
         now = time.monotonic()
@@ -63,7 +65,7 @@ class Watch:
         return bool(self.stopped)
 
     def resident(self) -> int:
-        """Bytes of memory that this process holds."""
+        """Return the bytes of memory that this process uses."""
         return int(os.pread(self._statm, 64, 0).split()[1]) * _PAGE
 
     def _size(self) -> int:
@@ -71,7 +73,10 @@ class Watch:
 
 
 def lock() -> None:
-    """No new descriptors, no files, no core, no processes. Nothing can be imported after this."""
+    """Forbid new descriptors, files, core dumps and processes.
+
+    Nothing can be imported after this.
+    """
     numbers = os.listdir("/proc/self/fd")  # noqa: PTH208  pathlib is one more import for each worker
     open_now = max(int(name) for name in numbers if _is_open(int(name))) + 1
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_now, open_now))
@@ -80,7 +85,7 @@ def lock() -> None:
 
 
 def _is_open(number: int) -> bool:
-    # The descriptor that listed the folder is in the list and closed by now.
+    # The list contains the descriptor that it was read with, which is closed by now.
     try:
         os.fstat(number)
     except OSError:

@@ -1,8 +1,6 @@
-"""The names that a script finds: which there are, and which of them are answered by the owner of
-the worker.
+"""The names that a script can use, and which of them the owner of the worker answers.
 
-Source: requirement 003, "Built-ins available inside run", and systems.md §4.1 for the further
-    members.
+Sources: requirement 003, "Built-ins available inside run", and systems.md §4.1 for further members.
 """
 
 from __future__ import annotations
@@ -52,8 +50,9 @@ ASKED: dict[str, tuple[str, ...]] = {
     "os": ("cwd", "hostname", "platform", "args"),
     "": ("delegate", "emit", "env", "random", "sleep"),
 }
-"""Namespace to members that do something outside: each is one message to the owner. `""`: names of
-their own.
+"""Namespaces and their members with effects outside: each call is one message to the owner.
+
+`""` holds plain functions.
 """
 
 COMPUTED: dict[str, tuple[str, ...]] = {
@@ -81,13 +80,12 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "validate": ("email", "url", "json"),
     "": ("block", "allow", "modify"),
 }
-"""Members that only compute: they are worked out in the worker. `json` is the Starlark library's
-own.
-"""
+"""Members that only compute, inside the worker. `json` is the Starlark library's own."""
 
 CALLED = ("assert", "log")
-"""Functions whose names the library cannot bind, since one is reserved and one is a namespace:
-`inside.calls` rewrites calls of them.
+"""Functions whose calls `inside.preprocessing` rewrites.
+
+The library cannot bind their names: one is reserved and one is a namespace.
 """
 
 TOLD: dict[str, tuple[str, ...]] = {"log": ("info", "warn", "error", "debug"), "": ("print",)}
@@ -95,16 +93,17 @@ TOLD: dict[str, tuple[str, ...]] = {"log": ("info", "warn", "error", "debug"), "
 
 
 def namespaces() -> dict[str, tuple[str, ...]]:
-    """Every namespace with its members, for documentation and completion; `""` holds plain
-    functions.
+    """Return every namespace with its members, for documentation and completion.
+
+    `""` holds plain functions.
     """
-    found: dict[str, tuple[str, ...]] = {"json": ("encode", "decode"), "": CALLED}
+    all_members: dict[str, tuple[str, ...]] = {"json": ("encode", "decode"), "": CALLED}
     for table in (ASKED, COMPUTED, TOLD):
         for space, members in table.items():
-            found[space] = (*found.get(space, ()), *members)
-    return found
+            all_members[space] = (*all_members.get(space, ()), *members)
+    return all_members
 
 
 def full(space: str, member: str) -> str:
-    """`fs.read`, or `env` alone."""
+    """Return `fs.read`, or `env` for a plain function."""
     return f"{space}.{member}" if space else member

@@ -1,9 +1,9 @@
-"""Built-ins that only compute. Each takes and returns JSON values; a ValueError or TypeError is the
-script's error.
+"""Built-ins that only compute.
 
-Regular expressions are RE2's (https://github.com/google/re2/wiki/Syntax): no look-around and no
+Each takes and returns JSON values. A ValueError or TypeError is an error of the script. Regular
+expressions are RE2's (https://github.com/google/re2/wiki/Syntax): no look-around and no
 back-references, and therefore time that is linear in the text, whatever the pattern. A built-in
-that takes too long holds the worker, and the owner's wall clock ends the worker.
+that takes too long blocks the worker, until the owner's timeout ends it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 PATTERN_LIMIT = 4_096
-"""Characters of a regular expression at the most."""
+"""Characters of a regular expression at most."""
 PATTERN_MEMORY = 8 << 20
 """Bytes that one compiled expression may take."""
 MATCHES_LIMIT = 10_000
-"""Matches that one call finds at the most."""
+"""Matches that one call finds at most."""
 PAD_LIMIT = 1 << 20
 _FIELD = re.compile(r"\{\{\s*([A-Za-z0-9_.-]+)\s*\}\}")
 _REFERENCE = re.compile(r"\\(?:([1-9][0-9]?)|g<(\w+)>|(.|$))", re.DOTALL)
@@ -32,45 +32,46 @@ _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+")
 
 
 def match(pattern: str, text: str) -> dict[str, Any] | None:
-    """The match at the beginning of `text`: {match, groups, named, start, end}; None without
-    one.
-    """
-    return _found(_compiled(pattern).match(text))
+    """Return the match at the beginning of `text`, or None: {match, groups, named, start, end}."""
+    return _describe_match(_compile(pattern).match(text))
 
 
 def search(pattern: str, text: str) -> dict[str, Any] | None:
-    """The first match anywhere, as `match`."""
-    return _found(_compiled(pattern).search(text))
+    """Return the first match anywhere, like `match`."""
+    return _describe_match(_compile(pattern).search(text))
 
 
 def findall(pattern: str, text: str) -> list[Any]:
-    """All matches: texts without groups or with one, else a list of groups for each."""
+    """Return all matches: texts without groups or with one, else a list of groups for each."""
     found: list[Any] = []
-    for one in _matches(_compiled(pattern), text):
+    for one in _matches(_compile(pattern), text):
         if len(found) == MATCHES_LIMIT:
             raise ValueError(
                 f"re.findall: more than {MATCHES_LIMIT} matches; search a smaller text"
             )
         groups = list(one.groups(""))
-        found.append(one.group() if not groups else groups[0] if len(groups) == 1 else groups)
+        if len(groups) > 1:
+            found.append(groups)
+        else:
+            found.append(groups[0] if groups else one.group())
     return found
 
 
 def replace(pattern: str, replacement: str, text: str) -> str:
-    """`text` with every match replaced; `\\1` and `\\g<name>` stand for groups."""
+    """Replace every match; `\\1` and `\\g<name>` stand for groups."""
     pieces: list[str] = []
     end = 0
-    for one in _matches(_compiled(pattern), text):
+    for one in _matches(_compile(pattern), text):
         pieces += (text[end : one.start()], _expand(one, replacement))
         end = one.end()
     return "".join([*pieces, text[end:]])
 
 
 def split(pattern: str, text: str) -> list[str | None]:
-    """The pieces between matches, and the groups of each match."""
+    """Return the pieces between matches, and the groups of each match."""
     pieces: list[str | None] = []
     end = 0
-    for number, one in enumerate(_matches(_compiled(pattern), text)):
+    for number, one in enumerate(_matches(_compile(pattern), text)):
         if number == MATCHES_LIMIT:
             break
         pieces += (text[end : one.start()], *one.groups())
@@ -79,91 +80,94 @@ def split(pattern: str, text: str) -> list[str | None]:
 
 
 def truncate(text: str, most: int) -> str:
-    """The first `most` characters."""
+    """Return the first `most` characters."""
     if most < 0:
         raise ValueError(f"string.truncate: a length of {most}")
     return text[:most]
 
 
 def pad_left(text: str, width: int, fill: str = " ") -> str:
-    """`text` with `fill` before it until it is `width` characters long."""
-    return text.rjust(_width(width), fill)
+    """Put `fill` before `text` until it is `width` characters long."""
+    return text.rjust(_check_width(width), fill)
 
 
 def pad_right(text: str, width: int, fill: str = " ") -> str:
-    """`text` with `fill` after it until it is `width` characters long."""
-    return text.ljust(_width(width), fill)
+    """Put `fill` after `text` until it is `width` characters long."""
+    return text.ljust(_check_width(width), fill)
 
 
 def trim(text: str) -> str:
-    """`text` without white space around it."""
+    """Remove white space around `text`."""
     return text.strip()
 
 
 def upper(text: str) -> str:
-    """`text` in capitals."""
+    """Convert to capitals."""
     return text.upper()
 
 
 def lower(text: str) -> str:
-    """`text` in small letters."""
+    """Convert to small letters."""
     return text.lower()
 
 
 def split_text(text: str, separator: str | None = None) -> list[str]:
-    """The pieces between separators; without one, between white space."""
+    """Return the pieces between separators; without one, between white space."""
     return text.split(separator)
 
 
 def join_texts(parts: list[Any], separator: str = "") -> str:
-    """The parts in one text; what is no text is written as JSON."""
+    """Join the parts; those that are not text are written as JSON."""
     return separator.join(
         one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in parts
     )
 
 
 def least(*values: Any) -> Any:
-    """The smallest of some values, or of one list."""
+    """Return the smallest of some values, or of one list."""
     return min(*values)
 
 
 def most(*values: Any) -> Any:
-    """The largest of some values, or of one list."""
+    """Return the largest of some values, or of one list."""
     return max(*values)
 
 
 def sha256(text: str) -> str:
-    """The SHA-256 of the text in UTF-8, in hexadecimal."""
+    """Return the SHA-256 of the text in UTF-8, in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def sha1(text: str) -> str:
-    """The SHA-1 of the text in UTF-8, in hexadecimal: for comparing, not for secrets."""
+    """Return the SHA-1 of the text in UTF-8, in hexadecimal: for comparing, not for secrets."""
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def sha512(text: str) -> str:
-    """The SHA-512 of the text in UTF-8, in hexadecimal."""
+    """Return the SHA-512 of the text in UTF-8, in hexadecimal."""
     return hashlib.sha512(text.encode()).hexdigest()
 
 
 def md5(text: str) -> str:
-    """The MD5 of the text in UTF-8, in hexadecimal: for comparing, not for secrets."""
+    """Return the MD5 of the text in UTF-8, in hexadecimal: for comparing, not for secrets."""
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def encode_base64(text: str) -> str:
-    """The text in UTF-8 as base64."""
+    """Encode the text in UTF-8 as base64."""
     return base64.b64encode(text.encode()).decode()
 
 
 def decode_base64(text: str) -> str:
-    """The text that base64 stands for. Raises ValueError if that is no UTF-8."""
+    """Decode base64 to text. Raises ValueError if it is not UTF-8."""
     return base64.b64decode(text, validate=True).decode()
 
 
 def parse_url(text: str) -> dict[str, Any]:
-    """{scheme, host, port, path, query, fragment}; `query` maps each name to its last value."""
+    """Return {scheme, host, port, path, query, fragment}.
+
+    `query` maps each name to its last value.
+    """
     parts = urllib.parse.urlsplit(text)
     query = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
     return {
@@ -177,69 +181,69 @@ def parse_url(text: str) -> dict[str, Any]:
 
 
 def encode_url(values: dict[str, Any] | str) -> str:
-    """A query string of names and values; of a text, the text as one piece of an address."""
+    """Return a query string of names and values, or a text quoted for use in a URL."""
     if isinstance(values, str):
         return urllib.parse.quote(values, safe="")
     return urllib.parse.urlencode({name: str(value) for name, value in values.items()})
 
 
 def hmac_sha256(key: str, text: str) -> str:
-    """The HMAC-SHA-256 of the text, in hexadecimal."""
+    """Return the HMAC-SHA-256 of the text, in hexadecimal."""
     return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
 def hmac_sha512(key: str, text: str) -> str:
-    """The HMAC-SHA-512 of the text, in hexadecimal."""
+    """Return the HMAC-SHA-512 of the text, in hexadecimal."""
     return hmac.new(key.encode(), text.encode(), hashlib.sha512).hexdigest()
 
 
-# Sets are lists in which each value is once: so they can be results, and what goes in comes out in
-# its order.
+# Sets are lists in which each value occurs once, so that they can be results and keep their order.
 
 
 def new_set(values: list[Any] | None = None) -> list[Any]:
-    """The values, each once, in the order they came."""
-    return _once([*(values or [])])
+    """Return the values, each once, in their order."""
+    return _without_repeats([*(values or [])])
 
 
 def size(values: list[Any]) -> int:
-    """How many different values there are."""
-    return len(_once(values))
+    """Return the number of different values."""
+    return len(_without_repeats(values))
 
 
 def contains(values: list[Any], value: Any) -> bool:
-    """Whether the value is among them."""
+    """Return whether the value is in the list."""
     return value in values
 
 
 def union(first: list[Any], second: list[Any]) -> list[Any]:
-    """What is in either list, each once, in the order it came."""
-    return _once([*first, *second])
+    """Return what is in either list, each once, in order."""
+    return _without_repeats([*first, *second])
 
 
 def intersection(first: list[Any], second: list[Any]) -> list[Any]:
-    """What is in both lists, each once, in the order of the first."""
-    return [one for one in _once(first) if one in second]
+    """Return what is in both lists, each once, in the order of the first."""
+    return [one for one in _without_repeats(first) if one in second]
 
 
 def difference(first: list[Any], second: list[Any]) -> list[Any]:
-    """What is in the first list and not in the second, each once."""
-    return [one for one in _once(first) if one not in second]
+    """Return what is in the first list and not in the second, each once."""
+    return [one for one in _without_repeats(first) if one not in second]
 
 
 def symmetric_difference(first: list[Any], second: list[Any]) -> list[Any]:
-    """What is in one of the lists and not in the other, each once."""
+    """Return what is in one of the lists and not in the other, each once."""
     return [*difference(first, second), *difference(second, first)]
 
 
 def is_subset(first: list[Any], second: list[Any]) -> bool:
-    """Whether all that is in the first list is in the second."""
+    """Return whether everything in the first list is in the second."""
     return all(one in second for one in first)
 
 
 def render(template: str, values: dict[str, Any]) -> str:
-    """`template` with each `{{path.to.value}}` filled in. A path that leads nowhere is an error
-    that names it.
+    """Fill in each `{{path.to.value}}` of a template.
+
+    A path that leads nowhere is an error that names it.
     """
 
     def fill(found: re.Match[str]) -> str:
@@ -254,14 +258,12 @@ def render(template: str, values: dict[str, Any]) -> str:
 
 
 def is_email(text: str) -> bool:
-    """Whether the text has the form of an address: one `@`, a name before it, a domain with a dot
-    after it.
-    """
+    """Return whether a text looks like an email address: one `@`, a name, a domain with a dot."""
     return len(text) <= 254 and _EMAIL.fullmatch(text) is not None
 
 
 def is_url(text: str) -> bool:
-    """Whether the text is an http or https address with a host."""
+    """Return whether the text is an http or https URL with a host."""
     try:
         parts = urllib.parse.urlsplit(text)
         return (
@@ -274,7 +276,7 @@ def is_url(text: str) -> bool:
 
 
 def is_json(text: str) -> bool:
-    """Whether the text is one JSON value."""
+    """Return whether the text is one JSON value."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -283,9 +285,7 @@ def is_json(text: str) -> bool:
 
 
 def check(condition: Any, message: Any = "an assertion does not hold") -> None:
-    """Fail with `message` unless the condition holds, as Starlark counts: nothing, zero and what is
-    empty do not.
-    """
+    """Fail with `message` unless the condition is true, as Starlark counts."""
     if not condition:
         raise ValueError(
             message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
@@ -293,17 +293,17 @@ def check(condition: Any, message: Any = "an assertion does not hold") -> None:
 
 
 def block(reason: str = "") -> dict[str, Any]:
-    """What a hook returns to refuse."""
+    """Return the answer with which a hook blocks."""
     return {"action": "block", "reason": reason}
 
 
 def allow() -> dict[str, Any]:
-    """What a hook returns to let pass."""
+    """Return the answer with which a hook allows."""
     return {"action": "allow"}
 
 
 def modify(payload: dict[str, Any]) -> dict[str, Any]:
-    """What a hook returns to change what it was given."""
+    """Return the answer with which a hook changes its payload."""
     return {"action": "modify", "payload": payload}
 
 
@@ -358,38 +358,39 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "modify": modify,
     "assert": check,
 }
-"""By full name; `names.COMPUTED` lists the same (a test compares them)."""
+"""By full name. `names.COMPUTED` lists the same (a test compares them)."""
 
 
-def _compiled(pattern: str) -> Any:
+def _compile(pattern: str) -> Any:
     if len(pattern) > PATTERN_LIMIT:
         raise ValueError(
             f"re: a pattern of {len(pattern)} characters, the bound is {PATTERN_LIMIT}"
         )
-    re2 = _engine()
+    re2 = _load_re2()
     options = re2.Options()
     options.max_mem = PATTERN_MEMORY
     options.log_errors = False
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        said: Any = error.args[0]
-        shown = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+        detail: Any = error.args[0]
+        if isinstance(detail, bytes):
+            detail = detail.decode("utf-8", "replace")
         raise ValueError(
-            f"re: the pattern cannot be read: {shown} (RE2 syntax: no look-around, no "
+            f"re: the pattern cannot be read: {detail} (RE2 syntax: no look-around, no "
             "back-references)"
         ) from None
 
 
-def _engine() -> Any:
-    # Only workers need it, and they load it before they may open nothing any more.
+def _load_re2() -> Any:
+    # Only workers need it, and they load it before they lock themselves down.
     import re2  # pyright: ignore[reportMissingImports]  an extra, without types
 
     return re2
 
 
 def _matches(compiled: Any, text: str) -> Iterator[Any]:
-    """Every match in its order. google-re2 gives an empty match that lies ahead a second time."""
+    """Yield every match in order. google-re2 gives an empty match that lies ahead a second time."""
     last: tuple[int, int] | None = None
     for one in compiled.finditer(text):
         if one.span() != last:
@@ -398,7 +399,7 @@ def _matches(compiled: Any, text: str) -> Iterator[Any]:
 
 
 def _expand(one: Any, replacement: str) -> str:
-    """The replacement of one match. RE2's own `expand` spoils what is not ASCII."""
+    """Return the replacement of one match. RE2's own `expand` corrupts what is not ASCII."""
 
     def piece(reference: re.Match[str]) -> str:
         number, name, escape = reference.groups()
@@ -415,7 +416,7 @@ def _expand(one: Any, replacement: str) -> str:
     return _REFERENCE.sub(piece, replacement)
 
 
-def _found(one: Any) -> dict[str, Any] | None:
+def _describe_match(one: Any) -> dict[str, Any] | None:
     if one is None:
         return None
     return {
@@ -427,13 +428,13 @@ def _found(one: Any) -> dict[str, Any] | None:
     }
 
 
-def _width(width: int) -> int:
+def _check_width(width: int) -> int:
     if width > PAD_LIMIT:
         raise ValueError(f"string: a width of {width}, the bound is {PAD_LIMIT}")
     return width
 
 
-def _once(values: list[Any]) -> list[Any]:
+def _without_repeats(values: list[Any]) -> list[Any]:
     found: list[Any] = []
     for value in values:
         if value not in found:

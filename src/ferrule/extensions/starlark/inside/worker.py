@@ -1,8 +1,7 @@
-"""A worker: one process that runs one script at a time for its owner, until the owner closes the
-socket.
+"""A worker: a process that runs one script at a time, until its owner closes the socket.
 
-It knows nothing but the scripts it is sent. Whatever a script wants of the world is a message to
-the owner.
+It knows only the scripts it is sent. Anything a script wants from outside is a message to the
+owner.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from .names import ASKED, TOLD, full
 from .scripts import Failed, Scripts
 
 LINE_LIMIT = 8_192
-"""Characters of one printed line, or of a message, at the most."""
+"""Characters of one printed line, or of a message, at most."""
 LINES_LIMIT = 1_000
-"""Printed and logged lines of one call at the most; later ones are counted and dropped."""
+"""Printed and logged lines of one call at most; later ones are counted and dropped."""
 
 _PLACE = re.compile(r".+?:\d+: ")
 
 
 def start() -> None:
-    """Serve until the end of the socket, which is descriptor 0."""
+    """Serve until the socket, which is descriptor 0, is closed."""
     channel = socket.socket(fileno=0)
     worker = Worker(channel)
     worker.warm_up()
@@ -40,25 +39,23 @@ def start() -> None:
 
 
 class Worker:
-    """Runs what comes through `channel`."""
+    """Runs the scripts that come through `channel`."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._watch = jail.Watch(channel)
         self._failure: Failed | None = None
         self._lines = 0
-        asked = {full(space, member) for space, members in ASKED.items() for member in members}
-        told = {full(space, member) for space, members in TOLD.items() for member in members}
         functions: dict[str, Callable[..., Any]] = {
-            name: self._guarded(pure.FUNCTIONS[name]) for name in pure.FUNCTIONS
+            name: self._make_pure(function) for name, function in pure.FUNCTIONS.items()
         }
-        functions |= {name: self._asking(name) for name in asked}
-        functions |= {name: self._telling(name) for name in told}
-        functions["log"] = self._telling("log.info")
+        functions |= {name: self._make_request(name) for name in _full_names(ASKED)}
+        functions |= {name: self._make_output(name) for name in _full_names(TOLD)}
+        functions["log"] = self._make_output("log.info")
         self._scripts = Scripts(functions, self._watch)
 
     def warm_up(self) -> None:
-        """Everything that could be imported later is used once now: later nothing can be opened."""
+        """Use everything once that may be imported later, since later nothing can be opened."""
         source = (
             'def run(a):\n    return [json.encode(a), re.match("(?i)ä|b{2}", "ä"), '
             'url.parse("http://x"), print]\n'
@@ -72,7 +69,7 @@ class Worker:
                 continue
 
     def serve(self) -> None:
-        """One request after the other."""
+        """Serve one request after the other."""
         while (request := receive(self._channel)) is not None:
             spent = False
             try:
@@ -89,15 +86,16 @@ class Worker:
             except TooLarge as error:
                 frame = packed({"failed": ["size", f"its result is too large: {error}", ""]})
             except (RecursionError, MemoryError):
-                said = "its result is too large, or nests too deeply, to be written as JSON"
-                frame = packed({"failed": ["size", said, ""]})
+                problem = "its result is too large, or nests too deeply, to be written as JSON"
+                frame = packed({"failed": ["size", problem, ""]})
             self._channel.sendall(frame)
             if spent:
-                # What a script took and gave back is not always given back to the system.
+                # Memory that a script freed is not always returned to the system.
                 os._exit(0)
 
     def _run(self, request: dict[str, Any]) -> Any:
-        self._failure, self._lines = None, 0
+        self._failure = None
+        self._lines = 0
         digest = request["run"]
         self._watch.begin(request["seconds"], request["memory"])
         try:
@@ -109,7 +107,7 @@ class Worker:
                 digest, request["function"], request["arguments"], pure=request["pure"]
             )
         except Failed as failed:
-            raise self._explained(failed) from None
+            raise self._first_cause(failed) from None
         except MemoryError:
             raise Failed("memory", "") from None
         # boundary: the library panics with no Exception; one call fails, not the worker
@@ -119,8 +117,8 @@ class Worker:
             reason = "memory" if "memory" in str(error) else "error"
             raise Failed(reason, f"the runtime failed: {type(error).__name__}: {error}") from None
 
-    def _explained(self, failed: Failed) -> Failed:
-        """Why it ended, by the first cause: what stopped it, or the built-in that failed."""
+    def _first_cause(self, failed: Failed) -> Failed:
+        """Return what stopped the script first: the watch, or a built-in that failed."""
         if self._watch.stopped:
             return Failed(self._watch.stopped, failed.message)
         if self._failure is None:
@@ -129,7 +127,7 @@ class Worker:
         cause = self._failure
         return Failed(cause.reason, f"{place[0] if place else ''}{cause.message}", cause.kind)
 
-    def _guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _make_pure(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def compute(*args: Any, **named: Any) -> Any:
             try:
                 return function(*args, **named)
@@ -138,7 +136,7 @@ class Worker:
 
         return compute
 
-    def _asking(self, name: str) -> Callable[..., Any]:
+    def _make_request(self, name: str) -> Callable[..., Any]:
         def ask(*args: Any, **named: Any) -> Any:
             self._send({"call": name, "args": args, "named": named})
             answer = receive(self._channel)
@@ -151,16 +149,18 @@ class Worker:
 
         return ask
 
-    def _telling(self, name: str) -> Callable[..., Any]:
+    def _make_output(self, name: str) -> Callable[..., Any]:
         level = name.partition(".")[2]
 
         def tell(*args: Any, **named: Any) -> None:
             self._lines += 1
-            text = " ".join(one if isinstance(one, str) else str(one) for one in args)[:LINE_LIMIT]
+            text = " ".join(map(str, args))[:LINE_LIMIT]
+            if self._lines > LINES_LIMIT + 1:
+                return
             if self._lines == LINES_LIMIT + 1:
-                text, named = f"[more than {LINES_LIMIT} lines; the rest is left out]", {}
-            if self._lines <= LINES_LIMIT + 1:
-                self._send({"log": [level, text, named]} if level else {"print": text})
+                text = f"[more than {LINES_LIMIT} lines; the rest is left out]"
+                named = {}
+            self._send({"log": [level, text, named]} if level else {"print": text})
 
         return tell
 
@@ -173,3 +173,10 @@ class Worker:
     def _remember(self, failure: Failed) -> Failed:
         self._failure = failure
         return failure
+
+
+def _full_names(table: dict[str, tuple[str, ...]]) -> set[str]:
+    names: set[str] = set()
+    for space, members in table.items():
+        names.update(full(space, member) for member in members)
+    return names
