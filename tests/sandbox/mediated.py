@@ -49,7 +49,7 @@ def first_process(report: int, record: dict[str, object], words: list[str]) -> N
         os.unlink(empty)
     call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)
     keys = ("reserved", "secret", "protected")
-    rules = name_rules.rules(tuple(record["roots"]), *(tuple(record.get(key, ())) for key in keys))
+    rules = name_rules.Rules(tuple(record["roots"]), *(tuple(record.get(key, ())) for key in keys))
     mediate = bool(record.get("mediate", True))
     unix_only, connect = bool(record.get("unix_only", False)), bool(record.get("connect", True))
     ours, theirs = socket.socketpair()

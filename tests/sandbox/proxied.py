@@ -14,8 +14,7 @@ from types import TracebackType
 from ferrule.core.identity import Identity
 from ferrule.sandbox.network.allowed_hosts import Hosts
 from ferrule.sandbox.network.dialing import Upstream, directly
-from ferrule.sandbox.network.proxy import Contact, Patience, Proxy
-from ferrule.sandbox.network.proxy_environment import proxy_environment
+from ferrule.sandbox.network.proxy import Contact, Patience, Proxy, proxy_environment
 
 WHO = Identity("here", "person", "session-1", "run-1")
 LONG = 30.0

@@ -16,7 +16,7 @@ import pytest
 from proxied import LONG, WHO, Proxied
 
 from ferrule.sandbox.inside.kernel.proxy_ports import PORT, hand_out, listen
-from ferrule.sandbox.network.proxy_environment import proxy_environment
+from ferrule.sandbox.network.proxy import proxy_environment
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 
 ENTER = """

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from proxied import Proxied
 
-from ferrule.sandbox.network.proxy_environment import proxy_environment
+from ferrule.sandbox.network.proxy import proxy_environment
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 
 HERE = [["127.0.0.1"]]

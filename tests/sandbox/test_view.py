@@ -431,7 +431,7 @@ async def test_a_program_out_of_sight_is_told_from_one_that_is_not_there(
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     with opened(root) as folder:
-        with pytest.raises(ToolFailed, match="out of sight"):
+        with pytest.raises(ToolFailed, match="not visible"):
             await sandbox.run(Command(("program",), str(program), folder, {}, lambda data: True))
         with pytest.raises(ToolFailed, match="no such program"):
             await sandbox.run(

@@ -1,4 +1,4 @@
-"""A command on its way: what is to be started, what runs, how it ended."""
+"""What is to be started, the started command, and how it ended."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from .inside.kernel.landlock import Granted
 from .policy import Applied
 
 Sink = Callable[[bytes], bool]
-"""Takes output as it comes; False means: enough, end the program."""
+"""Takes output as it arrives. Returning False means that it has enough: the program is ended."""
 
 
 @frozen
 class Wall:
-    """The files that a program of ours may use, held by Landlock: for it and all it starts, links
-    and races included.
+    """The files that a program of ours may use, enforced by Landlock.
 
-    A granted path that is relative begins at the command's `directory`. `tcp`: it may use TCP.
+    It holds for the program and everything that it starts, links and races included.
+
+    A relative path in `granted` starts at the command's `directory`. `tcp`: it may use TCP.
     """
 
     granted: tuple[Granted, ...]
@@ -30,13 +31,14 @@ class Wall:
 
 @frozen
 class Command:
-    """What to start. `program` is the file to execute, `argv` its words (the first is its name).
+    """What to start: `program` is the file to execute, `argv` its arguments, its name first.
 
     `directory` is a descriptor of the folder to start in; it stays the caller's and may be closed
-    once `start` has returned. `output` gets standard output, and standard error too unless `errors`
-    is given: only with one pipe is the order of arrival true. `stdin`: bytes, then the end; or a
-    descriptor to read from. `timeout` and `grace` are seconds: SIGTERM, `grace`, SIGKILL. `timeout`
-    None: until someone ends it.
+    once `start` has returned. `output` receives standard output, and standard error too unless
+    `errors` is given: only with a single pipe is the order of arrival right. `stdin` is bytes
+    followed by the end of input, or a descriptor to read from. `timeout` and `grace` are in
+    seconds: on a timeout comes SIGTERM, then `grace`, then SIGKILL. With `timeout` None it runs
+    until somebody ends it.
     """
 
     argv: tuple[str, ...]
@@ -49,22 +51,23 @@ class Command:
     timeout: float | None = None
     grace: float = 0.5
     identity: Identity | None = None
-    """Who it runs for: said in the records of what it reaches."""
+    """Who it runs for. Appears in the records of what it reaches."""
     wall: Wall | None = None
-    """For a sandbox that holds nothing else. Where the kernel cannot hold it, the command does not
-    run.
+    """For a command that no sandbox confines otherwise.
+
+    Where the kernel cannot enforce it, the command does not run.
     """
 
 
 @frozen
 class Ended:
-    """How a program ended.
+    """How a command ended.
 
-    `exit_code` is None if a signal ended it (`signal` has its name) or if nobody knows. `stopped`:
-    a sink had enough. `killed`: `Running.end` ended it. `left`: processes it left behind, ended by
-    us; `alive`: what may still be running.
-    `refused`: names that it tried to create and was not allowed to, relative to the workspace.
-    `changes`: with a preview, what would change.
+    `exit_code` is None if a signal ended it (`signal` is its name) or if nobody knows. `stopped`:
+    the output sink had enough. `killed`: it was ended by `end`. `left`: processes that it left
+    behind and that were ended for it; `alive`: what may still be running. `refused`: names that it
+    tried to create and was not allowed to, relative to the workspace. `changes`: with a preview,
+    what would change.
     """
 
     exit_code: int | None
@@ -78,13 +81,14 @@ class Ended:
     refused: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     changes_cut: bool = False
-    """There are more changes than are listed."""
+    """Whether there are more changes than are listed."""
 
 
 @frozen
 class Change:
-    """A file that a previewed command would have `created`, `changed` or `deleted`. `name` is
-    relative to the root.
+    """A file that a previewed command would have `created`, `changed` or `deleted`.
+
+    `name` is relative to the workspace.
     """
 
     name: str
@@ -95,14 +99,15 @@ class Change:
 class Running(Protocol):
     """A started command.
 
-    Contract: the tree of processes is gone when `wait` returns, whatever held its pipes. `wait` may
-    be called often and by many; cancelling one wait ends nothing. `end` is idempotent and returns
-    when all is gone. If our process dies, the kernel or the launcher ends the tree.
+    Contract: its process tree is gone when `wait` returns, whatever still held its pipes. `wait`
+    may be called any number of times and concurrently; cancelling one wait ends nothing. `end` is
+    idempotent and returns when everything is gone. If our process dies, the kernel or the launcher
+    ends the tree.
     """
 
     @property
     def pid(self) -> int:
-        """As seen from this process."""
+        """Process id, as seen from this process."""
         ...
 
     @property
@@ -118,45 +123,55 @@ class Running(Protocol):
 
 @dataclass(slots=True)
 class Capture:
-    """A sink that keeps the first `head` and the last `tail` bytes and counts the rest."""
+    """An output sink that keeps the first `head` and the last `tail` bytes and counts the rest."""
 
     head: int
     tail: int
     size: int = 0
-    _first: bytearray = field(default_factory=bytearray)
-    _last: bytearray = field(default_factory=bytearray)
+    _first_bytes: bytearray = field(default_factory=bytearray)
+    _last_bytes: bytearray = field(default_factory=bytearray)
 
     def __call__(self, data: bytes) -> bool:
         self.size += len(data)
-        room = self.head - len(self._first)
-        if room > 0:
-            self._first += data[:room]
-            data = data[room:]
-        self._last += data
-        if len(self._last) > 2 * self.tail:
-            del self._last[: -self.tail]
+        free = self.head - len(self._first_bytes)
+        if free > 0:
+            self._first_bytes += data[:free]
+            data = data[free:]
+        self._last_bytes += data
+        if len(self._last_bytes) > 2 * self.tail:
+            del self._last_bytes[: -self.tail]
         return True
 
     def text(self) -> str:
-        """What was kept, as text: bytes that are not UTF-8 are replaced, a gap is said."""
-        tail = bytes(self._last[-self.tail :]) if self.tail else b""
-        missing = self.size - len(self._first) - len(tail)
+        """Return what was kept as text.
+
+        Bytes that are not UTF-8 are replaced; a note stands where bytes were left out.
+        """
+        tail = bytes(self._last_bytes[-self.tail :]) if self.tail else b""
+        missing = self.size - len(self._first_bytes) - len(tail)
         if not missing:
-            return (bytes(self._first) + tail).decode("utf-8", "replace")
-        head = whole_characters(bytes(self._first))
+            return (bytes(self._first_bytes) + tail).decode("utf-8", "replace")
+        head = whole_characters(bytes(self._first_bytes))
         while tail and tail[0] & 0xC0 == 0x80:
             tail = tail[1:]
         missing = self.size - len(head) - len(tail)
-        gap = f"\n[... {missing} bytes left out ...]\n"
-        return head.decode("utf-8", "replace") + gap + tail.decode("utf-8", "replace")
+        note = f"\n[... {missing} bytes left out ...]\n"
+        return head.decode("utf-8", "replace") + note + tail.decode("utf-8", "replace")
 
 
 def whole_characters(data: bytes) -> bytes:
-    """Without a UTF-8 sequence that was cut at the end."""
+    """Return the data without a UTF-8 sequence that is cut off at its end."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue
-        needed = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-        return data[:-back] if needed > back else data
+        is_continuation = byte & 0xC0 == 0x80
+        if not is_continuation:
+            return data[:-back] if _sequence_length(byte) > back else data
     return data
+
+
+def _sequence_length(first_byte: int) -> int:
+    if first_byte >= 0xF0:
+        return 4
+    if first_byte >= 0xE0:
+        return 3
+    return 2 if first_byte >= 0xC0 else 1

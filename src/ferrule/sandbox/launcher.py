@@ -1,9 +1,9 @@
-"""The fork server as our process sees it: starts it, hands it commands, ends it.
+"""The fork server as our process sees it: starts it, sends it commands, ends it.
 
-One `Launcher` has one server, started when the first command comes and again if it was killed.
-Sending is one small message with descriptors, so a launcher belongs to no event loop; it may be
-used from several threads. The server ends when its socket closes or our process dies, whatever we
-forgot.
+A `Launcher` has one server. It is started when the first command comes, and again if it was killed.
+Sending a command is one small message with descriptors, so a launcher belongs to no event loop and
+may be used from several threads. The server ends when its socket closes or our process dies,
+whatever we forgot to clean up.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ferrule.core.errors import FerruleError
 
 from .inside.protocol import TAKE
 
-_FOLDER = str(Path(__file__).parent)
-_START = "import sys; sys.path.append(sys.argv[1]); from inside.server import start; start()"
-_PATIENCE = 10.0
-"""Seconds that a busy server may take to accept one more command."""
-_FAREWELL = 20.0
+_PACKAGE_FOLDER = str(Path(__file__).parent)
+_SERVER_CODE = "import sys; sys.path.append(sys.argv[1]); from inside.server import start; start()"
+_SEND_TIMEOUT = 10.0
+"""Seconds that a busy server may take to accept another command."""
+_EXIT_TIMEOUT = 20.0
 """Seconds that the server may take to end everything."""
 
 
@@ -38,24 +38,25 @@ class _Server:
         self.lock = threading.Lock()
         self.socket: socket.socket | None = None
         self.process: subprocess.Popen[bytes] | None = None
-        self.owner = 0
+        self.owner_pid = 0
 
-    def forget(self, channel: socket.socket | None = None) -> None:
-        """End it and wait for it (only if `channel` is its socket, where that is given)."""
+    def stop(self, channel: socket.socket | None = None) -> None:
+        """End the server and wait for it; with `channel`, only if that is still its socket."""
         with self.lock:
             if self.socket is None or (channel is not None and channel is not self.socket):
                 return
-            if self.owner != os.getpid():
-                self.leave_to_parent()
+            if self.owner_pid != os.getpid():
+                self.abandon()
                 return
             self.socket.close()
-            self.socket, process = None, self.process
+            process = self.process
+            self.socket = None
             self.process = None
         if process is not None:
-            _wait(process)
+            _wait_or_kill(process)
 
-    def leave_to_parent(self) -> None:
-        """In a fork of the process that started it: it is not ours, and does not watch us."""
+    def abandon(self) -> None:
+        """Drop the server in a fork of the process that started it: it is not ours to end."""
         if self.socket is not None:
             self.socket.close()
         if self.process is not None:
@@ -64,56 +65,65 @@ class _Server:
 
 
 class Launcher:
-    """Hands commands to a fork server of its own. `close` or `close_now` ends what it still runs.
+    """Sends commands to a fork server of its own. `close` or `close_now` ends what it still runs.
 
-    `session` gives the record of what holds for all of them (`inside.session`); without one,
-    nothing is held. A launcher that is dropped, or lives until the interpreter ends, closes itself.
+    A launcher that is dropped, or lives until the interpreter exits, closes itself.
+
+    Args:
+        session: Returns the record of what holds for all its commands (`inside.session`). Without
+            it, nothing is confined.
     """
 
     def __init__(self, session: Callable[[], bytes] | None = None) -> None:
         self._session = session
         self._server = _Server()
-        self._finalizer = weakref.finalize(self, self._server.forget)
+        self._finalizer = weakref.finalize(self, self._server.stop)
 
     @property
     def pid(self) -> int | None:
-        """Of the server, if one was started."""
+        """Process id of the server; None if none was started."""
         return self._server.process.pid if self._server.process else None
 
     async def send(self, descriptors: Sequence[int]) -> None:
-        """Hand over one command (see `inside.protocol`). The descriptors stay the caller's."""
+        """Hand over one command, as described in `inside.protocol`.
+
+        The descriptors stay the caller's.
+
+        Raises:
+            FerruleError: The server was ended twice during the attempt.
+        """
         for _ in range(2):
-            channel = self._running()
+            channel = self._ensure_running()
             try:
                 await _send(channel, descriptors)
             except (BrokenPipeError, ConnectionError):
-                self._server.forget(channel)
+                self._server.stop(channel)
             else:
                 return
         raise FerruleError(
-            "the process that starts commands was ended twice while it was asked for one"
+            "the process that starts commands was ended twice while a command was sent to it"
         )
 
-    def _running(self) -> socket.socket:
+    def _ensure_running(self) -> socket.socket:
         with self._server.lock:
-            if self._server.socket is not None and self._server.owner != os.getpid():
-                self._server.leave_to_parent()
+            if self._server.socket is not None and self._server.owner_pid != os.getpid():
+                self._server.abandon()
             return self._server.socket or self._start()
 
     def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair()
-        record = in_memory(self._session()) if self._session else -1
-        given = [number for number in (theirs.fileno(), record) if number >= 0]
-        words = [*map(str, (theirs.fileno(), record, os.getpid()))]
+        session_record = in_memory(self._session()) if self._session else -1
+        inherited = [number for number in (theirs.fileno(), session_record) if number >= 0]
+        arguments = [str(theirs.fileno()), str(session_record), str(os.getpid())]
         try:
             self._server.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _START, _FOLDER, *words],
+                [sys.executable, "-I", "-S", "-c", _SERVER_CODE, _PACKAGE_FOLDER, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
                 env={},
-                pass_fds=given,
+                pass_fds=inherited,
                 start_new_session=True,
             )
         except OSError:
@@ -121,50 +131,53 @@ class Launcher:
             raise
         finally:
             theirs.close()
-            if record >= 0:
-                os.close(record)
+            if session_record >= 0:
+                os.close(session_record)
         ours.setblocking(False)
-        self._server.socket, self._server.owner = ours, os.getpid()
+        self._server.socket = ours
+        self._server.owner_pid = os.getpid()
         return ours
 
     async def close(self) -> None:
-        """Ends the server, and with it all that it runs. Bounded. The next command starts another
-        one.
+        """End the server and everything that it runs, in bounded time.
+
+        The next command starts another server.
         """
         await asyncio.to_thread(self.close_now)
 
     def close_now(self) -> None:
-        """The same where no event loop runs."""
-        self._server.forget()
+        """End the server like `close`, for callers without an event loop."""
+        self._server.stop()
 
 
 async def _send(channel: socket.socket, descriptors: Sequence[int]) -> None:
     loop = asyncio.get_running_loop()
-    until = loop.time() + _PATIENCE
+    deadline = loop.time() + _SEND_TIMEOUT
     while True:
         try:
             socket.send_fds(channel, [TAKE], descriptors)
         except BlockingIOError:
-            if loop.time() >= until:
+            if loop.time() >= deadline:
                 raise
-            # Its queue is full, which takes hundreds of commands at once: it works them off in
+            # Its queue is full, which takes hundreds of commands at once: it empties in
             # milliseconds.
             await asyncio.sleep(0.005)
         else:
             return
 
 
-def _wait(server: subprocess.Popen[bytes]) -> None:
+def _wait_or_kill(server: subprocess.Popen[bytes]) -> None:
     try:
-        server.wait(_FAREWELL)
+        server.wait(_EXIT_TIMEOUT)
     except subprocess.TimeoutExpired:
         server.kill()
         server.wait()
 
 
 def in_memory(data: bytes) -> int:
-    """A descriptor to read `data` from. A file in memory: it can be of any size and needs no
-    writer.
+    """Return a descriptor to read `data` from.
+
+    It is a file in memory, so it can be of any size and needs no writer.
     """
     if not data:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

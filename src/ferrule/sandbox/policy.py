@@ -1,9 +1,9 @@
-"""What a sandbox must hold, as data: no I/O, no platform.
+"""What a sandbox must enforce, as data: no I/O, nothing platform-specific.
 
-A policy says what a command may touch and which aspects must be *enforced* for it to run at all.
-How each aspect is enforced, and by what, is a rung's business (`selection.py`). A rung that
-enforces less than the policy requires is a gap: an error where nobody can be asked, one question to
-a person otherwise.
+A policy says what a command may touch, and which protections must be *enforced* for it to run at
+all. How each is enforced, and by what, is up to a sandbox backend (`backends/selection.py`). A
+backend that enforces less than the policy requires leaves protections missing: an error where
+nobody can be asked, otherwise one question to a person.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ferrule.permissions.protected_names import DEFAULT, Names
 
 
 class Aspect(StrEnum):
-    """Something a sandbox can hold."""
+    """A protection that a sandbox can enforce."""
 
     FILE_READS = "file_reads"
     """Only the workspace, the system folders and the temporary folder can be read."""
@@ -29,21 +29,20 @@ class Aspect(StrEnum):
     NEW_NAMES = "new_names"
     """Reserved names that do not exist yet cannot be created."""
     EXEC = "exec"
-    """Only programs of the system folders and the workspace run, and none gains rights by running.
-    """
+    """Only programs of the system folders and the workspace run, and none gains rights by that."""
     NETWORK = "network"
     """No packet leaves, except to the hosts that the policy names."""
     UNIX_SOCKETS = "unix_sockets"
-    """No socket of a process outside can be reached, abstract ones included."""
+    """No socket of a process outside can be reached, including abstract ones."""
     SIGNALS = "signals"
-    """Processes outside can be neither signalled, traced nor listed."""
+    """Processes outside can be neither signalled nor traced nor listed."""
     MEMORY = "memory"
     PROCESSES = "processes"
     """The number of processes is bounded, and none outlives the command."""
 
 
 class Holds(StrEnum):
-    """How far a rung enforces an aspect."""
+    """How far a backend enforces a protection."""
 
     YES = "yes"
     PARTLY = "partly"
@@ -52,15 +51,15 @@ class Holds(StrEnum):
 
 ALL = frozenset(Aspect)
 MUST = ALL - {Aspect.MEMORY, Aspect.PROCESSES}
-"""What is required unless the policy says otherwise."""
+"""The protections that are required unless the policy says otherwise."""
 
 
 @frozen
 class Bounds:
-    """Sizes in bytes, counts of processes. None: no bound.
+    """Limits: sizes in bytes, processes as a count. None: no limit.
 
-    `memory` and `processes` hold for all commands of a session together where the machine offers
-    that, for each process elsewhere; the report says which.
+    `memory` and `processes` apply to all commands of a session together where the machine offers
+    that, elsewhere to each process; the report says which.
     """
 
     memory: int | None = 8 * 1024**3
@@ -70,13 +69,13 @@ class Bounds:
 
 @frozen
 class Policy:
-    """What commands of one session may do. Folders are absolute.
+    """What the commands of one session may do. Folders are absolute paths.
 
-    `root` is the workspace. `names` are refused in it. `temporary` is bound as `/tmp` and outlives
-    a command, not the session. `readable` and `writable` are further folders a person opened.
-    `network` are the hosts that can be reached: `host`, `host:port` or `*.domain`. `preview`:
-    nothing is written; changes are collected. `require` are the aspects without which no command
-    runs.
+    `root` is the workspace, `names` are the names that are refused in it. `readable` and `writable`
+    are further folders that a person opened. `network` lists the hosts that can be reached: `host`,
+    `host:port` or `*.domain`. `require` are the protections without which no command runs. With
+    `preview` nothing is written; changes are collected instead. Commands also get a `/tmp` of their
+    own that outlives a command, not the session.
     """
 
     root: Path
@@ -91,10 +90,10 @@ class Policy:
 
 @frozen
 class Applied:
-    """What held a command: in its result, in the journal, in `ferrule doctor`.
+    """What confined a command, as shown in its result, in the journal and by `ferrule doctor`.
 
-    `rung` is the name of the mechanism (`namespaces`, `bubblewrap`, `landlock`, `none`, …), `holds`
-    says for each aspect how far, `how` by what, in a few words.
+    `rung` is the name of the backend (`namespaces`, `bubblewrap`, `landlock`, `none`, …). `holds`
+    says for each protection how far it is enforced, `how` by what, in a few words.
     """
 
     rung: str
@@ -102,30 +101,38 @@ class Applied:
     how: Mapping[Aspect, str] = field(default_factory=dict[Aspect, str])
 
     def missing(self, required: frozenset[Aspect]) -> tuple[Aspect, ...]:
-        """What is required and not fully held, in the order of `Aspect`."""
-        return tuple(a for a in Aspect if a in required and self.holds.get(a) is not Holds.YES)
+        """Return what is required and not fully enforced, in the order of declaration."""
+        return tuple(
+            aspect
+            for aspect in Aspect
+            if aspect in required and self.holds.get(aspect) is not Holds.YES
+        )
 
     def as_record(self) -> dict[str, object]:
-        """`{"kind": rung, "enforced": [aspects], "not_enforced": [aspects]}`, for results and the
-        journal.
+        """Return the record for results and the journal.
+
+        Its form is `{"kind": backend, "enforced": [protections], "not_enforced": [protections]}`.
         """
-        held = [str(a) for a in Aspect if self.holds.get(a) is Holds.YES]
+        enforced = self._fully_enforced()
         return {
             "kind": self.rung,
-            "enforced": held,
-            "not_enforced": [str(a) for a in Aspect if a not in held],
+            "enforced": enforced,
+            "not_enforced": [str(aspect) for aspect in Aspect if aspect not in enforced],
         }
 
     def in_words(self) -> str:
-        """One line: the mechanism, what it holds, and how far the rest is held."""
+        """Describe in one line the backend, what it enforces, and how far the rest is enforced."""
+        enforced = ", ".join(self._fully_enforced()) or "nothing"
+        summary = f"commands are confined by `{self.rung}`: {enforced}"
         rest = [
             f"{aspect} {self.holds.get(aspect, Holds.NO)} ({self.how.get(aspect, '')})"
             for aspect in Aspect
             if self.holds.get(aspect) is not Holds.YES
         ]
-        held = ", ".join(str(aspect) for aspect in Aspect if self.holds.get(aspect) is Holds.YES)
-        said = f"commands are held by `{self.rung}`: {held or 'nothing'}"
-        return f"{said}; not in full: {'; '.join(rest)}" if rest else said
+        return f"{summary}; not in full: {'; '.join(rest)}" if rest else summary
+
+    def _fully_enforced(self) -> list[str]:
+        return [str(aspect) for aspect in Aspect if self.holds.get(aspect) is Holds.YES]
 
 
 UNCONFINED = Applied("none", dict.fromkeys(Aspect, Holds.NO))

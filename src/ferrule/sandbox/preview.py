@@ -1,5 +1,4 @@
-"""What a previewed command would change: read from the upper folder of an overlay, against the
-folder below it.
+"""What a previewed command would change: an overlay's upper folder, compared with the lower one.
 
     seen = preview(upper, root, policy.names)
     seen.changes        created, changed and deleted files, sorted by name
@@ -8,13 +7,14 @@ folder below it.
 Rules of this file:
 
 * A file that was copied up but is what it was (content, mode, owner; not its times) is no change.
-  Content is compared up to `COMPARED` bytes in all; beyond that a copied file counts as changed.
+  Content is compared up to a limit of bytes in all (`COMPARED`); beyond it a copied file counts as
+  changed.
 * A renamed file is one deleted and one created: an overlay knows nothing else. Folders are listed,
-  with a slash at the end, only where no file inside says it: empty ones, and those whose mode or
+  with a slash at the end, only where no file inside shows them: empty ones, and those whose mode or
   owner changed.
 * Of a name that no tool may read, neither content nor size is looked at.
 * Everything is opened by descriptor, one name at a time, and no link is followed: the upper folder
-  is what the command made it.
+  holds whatever the command put there.
 
 Source of the format: overlayfs.rst of the kernel. A whiteout is a character device 0:0, or an empty
 file with the attribute `overlay.whiteout` in a folder marked `x`; a folder with `overlay.opaque`
@@ -37,20 +37,20 @@ from ferrule.permissions.protected_names import DEFAULT, Names
 from .command import Change
 
 MOST = 10_000
-"""Changes that are listed at the most."""
+"""Changes that are listed at most."""
 COMPARED = 256 << 20
-"""Bytes of content that are compared at the most."""
+"""Bytes of content that are compared at most."""
 DEEPEST = 128
-"""Folders within folders that are looked into: each holds two descriptors."""
+"""Nested folders that are looked into at most: each level holds two descriptors."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_PIECE = 1 << 18
+_CHUNK = 1 << 18
 
 
 @frozen
 class Preview:
-    """`cut`: some changes are missing (too many, too deep, or a folder that cannot be read)."""
+    """The changes. `cut`: some are missing (too many, too deep, or a folder was unreadable)."""
 
     changes: tuple[Change, ...]
     cut: bool = False
@@ -65,19 +65,27 @@ def preview(
     most: int = MOST,
     compared: int = COMPARED,
 ) -> Preview:
-    """List what `upper` changes about `lower`. The overlay must not be in use any more. Raises
-    OSError.
+    """List what `upper` changes about `lower`. The overlay must no longer be in use.
 
-    `attributes`: `user` or `trusted`, as the overlay was mounted.
+    Args:
+        names: The names that no tool may read.
+        attributes: `user` or `trusted`, as the overlay was mounted.
+        most: Changes that are listed at most.
+        compared: Bytes of content that are compared at most.
+
+    Raises:
+        OSError: One of the two folders cannot be read.
     """
-    reading = _Reading(names, attributes, most, compared)
-    with _opened(upper) as above, _opened(lower) as below:
-        reading.folder(above, below, "", opaque=False)
-    return Preview(tuple(sorted(reading.changes, key=lambda change: change.name)), reading.cut)
+    comparison = _Comparison(names, attributes, most, compared)
+    with _open_folder(upper) as above, _open_folder(lower) as below:
+        comparison.compare(above, below, "", opaque=False)
+    return Preview(
+        tuple(sorted(comparison.changes, key=lambda change: change.name)), comparison.cut
+    )
 
 
 @dataclass(slots=True)
-class _Reading:
+class _Comparison:
     names: Names
     attributes: str
     most: int
@@ -85,135 +93,143 @@ class _Reading:
     changes: list[Change] = field(default_factory=list[Change])
     cut: bool = False
 
-    def folder(self, above: int, below: int | None, at: str, *, opaque: bool) -> None:
-        """A folder of the upper tree. `below` is the same folder of the lower one, if it is a
-        folder there.
+    def compare(self, upper: int, lower: int | None, prefix: str, *, opaque: bool) -> None:
+        """Compare a folder of the upper tree.
 
-        `opaque`: what is below is gone, so whatever is not here was deleted.
+        `lower` is the same folder of the lower tree, if it is a folder there. `opaque`: what the
+        lower tree has is hidden, so whatever is not here was deleted.
         """
-        marked = self._attribute(above, "opaque")
-        opaque = opaque or marked == b"y"
-        here = sorted(_listed(above))
-        for name in here:
-            if self._full():
+        mark = self._attribute(upper, "opaque")
+        opaque = opaque or mark == b"y"
+        names = sorted(_list_names(upper))
+        for name in names:
+            if self._is_full():
                 return
-            status = os.stat(name, dir_fd=above, follow_symlinks=False)
-            there = _status(name, below)
-            if self._whiteout(status, above, name, marked):
-                self._gone(below, name, there, at + name)
-            elif stat.S_ISDIR(status.st_mode):
-                self._made_folder(above, below, name, status, there, at, opaque)
+            upper_status = os.stat(name, dir_fd=upper, follow_symlinks=False)
+            lower_status = _stat_or_none(name, lower)
+            if self._is_whiteout(upper_status, upper, name, mark):
+                self._add_deleted(lower, name, lower_status, prefix + name)
+            elif stat.S_ISDIR(upper_status.st_mode):
+                self._compare_folder(upper, lower, name, upper_status, lower_status, prefix, opaque)
             else:
-                self._file(above, below, name, status, there, at)
-        if opaque and below is not None:
-            for name in sorted(set(_listed(below)) - set(here)):
-                self._gone(below, name, _status(name, below), at + name)
+                self._compare_file(upper, lower, name, upper_status, lower_status, prefix)
+        if opaque and lower is not None:
+            for name in sorted(set(_list_names(lower)) - set(names)):
+                self._add_deleted(lower, name, _stat_or_none(name, lower), prefix + name)
 
-    def _made_folder(
+    def _compare_folder(
         self,
-        above: int,
-        below: int | None,
+        upper: int,
+        lower: int | None,
         name: str,
-        status: os.stat_result,
-        there: os.stat_result | None,
-        at: str,
+        upper_status: os.stat_result,
+        lower_status: os.stat_result | None,
+        prefix: str,
         opaque: bool,
     ) -> None:
-        kept = there is not None and stat.S_ISDIR(there.st_mode)
-        if there and not kept:
-            self._add(at + name, "deleted")
-        if kept and _rights(status) != _rights(there):
-            self._add(f"{at}{name}/", "changed")
-        before = len(self.changes)
-        with self._inside(above, name, f"{at}{name}") as inner:
-            if inner is None:
+        is_folder_below = lower_status is not None and stat.S_ISDIR(lower_status.st_mode)
+        if lower_status and not is_folder_below:
+            self._add(prefix + name, "deleted")
+        if is_folder_below and _mode_and_owner(upper_status) != _mode_and_owner(lower_status):
+            self._add(f"{prefix}{name}/", "changed")
+        count_before = len(self.changes)
+        with self._open_inside(upper, name, f"{prefix}{name}") as upper_inner:
+            if upper_inner is None:
                 return
-            with self._inside(below if kept else None, name, f"{at}{name}") as under:
-                self.folder(inner, under, f"{at}{name}/", opaque=opaque)
-            if not kept and len(self.changes) == before:
-                self._add(f"{at}{name}/", "created")
+            with self._open_inside(
+                lower if is_folder_below else None, name, f"{prefix}{name}"
+            ) as lower_inner:
+                self.compare(upper_inner, lower_inner, f"{prefix}{name}/", opaque=opaque)
+            if not is_folder_below and len(self.changes) == count_before:
+                self._add(f"{prefix}{name}/", "created")
 
-    def _file(
+    def _compare_file(
         self,
-        above: int,
-        below: int | None,
+        upper: int,
+        lower: int | None,
         name: str,
-        status: os.stat_result,
-        there: os.stat_result | None,
-        at: str,
+        upper_status: os.stat_result,
+        lower_status: os.stat_result | None,
+        prefix: str,
     ) -> None:
-        rel = at + name
-        hidden = self.names.check(_shown(rel), write=False) is not None
-        if there and stat.S_ISDIR(there.st_mode):
-            self._gone(below, name, there, rel)
-            there = None
+        relative = prefix + name
+        hidden = self.names.check(_printable(relative), write=False) is not None
+        if lower_status and stat.S_ISDIR(lower_status.st_mode):
+            self._add_deleted(lower, name, lower_status, relative)
+            lower_status = None
         if (
-            there
-            and below is not None
+            lower_status
+            and lower is not None
             and not hidden
-            and self._same(above, below, name, status, there)
+            and self._is_unchanged(upper, lower, name, upper_status, lower_status)
         ):
             return
-        size = 0 if hidden or not stat.S_ISREG(status.st_mode) else status.st_size
-        self._add(rel, "changed" if there else "created", size)
+        size = 0 if hidden or not stat.S_ISREG(upper_status.st_mode) else upper_status.st_size
+        self._add(relative, "changed" if lower_status else "created", size)
 
-    def _gone(self, below: int | None, name: str, there: os.stat_result | None, rel: str) -> None:
-        """Something of the lower tree that is not there any more: a file, or all files of a
-        folder.
-        """
-        if there is None or self._full():
+    def _add_deleted(
+        self, lower: int | None, name: str, lower_status: os.stat_result | None, relative: str
+    ) -> None:
+        """Add what is gone from the lower tree: a file, or all files of a folder."""
+        if lower_status is None or self._is_full():
             return
-        if not stat.S_ISDIR(there.st_mode):
-            self._add(rel, "deleted")
+        if not stat.S_ISDIR(lower_status.st_mode):
+            self._add(relative, "deleted")
             return
-        with self._inside(below, name, rel) as inner:
+        with self._open_inside(lower, name, relative) as inner:
             if inner is None:
                 return
-            within = sorted(_listed(inner))
-            for each in within:
-                self._gone(inner, each, _status(each, inner), f"{rel}/{each}")
-            if not within:
-                self._add(f"{rel}/", "deleted")
+            children = sorted(_list_names(inner))
+            for child in children:
+                self._add_deleted(inner, child, _stat_or_none(child, inner), f"{relative}/{child}")
+            if not children:
+                self._add(f"{relative}/", "deleted")
 
-    def _same(
-        self, above: int, below: int, name: str, status: os.stat_result, there: os.stat_result
+    def _is_unchanged(
+        self,
+        upper: int,
+        lower: int,
+        name: str,
+        upper_status: os.stat_result,
+        lower_status: os.stat_result,
     ) -> bool:
-        if _rights(status) != _rights(there):
+        if _mode_and_owner(upper_status) != _mode_and_owner(lower_status):
             return False
-        if stat.S_ISLNK(status.st_mode):
-            return os.readlink(name, dir_fd=above) == os.readlink(name, dir_fd=below)
-        if not stat.S_ISREG(status.st_mode):
-            return status.st_rdev == there.st_rdev
-        if status.st_size != there.st_size or status.st_size > self.compared:
+        if stat.S_ISLNK(upper_status.st_mode):
+            return os.readlink(name, dir_fd=upper) == os.readlink(name, dir_fd=lower)
+        if not stat.S_ISREG(upper_status.st_mode):
+            return upper_status.st_rdev == lower_status.st_rdev
+        if upper_status.st_size != lower_status.st_size or upper_status.st_size > self.compared:
             return False
-        self.compared -= status.st_size
+        self.compared -= upper_status.st_size
         try:
-            return _equal(above, below, name)
+            return _has_equal_content(upper, lower, name)
         except OSError:
             return False  # What cannot be read cannot be called the same.
 
-    def _whiteout(
-        self, status: os.stat_result, folder: int, name: str, marked: bytes | None
+    def _is_whiteout(
+        self, upper_status: os.stat_result, folder: int, name: str, mark: bytes | None
     ) -> bool:
-        if stat.S_ISCHR(status.st_mode):
-            return status.st_rdev == 0
-        if marked != b"x" or not stat.S_ISREG(status.st_mode) or status.st_size:
+        if stat.S_ISCHR(upper_status.st_mode):
+            return upper_status.st_rdev == 0
+        if mark != b"x" or not stat.S_ISREG(upper_status.st_mode) or upper_status.st_size:
             return False
         return self._attribute(f"/proc/self/fd/{folder}/{name}", "whiteout") is not None
 
     def _attribute(self, place: int | str, name: str) -> bytes | None:
-        """The overlay's own attribute of a folder or file; None if it has none."""
+        """Return the overlay's own attribute of a folder or file; None if it has none."""
         try:
             return os.getxattr(place, f"{self.attributes}.overlay.{name}")
         except OSError:  # ENODATA; a file system without attributes cannot hold an upper folder.
             return None
 
     @contextmanager
-    def _inside(self, folder: int | None, name: str, rel: str) -> Generator[int | None]:
-        """A folder in an open one. None if there is none to open, if it is too deep, or if it
-        cannot be read.
+    def _open_inside(self, folder: int | None, name: str, relative: str) -> Generator[int | None]:
+        """Open a folder inside an open one.
+
+        Yields None if there is none to open, if it is too deep, or if it cannot be read.
         """
-        if folder is None or rel.count("/") >= DEEPEST:
+        if folder is None or relative.count("/") >= DEEPEST:
             self.cut = self.cut or folder is not None
             yield None
             return
@@ -228,18 +244,18 @@ class _Reading:
         finally:
             os.close(descriptor)
 
-    def _add(self, rel: str, kind: str, size: int = 0) -> None:
-        if not self._full():
-            self.changes.append(Change(_shown(rel), kind, size))
+    def _add(self, relative: str, kind: str, size: int = 0) -> None:
+        if not self._is_full():
+            self.changes.append(Change(_printable(relative), kind, size))
 
-    def _full(self) -> bool:
+    def _is_full(self) -> bool:
         full = len(self.changes) >= self.most
         self.cut = self.cut or full
         return full
 
 
 @contextmanager
-def _opened(folder: Path) -> Generator[int]:
+def _open_folder(folder: Path) -> Generator[int]:
     descriptor = os.open(folder, _FOLDER)
     try:
         yield descriptor
@@ -247,12 +263,12 @@ def _opened(folder: Path) -> Generator[int]:
         os.close(descriptor)
 
 
-def _listed(folder: int) -> list[str]:
+def _list_names(folder: int) -> list[str]:
     with os.scandir(folder) as entries:
         return [entry.name for entry in entries]
 
 
-def _status(name: str, folder: int | None) -> os.stat_result | None:
+def _stat_or_none(name: str, folder: int | None) -> os.stat_result | None:
     if folder is None:
         return None
     try:
@@ -261,23 +277,24 @@ def _status(name: str, folder: int | None) -> os.stat_result | None:
         return None
 
 
-def _rights(status: os.stat_result | None) -> tuple[int, int, int] | None:
-    """Type and mode, owner, group. A link's mode means nothing and never differs."""
+def _mode_and_owner(status: os.stat_result | None) -> tuple[int, int, int] | None:
+    """Return type and mode, owner, group. A link's mode means nothing and never differs."""
     return (status.st_mode, status.st_uid, status.st_gid) if status else None
 
 
-def _equal(above: int, below: int, name: str) -> bool:
-    with _read(above, name) as new, _read(below, name) as old:
+def _has_equal_content(upper: int, lower: int, name: str) -> bool:
+    with _open_file(upper, name) as new, _open_file(lower, name) as old:
         while True:
-            piece, other = os.read(new, _PIECE), os.read(old, _PIECE)
-            if piece != other:
+            chunk = os.read(new, _CHUNK)
+            other = os.read(old, _CHUNK)
+            if chunk != other:
                 return False
-            if not piece:
+            if not chunk:
                 return True
 
 
 @contextmanager
-def _read(folder: int, name: str) -> Generator[int]:
+def _open_file(folder: int, name: str) -> Generator[int]:
     descriptor = os.open(name, _FILE, dir_fd=folder)
     try:
         yield descriptor
@@ -285,6 +302,6 @@ def _read(folder: int, name: str) -> Generator[int]:
         os.close(descriptor)
 
 
-def _shown(name: str) -> str:
-    """A file name as text: bytes that are not UTF-8 are escaped, so that it can be journaled."""
+def _printable(name: str) -> str:
+    """Return a file name as text for the journal: bytes that are not UTF-8 are escaped."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")

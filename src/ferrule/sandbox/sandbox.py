@@ -1,12 +1,12 @@
-"""`Sandbox`: starts commands for one session, each held by the best rung this machine offers.
+"""`Sandbox`: starts commands for one session, confined by the best backend of this machine.
 
-    sandbox = Sandbox(policy, rung)          # rungs.choose(policy, probe())
+    sandbox = Sandbox(policy)
     ended = await sandbox.run(command)
     await sandbox.close()
 
-Without a policy nothing is held (the rung `none`): a program is started, and it and all that it
-started are gone when it is over. That is what our own tools use for programs they choose
-themselves, and it is all shared: `plain`.
+Without a policy nothing is confined (the backend `none`): a program is started, and it and
+everything that it started are gone when it is over. Our own tools use that for programs that they
+choose themselves; one such sandbox is shared by the whole process.
 """
 
 from __future__ import annotations
@@ -31,28 +31,35 @@ from .network.proxy import Contact
 from .policy import UNCONFINED, Applied, Policy
 from .running_command import Execution, NotSetUp
 
-_TRIES = 3
-"""How often a sandbox is made for a command: the workspace can change between the look at it and
-the mount.
+_ATTEMPTS = 3
+"""How often a sandbox is set up for a command.
+
+The workspace can change between the scan of it and the mount.
 """
 
 
-_HELD_BY: dict[str, type[Confinement]] = {
+_BACKENDS: dict[str, type[Confinement]] = {
     "namespaces": Confinement,
     "bubblewrap": Bubblewrapped,
     "landlock": Landlocked,
 }
-"""By the names of rungs. `rungs.STARTS` names the same, and `none`."""
+"""Backends by name. `backends.selection` lists the same, and `none`."""
 
 
 class Sandbox:
-    """Commands of one session, on one event loop. `close` ends what still runs and removes what it
-    needed.
+    """The commands of one session, on one event loop.
 
-    `rung` is the one to use, if a person agreed to less than the policy requires; otherwise the
-    first that holds all that is required. `contact` hears of every connection that a command asked
-    for. The constructor raises `SandboxGap` where this machine cannot hold the policy; `start` and
-    `run` raise ToolFailed where a program cannot be started.
+    `close` ends what still runs and removes what it needed.
+
+    Args:
+        policy: What commands may do. None: nothing is confined.
+        rung: The backend to use, if a person agreed to less than the policy requires. By default
+            the first that enforces all that is required.
+        contact: Called for every connection that a command asked for.
+        identity: Who the commands run for.
+
+    Raises:
+        SandboxGap: This machine cannot enforce the policy.
     """
 
     def __init__(
@@ -69,11 +76,13 @@ class Sandbox:
         if policy is not None:
             chosen = rung or choose(policy, probe())
             self._applied = chosen.applied
-            if chosen.name in _HELD_BY:
-                self._confinement = _HELD_BY[chosen.name](policy, contact, identity)
+            if chosen.name in _BACKENDS:
+                self._confinement = _BACKENDS[chosen.name](policy, contact, identity)
             elif chosen.name != "none":
                 raise SandboxGap(
-                    (), chosen, detail=f"commands cannot be started on the rung `{chosen.name}` yet"
+                    (),
+                    chosen,
+                    detail=f"commands cannot be started with the backend `{chosen.name}` yet",
                 )
         self._launcher = Launcher(self._confinement.record if self._confinement else None)
         self._running: set[Execution] = set()
@@ -81,57 +90,68 @@ class Sandbox:
 
     @property
     def server(self) -> int | None:
-        """The process id of the fork server, if one was started."""
+        """Process id of the fork server; None if none was started."""
         return self._launcher.pid
 
     @property
     def scratch(self) -> tuple[Path, str] | None:
-        """A folder that commands can write, as we see it and as they do. None where there is no
-        such place of their own.
+        """A folder that commands can write, as we see it and as they do.
+
+        None where they have no such folder of their own.
         """
         if self._confinement is None:
             return None
         return self._confinement.scratch()
 
     def applied(self) -> Applied:
-        """What holds the commands that this sandbox starts."""
+        """Return what is enforced for the commands that this sandbox starts."""
         return self._applied
 
     async def start(self, command: Command) -> Execution:
-        """Start a command and return while it runs. If cancelled, nothing is left running."""
-        for left in reversed(range(_TRIES)):
+        """Start a command and return while it runs. If cancelled, nothing is left running.
+
+        Raises:
+            ToolFailed: The program cannot be started.
+            RuntimeError: The sandbox was closed.
+        """
+        for attempts_left in reversed(range(_ATTEMPTS)):
             if self._closed:
                 raise RuntimeError("this sandbox was closed")
             try:
-                execution = await self._begin(command)
+                execution = await self._start_once(command)
             except NotSetUp:
-                if not left or self._confinement is None:
+                if not attempts_left or self._confinement is None:
                     raise
                 continue
             self._running.add(execution)
-            # Holds on to this sandbox too: dropped while a command runs, it would end it.
-            execution.when_over(self._forget)
+            # This also keeps a reference to this sandbox: dropped while a command runs, it would
+            # end the command.
+            execution.when_over(self._discard)
             return execution
         raise AssertionError("unreachable")
 
-    async def _begin(self, command: Command) -> Execution:
+    async def _start_once(self, command: Command) -> Execution:
         if self._confinement is not None:
             return await self._confinement.begin(self._launcher, command, self._applied)
         launch = Launch(
             list(command.argv), command.program, dict(command.environment), command.grace
         )
         if command.wall is not None:
-            launch.wall = (command.wall.granted, command.wall.tcp)
+            launch.landlock = (command.wall.granted, command.wall.tcp)
         execution = Execution(command, self._applied)
         await execution.begin(self._launcher, launch)
         return execution
 
-    def _forget(self, execution: Execution) -> None:
+    def _discard(self, execution: Execution) -> None:
         self._running.discard(execution)
 
     async def run(self, command: Command) -> Ended:
-        """Start a command and wait for it. When cancelled, all it started is gone before the
-        cancellation goes on.
+        """Start a command and wait for it.
+
+        When cancelled, everything that it started is gone before the cancellation goes on.
+
+        Raises:
+            ToolFailed: The program cannot be started.
         """
         execution = await self.start(command)
         try:
@@ -141,8 +161,9 @@ class Sandbox:
             await asyncio.shield(execution.end())
 
     async def close(self) -> None:
-        """End all that runs, and remove the session's temporary folder. Later starts are
-        refused.
+        """End everything that runs and remove the session's temporary folder.
+
+        Later starts are refused.
         """
         self._closed = True
         await asyncio.gather(*(execution.end() for execution in list(self._running)))
@@ -151,23 +172,24 @@ class Sandbox:
             await self._confinement.close()
 
     def close_now(self) -> None:
-        """The same where no event loop runs any more."""
+        """Close synchronously, after the event loop has stopped."""
         self._closed = True
         self._launcher.close_now()
         if self._confinement is not None:
             self._confinement.remove()
 
 
-_shared: list[Sandbox] = []
+_unconfined: list[Sandbox] = []
 _lock = threading.Lock()
 
 
 def plain() -> Sandbox:
-    """The sandbox that holds nothing, shared by this process. It ends with the process; nobody
-    closes it.
+    """Return the sandbox that confines nothing, shared by this process.
+
+    It ends with the process; nobody closes it.
     """
     with _lock:
-        if not _shared:
-            _shared.append(Sandbox())
-            atexit.register(_shared[0].close_now)
-        return _shared[0]
+        if not _unconfined:
+            _unconfined.append(Sandbox())
+            atexit.register(_unconfined[0].close_now)
+        return _unconfined[0]

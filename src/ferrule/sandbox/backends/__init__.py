@@ -1,6 +1,5 @@
-"""Ways to hold a command: which of them this machine has, what each really holds, and the one that
-is taken.
+"""Sandbox backends: which ones this machine has, what each enforces, and which one is used.
 
 Modules: `bubblewrap`, `bubblewrap_arguments`, `cgroup`, `kernel_probe`, `landlock`,
-`missing_protection`, `namespaces`, `probes`, `seatbelt`, `selection`, `windows`.
+`missing_protection`, `namespaces`, `probes`, `seatbelt`, `selection`.
 """

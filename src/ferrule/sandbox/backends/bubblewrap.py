@@ -1,12 +1,12 @@
-"""The bubblewrap rung: the same session as with namespaces, each command's view made by bubblewrap.
+"""The bubblewrap backend: like namespaces, but bubblewrap builds the view of each command.
 
-What runs inside first is ours (`sandbox/inside/bubblewrap_supervisor.py`): it bounds and filters
-the command and answers its creating calls. It is a copy of our code and the interpreter we run on,
+The first process inside is ours (`sandbox/inside/bubblewrap_supervisor.py`): it limits and filters
+the command and answers its creating calls. It runs from a copy of our code and on our interpreter,
 both taken where commands cannot write.
 
-Not protected, besides what `bubblewrap` says: a view is made for each command, and bubblewrap looks
-its mount points up by name, so what another command of the session swaps at that moment is covered
-in the wrong place or makes the start fail.
+Not protected, besides what `bubblewrap` itself says: a view is built for each command, and
+bubblewrap looks its mount points up by name. Whatever another command of the session swaps at that
+moment is masked in the wrong place, or makes the start fail.
 """
 
 from __future__ import annotations
@@ -32,24 +32,28 @@ _PROGRAM = "/run/ferrule"
 
 
 class Bubblewrapped(Confinement):
-    """What the commands of one session have in common."""
+    """The bubblewrap backend: what the commands of one session share."""
 
-    _steps: tuple[Step, ...] = ()
+    _view_steps: tuple[Step, ...] = ()
 
     def shape_session(self, session: Session, found: Surroundings) -> None:
-        session.way = "bubblewrap"
-        session.steps, session.own_steps = [], []
+        session.backend = "bubblewrap"
+        session.steps = []
+        session.command_steps = []
         copy_program(self.places())
-        *steps, seal = layout(self.policy, found)
+        *steps, seal_root = layout(self.policy, found)
         steps.append(("read", _PROGRAM, f"{self.places().held}/program"))
         python = interpreter()
         if not sees(python, steps):
             steps.append(("read", sys.base_prefix, sys.base_prefix))
         session.locked = probe().bwrap_locks
-        # What runs first inside writes into its /proc to lock the view, and closes it then.
-        ours = ("proc", "seal") if session.locked else ("proc",)
-        own_proc = (step for step in own(found) if step[1] != "/proc" or step[0] not in ours)
-        self._steps = (*steps, seal, *own_proc)
+        # The first process inside writes to its /proc to lock the view, and then makes it
+        # read-only itself.
+        replaced = ("proc", "seal") if session.locked else ("proc",)
+        adapted_steps = [
+            step for step in own(found) if step[1] != "/proc" or step[0] not in replaced
+        ]
+        self._view_steps = (*steps, seal_root, *adapted_steps)
 
     def shape_launch(self, launch: Launch) -> None:
         # A mount over a link would lie over what it leads to; the mediator keeps such links as they
@@ -60,7 +64,7 @@ class Bubblewrapped(Confinement):
         launch.wrapper = list(
             bubblewrap_argv(
                 probe().bwrap,
-                [*self._steps, *masks],
+                [*self._view_steps, *masks],
                 self.places(),
                 directory="/",
                 program=python,
@@ -71,18 +75,19 @@ class Bubblewrapped(Confinement):
 
 
 def copy_program(places: Places) -> None:
-    """Copy and compile what starts commands, before any command of the session runs: it may lie in
-    the workspace.
+    """Copy and compile what starts commands, before any command of the session runs.
+
+    The original may lie in the workspace, where commands could change it.
     """
     target = Path(places.held, "program")
     if target.exists():
         return
     inside = Path(bubblewrap_supervisor.__file__).parent
     shutil.copytree(inside, target / "sandbox/inside", ignore=shutil.ignore_patterns("__pycache__"))
-    names = "permissions/protected_names.py"
-    (target / names).parent.mkdir()
-    shutil.copy(inside.parents[1] / names, target / names)
-    never_again = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    compileall.compile_dir(target, quiet=2, invalidation_mode=never_again)
+    protected_names = "permissions/protected_names.py"
+    (target / protected_names).parent.mkdir()
+    shutil.copy(inside.parents[1] / protected_names, target / protected_names)
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    compileall.compile_dir(target, quiet=2, invalidation_mode=unchecked)
     for path in (target, *target.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)

@@ -1,15 +1,14 @@
-"""The same view as `layout` describes, as a command line for bubblewrap. Pure; bwrap(1), 0.4 and
-later.
+"""The view that `layout` describes, as a bubblewrap command line. Pure; bwrap(1), 0.4 or later.
 
-    steps = [*layout(policy, found), *finishing(masks, texts, policy.root)] argv =
-    bubblewrap_argv(probes.bwrap, steps, found.places, directory="/work", program="/bin/sh",
-    argv=("sh", "-c", "…"))
+    steps = [*layout(policy, found), *finishing(masks, texts, policy.root)]
+    argv = bubblewrap_argv(probes.bwrap, steps, found.places, directory="/work",
+                           program="/bin/sh", argv=("sh", "-c", "…"))
 
-For machines where Ferrule may make no namespaces itself but a bubblewrap of the system may. What it
+For machines where Ferrule itself may make no namespaces but a bubblewrap of the system may. What it
 starts is to be the first process of the view (`--as-pid-1`): no command can signal that one.
 
 Not protected: `/dev` holds what bubblewrap puts there; a mask over a link would cover what the link
-leads to, so there is none, and who mediates keeps the link in its place. There is no preview.
+leads to, so there is none, and the mediator keeps the link in its place. There is no preview.
 """
 
 from __future__ import annotations
@@ -19,7 +18,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ferrule.sandbox.view.layout import HELD, Places, Step
 
-_ALONE = ("--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL")
+_ISOLATION = (
+    "--unshare-all",
+    "--die-with-parent",
+    "--new-session",
+    "--as-pid-1",
+    "--cap-drop",
+    "ALL",
+)
 
 
 def bubblewrap_argv(
@@ -32,56 +38,65 @@ def bubblewrap_argv(
     argv: Sequence[str],
     rights: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """What to start in place of `argv`. `directory` is where it starts, as seen in the view;
-    `rights` are words that leave it some.
+    """Return what to start in place of `argv`.
 
-    bubblewrap cannot give a program another first word than its path: `argv[0]` is what is looked
-    up, unless `program` is a path. Raises ValueError for a step that it cannot carry out (an
-    overlay).
+    bubblewrap cannot give a program another name than its path: `argv[0]` is what is looked up,
+    unless `program` is a path.
+
+    Args:
+        directory: Where it starts, as seen in the view.
+        rights: Options that leave it some rights.
+
+    Raises:
+        ValueError: bubblewrap cannot carry out a step (an overlay).
     """
-    words = [bwrap, *_ALONE, *rights]
-    for step in _without_devices(steps):
-        words += _words(step, places)
-    return (*words, "--chdir", directory, "--", program, *argv[1:])
+    arguments = [bwrap, *_ISOLATION, *rights]
+    for step in _adapt_steps(steps):
+        arguments += _options(step, places)
+    return (*arguments, "--chdir", directory, "--", program, *argv[1:])
 
 
 def sees(path: str, steps: Iterable[Step]) -> bool:
-    """Whether a file of the machine is at its own path in the view."""
-    places = [
-        place for kind, place, source in steps if kind in ("read", "write") and place == source
-    ]
-    return any(path.startswith(f"{place.rstrip('/')}/") for place in places)
+    """Return whether a file of the machine is at its own path in the view."""
+    return any(
+        path.startswith(f"{place.rstrip('/')}/")
+        for action, place, source in steps
+        if action in ("read", "write") and place == source
+    )
 
 
-def _without_devices(steps: Iterable[Step]) -> Iterator[Step]:
-    """bubblewrap makes `/dev` itself, and needs what is held from outside."""
-    made = False
-    for kind, path, rest in steps:
+def _adapt_steps(steps: Iterable[Step]) -> Iterator[Step]:
+    """Replace the steps for `/dev`, which bubblewrap builds, and drop the one for our own folder.
+
+    bubblewrap takes what is in that folder from its place outside.
+    """
+    has_dev = False
+    for action, path, detail in steps:
         if path == "/dev" or path.startswith("/dev/"):
-            if not made:
+            if not has_dev:
                 yield "dev", "/dev", ""
-            made = True
+            has_dev = True
         elif path != HELD:
-            yield kind, path, rest
+            yield action, path, detail
 
 
-def _words(step: Step, places: Places) -> tuple[str, ...]:
-    kind, path, rest = step
-    match kind:
+def _options(step: Step, places: Places) -> tuple[str, ...]:
+    action, path, detail = step
+    match action:
         case "link":
-            return ("--symlink", rest, path)
+            return ("--symlink", detail, path)
         case "read":
-            return ("--ro-bind", rest, path)
+            return ("--ro-bind", detail, path)
         case "write":
-            return ("--bind", rest, path)
+            return ("--bind", detail, path)
         case "cover":
-            return ("--ro-bind", _held(rest, places), path)
+            return ("--ro-bind", _outside_path(detail, places), path)
         case "hold":
             return ("--ro-bind", path, path)
         case "folder":
-            return ("--perms", rest.zfill(4), "--dir", path)
+            return ("--perms", detail.zfill(4), "--dir", path)
         case "tmpfs":
-            mode = re.search(r"mode=([0-7]+)", rest)
+            mode = re.search(r"mode=([0-7]+)", detail)
             return ("--perms", (mode[1] if mode else "755").zfill(4), "--tmpfs", path)
         case "dev":
             return ("--dev", path)
@@ -90,9 +105,9 @@ def _words(step: Step, places: Places) -> tuple[str, ...]:
         case "seal":
             return ("--remount-ro", path)
         case _:
-            raise ValueError(f"bubblewrap has no `{kind}` ({path})")
+            raise ValueError(f"bubblewrap has no `{action}` ({path})")
 
 
-def _held(path: str, places: Places) -> str:
-    """Where a thing of the session's lies outside."""
+def _outside_path(path: str, places: Places) -> str:
+    """Return where something in the session's own folder lies outside."""
     return places.held + path.removeprefix(HELD) if path.startswith(HELD + "/") else path

@@ -1,10 +1,9 @@
-"""The control group that this process may make for a session: where, and what bounds all its
-commands together.
+"""The control group that this process may make for a session, to limit its commands together.
 
     groups = find(bounds, name)
 
 Version 2 lets processes live in leaves only, so the group is made beside ours, in the nearest
-folder above that we may write and that hands memory and pids on (systemd delegates one to each
+folder above that we may write and that passes memory and pids on (systemd delegates one to each
 user). In version 1 it is made below ours, one for each of the two. Format: cgroups(7),
 cgroup-v2.rst and memory.rst of the kernel.
 """
@@ -19,12 +18,12 @@ from ferrule.core.frozen import frozen
 from ferrule.sandbox.policy import Bounds
 
 Group = tuple[str, dict[str, str], str]
-"""See `inside.groups`."""
+"""A group to make; see `inside.kernel.control_groups`."""
 
 
 @frozen
 class Groups:
-    """`made`: the groups to make. `bounds`: which they hold, of `memory` and `processes`."""
+    """`made` are the groups to make, `bounds` what they limit: `memory`, `processes`."""
 
     made: tuple[Group, ...] = ()
     bounds: frozenset[str] = frozenset()
@@ -33,8 +32,12 @@ class Groups:
 def find(
     bounds: Bounds, name: str, *, own: str | None = None, root: Path = Path("/sys/fs/cgroup")
 ) -> Groups:
-    """Look for groups. `own` is the text of /proc/self/cgroup. Nothing is made yet; never
-    raises.
+    """Find where groups can be made. Nothing is made yet, and nothing is raised.
+
+    Args:
+        name: What the group's folder is to be called.
+        own: The text of /proc/self/cgroup.
+        root: Where control groups are mounted.
     """
     if own is None:
         try:
@@ -51,55 +54,55 @@ def _unified(bounds: Bounds, name: str, lines: list[list[str]], root: Path) -> G
     path = next((path for number, _, path in lines if number == "0"), None)
     if path is None:
         return None
-    for folder in _upwards(root, path):
-        if not (folder / "cgroup.subtree_control").is_file() or not _writable(folder):
+    for folder in _parent_folders(root, path):
+        if not (folder / "cgroup.subtree_control").is_file() or not _is_writable(folder):
             continue
-        handed_on = set((folder / "cgroup.subtree_control").read_text().split())
-        values = _version_2(bounds, handed_on)
-        if values and _writable(folder / "cgroup.procs"):
-            held = {"memory" if file.startswith("memory") else "processes" for file in values}
+        controllers = set((folder / "cgroup.subtree_control").read_text().split())
+        values = _unified_values(bounds, controllers)
+        if values and _is_writable(folder / "cgroup.procs"):
+            limited = {"memory" if file.startswith("memory") else "processes" for file in values}
             return Groups(
-                ((f"{folder}/{name}", values, str(root / path.lstrip("/"))),), frozenset(held)
+                ((f"{folder}/{name}", values, str(root / path.lstrip("/"))),), frozenset(limited)
             )
     return None
 
 
-def _upwards(root: Path, path: str) -> Iterator[Path]:
-    """The folders above ours, up to where version 2 is mounted."""
+def _parent_folders(root: Path, path: str) -> Iterator[Path]:
+    """Yield the folders above ours, up to where version 2 is mounted."""
     folder = root / path.lstrip("/")
     while folder != root and root in folder.parents:
         folder = folder.parent
         yield folder
 
 
-def _version_2(bounds: Bounds, handed_on: set[str]) -> dict[str, str]:
+def _unified_values(bounds: Bounds, controllers: set[str]) -> dict[str, str]:
     values: dict[str, str] = {}
-    if bounds.memory is not None and "memory" in handed_on:
+    if bounds.memory is not None and "memory" in controllers:
         values["memory.max"] = str(bounds.memory)
-    if bounds.processes is not None and "pids" in handed_on:
+    if bounds.processes is not None and "pids" in controllers:
         values["pids.max"] = str(bounds.processes)
     return values
 
 
 def _separate(bounds: Bounds, name: str, lines: list[list[str]], root: Path) -> Groups:
     made: list[Group] = []
-    held: set[str] = set()
-    for controller, bound, file, most in (
+    limited: set[str] = set()
+    for controller, limit, file, value in (
         ("memory", "memory", "memory.limit_in_bytes", bounds.memory),
         ("pids", "processes", "pids.max", bounds.processes),
     ):
         path = next((path for _, names, path in lines if controller in names.split(",")), None)
         folder = root / controller / (path or "").lstrip("/")
         if (
-            most is not None
+            value is not None
             and path is not None
             and (folder / "cgroup.procs").is_file()
-            and _writable(folder)
+            and _is_writable(folder)
         ):
-            made.append((f"{folder}/{name}", {file: str(most)}, str(folder)))
-            held.add(bound)
-    return Groups(tuple(made), frozenset(held))
+            made.append((f"{folder}/{name}", {file: str(value)}, str(folder)))
+            limited.add(limit)
+    return Groups(tuple(made), frozenset(limited))
 
 
-def _writable(path: Path) -> bool:
+def _is_writable(path: Path) -> bool:
     return os.access(path, os.W_OK)

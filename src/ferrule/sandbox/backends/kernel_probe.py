@@ -1,11 +1,9 @@
-"""What the kernel lets this user do, found out by doing it: a program that prints its findings as
-JSON.
+"""Find out what the kernel lets this user do, by doing it: a program that prints JSON.
 
 Run as `python -I -S kernel_probe.py [STEP…]` by `probes`, never imported by it: each question is
-put by a forked child of this single-threaded process, so that nothing that is tried stays with
-anybody. It uses the standard library only. Numbers and
-structures: linux/uapi (sched.h, mount.h, landlock.h, seccomp.h), seccomp(2), landlock(7),
-    user_namespaces(7), cgroups(7).
+tried by a forked child of this single-threaded process, so that no process keeps what was tried. It
+uses the standard library only. Numbers and structures: linux/uapi (sched.h, mount.h, landlock.h,
+seccomp.h), seccomp(2), landlock(7), user_namespaces(7), cgroups(7).
 
     {"landlock_abi": 7, "user_namespaces": true, "mount": true, …, "why": {"overlay": "mount:
     EPERM"}}
@@ -24,21 +22,33 @@ from collections.abc import Callable
 NEW_NS, NEW_UTS, NEW_IPC, NEW_USER, NEW_PID, NEW_NET = (
     0x00020000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
-_REC, _PRIVATE = 0x4000, 0x40000
-_LANDLOCK_CREATE_RULESET, _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 444, 428, 429, 442
-_HERE, _CLONE, _EMPTY_PATH, _FROM_EMPTY_PATH = -100, 1, 0x1000, 4
+_REC = 0x4000
+_PRIVATE = 0x40000
+_LANDLOCK_CREATE_RULESET = 444
+_OPEN_TREE = 428
+_MOVE_MOUNT = 429
+_MOUNT_SETATTR = 442
+_HERE = -100
+_CLONE = 1
+_EMPTY_PATH = 0x1000
+_FROM_EMPTY_PATH = 4
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
-_SET_FILTER, _NEW_LISTENER = 1, 8
+_SET_FILTER = 1
+_NEW_LISTENER = 8
 _ADD_DESCRIPTOR = 0x40182103
-_NO_NEW_PRIVILEGES, _PARENT_DEATH = 38, 1
+_NO_NEW_PRIVILEGES = 38
+_PARENT_DEATH = 1
 _SECONDS = 5
 
 libc = ctypes.CDLL(None, use_errno=True)
-Said = dict[str, bool | int | str]
+Finding = bool | int | str
+Findings = dict[str, Finding]
+Report = Callable[[str, Finding], None]
+"""Takes the name of a finding and its value."""
 
 
 class Refused(Exception):
-    """A system call said no. `args` are its name and the name of the error."""
+    """The kernel refused a system call. The text names the call and the error."""
 
 
 def checked(name: str, answer: int) -> int:
@@ -53,9 +63,10 @@ def system_call(name: str, number: int, *arguments: object) -> int:
     return checked(name, libc.syscall(ctypes.c_long(number), *arguments))
 
 
-def in_child(step: Callable[[Callable[[str, bool | int | str], None]], None]) -> tuple[Said, str]:
-    """Run a step in a forked child. What it found before it was refused, and by what it was
-    refused.
+def in_child(step: Callable[[Report], None]) -> tuple[Findings, str]:
+    """Run a step in a forked child.
+
+    Returns what it found before it was refused, and what refused it (empty if nothing did).
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -64,12 +75,12 @@ def in_child(step: Callable[[Callable[[str, bool | int | str], None]], None]) ->
         try:
             libc.prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
             signal.alarm(_SECONDS)
-            step(lambda key, value: _say(writer, key, value))
+            step(lambda key, value: _send(writer, key, value))
             code = 0
         except Refused as refused:
-            _say(writer, "", str(refused))
+            _send(writer, "", str(refused))
         except OSError as error:
-            _say(
+            _send(
                 writer,
                 "",
                 f"{error.filename or 'system'}: {errno.errorcode.get(error.errno or 0, 'error')}",
@@ -80,12 +91,12 @@ def in_child(step: Callable[[Callable[[str, bool | int | str], None]], None]) ->
     with os.fdopen(reader, "rb") as pipe:
         lines = [json.loads(line) for line in pipe]
     os.waitpid(child, 0)
-    said: Said = dict(lines)
-    why = str(said.pop("", ""))
-    return said, why
+    findings: Findings = dict(lines)
+    refusal = str(findings.pop("", ""))
+    return findings, refusal
 
 
-def _say(writer: int, key: str, value: bool | int | str) -> None:
+def _send(writer: int, key: str, value: Finding) -> None:
     os.write(writer, json.dumps([key, value]).encode() + b"\n")
 
 
@@ -96,12 +107,12 @@ def unshare(flags: int, name: str) -> None:
 def mount(
     source: str | None, target: str, kind: str | None, flags: int, data: str | None = None
 ) -> None:
-    words = [None if word is None else word.encode() for word in (source, target, kind, data)]
-    checked(f"mount({kind or target})", libc.mount(*words[:3], ctypes.c_ulong(flags), words[3]))
+    encoded = [None if word is None else word.encode() for word in (source, target, kind, data)]
+    checked(f"mount({kind or target})", libc.mount(*encoded[:3], ctypes.c_ulong(flags), encoded[3]))
 
 
-def own_user() -> None:
-    """A user namespace in which we are who we are."""
+def enter_user_namespace() -> None:
+    """Enter a user namespace in which our user and group ids stay the same."""
     user, group = os.geteuid(), os.getegid()
     unshare(NEW_USER, "user")
     _write("/proc/self/setgroups", "deny")
@@ -109,43 +120,43 @@ def own_user() -> None:
     _write("/proc/self/gid_map", f"{group} {group} 1")
 
 
-def namespaces(say: Callable[[str, bool | int | str], None]) -> None:
-    """Namespaces of an ordinary user, the way a sandbox needs them."""
-    own_user()
-    say("user_namespaces", True)
-    others(say)
+def namespaces(report: Report) -> None:
+    """Make the namespaces of an ordinary user, as a sandbox needs them."""
+    enter_user_namespace()
+    report("user_namespaces", True)
+    others(report)
 
 
-def locking(say: Callable[[str, bool | int | str], None]) -> None:
-    """A user namespace in the one that we are in, and a copy of the mounts in it."""
-    own_user()
+def locking(report: Report) -> None:
+    """Make a user namespace inside the current one, and copy the mounts in it."""
+    enter_user_namespace()
     unshare(NEW_NS, "mount")
-    say("locks", True)
+    report("locks", True)
 
 
-def others(say: Callable[[str, bool | int | str], None]) -> None:
-    """The other namespaces: with a user namespace around them, or as root."""
+def others(report: Report) -> None:
+    """Make the other namespaces: with a user namespace around them, or as root."""
     unshare(NEW_NS, "mount")
     mount(None, "/", None, _REC | _PRIVATE)
     mount("none", "/tmp", "tmpfs", 0)
     _mount_by_descriptor()
-    say("mount", True)
+    report("mount", True)
     unshare(NEW_NET | NEW_IPC | NEW_UTS, "network")
-    say("network", True)
+    report("network", True)
     unshare(NEW_PID, "pid")
     child = os.fork()
     if not child:
         try:
             mount("proc", "/proc", "proc", 0)
-            say("pid", True)
+            report("pid", True)
         except Refused as refused:
-            say("", str(refused))
+            report("", str(refused))
         os._exit(0)
     os.waitpid(child, 0)
 
 
 def _mount_by_descriptor() -> None:
-    """A read-only copy of a mount, laid over a place (Linux 5.12): how a view is put together."""
+    """Lay a read-only copy of a mount over a place (Linux 5.12), as a view is built."""
     tree = system_call("open_tree", _OPEN_TREE, _HERE, b"/tmp", ctypes.c_uint(_CLONE))
     read_only = struct.pack("QQQQ", 1, 0, 0, 0)
     size = ctypes.c_size_t(len(read_only))
@@ -159,8 +170,8 @@ def _mount_by_descriptor() -> None:
     checked("umount", libc.umount2(b"/tmp", 2))
 
 
-def overlay(say: Callable[[str, bool | int | str], None]) -> None:
-    """A copy-on-write view, in whatever namespaces there are."""
+def overlay(report: Report) -> None:
+    """Make a copy-on-write view, in whatever namespaces there are."""
     try:
         namespaces(lambda key, value: None)
     except Refused:
@@ -169,25 +180,23 @@ def overlay(say: Callable[[str, bool | int | str], None]) -> None:
         os.mkdir(f"/tmp/{name}")  # noqa: PTH102 - a program of few modules
     options = "lowerdir=/tmp/lower,upperdir=/tmp/upper,workdir=/tmp/work,userxattr"
     mount("overlay", "/tmp/view", "overlay", 0, options)
-    say("overlay", True)
+    report("overlay", True)
 
 
-def landlock(say: Callable[[str, bool | int | str], None]) -> None:
+def landlock(report: Report) -> None:
     version = system_call(
         "landlock_create_ruleset", _LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1
     )
-    say("landlock_abi", version)
+    report("landlock_abi", version)
 
 
-def seccomp(say: Callable[[str, bool | int | str], None]) -> None:
-    """A filter with a listener, and whether descriptors can be put into who is waiting (Linux
-    5.9).
-    """
+def seccomp(report: Report) -> None:
+    """Install a filter with a listener, and try to hand over descriptors with it (Linux 5.9)."""
     number = _SECCOMP.get(platform.machine())
     if number is None:
         raise Refused(f"seccomp: no table for {platform.machine()}")
     checked("prctl(no_new_privs)", libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-    say("no_new_privileges", True)
+    report("no_new_privileges", True)
     allow = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000))
     program = struct.pack("HxxxxxxP", 1, ctypes.addressof(allow))
     listener = system_call("seccomp(listener)", number, _SET_FILTER, _NEW_LISTENER, program)
@@ -195,12 +204,13 @@ def seccomp(say: Callable[[str, bool | int | str], None]) -> None:
     libc.ioctl(listener, ctypes.c_ulong(_ADD_DESCRIPTOR), request)
     if ctypes.get_errno() != errno.ENOENT:
         raise Refused("seccomp(add descriptor): too old a kernel")
-    say("seccomp_notify", True)
+    report("seccomp_notify", True)
 
 
-def callers(say: Callable[[str, bool | int | str], None]) -> None:
-    """Whether the memory of a process that we started can be read without any capability: how a
-    mediator learns names.
+def callers(report: Report) -> None:
+    """Read the memory of a process that we started, without any capability.
+
+    That is how a mediator learns names.
     """
     checked("capset", libc.capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)))
     word = ctypes.create_string_buffer(b"ferrule")
@@ -218,36 +228,36 @@ def callers(say: Callable[[str, bool | int | str], None]) -> None:
             "process_vm_readv",
             libc.process_vm_readv(child, here, ctypes.c_ulong(1), there, ctypes.c_ulong(1), 0),
         )
-        say("callers", True)
+        report("callers", True)
     finally:
         os.close(writer)
         os.waitpid(child, 0)
 
 
-def cgroups(say: Callable[[str, bool | int | str], None]) -> None:
-    """Whether groups with bounds of memory and processes can be made below ours, and joined."""
-    own: dict[str, str] = {}
+def cgroups(report: Report) -> None:
+    """Try to make and join groups with limits for memory and processes below ours."""
+    own_paths: dict[str, str] = {}
     with open("/proc/self/cgroup", encoding="utf-8") as file:  # noqa: PTH123 - a program of few modules
         for line in file:
             _, controllers, path = line.rstrip("\n").split(":", 2)
-            own.update((name, path) for name in controllers.split(","))
+            own_paths.update((name, path) for name in controllers.split(","))
     for mounted in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
-        if "" in own and _joined(mounted + own[""], ("memory.max", "pids.max")):
-            say("cgroup", "v2")
+        if "" in own_paths and _can_join(mounted + own_paths[""], ("memory.max", "pids.max")):
+            report("cgroup", "v2")
             return
     found = [
         name
         for name, limit in (("memory", "memory.limit_in_bytes"), ("pids", "pids.max"))
-        if _joined(f"/sys/fs/cgroup/{name}{own.get(name, '/')}", (limit,))
-        or _joined(f"/sys/fs/cgroup/{name}", (limit,))
+        if _can_join(f"/sys/fs/cgroup/{name}{own_paths.get(name, '/')}", (limit,))
+        or _can_join(f"/sys/fs/cgroup/{name}", (limit,))
     ]
     if len(found) == 2:
-        say("cgroup", "v1")
+        report("cgroup", "v1")
     else:
         raise Refused("cgroup: no group with memory and pids can be made here")
 
 
-def _joined(group: str, limits: tuple[str, ...]) -> bool:
+def _can_join(group: str, limits: tuple[str, ...]) -> bool:
     made = f"{group.rstrip('/')}/ferrule-probe-{os.getpid()}"
     try:
         os.mkdir(made)  # noqa: PTH102 - a program of few modules
@@ -292,13 +302,13 @@ def main() -> None:
     }
     asked = sys.argv[1:] or [name for name in steps if name != "locking"]
     for name in asked:
-        said, refused = in_child(steps[name])
-        findings.update(said)
+        found, refused = in_child(steps[name])
+        findings.update(found)
         if refused:
             why[name] = refused
     if os.geteuid() == 0 and "namespaces" in asked and not findings.get("pid"):
-        said, refused = in_child(others)
-        findings.update(said)
+        found, refused = in_child(others)
+        findings.update(found)
         findings["as_root"] = not refused
     sys.stdout.write(json.dumps({**findings, "why": why}) + "\n")
 

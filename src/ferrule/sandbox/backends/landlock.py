@@ -1,14 +1,15 @@
-"""The Landlock rung: no namespace, no mount. Landlock says which folders are in reach, a filter
-leaves no sockets to others.
+"""The Landlock backend: no namespace and no mount.
 
-Names in these folders are kept by a mediator (`sandbox/inside/landlock_supervisor.py`), which opens
-every file for the command: what is masked elsewhere is withheld there. Commands run where they are:
-`/tmp` and the home are the machine's own and closed; a folder of the session stands in for each,
+Landlock says which folders can be reached, and a filter leaves no sockets to others. Protected
+names in these folders are kept by a mediator (`sandbox/inside/landlock_supervisor.py`), which opens
+every file for the command: what other backends mask, it withholds. Commands see the machine's own
+paths: `/tmp` and the home are the machine's and closed; a folder of the session stands in for each,
 named by `TMPDIR` and `HOME`, with links to the toolchains of the real home.
 
-Not protected, and said by `selection`: that a file is there, how large and how old it is, can be
-seen everywhere; that other processes are there, too. Different from the other rungs: no loopback,
-no named hosts, no preview, no terminals of its own, and each file that is opened costs a question.
+Not protected, and said by `selection`: that a file exists, how large and how old it is, can be seen
+everywhere; that other processes exist, too. Different from the other backends: no loopback, no
+named hosts, no preview, no terminals of its own, and each file that is opened costs a round trip to
+the mediator.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from ferrule.sandbox.view.layout import HELD, Places, Surroundings
 
 from .namespaces import Confinement
 
-_KERNEL = ("/proc", "/sys/devices/system/cpu")
-_ELSEWHERE = frozenset(
+_KERNEL_FOLDERS = ("/proc", "/sys/devices/system/cpu")
+_DROPPED_VARIABLES = frozenset(
     {
         "TEMP",
         "TMP",
@@ -37,23 +38,25 @@ _ELSEWHERE = frozenset(
         "XDG_STATE_HOME",
     }
 )
-"""Variables that name folders in place of `TMPDIR` and `HOME`: closed ones, on which programs fail
-(git does).
+"""Variables that name other folders than `TMPDIR` and `HOME` do.
+
+These folders are closed, and programs such as git fail on them.
 """
 
 
 class Landlocked(Confinement):
-    """What the commands of one session have in common."""
+    """The Landlock backend: what the commands of one session share."""
 
     def shape_session(self, session: Session, found: Surroundings) -> None:
         places = self.places()
-        session.way = "landlock"
-        session.steps, session.own_steps = [], []
-        session.held = (HELD, places.held)
+        session.backend = "landlock"
+        session.steps = []
+        session.command_steps = []
+        session.held_folder = (HELD, places.held)
         shared = Path(places.home, ".shared")
         shared.mkdir(exist_ok=True)
-        session.own_folders = (places.tmp, places.home, str(shared))
-        session.wall = granted(self.policy, found)
+        session.writable_folders = (places.tmp, places.home, str(shared))
+        session.landlock_rules = granted(self.policy, found)
         link_toolchains(found)
 
     def scratch(self) -> tuple[Path, str]:
@@ -62,19 +65,21 @@ class Landlocked(Confinement):
 
     def _environment(self, given: Mapping[str, str]) -> dict[str, str]:
         places = self.places()
-        values = {name: value for name, value in given.items() if name not in _ELSEWHERE}
+        values = {name: value for name, value in given.items() if name not in _DROPPED_VARIABLES}
         return values | {"HOME": places.home, "TMPDIR": places.tmp}
 
 
 def granted(policy: Policy, found: Surroundings) -> tuple[Granted, ...]:
-    """What is in reach: the system's folders without what they keep closed, the workspace, the
-    session's own.
+    """Return what can be reached.
+
+    That is the system's folders without what they keep closed, the workspace, and the session's own
+    folders.
     """
     places: Places = found.places
     system = [f"/{name}" for name, target in sorted(found.top.items()) if not target]
     readable = [
         *system,
-        *_KERNEL,
+        *_KERNEL_FOLDERS,
         *(bind.path for bind in found.toolchains),
         *policy.readable,
         places.held,
@@ -93,8 +98,9 @@ def granted(policy: Policy, found: Surroundings) -> tuple[Granted, ...]:
 
 
 def link_toolchains(found: Surroundings) -> None:
-    """Have the session's home lead to the programs that the real one holds, at the places where
-    they look for themselves.
+    """Link the programs of the real home into the session's home.
+
+    The links are where the programs look for themselves.
     """
     for bind in found.toolchains:
         name = os.path.relpath(bind.path, found.home)

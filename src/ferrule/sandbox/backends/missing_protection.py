@@ -1,9 +1,9 @@
-"""Where a machine holds less than the policy requires: the error, and the one question to a person.
+"""When a machine enforces less than the policy requires: the error, and one question to a person.
 
-Without a terminal a gap is an error (`SandboxGap`): a command that nothing holds is not run because
-nobody was there to say no. With one, a person is asked once in a session, by the same approver as
-for any other call, and the answer holds until the session ends. No policy in place of a person says
-yes to it: the risk is critical, which `--yes-to` does not cover.
+Without a terminal it is an error: a command without the required protections is not run just
+because nobody was there to say no. With one, a person is asked once in a session, by the same
+approver as for any other call, and the answer holds until the session ends. No policy answers yes
+in place of a person: the risk is critical, which `--yes-to` does not cover.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from ferrule.tools.definition import Risk, SideEffect
 
 Mode = Literal["required", "ask", "off"]
 MODES: tuple[Mode, ...] = ("required", "ask", "off")
-"""What a gap is: an error; a question where somebody can be asked; nothing, and commands run as
-they are.
+"""What happens when protections are missing.
+
+`required`: an error. `ask`: a question, where somebody can be asked. `off`: nothing, and commands
+run as they are.
 """
 
 
 @frozen
 class Rung:
-    """A way to hold commands, by name, and what it holds under the policy that was asked about."""
+    """A sandbox backend by name, and what it enforces under the policy in question."""
 
     name: str
     applied: Applied
@@ -38,7 +40,7 @@ class Rung:
 
 @frozen
 class Missing:
-    """An aspect that is required and not held: why, and one step that would change it."""
+    """A protection that is required and missing: why, and one step that would change it."""
 
     aspect: Aspect
     why: str
@@ -46,21 +48,21 @@ class Missing:
 
 
 class SandboxGap(FerruleError):
-    """Commands are required to be held in ways that this machine does not offer.
+    """This machine cannot enforce the protections that commands require.
 
-    `missing` says which, `rung` is the best there is: what holds commands if a person lets them run
-    anyway.
+    `missing` says which. `rung` is the best backend there is: it confines commands if a person lets
+    them run anyway.
     """
 
     code = "sandbox_gap"
     exit_code = 7
 
     def __init__(self, missing: tuple[Missing, ...], rung: Rung, *, detail: str = "") -> None:
-        said = "; ".join(f"{one.aspect} ({one.why})" for one in missing)
+        reasons = "; ".join(f"{one.aspect} ({one.why})" for one in missing)
         steps = list(dict.fromkeys(one.step for one in missing if one.step))
-        detail = (
-            detail
-            or f"commands cannot be held as required on this machine (`{rung.name}`): no {said}"
+        detail = detail or (
+            "this machine cannot confine commands as required "
+            f"(backend `{rung.name}`); missing: {reasons}"
         )
         super().__init__(detail, hint="; or: ".join(steps[:2]), retryable=False)
         self.missing = missing
@@ -68,7 +70,7 @@ class SandboxGap(FerruleError):
 
 
 class Consent:
-    """What a person said about running commands with less. One for each session.
+    """A person's answer about running commands with missing protections. One for each session.
 
     `answer` is the last one, for the journal; None while nobody was asked. Concurrent commands wait
     for one question.
@@ -77,34 +79,38 @@ class Consent:
     def __init__(self, approver: Approver, identity: Identity) -> None:
         self._approver = approver
         self._identity = identity
-        self._asking = asyncio.Lock()
-        self._covered: frozenset[Aspect] = frozenset()
+        self._lock = asyncio.Lock()
+        self._accepted: frozenset[Aspect] = frozenset()
         self._refused: frozenset[Aspect] = frozenset()
         self.answer: Answer | None = None
 
     async def given(self, gap: SandboxGap, policy: Policy) -> bool:
-        """Whether commands may run despite this gap. Asks once; a gap that is wider than an answer
-        asks again.
+        """Return whether commands may run although these protections are missing.
+
+        Asks once; asks again if more is missing than an answer covered.
         """
-        wanted = frozenset(one.aspect for one in gap.missing)
-        async with self._asking:
-            if wanted and wanted <= self._covered:
+        missing = frozenset(one.aspect for one in gap.missing)
+        async with self._lock:
+            if missing and missing <= self._accepted:
                 return True
-            if self.answer is not None and self._refused and self._refused <= wanted:
+            if self.answer is not None and self._refused and self._refused <= missing:
                 return False
             self.answer = await self._approver.ask(question(gap, policy, self._identity))
-            yes = self.answer.choice != "deny"
-            self._covered, self._refused = (
-                (wanted, frozenset[Aspect]()) if yes else (frozenset[Aspect](), wanted)
-            )
-            return yes
+            is_accepted = self.answer.choice != "deny"
+            nothing = frozenset[Aspect]()
+            self._accepted = missing if is_accepted else nothing
+            self._refused = nothing if is_accepted else missing
+            return is_accepted
 
 
 async def settle(policy: Policy, gap: SandboxGap, mode: Mode, consent: Consent | None) -> Rung:
-    """The rung that commands run on although it holds less, or the gap raised.
+    """Return the backend to run commands with although it enforces less.
 
-    `consent` None: nobody can be asked. Raises SandboxGap; its detail says what the person
-    answered.
+    Args:
+        consent: Who can be asked; None if nobody can.
+
+    Raises:
+        SandboxGap: Commands may not run. Its detail says what the person answered.
     """
     if mode == "off":
         return gap.rung
@@ -117,7 +123,7 @@ async def settle(policy: Policy, gap: SandboxGap, mode: Mode, consent: Consent |
 
 
 def question(gap: SandboxGap, policy: Policy, identity: Identity) -> ApprovalRequest:
-    """The question as approvers take it: yes for this session, or no."""
+    """Build the question as approvers take it: yes for this session, or no."""
     without = ", ".join(str(one.aspect).replace("_", " ") for one in gap.missing)
     values = {"workspace": str(policy.root), "without": [str(one.aspect) for one in gap.missing]}
     arguments = compact(values)
@@ -138,12 +144,12 @@ def question(gap: SandboxGap, policy: Policy, identity: Identity) -> ApprovalReq
 def _preview(applied: Applied, missing: tuple[Missing, ...]) -> str:
     lines = [f"{aspect}: {applied.holds.get(aspect, 'no')}" for aspect in Aspect]
     steps = [f"to get {one.aspect}: {one.step}" for one in missing if one.step]
-    return "\n".join([f"what holds commands here: {applied.rung}", *lines, *steps])
+    return "\n".join([f"sandbox backend here: {applied.rung}", *lines, *steps])
 
 
 QUESTION = question_tool(
     "unconfined_commands",
-    "Run commands although this machine cannot hold them as required.",
+    "Run commands although this machine cannot confine them as required.",
     SideEffect.EXECUTE,
 )
 """What the question is about, in the form that approvers know."""

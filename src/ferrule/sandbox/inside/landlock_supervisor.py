@@ -1,9 +1,8 @@
-"""Supervises a command that Landlock and a filter hold, with no namespace: the supervisor is its
-mediator too.
+"""Supervises a command that Landlock and a filter confine, with no namespace.
 
-The supervisor gives up first what no command may have, so that nothing it opens for one lies
-outside. The command gives up more: it reaches no socket by name, and (Landlock's version 6) no
-process that it did not start.
+The supervisor is the command's mediator too. It first gives up what no command may have, so that
+nothing that it opens for one lies outside. The command gives up more: it reaches no socket by name,
+and (from version 6 of Landlock) no process that it did not start.
 
 Not protected: see `sandbox.backends.selection`. Before version 6 a command can end its supervisor,
 since it is a process of the same user: then every call that was to be mediated fails, and the
@@ -15,7 +14,7 @@ from __future__ import annotations
 import os
 import socket
 
-from . import mediated_command, process_tree, supervision
+from . import command_start, mediated_command, process_tree, supervision
 from .kernel import landlock, namespaces
 from .protocol import Launch, Report, receive
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 def supervise_alone(
     session: Session, channel: socket.socket, wake: process_tree.Wake, owner: list[int]
 ) -> None:
-    """Wait for the launch that `channel` brings, and see it through."""
+    """Wait for the launch that `channel` brings, and supervise the command to its end."""
     descriptors = receive(channel)
     if descriptors is None:
         return
@@ -40,14 +39,18 @@ def supervise_alone(
     attention = process_tree.Attention(wake, [report.control, *owner])
     try:
         namespaces.hide_from_children()
-        landlock.restrict(landlock.Spec(session.wall, signals=True, abstract_sockets=True))
-        birth, words = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        pid, answering = mediated_command.start(session, launch, descriptors, words, report)
+        landlock.restrict(
+            landlock.Spec(session.landlock_rules, signals=True, abstract_sockets=True)
+        )
+        start_channel, command_channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid, answering = mediated_command.start(
+            session, launch, descriptors, command_channel, report
+        )
     except Exception as error:
         report.say(f"broken {type(error).__name__}: {error}")
         raise
-    with birth:
-        if not _started(birth, pid, report):
+    with start_channel:
+        if not _wait_for_start(start_channel, pid, report):
             process_tree.end_descendants(attention, 0.0, pid)
             return
     answering.join(attention)
@@ -56,14 +59,16 @@ def supervise_alone(
     report.say("done")
 
 
-def _started(birth: socket.socket, pid: int, report: Report) -> bool:
-    """Wait until the program runs, and say so."""
-    word = birth.recv(2048)
-    if word == mediated_command.HERE:
-        word = birth.recv(2048)
-        if not word:
+def _wait_for_start(start_channel: socket.socket, pid: int, report: Report) -> bool:
+    """Wait until the program runs, and report that."""
+    message = start_channel.recv(2048)
+    if message == command_start.HERE:
+        message = start_channel.recv(2048)
+        if not message:
             report.say(f"started {pid}")
             return True
-    report.say((word or b"broken the process that was to run it ended").decode("utf-8", "replace"))
+    report.say(
+        (message or b"broken the process that was to run it ended").decode("utf-8", "replace")
+    )
     os.waitpid(pid, 0)
     return False

@@ -1,7 +1,7 @@
-"""Supervises one command in namespaces: makes them and pid 1, finishes the view, passes the launch
-on, and sees that pid 1 ends.
+"""Supervises one command in namespaces: makes them and pid 1, and sees that pid 1 ends.
 
-The supervisor's process is none of the sandbox's: nothing in there can see or signal it.
+It also finishes the view and passes the launch on. The supervisor's process is outside the sandbox:
+nothing in there can see or signal it.
 """
 
 from __future__ import annotations
@@ -20,102 +20,107 @@ from .protocol import TAKE, Launch, Report, receive, receive_descriptors
 from .session import Session
 
 _MARGIN = 2.0
-"""Seconds beyond the grace after which pid 1 is killed if it has not ended all by itself."""
+"""Seconds beyond the grace period after which pid 1 is killed if it has not ended by itself."""
 _CREDENTIALS = struct.Struct("iII")
-_ENDED = command_start.BROKEN + b"the process that was to become it ended"
+_CLOSED = command_start.BROKEN + b"the process that was to become it ended"
 
 
 def supervise_confined(
     session: Session, channel: socket.socket, wake: process_tree.Wake, owner: list[int]
 ) -> None:
-    """Make a sandbox, wait for the launch that `channel` brings, and see it through."""
+    """Make a sandbox, wait for the launch that `channel` brings, and supervise it to its end."""
     if session.problem:
-        _refuse(channel, f"its view cannot be built: {session.problem}")
+        _report_failure(channel, f"its view cannot be built: {session.problem}")
         return
     try:
         session.template.join_user()
         namespaces.leave_outside(user=False)
-        inside = _Inside(session, wake)
+        first_process = _Pid1(session, wake)
     except OSError as error:
-        _refuse(
+        _report_failure(
             channel,
             f"no sandbox could be made: {error.strerror} ({error.filename or 'namespaces'})",
         )
         return
     descriptors = receive(channel)
     if descriptors is None:
-        inside.remove()
+        first_process.remove()
         return
     report = Report(descriptors[1])
     report.say("taken")
     launch = Launch.read(descriptors[0])
     try:
-        inside.finish(launch.steps)
+        first_process.finish(launch.steps)
     except (OSError, mounts.StepFailed) as error:
-        inside.remove()
+        first_process.remove()
         report.say(f"broken {error}")
         return
     with contextlib.suppress(BrokenPipeError):  # pid 1 has ended, and said why
-        socket.send_fds(inside.orders, [TAKE], descriptors)
+        socket.send_fds(first_process.orders, [TAKE], descriptors)
     for descriptor in (descriptors[0], *descriptors[2:]):
         os.close(descriptor)
     attention = process_tree.Attention(wake, [report.control, *owner])
-    if _started(inside, report, attention):
+    if _wait_for_start(first_process, report, attention):
         supervision.end_gently(
-            inside.pid, attention, launch.grace + process_tree.STUBBORN + _MARGIN
+            first_process.pid, attention, launch.grace + process_tree.STUBBORN + _MARGIN
         )
-    inside.remove()
+    first_process.remove()
     report.say("done")
 
 
-def _refuse(channel: socket.socket, why: str) -> None:
+def _report_failure(channel: socket.socket, why: str) -> None:
     descriptors = receive(channel)
     if descriptors is not None:
         Report(descriptors[1]).say(f"broken {why}")
 
 
-class _Inside:
-    """Pid 1 and the ways to it."""
+class _Pid1:
+    """Pid 1 and the sockets to it."""
 
     def __init__(self, session: Session, wake: process_tree.Wake) -> None:
         self.orders, orders = socket.socketpair()
-        self.birth, birth = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.birth.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self.start_channel, start_channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.start_channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.pid = os.fork()
         if self.pid == 0:
             wake.close()
             self.orders.close()
-            self.birth.close()
-            pid1.run(session, orders, birth)
+            self.start_channel.close()
+            pid1.run(session, orders, start_channel)
         orders.close()
-        birth.close()
+        start_channel.close()
         # Nothing comes if pid 1 failed: its words are read when there is somebody to tell them.
         self.mounts = receive_descriptors(self.orders, 1, 1)[1]
         self.child = 0
 
     def finish(self, steps: list[mounts.Step]) -> None:
-        """Lay over the view what only this command needs. Raises StepFailed, and OSError if nobody
-        waits in there any more.
+        """Lay over the view what only this command needs.
+
+        Raises StepFailed, and OSError if pid 1 or the waiting process has ended.
         """
         for descriptor in self.mounts:
             call("setns", descriptor, namespaces.NEW_MOUNTS)
             os.close(descriptor)
             mounts.apply(steps)
-        while select.select([self.birth], [], [], 0)[0]:
-            if word := self.hear():
+        while select.select([self.start_channel], [], [], 0)[0]:
+            message = self.read_message()
+            if message:
                 # Something ended it while it waited, so that nothing of the command was done.
-                raise OSError(word.removeprefix(command_start.BROKEN).decode("utf-8", "replace"))
+                raise OSError(message.removeprefix(command_start.BROKEN).decode("utf-8", "replace"))
 
-    def hear(self) -> bytes:
-        """What the process that becomes the command says: empty if it lives, else why it does not
-        become it.
+    def read_message(self) -> bytes:
+        """Read a message of the process that becomes the command.
+
+        Returns an empty one if it is alive, else why it does not become the command.
         """
-        word, ancillary, _, _ = self.birth.recvmsg(2048, socket.CMSG_SPACE(_CREDENTIALS.size))
-        if word == command_start.HERE:
+        message, ancillary, _, _ = self.start_channel.recvmsg(
+            2048, socket.CMSG_SPACE(_CREDENTIALS.size)
+        )
+        if message == command_start.HERE:
             # The kernel translates the process id on its way out.
             self.child = _CREDENTIALS.unpack(ancillary[0][2])[0]
             return b""
-        return word or _ENDED
+        return message or _CLOSED
 
     def remove(self) -> None:
         """End what is left, and wait for it."""
@@ -126,17 +131,19 @@ class _Inside:
             pass  # it was waited for already
 
 
-def _started(inside: _Inside, report: Report, attention: process_tree.Attention) -> bool:
-    """Wait until the program runs, and say so."""
+def _wait_for_start(
+    first_process: _Pid1, report: Report, attention: process_tree.Attention
+) -> bool:
+    """Wait until the program runs, and report that."""
     while True:
-        ready, _, _ = select.select([inside.birth, *attention.ends], [], [])
-        if inside.birth not in ready:
+        ready, _, _ = select.select([first_process.start_channel, *attention.ends], [], [])
+        if first_process.start_channel not in ready:
             return False
-        word = inside.hear()
-        if word == _ENDED and inside.child:
+        message = first_process.read_message()
+        if message == _CLOSED and first_process.child:
             # Closed, as it is when a program is executed.
-            report.say(f"started {inside.child}")
+            report.say(f"started {first_process.child}")
             return True
-        if word:
-            report.say(word.decode("utf-8", "replace"))
+        if message:
+            report.say(message.decode("utf-8", "replace"))
             return False

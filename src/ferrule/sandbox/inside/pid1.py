@@ -1,8 +1,7 @@
-"""Pid 1 of a sandbox: has a process ready for the command, waits for it, and takes everything along
-when it ends.
+"""Pid 1 of a sandbox: prepares a process for the command and waits for it.
 
-It is made before its command is known, and so is the process that becomes the command, behind all
-its walls. What is left for the moment when a command comes is what only the command can tell. When
+It is made before its command is known, and so is the process that becomes the command, already
+confined. What is left for the moment when a command comes is what only the command can tell. When
 pid 1 ends, the kernel ends every process of its namespace, whatever it did to hide.
 """
 
@@ -20,53 +19,57 @@ from .mediator.mediator import Mediator, lower_rights
 from .protocol import Launch, Report, receive, receive_descriptors
 from .session import Session
 
-MOST_PORTS = 1000
+_MAX_PORTS = 1000
 
 
 def run(session: Session, orders: socket.socket, channel: socket.socket) -> None:
-    """Be pid 1. Never returns. `channel` leads to the supervisor, and so does `orders`: our mounts
-    go out, the launch comes in.
+    """Be pid 1. Never returns.
+
+    `channel` and `orders` both lead to the supervisor: over `orders` our mounts go out and the
+    launch comes in.
     """
     try:
         namespaces.hide_from_children()
         session.template.join_shared()
         namespaces.leave_own()
-        mounts.apply(session.own_steps)
+        mounts.apply(session.command_steps)
         wake = process_tree.Wake()
         _hand_out_mounts(orders)
         session.template.join_inner()
         namespaces.bound_capabilities()
-        # What a preview writes to is mounted when the command comes, and the wall stands on what is
-        # mounted.
-        descriptors = receive(orders) if session.late else None
-        if session.wall:
-            # Before the fork: what is done on the command's behalf is held by the same wall.
-            landlock.restrict(landlock.Spec(session.wall, tcp=True, abstract_sockets=True))
-        ready = _Ready(session, channel)
+        # What a preview writes to is mounted when the command comes, and Landlock's rules need
+        # what is mounted.
+        descriptors = receive(orders) if session.restrict_late else None
+        if session.landlock_rules:
+            # Before the fork: what is done on the command's behalf is restricted in the same way.
+            landlock.restrict(
+                landlock.Spec(session.landlock_rules, tcp=True, abstract_sockets=True)
+            )
+        prepared = _PreparedCommand(session, channel)
         descriptors = descriptors or receive(orders)
         if descriptors is None:
             os._exit(0)
-        ready.serve(descriptors, orders, wake)
+        prepared.serve(descriptors, orders, wake)
     except BaseException as error:  # noqa: BLE001  the last frame of this process: who waits must hear why
         with contextlib.suppress(OSError):  # closed once the command has its own words
-            channel.send(
-                command_start.BROKEN
-                + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:1000]
-            )
+            channel.send(command_start.describe_failure(error))
         os._exit(1)
     os._exit(0)
 
 
 def _hand_out_mounts(orders: socket.socket) -> None:
-    """The supervisor lays what is left to be laid: we may not, once our own wall stands."""
+    """Give the supervisor our mount namespace: it makes the last mounts.
+
+    We may not, once Landlock restricts us.
+    """
     mine = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     socket.send_fds(orders, [b"+"], [mine])
     os.close(mine)
 
 
-def _lead_out(report: Report) -> int:
-    """Listen for the command, hand that out; the port."""
-    for port in range(proxy_ports.PORT, proxy_ports.PORT + MOST_PORTS):
+def _open_proxy_ports(report: Report) -> int:
+    """Listen on a port for the command and hand the sockets out. Returns the port."""
+    for port in range(proxy_ports.PORT, proxy_ports.PORT + _MAX_PORTS):
         try:
             listening = proxy_ports.listen(port)
         except OSError as error:
@@ -76,38 +79,39 @@ def _lead_out(report: Report) -> int:
         with socket.socket(fileno=os.dup(report.control)) as control:
             proxy_ports.hand_out(control, b"ports\n", listening)
         return port
-    raise RuntimeError("no port is left for the way to the network: too many commands run at once")
+    raise RuntimeError("no port is free for the network proxy: too many commands run at once")
 
 
-class _Ready(Answering):
-    """A process that becomes the command, and the mediator of its creating calls: made ahead of the
-    command.
+class _PreparedCommand(Answering):
+    """A process that becomes the command, and the mediator of its creating calls.
+
+    Both are made ahead of the command.
     """
 
     def __init__(self, session: Session, channel: socket.socket) -> None:
         self.session = session
         self.told = 0
-        self.here, there = socket.socketpair()
+        self.here, theirs = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
             self.here.close()
-            command_start.become(session, channel, there)
-        there.close()
+            command_start.become(session, channel, theirs)
+        theirs.close()
         channel.close()
 
     def serve(self, descriptors: list[int], orders: socket.socket, wake: process_tree.Wake) -> None:
-        """Have it run a command, and answer what that asks until all is over."""
+        """Have the process run a command, and answer its calls until everything is over."""
         launch = Launch.read(descriptors[0])
         self.report = report = Report(descriptors[1])
-        port = _lead_out(report) if launch.proxied else 0
+        port = _open_proxy_ports(report) if launch.proxy_environment else 0
         view = _lock_view(self.session)
         with self.here:
             with contextlib.suppress(BrokenPipeError):  # it was killed: that is waited for below
                 command_start.send(self.here, [descriptors[0], *descriptors[3:6], *view], port)
             for descriptor in (descriptors[0], *descriptors[2:], *view):
                 os.close(descriptor)
-            # Whoever made the view could do more with files than the command may. Done while the
-            # child gets ready.
+            # Building the view needed more rights on files than the command may have. Done while
+            # the child gets ready.
             lower_rights()
             self._mediate(launch)
         attention = process_tree.Attention(wake, [report.control, orders.fileno()])
@@ -115,23 +119,24 @@ class _Ready(Answering):
         supervision.watch_over(self.pid, launch.grace, report, attention, self.openers)
         self.leave_room()
         if not process_tree.has_children():
-            # Nobody else is in our namespace: there is no need to wait until the kernel has put the
-            # view away.
+            # Nobody else is in our namespace: there is no need to wait until the kernel has
+            # removed the view.
             report.say("done")
 
     def _mediate(self, launch: Launch) -> None:
-        _, found = receive_descriptors(self.here, 1, 1)
+        _, received = receive_descriptors(self.here, 1, 1)
         self.mediator = None
-        if found:
+        if received:
             self.session.rules.anchor(mounts.above(launch.steps))
-            self.session.rules.own = frozenset(launch.own)
-            self.session.rules.room = launch.room
-            self.mediator = Mediator(found[0], self.session.rules, self.session.lock)
+            self.session.rules.own = frozenset(launch.own_files)
+            self.session.rules.room = launch.name_quota
+            self.mediator = Mediator(received[0], self.session.rules, self.session.lock)
 
 
 def _lock_view(session: Session) -> list[int]:
-    """Move into the view that the command will have, now that nothing more is laid over it; its
-    descriptor.
+    """Enter the view that the command will have, now that nothing more is laid over it.
+
+    Returns its descriptor, if there is a view of its own.
     """
     if session.template.inner < 0:
         return []

@@ -1,6 +1,6 @@
-"""Ends a tree of processes: all that descends from this process, wherever it hid.
+"""Ends a tree of processes: everything that descends from this process, wherever it hid.
 
-Only a parent can be the *subreaper* of its descendants (prctl(2), PR_SET_CHILD_SUBREAPER). A
+Only an ancestor can be the *subreaper* of its descendants (prctl(2), PR_SET_CHILD_SUBREAPER). A
 grandchild that starts a new session and loses its parent is then handed to us instead of to init,
 so that it can be found, ended and waited for, and "nothing is left" is a fact and not a guess.
 
@@ -21,22 +21,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 STUBBORN = 10.0
-"""Seconds of killing after which what is alive is reported as such."""
+"""Seconds of killing after which what is still alive is reported as such."""
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DEFAULTS = tuple(
     number for number in signal.Signals if number not in (signal.SIGKILL, signal.SIGSTOP)
 )
-"""What a command must not inherit: what the server ignores or handles, and what was ignored when it
-was started.
+"""Signals that a command must not inherit settings for.
+
+The server ignores or handles some, and others may have been ignored when it was started.
 """
 
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> int:
-    """Orphans of our descendants become our children. 0, or an error number. Linux only: elsewhere
-    ENOSYS.
+    """Have orphaned descendants become our children.
+
+    Returns 0, or an error number: ENOSYS where this is not Linux.
     """
     try:
         call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -46,8 +48,9 @@ def become_subreaper() -> int:
 
 
 class Wake:
-    """A descriptor that becomes readable when a signal comes. One for each process: made again
-    after a fork.
+    """A descriptor that becomes readable when a signal comes.
+
+    There is one for each process: it is made again after a fork.
     """
 
     def __init__(self) -> None:
@@ -56,7 +59,7 @@ class Wake:
         os.set_blocking(self._writer, False)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGUSR1):
-            signal.signal(number, _woken)
+            signal.signal(number, _ignore_signal)
         for number in IGNORED:
             signal.signal(number, signal.SIG_IGN)
 
@@ -64,28 +67,28 @@ class Wake:
         return self.reader
 
     def drain(self) -> bytes:
-        """The numbers of the signals that came since the last time."""
-        came = b""
+        """Return the numbers of the signals that came since the last time."""
+        numbers = b""
         try:
-            while piece := os.read(self.reader, 4096):
-                came += piece
+            while chunk := os.read(self.reader, 4096):
+                numbers += chunk
         except BlockingIOError:
             pass
-        return came
+        return numbers
 
     def close(self) -> None:
-        """Before a new one is made in a forked child."""
+        """Close it, before a new one is made in a forked child."""
         signal.set_wakeup_fd(-1)
         os.close(self.reader)
         os.close(self._writer)
 
 
-def _woken(number: int, frame: object) -> None:
-    """Nothing to do: a handler must be set for the wake-up descriptor to be written."""
+def _ignore_signal(number: int, frame: object) -> None:
+    """Do nothing: a handler must be set for the wake-up descriptor to be written."""
 
 
 def reap(child: int) -> int | None:
-    """Wait for all that ended; the exit code of `child` if it is among them."""
+    """Wait for all children that have ended. Returns the exit code of `child` if that is one."""
     code = None
     while True:
         try:
@@ -99,7 +102,7 @@ def reap(child: int) -> int | None:
 
 
 def has_children() -> bool:
-    """Alive, or ended and not yet waited for."""
+    """Return whether there are children, alive or not yet waited for."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -108,10 +111,10 @@ def has_children() -> bool:
 
 
 class Attention:
-    """What a process that waits for others has an eye on.
+    """The descriptors that a process watches while it waits for others.
 
-    `ends`: descriptors that become readable when all is to be ended. `answers`: what to call when a
-    descriptor has something to read.
+    `ends` become readable when everything is to be ended. `answers` are the functions to call when
+    a descriptor has something to read.
     """
 
     def __init__(self, wake: Wake, ends: list[int]) -> None:
@@ -120,15 +123,18 @@ class Attention:
         self.answers: dict[int, Callable[[], object]] = {}
 
     def wait(self, seconds: float | None) -> bool:
-        """Until a signal or a word comes, at most `seconds`. True if all is to be ended."""
-        return self._look([self.wake.reader, *self.ends, *self.answers], seconds)
+        """Wait until a signal or message comes, at most `seconds`.
+
+        Returns whether everything is to be ended.
+        """
+        return self._poll([self.wake.reader, *self.ends, *self.answers], seconds)
 
     def pause(self, seconds: float) -> None:
-        """The same while all is being ended."""
-        self._look([self.wake.reader, *self.answers], seconds)
+        """Wait in the same way while everything is being ended."""
+        self._poll([self.wake.reader, *self.answers], seconds)
 
-    def _look(self, watched: list[int], seconds: float | None) -> bool:
-        ready, _, _ = select.select(watched, [], [], seconds)
+    def _poll(self, descriptors: list[int], seconds: float | None) -> bool:
+        ready, _, _ = select.select(descriptors, [], [], seconds)
         for descriptor in ready:
             if descriptor in self.answers:
                 self.answers[descriptor]()
@@ -136,57 +142,62 @@ class Attention:
 
 
 def end_descendants(attention: Attention, grace: float, child: int) -> tuple[int | None, list[str]]:
-    """SIGTERM, `grace` seconds, then SIGKILL until there is nobody left to wait for.
+    """End all descendants: SIGTERM, `grace` seconds, then SIGKILL until none is left.
 
-    The exit code of `child` if it ended meanwhile, and what is still alive, as `NAME (PID)`.
+    Returns the exit code of `child` if it ended meanwhile, and what is still alive, as `NAME
+    (PID)`.
     """
-    gentle = time.monotonic() + grace
-    asked: set[tuple[int, int]] = set()
+    kill_time = time.monotonic() + grace
+    terminated: set[tuple[int, int]] = set()
     code = None
     while has_children():
         now = time.monotonic()
-        if now >= gentle + STUBBORN:
+        if now >= kill_time + STUBBORN:
             return code, [
                 f"{name} ({pid})" for pid, (_, name, _) in descendants(os.getpid()).items()
             ]
-        _signal_all(asked, kill=now >= gentle)
+        _signal_all(terminated, kill=now >= kill_time)
         status = reap(child)
-        code = status if status is not None else code
+        if status is not None:
+            code = status
         if has_children():
-            attention.pause(0.01 if now >= gentle else min(0.05, gentle - now))
+            attention.pause(0.01 if now >= kill_time else min(0.05, kill_time - now))
     return code, []
 
 
-def _signal_all(asked: set[tuple[int, int]], *, kill: bool) -> None:
-    """One signal to every descendant; `asked` remembers who had its SIGTERM."""
+def _signal_all(terminated: set[tuple[int, int]], *, kill: bool) -> None:
+    """Signal every descendant. `terminated` remembers which ones already had their SIGTERM."""
     for pid, (start, _, _) in descendants(os.getpid()).items():
-        if kill or (pid, start) not in asked:
-            asked.add((pid, start))
+        if kill or (pid, start) not in terminated:
+            terminated.add((pid, start))
             send(pid, start, signal.SIGKILL if kill else signal.SIGTERM)
 
 
 def descendants(top: int, without: Iterable[int] = ()) -> dict[int, tuple[int, str, str]]:
-    """Living processes below `top`: pid -> (start time in ticks, name, state). Format: proc(5).
+    """Return living processes below `top`: pid -> (start time in ticks, name, state).
 
-    `without`: processes that are left out, and what is below them.
+    `without` are processes that are left out with everything below them. Format: proc(5).
     """
-    skipped = set(without)
+    excluded = set(without)
     parents: dict[int, int] = {}
-    facts: dict[int, tuple[int, str, str]] = {}
+    details: dict[int, tuple[int, str, str]] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208  no pathlib in here
-        if entry.isdigit() and int(entry) not in skipped and (stat := _stat(int(entry))):
-            parents[int(entry)], facts[int(entry)] = stat
-    mine = {top}
+        if not entry.isdigit() or int(entry) in excluded:
+            continue
+        stat = _read_stat(int(entry))
+        if stat is not None:
+            parents[int(entry)], details[int(entry)] = stat
+    below = {top}
     found: dict[int, tuple[int, str, str]] = {}
     while True:
-        new = [pid for pid, parent in parents.items() if parent in mine and pid not in mine]
-        if not new:
-            return {pid: fact for pid, fact in found.items() if fact[2] not in "ZX"}
-        mine.update(new)
-        found.update((pid, facts[pid]) for pid in new)
+        children = [pid for pid, parent in parents.items() if parent in below and pid not in below]
+        if not children:
+            return {pid: detail for pid, detail in found.items() if detail[2] not in "ZX"}
+        below.update(children)
+        found.update((pid, details[pid]) for pid in children)
 
 
-def _stat(pid: int) -> tuple[int, tuple[int, str, str]] | None:
+def _read_stat(pid: int) -> tuple[int, tuple[int, str, str]] | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123  no pathlib in here
             head, _, tail = file.read().rpartition(b")")
@@ -205,7 +216,7 @@ def send(pid: int, start: int, number: int) -> None:
     except OSError:
         return  # gone
     try:
-        stat = _stat(pid)
+        stat = _read_stat(pid)
         if stat and stat[1][0] == start:
             signal.pidfd_send_signal(handle, number)
     except OSError:

@@ -1,23 +1,21 @@
-"""What `launcher.py` and the fork server say to each other.
+"""The protocol between `launcher.py` and the fork server.
 
 To the server, over its socket: one byte for each command, and with it (SCM_RIGHTS) descriptors in
-the order of
-`DESCRIPTORS`: the record of the launch, the command's control socket, the folder to start in, its
-standard input, output and error; then those that the record counts under `more`. The record is a
-file in memory that holds a marshalled dictionary: marshal is part of the interpreter, and both ends
-are the same one.
+the order of `DESCRIPTORS`: the record of the launch, the command's control socket, the folder to
+start in, and its standard input, output and error. The record is a file in memory that holds a
+marshalled dictionary: marshal is part of the interpreter, and both ends are the same one.
 
 Over the control socket come lines: `taken` (a supervisor has it), `started PID` (as seen from
 outside), `failed ERRNO` (the program cannot be executed), `broken WORDS` (the sandbox cannot be set
 up), `exited STATUS` (as of `os.waitstatus_to_exitcode`), `left NAME (PID)`, `alive NAME (PID)`,
 `refused NAME`, `made IDENTITY`, `ports` (with listening sockets), `done`, which may come before
-`started`: one process tells of the beginning, another of the end. The byte `k` the other way, or
-the socket's end, means: end everything.
+`started`: different processes report the beginning and the end. The byte `k` the other way, or the
+socket's end, means: end everything.
 """
 
 from __future__ import annotations
 
-import array as array  # sending descriptors needs it, and in a view it may be out of sight
+import array as array  # sending descriptors needs it, and in a view it may not be visible
 import marshal
 import os
 import socket
@@ -36,18 +34,23 @@ _NUMBER = struct.Struct("=i")
 
 
 class Launch:
-    """One command, as the server reads it. See `sandbox.command.Command` for the first four fields.
+    """One command, as the server reads it.
 
-    The others are for sandboxes with a view: `steps` (see `mounts`) finish it, `folder` is where to
-    start as the view has it, `inode` its device and number (None: not to be compared), `own` files
-    that commands of the session created and that others may not see, `room` how many more of these
-    they may make, `proxied` more of the environment, in which `ports.PORT` stands for the port of
-    the way to the network. `wrapper` are words that build the view and start an interpreter in it
-    (bubblewrap's), and `program_folder` is where that finds this package.
+    See `sandbox.command.Command` for the first four fields. The others are for sandboxes with a
+    view:
 
-    `wall` is for a command that has no sandbox: what Landlock grants it (`landlock.Granted`), and
-    whether it may use TCP.
-    None: everything.
+    * `steps` (see `kernel.mounts`) finish the view.
+    * `folder` is where to start, as the view has it; `inode` its device and number (None: not
+      compared).
+    * `own_files` are identities of files that commands of the session created and that others may
+      not see, `name_quota` is how many more of these they may create.
+    * `proxy_environment` are further environment variables, in which `proxy_ports.PORT` stands for
+      the port of the proxy.
+    * `wrapper` are the arguments that build the view and start an interpreter in it (bubblewrap's),
+      `program_folder` is where the interpreter finds this package.
+
+    `landlock` is for a command without a sandbox: what Landlock grants it, and whether it may use
+    TCP. None: everything.
     """
 
     __slots__ = (
@@ -56,13 +59,13 @@ class Launch:
         "folder",
         "grace",
         "inode",
-        "own",
+        "landlock",
+        "name_quota",
+        "own_files",
         "program",
         "program_folder",
-        "proxied",
-        "room",
+        "proxy_environment",
         "steps",
-        "wall",
         "wrapper",
     )
 
@@ -75,12 +78,12 @@ class Launch:
         steps: list[tuple[str, str, str]] | None = None,
         folder: str = "/",
         inode: tuple[int, int] | None = None,
-        own: list[str] | None = None,
-        proxied: dict[str, str] | None = None,
+        own_files: list[str] | None = None,
+        proxy_environment: dict[str, str] | None = None,
         wrapper: list[str] | None = None,
         program_folder: str = "",
-        wall: tuple[tuple[Granted, ...], bool] | None = None,
-        room: int = 0,
+        landlock: tuple[tuple[Granted, ...], bool] | None = None,
+        name_quota: int = 0,
     ) -> None:
         self.argv = argv
         self.program = program
@@ -89,62 +92,61 @@ class Launch:
         self.steps = steps or []
         self.folder = folder
         self.inode = inode
-        self.own = own or []
-        self.proxied = proxied or {}
+        self.own_files = own_files or []
+        self.proxy_environment = proxy_environment or {}
         self.wrapper = wrapper or []
         self.program_folder = program_folder
-        self.wall = wall
-        self.room = room
+        self.landlock = landlock
+        self.name_quota = name_quota
 
     def encode(self) -> bytes:
-        """As the bytes of a record."""
+        """Encode the launch as a record."""
         return marshal.dumps({name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
     def read(cls, descriptor: int) -> Launch:
-        """From the record behind a descriptor, which stays open."""
+        """Read a launch from the record behind a descriptor, which stays open."""
         return cls(**marshal.loads(contents(descriptor)))
 
 
 def contents(descriptor: int) -> bytes:
-    """All of a file, wherever its descriptor stands: others have the same one."""
+    """Return the content of a file whatever its descriptor's position, which others share."""
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
 
 
 def receive(server: socket.socket) -> list[int] | None:
-    """The descriptors of the next command; None at the end."""
-    data, found = receive_descriptors(server, 1, MOST)
-    return found if data else None
+    """Return the descriptors of the next command; None at the end."""
+    data, descriptors = receive_descriptors(server, 1, MOST)
+    return descriptors if data else None
 
 
 def receive_descriptors(channel: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
-    """Up to `size` bytes and `most` descriptors that came with them, closed when a program is
-    executed.
+    """Receive up to `size` bytes and the descriptors that came with them, at most `most`.
 
-    `socket.recv_fds` of the standard library takes flags and passes none on, so that its
-    descriptors are inherited.
+    They are closed when a program is executed. `socket.recv_fds` of the standard library takes
+    flags and passes none on, so that its descriptors are inherited.
     """
     flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
     data, parts, _, _ = channel.recvmsg(size, socket.CMSG_SPACE(most * _NUMBER.size), flags)
-    found: list[int] = []
+    descriptors: list[int] = []
     for level, kind, content in parts:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            whole = len(content) - len(content) % _NUMBER.size
-            found += [number for (number,) in _NUMBER.iter_unpack(content[:whole])]
+            complete = len(content) - len(content) % _NUMBER.size
+            descriptors += [number for (number,) in _NUMBER.iter_unpack(content[:complete])]
     if not flags:
-        for descriptor in found:
+        for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
-    return data, found
+    return data, descriptors
 
 
 class Report:
-    """The lines that a supervisor says."""
+    """The lines that a supervisor reports."""
 
     def __init__(self, control: int) -> None:
         self.control = control
 
     def say(self, line: str) -> None:
-        """One line, in one write. Newlines in names are made visible."""
+        """Report one line, in one write. Newlines in names are made visible."""
         data = line.replace("\n", "\\n").encode("utf-8", "surrogateescape")
         try:
             os.write(self.control, data + b"\n")

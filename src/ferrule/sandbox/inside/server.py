@@ -1,10 +1,9 @@
-"""The fork server: has a supervisor ready for the next command, so that none waits for an
-interpreter to start.
+"""The fork server: has a supervisor ready for the next command, which then starts at once.
 
-One process with one thread. It holds no command's words or environment: records are read by the
-supervisor. It is a subreaper, so that what a killed supervisor leaves comes to it and is ended.
-When its socket ends, or the process that uses it, it has all supervisors end their commands, waits
-for them and exits.
+One process with one thread. It holds no command's arguments or environment: records are read by the
+supervisor. It is a subreaper, so that what a killed supervisor leaves behind comes to it and is
+ended. When its socket ends, or the process that uses it, it has all supervisors end their commands,
+waits for them and exits.
 """
 
 from __future__ import annotations
@@ -25,38 +24,42 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .session import Session
 
-MOMENT = 0.003
-"""Seconds after which the next supervisor is made: until then the command that took the last one
-starts undisturbed.
+SPARE_DELAY = 0.003
+"""Seconds after which the next supervisor is made.
+
+Until then the command that took the last one starts undisturbed.
 """
 
-FAREWELL = 15.0
-"""Seconds that supervisors have at the end. Longer than any grace we are given by default, and its
-killing.
+SHUTDOWN_SECONDS = 15.0
+"""Seconds that supervisors have at the end.
+
+Longer than any default grace period and the killing after it.
 """
 
 
 def main(socket_number: int, session_number: int, owner_pid: int) -> None:
-    """Serve until the end of the socket. Never returns. `session_number`: its record, -1 for
-    none.
+    """Serve until the socket ends. Never returns.
+
+    `session_number` is the descriptor of the session's record, -1 for none.
     """
     os.set_inheritable(socket_number, False)
     server = socket.socket(fileno=socket_number)
-    owner = _watch(owner_pid)
+    owner = _watch_owner(owner_pid)
     session = _read_session(session_number)
     process_tree.become_subreaper()
     os.chdir("/")
-    # What is here now is never freed: left out of collections, its pages stay shared with every
-    # fork.
+    # What is loaded now is never freed: left out of garbage collection, its pages stay shared with
+    # every fork.
     gc.collect()
     gc.freeze()
     _Server(server, owner, session).serve()
     os._exit(0)
 
 
-def _watch(owner_pid: int) -> list[int]:
-    """A descriptor that becomes readable when our owner ends, even if a fork of it still holds the
-    socket.
+def _watch_owner(owner_pid: int) -> list[int]:
+    """Return a descriptor that becomes readable when our owner ends.
+
+    It works even if a fork of the owner still holds the socket.
     """
     if not hasattr(os, "pidfd_open"):
         return []
@@ -78,7 +81,7 @@ def _read_session(number: int) -> Session | None:
     session = Session.read(number)
     os.close(number)
     session.prepare()
-    if session.way != "namespaces":
+    if session.backend != "namespaces":
         from . import mediated_command
 
         mediated_command.prepare(session)
@@ -98,7 +101,9 @@ class _Server:
         watched = [self.wake.reader, self.server.fileno(), *self.owner]
         self.spare = self._fork()
         while True:
-            ready, _, _ = select.select(watched, [], [], MOMENT if self.spare is None else None)
+            ready, _, _ = select.select(
+                watched, [], [], SPARE_DELAY if self.spare is None else None
+            )
             if not ready:
                 self.spare = self._fork()
                 continue
@@ -110,12 +115,13 @@ class _Server:
                 if descriptors is None:
                     break
                 self._pass_on(descriptors)
-        self._farewell()
+        self._shut_down()
 
     def _pass_on(self, descriptors: list[int]) -> None:
-        """To the supervisor that waits, or to another if that one was killed."""
+        """Hand a command to the waiting supervisor, or to another one if that was killed."""
         for _ in range(2):
-            spare, self.spare = self.spare or self._fork(), None
+            spare = self.spare or self._fork()
+            self.spare = None
             if spare is None:
                 break
             with spare:
@@ -128,9 +134,9 @@ class _Server:
             os.close(descriptor)
 
     def _fork(self) -> socket.socket | None:
-        """A new supervisor; None, after a moment, if no process can be made."""
+        """Make a new supervisor; None, after a moment, if no process can be made."""
         ours, theirs = socket.socketpair()
-        # A farewell that came before the fork has its own wake-up descriptor would be lost.
+        # A signal to end that came before the fork has its own wake-up pipe would be lost.
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR1,))
         try:
             pid = os.fork()
@@ -149,7 +155,7 @@ class _Server:
         return ours
 
     def _supervise(self, channel: socket.socket) -> None:
-        """In the fork. Never returns."""
+        """Be a supervisor, in the fork. Never returns."""
         status = 1
         try:
             self.server.close()
@@ -158,13 +164,12 @@ class _Server:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGUSR1,))
             process_tree.become_subreaper()
             if self.session is None:
-                _supervise_plain(channel, wake, self.owner)
+                _supervise_unconfined(channel, wake, self.owner)
             else:
-                _supervise_held(self.session, channel, wake, self.owner)
+                _supervise_confined(self.session, channel, wake, self.owner)
             status = 0
         finally:
-            # Without the interpreter's own farewell: who waits for the end of the socket then waits
-            # for us briefly.
+            # Without the interpreter's clean-up: who waits for the end of the socket waits less.
             os._exit(status)
 
     def _reap(self) -> None:
@@ -183,7 +188,7 @@ class _Server:
             self._end_orphans()
 
     def _end_orphans(self) -> None:
-        """A supervisor was killed: whatever is below us and below no other supervisor was its own.
+        """Kill what a killed supervisor left: whatever is below us and below no other supervisor.
 
         Called again for each orphan that ends, so that what one of them forked meanwhile is found
         too.
@@ -191,35 +196,40 @@ class _Server:
         for pid, (start, _, _) in process_tree.descendants(os.getpid(), self.supervisors).items():
             process_tree.send(pid, start, signal.SIGKILL)
 
-    def _farewell(self) -> None:
+    def _shut_down(self) -> None:
         """Have everything ended. What ignores even that is left to init."""
         if self.spare is not None:
             self.spare.close()
         for pid in self.supervisors:
             os.kill(pid, signal.SIGUSR1)
-        deadline = time.monotonic() + FAREWELL
-        while process_tree.has_children() and (left := deadline - time.monotonic()) > 0:
-            select.select([self.wake], [], [], min(left, 1.0))
+        deadline = time.monotonic() + SHUTDOWN_SECONDS
+        while process_tree.has_children():
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0:
+                break
+            select.select([self.wake], [], [], min(seconds_left, 1.0))
             self._reap()
         if self.session is not None:
             control_groups.leave(self.session.groups)
 
 
-def _supervise_held(
+def _supervise_confined(
     session: Session, channel: socket.socket, wake: process_tree.Wake, owner: list[int]
 ) -> None:
-    """For a command of a sandbox, by whatever holds it."""
-    if session.way == "bubblewrap":
-        from .bubblewrap_supervisor import supervise_wrapped as supervise_it
-    elif session.way == "landlock":
-        from .landlock_supervisor import supervise_alone as supervise_it
+    """Supervise a command of a sandbox, with the session's backend."""
+    if session.backend == "bubblewrap":
+        from .bubblewrap_supervisor import supervise_wrapped as supervise
+    elif session.backend == "landlock":
+        from .landlock_supervisor import supervise_alone as supervise
     else:
-        from .namespace_supervisor import supervise_confined as supervise_it
-    supervise_it(session, channel, wake, owner)
+        from .namespace_supervisor import supervise_confined as supervise
+    supervise(session, channel, wake, owner)
 
 
-def _supervise_plain(channel: socket.socket, wake: process_tree.Wake, owner: list[int]) -> None:
-    """For a command that no namespace holds."""
+def _supervise_unconfined(
+    channel: socket.socket, wake: process_tree.Wake, owner: list[int]
+) -> None:
+    """Supervise a command that nothing confines."""
     descriptors = receive(channel)
     if descriptors is None:
         return
@@ -239,7 +249,8 @@ def _supervise_plain(channel: socket.socket, wake: process_tree.Wake, owner: lis
 
 
 def start() -> None:
-    """As a program: the socket, the session's record and the process that uses us are the last
-    three words.
+    """Run as a program.
+
+    The last three arguments are the socket, the session's record and the process that uses us.
     """
     main(*map(int, sys.argv[-3:]))

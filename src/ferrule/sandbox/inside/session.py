@@ -21,39 +21,43 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """`user`: make a user namespace. `view`: a folder that the view is built over. `steps`: what it
-    is made of; `own_steps`: what each command adds.
+    """The record of a sandbox.
 
-    `limits` as of `namespaces.limit`. `groups`: control groups to be in
-    (`sandbox.inside.kernel.control_groups.Group`). `names`: `(reserved, secret, protected)` beyond
-    the usual lists. `roots`: folders in which names are guarded, the workspace first. `wall`: what
-    Landlock grants (`landlock.Granted`), nothing if it is not to be used. `filtered`: system calls
-    are. `late`: a command's steps change what the wall stands on.
-    `locked`: commands are in another user namespace than the one that the mounts over names were
-    made in; where they cannot be, no command may reach another one by a socket's name, since a
-    folder that it was handed would outlive what lies over its names.
-    `way`: `namespaces`, or who else holds commands (`bubblewrap`, `landlock`). `held`: what steps
-    call the folder of what is laid over names, and where that is, for who lays nothing;
-    `own_folders` are what commands may write besides the roots there, the last in place of
-    /dev/shm.
+    * `user_namespace`: make a user namespace.
+    * `view_folder`: a folder that the view is built over. `steps`: what it is made of;
+      `command_steps`: what each command adds.
+    * `limits` as of `namespaces.limit`. `groups`: control groups to be in
+      (`kernel.control_groups`).
+    * `names`: `(reserved, secret, protected)` beyond the usual lists. `roots`: folders in which
+      names are guarded, the workspace first.
+    * `landlock_rules`: what Landlock grants, empty if it is not to be used. `filtered`: system
+      calls are filtered.
+    * `restrict_late`: a command's steps change what Landlock's rules rest on.
+    * `locked`: commands are in another user namespace than the one that the masks were mounted in.
+      Where they cannot be, no command may reach another one by a socket's name: a folder that it
+      was handed would outlive the masks over its names.
+    * `backend`: `namespaces`, `bubblewrap` or `landlock`.
+    * `held_folder`: what steps call the folder of what is laid over names, and where it is, for a
+      backend that mounts nothing; `writable_folders` are what commands may write there besides the
+      roots, the last one in place of /dev/shm.
     """
 
     _fields = (
         "filtered",
         "groups",
-        "held",
-        "late",
+        "held_folder",
+        "restrict_late",
         "limits",
         "locked",
         "names",
-        "own_folders",
-        "own_steps",
+        "writable_folders",
+        "command_steps",
         "roots",
         "steps",
-        "user",
-        "view",
-        "wall",
-        "way",
+        "user_namespace",
+        "view_folder",
+        "landlock_rules",
+        "backend",
     )
     record: int
     """A descriptor of this as a record, for a process that is started and not forked."""
@@ -64,75 +68,73 @@ class Session:
 
     def __init__(
         self,
-        user: bool,
-        view: str,
+        user_namespace: bool,
+        view_folder: str,
         steps: list[Step],
-        own_steps: list[Step],
+        command_steps: list[Step],
         limits: dict[str, int | None],
         groups: list[Group],
         names: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]],
         roots: tuple[str, ...],
-        wall: tuple[Granted, ...] = (),
+        landlock_rules: tuple[Granted, ...] = (),
         filtered: bool = True,
-        late: bool = False,
+        restrict_late: bool = False,
         locked: bool = True,
-        way: str = "namespaces",
-        held: tuple[str, str] = ("", ""),
-        own_folders: tuple[str, ...] = (),
+        backend: str = "namespaces",
+        held_folder: tuple[str, str] = ("", ""),
+        writable_folders: tuple[str, ...] = (),
     ) -> None:
-        self.own_folders = own_folders
-        self.way = way
-        self.held = held
-        self.user = user
-        self.view = view
+        self.writable_folders = writable_folders
+        self.backend = backend
+        self.held_folder = held_folder
+        self.user_namespace = user_namespace
+        self.view_folder = view_folder
         self.steps = steps
-        self.own_steps = own_steps
+        self.command_steps = command_steps
         self.limits = limits
         self.groups = groups
         self.names = names
         self.roots = roots
-        self.wall = wall
+        self.landlock_rules = landlock_rules
         self.filtered = filtered
-        self.late = late
+        self.restrict_late = restrict_late
         self.locked = locked
 
     def encode(self) -> bytes:
-        """As the bytes of a record."""
+        """Encode the session as a record."""
         return marshal.dumps({name: getattr(self, name) for name in self._fields})
 
     @classmethod
     def read(cls, descriptor: int) -> Session:
-        """From the record behind a descriptor, which stays open."""
+        """Read a session from the record behind a descriptor, which stays open."""
         return cls(**marshal.loads(contents(descriptor)))
 
     def name_rules(self) -> None:
-        """The rules of names, ready to be asked."""
+        """Load the rules about names."""
         self.rules = Rules(self.roots, *self.names)
 
     def prepare(self) -> None:
-        """What is the same for all commands and costs time: done before anything is forked."""
+        """Do what is the same for all commands and costs time, before anything is forked."""
         self.name_rules()
-        # Shared by the mediators of all commands: a folder is not moved while another command adds
-        # to it.
+        # Shared by the mediators of all commands: no folder is moved while another command adds to
+        # it.
         self.lock = os.memfd_create("ferrule", os.MFD_CLOEXEC)
         try:
             groups.enter(self.groups)
-            if self.way != "namespaces":
+            if self.backend != "namespaces":
                 self.record = os.memfd_create("ferrule", os.MFD_CLOEXEC)
                 os.write(self.record, self.encode())
                 return
             if self.filtered:
                 seccomp.prepare(False, True, by_name=self.locked)
                 mediator.creating_calls()
-            self.template = template.make(self.user, self.view, self.steps)
+            self.template = template.make(self.user_namespace, self.view_folder, self.steps)
         except OSError as error:
-            # Every command is told, in place of being run.
+            # Every command gets this as its error, instead of being run.
             self.problem = str(error)
 
     def confine(self, listener: socket.socket) -> None:
-        """Filter the calls of this process, and send pid 1 the filter's descriptor, or word that
-        there is none.
-        """
+        """Filter the calls of this process, and send pid 1 the filter's descriptor, if any."""
         descriptor = seccomp.install(False, True, by_name=self.locked) if self.filtered else None
         if descriptor is None:
             listener.send(b"-")

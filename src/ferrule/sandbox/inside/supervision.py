@@ -1,10 +1,10 @@
-"""Waits for a command, ends all it started, reports. For a supervisor, and for pid 1 of a sandbox.
+"""Waits for a command, ends everything it started, reports. For supervisors and pid 1 of a sandbox.
 
 What the command leaves behind when it ends is given a moment, named, and ended.
 
 Not protected where there is no sandbox: the command runs as the same user and may kill its
 supervisor. The other end then misses `done` and says that something may still run, and the server
-ends what it is handed.
+ends what is handed to it.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SETTLE = 0.2
+SETTLE_SECONDS = 0.2
 """Seconds that what the command leaves behind has to end by itself."""
 
 
 def start_plain(launch: Launch, descriptors: list[int], report: Report) -> int | None:
-    """The command's process id, or None if it could not be started, which is reported.
+    """Start a command that nothing confines.
 
-    Our copies of its pipes are closed: they would keep their readers waiting.
+    Returns its process id, or None if it could not be started, which is reported. Our copies of its
+    pipes are closed: they would keep their readers waiting.
     """
     directory, stdin, stdout, stderr = descriptors[2:6]
     try:
-        # By descriptor: the folder that was checked, whatever bears its name by now.
+        # By descriptor: the folder that was checked, whatever has its name by now.
         os.fchdir(directory)
-        if launch.wall is not None:
-            # For good, and for this supervisor as well: it only waits for the command and ends it.
-            granted, tcp = launch.wall
+        if launch.landlock is not None:
+            # Irrevocable, also for this supervisor: it only waits for the command and ends it.
+            granted, tcp = launch.landlock
             landlock.restrict(landlock.Spec(granted, tcp=tcp, quiet=True))
         child = os.posix_spawn(
             launch.program,
@@ -68,22 +69,23 @@ def watch_over(
     attention: process_tree.Attention,
     ours: Callable[[], set[int]] = set,
 ) -> None:
-    """Until the command and all it started are gone. `ours` are children that are not the
-    command's.
+    """Wait until the command and everything it started are gone.
+
+    `ours` returns children that are not the command's.
     """
     code = _wait(child, attention)
     if code is not None:
         report.say(f"exited {code}")
         _report_left(report, attention, ours)
-    late, alive = process_tree.end_descendants(attention, grace, child)
-    if late is not None:
-        report.say(f"exited {late}")
+    late_code, alive = process_tree.end_descendants(attention, grace, child)
+    if late_code is not None:
+        report.say(f"exited {late_code}")
     for name in alive:
         report.say(f"alive {name}")
 
 
 def _wait(child: int, attention: process_tree.Attention) -> int | None:
-    """Its exit code when the command has ended, None if we are asked to end it."""
+    """Return the exit code when the command has ended, None if we are asked to end it."""
     while True:
         code = process_tree.reap(child)
         if code is not None:
@@ -96,9 +98,10 @@ def _report_left(
     report: Report, attention: process_tree.Attention, ours: Callable[[], set[int]]
 ) -> None:
     """Name what outlives the command, after a moment in which it may end by itself."""
-    deadline = time.monotonic() + SETTLE
-    while process_tree.has_children() and (left := deadline - time.monotonic()) > 0:
-        if attention.wait(left):
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while process_tree.has_children():
+        seconds_left = deadline - time.monotonic()
+        if seconds_left <= 0 or attention.wait(seconds_left):
             break
         process_tree.reap(-1)
     if not process_tree.has_children():
@@ -108,8 +111,9 @@ def _report_left(
 
 
 def end_gently(pid: int, attention: process_tree.Attention, seconds: float) -> int:
-    """Wait for one child, which is asked to end when we are; killed after that many seconds more.
-    Its exit code.
+    """Wait for one child, which is asked to end when we are. Returns its exit code.
+
+    It is killed `seconds` after that.
     """
     deadline: float | None = None
     while True:
@@ -120,7 +124,7 @@ def end_gently(pid: int, attention: process_tree.Attention, seconds: float) -> i
             if attention.wait(None):
                 deadline = time.monotonic() + seconds
             continue
-        left = deadline - time.monotonic()
-        if left <= 0:
+        seconds_left = deadline - time.monotonic()
+        if seconds_left <= 0:
             os.kill(pid, signal.SIGKILL)
-        attention.pause(max(left, 0.5) if left <= 0 else left)
+        attention.pause(max(seconds_left, 0.5) if seconds_left <= 0 else seconds_left)

@@ -1,6 +1,5 @@
-"""What a confined command may reach: hosts by name, through a proxy that checks what it connects
-to.
+"""What a confined command may reach: hosts by name, through a proxy that checks its connections.
 
 Modules: `allowed_hosts`, `dialing`, `http_heads`, `ip_addresses`, `listener`, `proxy`,
-`proxy_environment`, `proxy_peer`.
+`proxy_peer`.
 """

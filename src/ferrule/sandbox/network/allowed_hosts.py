@@ -1,17 +1,17 @@
-"""Which hosts a command may reach: the `network` entries of a policy, read and asked. No I/O.
+"""Which hosts a command may reach: the `network` entries of a policy, parsed and applied. No I/O.
 
     hosts = Hosts.parse(("example.com", "*.example.org", "localhost:5432", "[::1]:8080"))
     hosts.refusal("example.com", 443)                 None: allowed
-    hosts.closed("example.com", 443, "127.0.0.1")     why a connection to this address may not be made
+    hosts.closed("example.com", 443, "127.0.0.1")     why this address may not be connected to
 
 Rules of this file:
 
 * An entry is `host`, `host:port`, `*.domain` or `*.domain:port`; a host is a name, an IPv4 address
   or an IPv6 address in brackets. Without a port it means the ports of the web, 80 and 443.
   `*.domain` are the names below the domain, not the domain.
-* A host is compared in one spelling: lower case, no dot at the end, addresses as `ipaddress` writes
-  them. The same spelling is what is connected to, so two readers cannot understand two things. What
-  has no such spelling is refused: percent signs, user names, zones, letters beyond ASCII (clients
+* A host is compared in its canonical form: lower case, no dot at the end, addresses as `ipaddress`
+  writes them. The same form is what is connected to, so two readers cannot understand two things.
+  What has no such form is refused: percent signs, user names, zones, letters beyond ASCII (clients
   send `xn--…`), numbers that some systems take for an address (`0x7f.1`, `2130706433`).
 * A name does not open what it resolves to. An address that is not the open internet
   (`ip_addresses.py`) is reached only by an entry with that address, or by `localhost` (and names
@@ -38,20 +38,22 @@ WEB_PORTS = frozenset({80, 443})
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORT = re.compile(r"[0-9]{1,5}")
-_UNSURE = re.compile("[ßς\u200c\u200d]")
+_AMBIGUOUS = re.compile("[ßς\u200c\u200d]")
 """The two versions of IDNA write these differently: one text, two hosts."""
 
 
 class Unreadable(ValueError):
-    """A text is not exactly one host, or not a port. Its text says why, without repeating what was
-    given.
+    """A text is not exactly one host, or not a port.
+
+    Its message says why, without repeating what was given.
     """
 
 
 @frozen
 class Entry:
-    """One thing that a person named. `host` is in the one spelling; `below`: the names below it,
-    not itself.
+    """One thing that a person named. `host` is in canonical form.
+
+    `below`: the names below it, not itself.
     """
 
     host: str
@@ -59,6 +61,7 @@ class Entry:
     below: bool = False
 
     def names(self, host: str) -> bool:
+        """Return whether this entry names the host, given in canonical form."""
         return host.endswith("." + self.host) if self.below else host == self.host
 
 
@@ -70,18 +73,22 @@ class Hosts:
 
     @classmethod
     def parse(cls, entries: Iterable[str]) -> Hosts:
-        """Raises ConfigError for an entry that does not say exactly what it opens."""
-        return cls(tuple(_entry(text) for text in entries))
+        """Parse the entries.
+
+        Raises:
+            ConfigError: An entry does not say exactly what it opens.
+        """
+        return cls(tuple(_parse_entry(text) for text in entries))
 
     def __bool__(self) -> bool:
         return bool(self.entries)
 
     def allows(self, host: str, port: int) -> bool:
-        """Whether a person named this host with this port. `host` in any spelling."""
+        """Return whether a person named this host, in any form, with this port."""
         return self.refusal(host, port) is None
 
     def refusal(self, host: str, port: int) -> str | None:
-        """Why `host` may not be asked for at all; None if it may. Nothing is resolved."""
+        """Return why `host` may not be asked for at all; None if it may. Nothing is resolved."""
         try:
             host = canonical(host)
         except Unreadable as problem:
@@ -95,8 +102,9 @@ class Hosts:
         return f"the `network` setting names `{host}` for port {known}, not {port}"
 
     def closed(self, host: str, port: int, address: str) -> str | None:
-        """Why an allowed `host` may not be reached at `address`, one that it resolved to; None if
-        it may.
+        """Return why an allowed `host` may not be reached at `address`; None if it may.
+
+        `address` is one that it resolved to.
         """
         found = parse_address(address)
         if found is None:
@@ -115,7 +123,8 @@ class Hosts:
     def this_machine(self) -> bool:
         """Whether an entry opens this machine's own loopback."""
         return any(
-            local(e.host) or _loopback(parse_address(e.host.strip("[]"))) for e in self.entries
+            local(entry.host) or _is_loopback(parse_address(entry.host.strip("[]")))
+            for entry in self.entries
         )
 
     def _ports(self, host: str) -> frozenset[int]:
@@ -123,8 +132,12 @@ class Hosts:
 
 
 def canonical(host: str) -> str:
-    """The one spelling of a host. An IPv6 address comes with or without brackets and leaves
-    without. Raises Unreadable.
+    """Return the canonical form of a host.
+
+    An IPv6 address comes with or without brackets and leaves without.
+
+    Raises:
+        Unreadable: It has none.
     """
     if not host.isascii():
         raise Unreadable("it has letters beyond ASCII; write it as `xn--…`")
@@ -153,13 +166,15 @@ def _ipv6(text: str) -> str:
 
 
 def local(host: str) -> bool:
-    """Whether a name means this machine by definition (RFC 6761): it is never looked up."""
+    """Return whether a name means this machine by definition (RFC 6761): it is never looked up."""
     return host == "localhost" or host.endswith(".localhost")
 
 
 def split_authority(text: str) -> tuple[str, int | None]:
-    """`host:port` or `host`, as it stands in a request. The host comes in its one spelling. Raises
-    Unreadable.
+    """Split `host:port` or `host`, as in a request. The host is returned in canonical form.
+
+    Raises:
+        Unreadable: It is not exactly one host, or not a port.
     """
     host, colon, number = text.rpartition(":")
     if not colon or (text.startswith("[") and text.endswith("]")):
@@ -170,17 +185,21 @@ def split_authority(text: str) -> tuple[str, int | None]:
 
 
 def parse_port(text: str) -> int:
-    """Raises Unreadable."""
+    """Parse a port.
+
+    Raises:
+        Unreadable: It is not one.
+    """
     if not _PORT.fullmatch(text) or not 0 < int(text) < 65_536:
         raise Unreadable("its port is not a number from 1 to 65535")
     return int(text)
 
 
-def _entry(text: str) -> Entry:
+def _parse_entry(text: str) -> Entry:
     below = text.startswith("*.")
     try:
         host, port = split_authority(_ascii(text.removeprefix("*.")))
-        _check_meaning(host, below)
+        _check_usable(host, below)
     except Unreadable as problem:
         raise ConfigError(
             f"network: found `{text}`, but {problem}",
@@ -194,14 +213,14 @@ def _entry(text: str) -> Entry:
 
 
 def _ascii(text: str) -> str:
-    """A name as people write it, as it stands in DNS."""
+    """Return a name as people write it in the form that DNS has."""
     if "//" in text:
         raise Unreadable("it is a URL; only its host is named")
     if "*" in text:
         raise Unreadable("a `*` stands only in front, for all names below a domain")
     if text.isascii():
         return text
-    if _UNSURE.search(text):
+    if _AMBIGUOUS.search(text):
         raise Unreadable("it has a letter that programs write in two ways; write it as `xn--…`")
     try:
         return text.encode("idna").decode()
@@ -209,7 +228,7 @@ def _ascii(text: str) -> str:
         raise Unreadable("it cannot be written as a host name") from None
 
 
-def _check_meaning(host: str, below: bool) -> None:
+def _check_usable(host: str, below: bool) -> None:
     address = parse_address(host)
     if below and (address is not None or "." not in host):
         raise Unreadable("`*.` needs a domain with a dot in it, such as `*.example.com`")
@@ -219,5 +238,5 @@ def _check_meaning(host: str, below: bool) -> None:
         raise Unreadable("this address belongs to no one host")
 
 
-def _loopback(address: Address | None) -> bool:
+def _is_loopback(address: Address | None) -> bool:
     return address is not None and address.is_loopback

@@ -1,5 +1,4 @@
-"""From an allowed host to a connection with it: resolved once, checked, and connected to what was
-checked.
+"""Connects to an allowed host: resolved once, checked, and connected to what was checked.
 
 A name is looked up only after it was allowed, so no question to DNS carries anything out. The
 address that was checked is the address that is connected to: a name that answers differently the
@@ -23,22 +22,21 @@ from .ip_addresses import parse_address
 from .proxy_peer import Peer
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
-"""A host name to its addresses. Raises OSError."""
+"""Resolves a host name to its addresses. Raises OSError."""
 
 Upstream = Callable[[bool, str, int], tuple[str, int, str] | None]
-"""(TLS?, host, port) to the proxy to go through: its host, port and `Proxy-Authorization` value.
-None: go there directly.
+"""Takes (TLS?, host, port) and returns the proxy to go through.
+
+That is its host, port and `Proxy-Authorization` value; None: connect directly.
 """
 
 ATTEMPT_SECONDS = 5.0
 ATTEMPTS = 6
-"""Addresses of one host that are tried, for at most so many seconds each."""
+"""Addresses of one host that are tried, for at most `ATTEMPT_SECONDS` each."""
 
 
 class Refused(Exception):
-    """The client gets `status` and the text. `forbidden`: a rule said no; else it could not be
-    done.
-    """
+    """The request fails: the client gets `status` and the text."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -46,13 +44,15 @@ class Refused(Exception):
 
     @property
     def forbidden(self) -> bool:
+        """Whether a rule refused it. Otherwise it could not be done."""
         return self.status == 403
 
 
 @frozen
 class Reached:
-    """A connection. `address` is where it leads, for the record; `via` the credentials (or "") if
-    that is a proxy.
+    """A connection. `address` is where it leads, for the record.
+
+    `via` are the credentials (or "") if that is a proxy.
     """
 
     peer: Peer
@@ -61,19 +61,19 @@ class Reached:
 
 
 async def resolve(host: str) -> Sequence[str]:
-    """By the system's resolver, on a thread."""
+    """Resolve a host with the system's resolver, on a thread."""
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def directly(secure: bool, host: str, port: int) -> None:
-    """An `Upstream` that never goes through a proxy."""
+    """Connect directly: an `Upstream` without a proxy."""
     return None
 
 
 @frozen
 class Reach:
-    """How connections are made. `seconds` bounds looking up and connecting together."""
+    """Makes connections. `seconds` limits looking up and connecting together."""
 
     hosts: Hosts
     resolve: Resolve = resolve
@@ -81,27 +81,34 @@ class Reach:
     seconds: float = 20.0
 
     async def connect(self, host: str, port: int, *, tunnel: bool) -> Reached:
-        """Raises Refused. `host` was allowed already; which of its addresses may be reached is
-        decided here.
+        """Connect to a host that was allowed already. Which of its addresses is decided here.
+
+        Raises:
+            Refused: It cannot or may not be reached.
         """
         proxy = self.upstream(tunnel, host, port)
         try:
             async with asyncio.timeout(self.seconds):
                 if proxy is None:
-                    addresses = await self._addresses(host, port)
-                    return await self._first(host, port, addresses)
-                return await self._through(proxy, host, port, tunnel)
+                    addresses = await self._allowed_addresses(host, port)
+                    return await self._connect_first(host, port, addresses)
+                return await self._connect_through(proxy, host, port, tunnel)
         except TimeoutError:
             raise Refused(504, f"`{host}` could not be reached within {self.seconds:g} s") from None
 
-    async def _addresses(self, host: str, port: int) -> list[str]:
-        """Those that may be connected to. Raises Refused if there are none."""
-        found = await self._lookup(host)
-        reasons = [self.hosts.closed(host, port, address) for address in found]
-        good = [address for address, reason in zip(found, reasons, strict=True) if reason is None]
-        if not good:
+    async def _allowed_addresses(self, host: str, port: int) -> list[str]:
+        """Return the addresses that may be connected to.
+
+        Raises Refused if there are none.
+        """
+        addresses = await self._lookup(host)
+        reasons = [self.hosts.closed(host, port, address) for address in addresses]
+        allowed = [
+            address for address, reason in zip(addresses, reasons, strict=True) if reason is None
+        ]
+        if not allowed:
             raise Refused(403, next(reason for reason in reasons if reason))
-        return good
+        return allowed
 
     async def _lookup(self, host: str) -> list[str]:
         if local(host):
@@ -112,48 +119,48 @@ class Reach:
             found = await self.resolve(host)
         except (OSError, UnicodeError) as problem:
             raise Refused(502, f"`{host}` could not be resolved: {problem}") from None
-        # In the one spelling: `::ffff:10.0.0.1` is checked and connected to as what it is.
+        # In canonical form: `::ffff:10.0.0.1` is checked and connected to as what it is.
         addresses = [str(parse_address(text) or text) for text in found][:ATTEMPTS]
         if not addresses:
             raise Refused(502, f"`{host}` has no address")
         return addresses
 
-    async def _first(self, host: str, port: int, addresses: Sequence[str]) -> Reached:
-        """The first address that answers."""
+    async def _connect_first(self, host: str, port: int, addresses: Sequence[str]) -> Reached:
+        """Connect to the first address that answers."""
         problem: Exception = OSError("no answer")
         for address in addresses:
             try:
                 async with asyncio.timeout(ATTEMPT_SECONDS):
-                    return Reached(await _open(address, port), address)
+                    return Reached(await _connect(address, port), address)
             except OSError as failed:  # TimeoutError is one
                 problem = failed
         why = str(problem) or "no answer in time"
         raise Refused(502, f"`{host}` ({', '.join(addresses)}), port {port}: {why}")
 
-    async def _through(
+    async def _connect_through(
         self, proxy: tuple[str, int, str], host: str, port: int, tunnel: bool
     ) -> Reached:
-        """A connection with the environment's proxy; with `tunnel` one that already leads to the
-        host.
-        """
-        name, number, credentials = proxy
+        """Connect through the environment's proxy; with `tunnel` up to the host."""
+        proxy_host, proxy_port, credentials = proxy
         try:
-            found = [name] if parse_address(name) else await self._lookup(name)
-            reached = await self._first(name, number, found)
+            addresses = (
+                [proxy_host] if parse_address(proxy_host) else await self._lookup(proxy_host)
+            )
+            reached = await self._connect_first(proxy_host, proxy_port, addresses)
         except Refused as problem:
             raise Refused(502, f"the proxy of this machine's environment: {problem}") from None
-        through = Reached(reached.peer, f"proxy {name}:{number}", credentials)
+        connection = Reached(reached.peer, f"proxy {proxy_host}:{proxy_port}", credentials)
         if tunnel:
             try:
-                await _open_tunnel(through, host, port)
+                await _open_tunnel(connection, host, port)
             except BaseException:
-                through.peer.close()
+                connection.peer.close()
                 raise
-        return through
+        return connection
 
 
-async def _open(address: str, port: int) -> Peer:
-    """Numbers only: nothing is looked up here."""
+async def _connect(address: str, port: int) -> Peer:
+    """Connect to a numeric address: nothing is looked up here."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -167,8 +174,9 @@ async def _open(address: str, port: int) -> Peer:
 
 
 async def _open_tunnel(reached: Reached, host: str, port: int) -> None:
-    """CONNECT (RFC 9110, section 9.3.6)."""
-    where = f"{f'[{host}]' if ':' in host else host}:{port}"
+    """Open a tunnel with CONNECT (RFC 9110, section 9.3.6)."""
+    shown = f"[{host}]" if ":" in host else host
+    where = f"{shown}:{port}"
     fields = [("Host", where)]
     if reached.via:
         fields.append(("Proxy-Authorization", reached.via))

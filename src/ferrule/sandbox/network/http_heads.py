@@ -1,5 +1,4 @@
-"""Heads of HTTP/1.1 requests and answers as a proxy must read them: strictly, and written anew. No
-I/O.
+"""Heads of HTTP/1.1 requests and answers for a proxy: parsed strictly and written anew. No I/O.
 
 Source: RFC 9110 and 9112. Two programs that understand one message differently are how a request is
 smuggled past a check. So whatever could be read in two ways is refused (a second or odd
@@ -22,7 +21,7 @@ from ferrule.core.frozen import frozen
 from .allowed_hosts import split_authority
 
 HEAD_LIMIT = 65_536
-"""Bytes of a head at the most."""
+"""Bytes of a head at most."""
 FIELDS_LIMIT = 256
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
@@ -43,7 +42,7 @@ Fields = tuple[tuple[str, str], ...]
 
 
 class Malformed(Exception):
-    """A message that will not be passed on. `status` is the answer; the text says why."""
+    """A message that is not passed on. `status` is the answer; the text says why."""
 
     def __init__(self, why: str, status: int = 400) -> None:
         super().__init__(why)
@@ -63,8 +62,9 @@ Framing = int | Ends
 
 @frozen
 class Asked:
-    """A request's head. `path` is the target in the form for a server; empty with CONNECT. `host`
-    in the one spelling.
+    """A request's head.
+
+    `path` is the target in the form for a server; empty with CONNECT. `host` is in canonical form.
     """
 
     method: str
@@ -75,23 +75,23 @@ class Asked:
     framing: Framing
     keep: bool
     chunks: bool
-    """The client reads chunked answers."""
+    """Whether the client reads chunked answers."""
 
     @property
     def authority(self) -> str:
-        """The host as `Host` says it; the port only if it is not 80."""
+        """The host as `Host` has it; with the port only if it is not 80."""
         shown = f"[{self.host}]" if ":" in self.host else self.host
         return shown if self.port == 80 else f"{shown}:{self.port}"
 
     def head(self, via: str | None = None) -> bytes:
-        """For the server; with `via` for another proxy, whose `Proxy-Authorization` value that is
-        (or empty).
+        """Return the head for the server, or with `via` for another proxy.
+
+        `via` is the `Proxy-Authorization` value for that proxy (or empty).
         """
         target = self.path if via is None else f"http://{self.authority}{self.path}"
         fields = [("Host", self.authority), *end_to_end(self.fields, ("host", "content-length"))]
-        fields += (
-            _framed(self.framing) if self.framing or _has(self.fields, "content-length") else []
-        )
+        if self.framing or _has(self.fields, "content-length"):
+            fields += _framing_fields(self.framing)
         if via:
             fields.append(("Proxy-Authorization", via))
         return written(f"{self.method} {target} HTTP/1.1", [*fields, ("Connection", "close")])
@@ -107,8 +107,9 @@ class Answered:
     framing: Framing
 
     def head(self, *, chunks: bool, keep: bool) -> bytes:
-        """For the client. Without a length, `chunks` decides whether the body ends by itself or
-        with the connection.
+        """Return the head for the client.
+
+        Without a length, `chunks` decides whether the body ends by itself or with the connection.
         """
         fields = list(end_to_end(self.fields))
         if self.framing is Ends.CHUNKED and chunks:
@@ -119,13 +120,20 @@ class Answered:
 
 
 def parse_request(lines: list[bytes]) -> Asked:
-    """Lines without their ends. Raises Malformed, or Unreadable if only the host is at fault."""
+    """Parse a request's head from lines without their ends.
+
+    Raises:
+        Malformed: It cannot be passed on.
+        Unreadable: Only the host is at fault.
+    """
     first = lines[0].decode("latin-1")
     match = _REQUEST.fullmatch(first)
     if match is None:
         raise Malformed("the first line is not an HTTP/1.1 request")
-    method, target, modern = match[1], match[2], match[3] == "1"
-    fields = _fields(lines[1:])
+    method = match[1]
+    target = match[2]
+    modern = match[3] == "1"
+    fields = _parse_parse_fields(lines[1:])
     if len(_values(fields, "host")) > 1:
         raise Malformed("there are two `Host` fields")
     framing = _request_framing(fields, modern)
@@ -136,26 +144,36 @@ def parse_request(lines: list[bytes]) -> Asked:
         if framing:
             raise Malformed("CONNECT has no body")
         return Asked(method, host, port, "", fields, 0, False, modern)
-    host, port, path = _absolute(target)
-    keep = modern and "close" not in _listed(fields, "connection")
+    host, port, path = _parse_target(target)
+    keep = modern and "close" not in _listed_tokens(fields, "connection")
     return Asked(method, host, port, path, fields, framing, keep, modern)
 
 
 def parse_answer(lines: list[bytes], method: str) -> Answered:
-    """The answer to a request with this method. Raises Malformed."""
+    """Parse the head of the answer to a request with this method.
+
+    Raises:
+        Malformed: It cannot be passed on.
+    """
     match = _STATUS.fullmatch(lines[0].decode("latin-1"))
     if match is None:
         raise Malformed("the server's answer is not HTTP/1.1")
     status = int(match[2])
     if status == 101:
         raise Malformed("the server switched protocols without being asked")
-    fields = _fields(lines[1:])
-    bare = status < 200 or status in (204, 304) or method == "HEAD"
-    return Answered(status, match[3] or "", fields, 0 if bare else _framing(fields, Ends.CLOSE))
+    fields = _parse_parse_fields(lines[1:])
+    has_no_body = status < 200 or status in (204, 304) or method == "HEAD"
+    return Answered(
+        status, match[3] or "", fields, 0 if has_no_body else _framing(fields, Ends.CLOSE)
+    )
 
 
 def parse_chunk_size(line: bytes) -> int:
-    """Raises Malformed."""
+    """Parse the size of a chunk.
+
+    Raises:
+        Malformed: It is not one.
+    """
     match = _CHUNK.fullmatch(line)
     if match is None:
         raise Malformed("a chunk's size cannot be read")
@@ -163,21 +181,21 @@ def parse_chunk_size(line: bytes) -> int:
 
 
 def end_to_end(fields: Fields, also: Iterable[str] = ()) -> list[tuple[str, str]]:
-    """Without the fields that are for us only: hop-by-hop ones, those that `Connection` names, and
-    `also`.
+    """Return the fields that are passed on.
+
+    Those for us only are left out: hop-by-hop ones, those that `Connection` names, and `also`.
     """
-    gone = _HOP_BY_HOP | _listed(fields, "connection") | set(also)
-    return [(name, value) for name, value in fields if name.lower() not in gone]
+    removed = _HOP_BY_HOP | _listed_tokens(fields, "connection") | set(also)
+    return [(name, value) for name, value in fields if name.lower() not in removed]
 
 
 def written(first: str, fields: Iterable[tuple[str, str]]) -> bytes:
-    """A head, up to and with its empty line."""
-    return "\r\n".join((first, *(f"{name}: {value}" for name, value in fields), "", "")).encode(
-        "latin-1"
-    )
+    """Return a head as bytes, up to and with its empty line."""
+    lines = [first, *(f"{name}: {value}" for name, value in fields), "", ""]
+    return "\r\n".join(lines).encode("latin-1")
 
 
-def _absolute(target: str) -> tuple[str, int, str]:
+def _parse_target(target: str) -> tuple[str, int, str]:
     match = _HTTP.fullmatch(target)
     if match is None:
         raise Malformed(
@@ -190,7 +208,7 @@ def _absolute(target: str) -> tuple[str, int, str]:
     return host, port or 80, path if path.startswith("/") else f"/{path}"
 
 
-def _fields(lines: list[bytes]) -> Fields:
+def _parse_parse_fields(lines: list[bytes]) -> Fields:
     if len(lines) > FIELDS_LIMIT:
         raise Malformed(f"there are more than {FIELDS_LIMIT} fields", 431)
     found: list[tuple[str, str]] = []
@@ -209,8 +227,9 @@ def _request_framing(fields: Fields, modern: bool) -> Framing:
 
 
 def _framing(fields: Fields, otherwise: Framing) -> Framing:
-    """Where a body ends (RFC 9112, section 6.3), where only one answer is possible."""
-    codings, lengths = _values(fields, "transfer-encoding"), _values(fields, "content-length")
+    """Return where a body ends, if only one reading is possible (RFC 9112, section 6.3)."""
+    codings = _values(fields, "transfer-encoding")
+    lengths = _values(fields, "content-length")
     if codings and lengths:
         raise Malformed("there is a `Content-Length` beside `Transfer-Encoding`")
     if codings:
@@ -224,7 +243,7 @@ def _framing(fields: Fields, otherwise: Framing) -> Framing:
     return int(lengths[0])
 
 
-def _framed(framing: Framing) -> list[tuple[str, str]]:
+def _framing_fields(framing: Framing) -> list[tuple[str, str]]:
     if isinstance(framing, int):
         return [("Content-Length", str(framing))]
     return [("Transfer-Encoding", "chunked")]
@@ -238,5 +257,6 @@ def _has(fields: Fields, wanted: str) -> bool:
     return bool(_values(fields, wanted))
 
 
-def _listed(fields: Fields, wanted: str) -> set[str]:
-    return {part.strip().lower() for value in _values(fields, wanted) for part in value.split(",")}
+def _listed_tokens(fields: Fields, wanted: str) -> set[str]:
+    values = ",".join(_values(fields, wanted))
+    return {part.strip().lower() for part in values.split(",")} if values else set()

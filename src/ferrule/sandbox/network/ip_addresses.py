@@ -1,10 +1,9 @@
-"""IP addresses that are not the open internet: this machine, its neighbours, and services of the
-cloud it runs in.
+"""IP addresses that are not the open internet: this machine, its network, and its cloud's services.
 
 A name that a stranger controls can be made to lead to any of them, so they are reached only if a
-person named the address itself (`hosts.py`). Source: the special-purpose registries of IANA for
-IPv4 and IPv6 (RFC 6890 and later), as a table of our own, because Python's `is_global` changed its
-mind between patch releases.
+person named the address itself (`allowed_hosts.py`). Source: the special-purpose registries of IANA
+for IPv4 and IPv6 (RFC 6890 and later), as a table of our own, because Python's `is_global` changed
+its mind between patch releases.
 
 Not protected: a public address of this machine or of its own network. It looks like any other.
 """
@@ -43,19 +42,17 @@ _CLOSED = tuple(
         "3fff::/20",
     ]
 )
-"""168.63.129.16 is public by its number only: inside Azure it is the host that the machine runs on.
-"""
+"""168.63.129.16 is public only by its number: inside Azure it is the host of the machine."""
 _OPEN_IPV6 = IPv6Network("2000::/3")
 """The only part of IPv6 that is routed; `_CLOSED` takes pieces out of it."""
 _TRANSLATED = IPv6Network("64:ff9b::/96")
-"""IPv4 as seen from a network that speaks IPv6 only (RFC 6052): the last 32 bits say where it
-leads.
-"""
+"""IPv4 as seen from a network with IPv6 only (RFC 6052): the last 32 bits are the address."""
 
 
 def parse_address(text: str) -> Address | None:
-    """A strictly written address; None for a name. An IPv4 address in IPv6 clothes is the IPv4
-    address.
+    """Parse a strictly written address; None for a name.
+
+    An IPv4 address that is mapped into IPv6 is returned as the IPv4 address.
     """
     if "%" in text:
         return None  # A zone: it says through which interface, and only on this machine.
@@ -68,8 +65,9 @@ def parse_address(text: str) -> Address | None:
 
 
 def is_open(address: Address) -> bool:
-    """Whether an address is on the open internet, so that reaching it says nothing about where we
-    stand.
+    """Return whether an address is on the open internet.
+
+    Reaching such an address says nothing about where we are.
     """
     if isinstance(address, IPv6Address):
         if address in _TRANSLATED:
@@ -80,7 +78,7 @@ def is_open(address: Address) -> bool:
 
 
 def kind_of(address: Address) -> str:
-    """What a closed address is, in a word or two for a message."""
+    """Describe a closed address in a word or two for a message."""
     if address == IPv4Address("169.254.169.254"):
         return "the cloud's metadata service"
     if address.is_loopback:

@@ -1,15 +1,16 @@
 """The proxy through which confined commands reach named hosts, and nothing else.
 
     proxy = Proxy(Hosts.parse(policy.network), record)
-    listening = proxy.serve_listener(sock, identity)    # a socket that listens inside the command's network namespace
+    listening = proxy.serve_listener(sock, identity)    # a socket inside the command's network
+    namespace
     ...                                                 # the command is over
     await listening.close()
     await proxy.close()
 
-It speaks CONNECT and plain HTTP/1.1 with absolute targets. Every request is checked by itself, on a
-new connection or a kept one: host and port against the `network` setting, then the resolved address
-(`dialing.py`). A redirect is simply the client's next request. What is refused gets 403 and a
-sentence that names the host and the setting. What was asked and decided is recorded for the
+It supports CONNECT and plain HTTP/1.1 with absolute targets. Every request is checked by itself, on
+a new connection or a kept one: host and port against the `network` setting, then the resolved
+address (`dialing.py`). A redirect is simply the client's next request. What is refused gets 403 and
+a sentence that names the host and the setting. What was asked and decided is recorded for the
 identity that the command runs as.
 
 Each plain request has a server connection of its own: nothing that one request leaves behind is
@@ -43,8 +44,9 @@ _CHUNKS_END = b"0\r\n\r\n"
 
 @frozen
 class Patience:
-    """Bounds. Connections at once in all and for each command; seconds for a head, for connecting,
-    and of silence.
+    """Limits: connections at once in all and for each command, and seconds.
+
+    The seconds are for receiving a head, for connecting, and of silence.
     """
 
     connections: int = 256
@@ -58,7 +60,7 @@ class Patience:
 class Contact:
     """One request or tunnel: what was asked for, what was decided, what came of it.
 
-    `host` and `port` as asked for, in the one spelling (the target as written and port 0, if it
+    `host` and `port` are as asked for, in canonical form (the target as written and port 0, if it
     cannot be read). `reason` says why not, or what failed although it was allowed. `address` is
     where the connection led. `sent` and `received` are bytes to and from there.
     """
@@ -75,13 +77,14 @@ class Contact:
 
 
 Record = Callable[[Contact], None]
-"""Called on the event loop once for each request, when it is over. Must be quick and must not
-raise.
+"""Called on the event loop once for each request, when it is over.
+
+Must be quick and must not raise.
 """
 
 
 class Proxy:
-    """One for each sandbox. Lives on the event loop on which it is used."""
+    """The proxy of one sandbox. Lives on the event loop on which it is used."""
 
     def __init__(
         self,
@@ -96,30 +99,30 @@ class Proxy:
         self._reach = Reach(hosts, resolve, upstream, self._patience.connect)
         self._record = record
         self._slots = asyncio.Semaphore(self._patience.connections)
-        self._open: set[Listening] = set()
+        self._listeners: set[Listening] = set()
 
     def serve_listener(self, sock: socket.socket, identity: Identity) -> Listening:
-        """Answer whoever connects to a listening socket, until it is closed. The socket is ours
-        from now on.
+        """Serve whoever connects to a listening socket, until it is closed.
+
+        The socket is ours from now on.
         """
 
         def serve(client: Peer) -> Coroutine[Any, Any, None]:
             return self._serve(client, identity, lambda: listening.crowded)
 
-        listening = Listening(sock, self._patience.per_command, serve, self._open)
+        listening = Listening(sock, self._patience.per_command, serve, self._listeners)
         return listening
 
     async def serve_connection(self, sock: socket.socket, identity: Identity) -> None:
-        """Answer one connected stream socket until it is over. It is ours from now on; cancelling
-        closes both sides.
+        """Serve one connected stream socket until it is over.
+
+        The socket is ours from now on; cancelling closes both sides.
         """
         await self._serve(Peer(sock), identity, lambda: False)
 
     async def close(self) -> None:
-        """End what listens. Both sides of every connection taken there are closed when this
-        returns.
-        """
-        for listening in list(self._open):
+        """Close the listeners. Both sides of every connection are closed when this returns."""
+        for listening in list(self._listeners):
             await listening.close()
 
     async def _serve(self, client: Peer, identity: Identity, crowded: Callable[[], bool]) -> None:
@@ -146,26 +149,26 @@ class _Conversation:
 
     async def run(self) -> None:
         try:
-            while await self._request():
+            while await self._serve_request():
                 pass
         except OSError:
             return  # The client is gone, or was silent for too long: there is nobody to tell.
 
-    async def _request(self) -> bool:
-        """One request and its answer. True if another may follow."""
+    async def _serve_request(self) -> bool:
+        """Serve one request. Return whether the connection can be reused."""
         self.contact = Contact(self.identity, "", 0, "")
         try:
-            asked = await self._head()
+            asked = await self._read_head()
             if asked is None:
                 return False
-            return await self._decided(asked)
+            return await self._handle(asked)
         except Unreadable as problem:
             return await self._refuse(None, Refused(403, f"the host is refused: {problem}"))
         except Malformed as problem:
             return await self._refuse(None, Refused(problem.status, str(problem)))
 
-    async def _head(self) -> Asked | None:
-        """None: the client has finished."""
+    async def _read_head(self) -> Asked | None:
+        """Read a request's head. None: the client has finished."""
         async with asyncio.timeout(self.patience.idle):
             if not await self.client.wait():
                 return None
@@ -176,14 +179,15 @@ class _Conversation:
             raise Malformed(
                 f"the head did not arrive within {self.patience.head:g} s", 408
             ) from None
-        self.contact = replace(self.contact, host=_target(lines[0]))
+        self.contact = replace(self.contact, host=_shown_target(lines[0]))
         return parse_request(lines)
 
-    async def _decided(self, asked: Asked) -> bool:
+    async def _handle(self, asked: Asked) -> bool:
         self.contact = replace(self.contact, host=asked.host, port=asked.port, method=asked.method)
         tunnel = asked.method == "CONNECT"
         try:
-            if why := self.reach.hosts.refusal(asked.host, asked.port):
+            why = self.reach.hosts.refusal(asked.host, asked.port)
+            if why:
                 raise Refused(403, why)
             reached = await self.reach.connect(asked.host, asked.port, tunnel=tunnel)
         except Refused as problem:
@@ -201,16 +205,16 @@ class _Conversation:
 
     async def _tunnel(self, reached: Reached) -> bool:
         await self.client.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        async with self._patiently(reached.peer), asyncio.TaskGroup() as both:
-            both.create_task(_pour(self.client, reached.peer))
-            both.create_task(_pour(reached.peer, self.client))
+        async with self._idle_timeout(reached.peer), asyncio.TaskGroup() as both:
+            both.create_task(_copy_stream(self.client, reached.peer))
+            both.create_task(_copy_stream(reached.peer, self.client))
         return False
 
     async def _forward(self, asked: Asked, reached: Reached) -> bool:
         asked = replace(asked, keep=asked.keep and not self.crowded())
         exchange = _Exchange(asked, self.client, reached)
         try:
-            async with self._patiently(reached.peer):
+            async with self._idle_timeout(reached.peer):
                 return await exchange.run()
         except (Malformed, OSError) as problem:
             self.contact = replace(self.contact, reason=str(problem) or "silence for too long")
@@ -219,14 +223,14 @@ class _Conversation:
                 return False
             late = isinstance(problem, TimeoutError)
             why = f"`{asked.host}` did not answer in time" if late else f"`{asked.host}`: {problem}"
-            await self._answer(asked, Refused(504 if late else exchange.status, why), keep=False)
+            await self._send_refusal(
+                asked, Refused(504 if late else exchange.status, why), keep=False
+            )
             return False
 
     @asynccontextmanager
-    async def _patiently(self, server: Peer) -> AsyncGenerator[None]:
-        """TimeoutError after so much silence; it is over whenever bytes move, in either
-        direction.
-        """
+    async def _idle_timeout(self, server: Peer) -> AsyncGenerator[None]:
+        """Raise TimeoutError after too much silence. Bytes either way restart the clock."""
         loop = asyncio.get_running_loop()
 
         def moved() -> None:
@@ -249,10 +253,10 @@ class _Conversation:
             )
         )
         keep = asked is not None and asked.keep and asked.framing == 0 and not self.crowded()
-        await self._answer(asked, problem, keep=keep)
+        await self._send_refusal(asked, problem, keep=keep)
         return keep
 
-    async def _answer(self, asked: Asked | None, problem: Refused, *, keep: bool) -> None:
+    async def _send_refusal(self, asked: Asked | None, problem: Refused, *, keep: bool) -> None:
         where = f"`{self.contact.host}:{self.contact.port}`" if asked else "a request"
         text = f"Ferrule's sandbox did not pass on {where}: {problem}.\n"
         if problem.forbidden and asked:
@@ -262,14 +266,12 @@ class _Conversation:
             ("Content-Type", "text/plain; charset=utf-8"),
             ("Content-Length", str(len(text.encode()))),
         ]
+        if not keep:
+            fields.append(("Connection", "close"))
         # Clients show nothing of a refused CONNECT but this line.
-        phrase = (
-            str(problem).encode("ascii", "replace").decode().replace("\r", " ").replace("\n", " ")
-        )
-        head = written(
-            f"HTTP/1.1 {problem.status} {phrase}",
-            fields if keep else [*fields, ("Connection", "close")],
-        )
+        phrase = str(problem).encode("ascii", "replace").decode()
+        phrase = phrase.replace("\r", " ").replace("\n", " ")
+        head = written(f"HTTP/1.1 {problem.status} {phrase}", fields)
         await self.client.send(head + body)
         if not keep:
             await self.client.linger()
@@ -284,21 +286,22 @@ class _Exchange:
     reached: Reached
     answered: bool = False
     status: int = 502
-    _wrong: Malformed | None = None
+    _upload_error: Malformed | None = None
 
     async def run(self) -> bool:
-        """True if the client's connection may carry another request. Raises Malformed and
-        OSError.
+        """Exchange both. Return whether the client's connection can be reused.
+
+        Raises Malformed and OSError.
         """
         await self.reached.peer.send(self.asked.head(self.reached.via))
         upload = asyncio.ensure_future(self._upload()) if self.asked.framing else None
         try:
             keep = await self._download()
-            return keep and (upload is None or (upload.done() and self._wrong is None))
+            return keep and (upload is None or (upload.done() and self._upload_error is None))
         except (Malformed, OSError):
-            if self._wrong:
-                self.status = self._wrong.status
-                raise self._wrong from None
+            if self._upload_error:
+                self.status = self._upload_error.status
+                raise self._upload_error from None
             raise
         finally:
             if upload:
@@ -309,30 +312,30 @@ class _Exchange:
         server = self.reached.peer
         try:
             await self.client.copy(
-                self.asked.framing, _giver(server, self.asked.framing is Ends.CHUNKED)
+                self.asked.framing, _body_sender(server, self.asked.framing is Ends.CHUNKED)
             )
             if self.asked.framing is Ends.CHUNKED:
                 await server.send(_CHUNKS_END)
         except Malformed as problem:
-            self._wrong = problem
+            self._upload_error = problem
             server.cut()
         except OSError:
             server.cut()
 
     async def _download(self) -> bool:
         server = self.reached.peer
-        answer = await self._answer_head()
+        answer = await self._read_answer_head()
         chunks = self.asked.chunks and answer.framing is Ends.CHUNKED
         keep = self.asked.keep and answer.framing is not Ends.CLOSE
         self.answered = True
         await self.client.send(answer.head(chunks=chunks, keep=keep))
-        await server.copy(answer.framing, _giver(self.client, chunks))
+        await server.copy(answer.framing, _body_sender(self.client, chunks))
         if chunks:
             await self.client.send(_CHUNKS_END)
         return keep
 
-    async def _answer_head(self) -> Answered:
-        """The final answer's; those before it (such as 100) are passed on."""
+    async def _read_answer_head(self) -> Answered:
+        """Read the final answer's head; those before it (such as 100) are passed on."""
         while True:
             answer = parse_answer(await self.reached.peer.head(), self.asked.method)
             if answer.status >= 200:
@@ -341,8 +344,8 @@ class _Exchange:
                 await self.client.send(answer.head(chunks=False, keep=True))
 
 
-def _giver(peer: Peer, chunks: bool) -> Give:
-    """How pieces of a body are sent: as they are, or each as a chunk."""
+def _body_sender(peer: Peer, chunks: bool) -> Give:
+    """Return how pieces of a body are sent: as they are, or each as a chunk."""
     if not chunks:
         return peer.send
 
@@ -352,8 +355,8 @@ def _giver(peer: Peer, chunks: bool) -> Give:
     return give
 
 
-async def _pour(source: Peer, sink: Peer) -> None:
-    """Everything from one to the other, then its end; a failure ends both."""
+async def _copy_stream(source: Peer, sink: Peer) -> None:
+    """Copy everything from one peer to the other, then its end; a failure ends both."""
     try:
         while data := await source.some():
             await sink.send(data)
@@ -363,8 +366,38 @@ async def _pour(source: Peer, sink: Peer) -> None:
         sink.cut()
 
 
-def _target(line: bytes) -> str:
-    """What a first line asks for, for the record if it cannot be read: printable and short."""
+def _shown_target(line: bytes) -> str:
+    """Return what an unreadable first line asks for, for the record: printable and short."""
     words = line.decode("ascii", "backslashreplace").split(" ")
     shown = words[1] if len(words) > 1 else words[0]
     return "".join(c if c.isprintable() else "?" for c in shown)[:253]
+
+
+_LOOPBACK = "localhost,127.0.0.1,::1"
+
+
+def proxy_environment(port: int, *, loopback_outside: bool = False) -> dict[str, str]:
+    """Return variables for a proxy on this port of 127.0.0.1, in the spellings programs read.
+
+    The loopback is the command's own (a test that asks a server it started), unless
+    `loopback_outside`: a person opened this machine's, which is then asked for through the proxy as
+    well.
+
+    Programs that read none of these reach nothing. Java is one (`-Dhttps.proxyHost` and its like
+    are options, and `JAVA_TOOL_OPTIONS` makes every start print a line); ssh is another.
+    `PIP_PROXY` is not set on purpose: pip follows `HTTPS_PROXY`, and with an option of its own it
+    would ask the proxy for 127.0.0.1, too.
+    """
+    proxy = f"http://127.0.0.1:{port}"
+    excepted = "" if loopback_outside else _LOOPBACK
+    values: dict[str, str] = {}
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        values[name] = proxy
+        values[name.upper()] = proxy
+    values["no_proxy"] = excepted
+    values["NO_PROXY"] = excepted
+    values["npm_config_proxy"] = proxy
+    values["npm_config_https_proxy"] = proxy
+    values["npm_config_noproxy"] = excepted
+    values["NODE_USE_ENV_PROXY"] = "1"
+    return values

@@ -1,8 +1,8 @@
 """One end of a proxied connection: a socket that is read no faster than the other end takes it.
 
 Sockets are used without asyncio's transports: nothing is read ahead and nothing waits to be
-written, so a connection holds one head and two pieces of 64 KiB at the most, however slow either
-side is.
+written, so a connection holds one head and two pieces of 64 KiB at most, however slow either side
+is.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .http_heads import HEAD_LIMIT, Ends, Framing, Malformed, parse_chunk_size
 
 PIECE = 65_536
 LINE_LIMIT = 4_096
-"""Bytes of a chunk-size line at the most."""
+"""Bytes of a chunk-size line at most."""
 LINGER_BYTES, LINGER_SECONDS = 1 << 20, 2.0
 
 Give = Callable[[bytes], Awaitable[None]]
 
 
 def nothing() -> None:
-    """What `Peer.moved` does while nobody watches."""
+    """Do nothing. `Peer.moved` while nobody watches."""
 
 
 class Peer:
@@ -44,30 +44,35 @@ class Peer:
         self.moved: Callable[[], None] = nothing
 
     async def some(self, most: int = PIECE) -> bytes:
-        """What is there, waiting for something; empty when the other side has finished."""
+        """Read what is there, waiting for something; empty when the other side has finished."""
         if self._buffer:
-            data, self._buffer = self._buffer[:most], self._buffer[most:]
+            data = self._buffer[:most]
+            self._buffer = self._buffer[most:]
             return data
         data = await self._loop.sock_recv(self._sock, min(most, PIECE))
-        self._arrived(data)
+        self._note_received(data)
         return data
 
     async def send(self, data: bytes) -> None:
         await self._loop.sock_sendall(self._sock, data)
         self.sent += len(data)
-        self._move()
+        self._note_activity()
 
     async def wait(self) -> bool:
-        """Wait for the first byte of a message. False if the other side has finished instead."""
+        """Wait for the first byte of a message. Return False if the other side has finished."""
         if not self._buffer:
             self._buffer = await self.some()
         return bool(self._buffer)
 
     async def head(self) -> list[bytes]:
-        """The lines of a head, without their ends. Raises Malformed; a line must end with CR LF."""
+        """Read the lines of a head, without their ends, which must be CR LF.
+
+        Raises:
+            Malformed: It is not a head.
+        """
         lines: list[bytes] = []
         left = HEAD_LIMIT
-        while line := await self._line(left):
+        while line := await self._read_line(left):
             lines.append(line)
             left -= len(line) + 2
         if not lines:
@@ -75,24 +80,27 @@ class Peer:
         return lines
 
     async def copy(self, framing: Framing, give: Give) -> None:
-        """Hand on a body as it arrives, without its framing. Raises Malformed, or ConnectionError
-        if it is cut off.
+        """Hand on a body as it arrives, without its framing.
+
+        Raises:
+            Malformed: Its framing is wrong.
+            ConnectionError: It is cut off.
         """
         if framing is Ends.CLOSE:
             while data := await self.some():
                 await give(data)
         elif framing is Ends.CHUNKED:
-            await self._chunks(give)
+            await self._copy_chunks(give)
         else:
-            await self._counted(framing, give)
+            await self._copy_counted(framing, give)
 
     def finish(self) -> None:
-        """Say that nothing more will be sent; the other side may go on."""
+        """Signal that nothing more will be sent; the other side may go on."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
 
     def cut(self) -> None:
-        """End both ways at once: whoever waits on this socket sees its end."""
+        """End both directions at once: whoever waits on this socket sees its end."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
@@ -106,8 +114,9 @@ class Peer:
         self._sock.close()
 
     async def linger(self) -> None:
-        """Let a last answer arrive: closing a socket with unread bytes would destroy what is on its
-        way.
+        """Let a last answer arrive.
+
+        Closing a socket with unread bytes would destroy what is still being sent.
         """
         self.finish()
         left = LINGER_BYTES
@@ -116,15 +125,15 @@ class Peer:
                 while left > 0 and (data := await self.some()):
                     left -= len(data)
 
-    def _arrived(self, data: bytes) -> None:
+    def _note_received(self, data: bytes) -> None:
         self.received += len(data)
-        self._move()
+        self._note_activity()
 
-    def _move(self) -> None:
+    def _note_activity(self) -> None:
         self.quiet_since = self._loop.time()
         self.moved()
 
-    async def _counted(self, left: int, give: Give) -> None:
+    async def _copy_counted(self, left: int, give: Give) -> None:
         while left:
             data = await self.some(left)
             if not data:
@@ -132,18 +141,19 @@ class Peer:
             left -= len(data)
             await give(data)
 
-    async def _chunks(self, give: Give) -> None:
-        while size := parse_chunk_size(await self._line(LINE_LIMIT)):
-            await self._counted(size, give)
-            if await self._line(0):
+    async def _copy_chunks(self, give: Give) -> None:
+        while size := parse_chunk_size(await self._read_line(LINE_LIMIT)):
+            await self._copy_counted(size, give)
+            if await self._read_line(0):
                 raise Malformed("a chunk is longer than it says")
         trailers = HEAD_LIMIT
-        while line := await self._line(trailers):
+        while line := await self._read_line(trailers):
             trailers -= len(line) + 2
 
-    async def _line(self, most: int) -> bytes:
-        """One line, without CR LF. Raises Malformed if it is longer than `most` bytes or ends with
-        LF alone.
+    async def _read_line(self, most: int) -> bytes:
+        """Read one line, without CR LF.
+
+        Raises Malformed if it is longer than `most` bytes or ends with LF alone.
         """
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
@@ -153,11 +163,12 @@ class Peer:
             data = await self._loop.sock_recv(self._sock, PIECE)
             if not data:
                 raise ConnectionError("the connection closed in the middle of a head")
-            self._arrived(data)
+            self._note_received(data)
             self._buffer += data
         if end > most + 1 or end < 0:
             raise Malformed("the head is too large", 431)
-        line, self._buffer = self._buffer[:end], self._buffer[end + 1 :]
+        line = self._buffer[:end]
+        self._buffer = self._buffer[end + 1 :]
         if not line.endswith(b"\r"):
             raise Malformed("a line does not end with CR LF")
         return line[:-1]

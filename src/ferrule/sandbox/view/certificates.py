@@ -1,4 +1,4 @@
-"""Is a file with a secret's name nothing but public certificates? Bytes in, yes or no out.
+"""Does a file with a secret's name contain nothing but public certificates? Pure.
 
 A virtual environment holds a `cacert.pem` that every HTTPS client reads; a file with that ending
 may as well be a private key. So the content decides, and whatever is not surely public counts as
@@ -19,20 +19,20 @@ import binascii
 import re
 
 LIMIT = 2 * 1024 * 1024
-"""Bytes. The largest bundles of root certificates have about 0.3 MB; a larger file counts as
-secret.
+"""Bytes. A larger file counts as secret.
+
+The largest bundles of root certificates have about 0.3 MB.
 """
 
 ENDINGS = (".pem", ".key")
 """Endings of secret names under which public content is found in practice."""
 
-_SEQUENCE, _INTEGER, _BITS = 0x30, 0x02, 0x03
+_SEQUENCE = 0x30
+_INTEGER = 0x02
+_BITS = 0x03
 
-_SIGNED = (
-    _SEQUENCE,
-    _SEQUENCE,
-    _BITS,
-)  # certificates, requests and lists of revoked ones (RFC 5280, RFC 2986)
+# Certificates, requests and lists of revoked ones (RFC 5280, RFC 2986).
+_SIGNED = (_SEQUENCE, _SEQUENCE, _BITS)
 _FORMS = {
     "CERTIFICATE": _SIGNED,
     "X509 CERTIFICATE": _SIGNED,
@@ -43,13 +43,16 @@ _FORMS = {
     "RSA PUBLIC KEY": (_INTEGER, _INTEGER),
     "DH PARAMETERS": (_INTEGER, _INTEGER),
 }
-"""Label of a PEM block, and the tags of what the outermost sequence holds. A private key has
-another form under any label.
+"""Label of a PEM block, and the tags of what the outermost sequence contains.
+
+A private key has another form under any label.
 """
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s+([A-Za-z0-9+/=\s]+?)-----END \1-----")
-_TELLING = re.compile(r"private|secret|passw|passphrase|token|api.?key|bearer|-----", re.IGNORECASE)
-_USUAL = re.compile(
+_SUSPICIOUS = re.compile(
+    r"private|secret|passw|passphrase|token|api.?key|bearer|-----", re.IGNORECASE
+)
+_USUAL_COMMENT = re.compile(
     r"=+|#+ (?:Issuer|Subject|Label|Serial): .*|#+ (?:MD5 |SHA1 |SHA256 )?Fingerprint: "
     r"[0-9a-fA-F:]+|#+ SHA(?:1|256): [0-9a-f]+"
 )
@@ -59,11 +62,11 @@ _RANDOM = re.compile(r"(?![0-9]+(?![A-Za-z0-9+/_=-]))[A-Za-z0-9+/_=-]{24,}")
 
 
 def only_public(data: bytes) -> bool:
-    """Whether `data`, a whole file, holds public certificates or keys and nothing else."""
+    """Return whether `data`, a whole file, has public certificates or keys and nothing else."""
     if not data or len(data) > LIMIT or b"PRIVATE KEY" in data:
         return False
     if data[0] == _SEQUENCE:
-        return _holds(data, _SIGNED)
+        return _has_form(data, _SIGNED)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -71,36 +74,37 @@ def only_public(data: bytes) -> bool:
     blocks = _BLOCK.findall(text)
     return (
         bool(blocks)
-        and all(_public(label, body) for label, body in blocks)
-        and _talk(_BLOCK.sub("", text))
+        and all(_is_public(label, body) for label, body in blocks)
+        and _is_harmless_comment(_BLOCK.sub("", text))
     )
 
 
-def _public(label: str, body: str) -> bool:
+def _is_public(label: str, body: str) -> bool:
     form = _FORMS.get(label)
+    if form is None:
+        return False
     try:
-        return form is not None and _holds(
-            base64.b64decode("".join(body.split()), validate=True), form
-        )
+        content = base64.b64decode("".join(body.split()), validate=True)
     except binascii.Error:
         return False
+    return _has_form(content, form)
 
 
-def _talk(text: str) -> bool:
-    """Whether what stands around the blocks is the usual comment."""
-    said = "\n".join(line for line in text.splitlines() if not _USUAL.fullmatch(line))
-    return "\0" not in text and not _TELLING.search(said) and not _RANDOM.search(said)
+def _is_harmless_comment(text: str) -> bool:
+    """Return whether what surrounds the blocks is the usual comment."""
+    unusual = "\n".join(line for line in text.splitlines() if not _USUAL_COMMENT.fullmatch(line))
+    return "\0" not in text and not _SUSPICIOUS.search(unusual) and not _RANDOM.search(unusual)
 
 
-def _holds(data: bytes, form: tuple[int, ...]) -> bool:
-    """Whether DER is one sequence of exactly these elements, to the last byte (X.690)."""
-    outer = _element(data, 0)
+def _has_form(data: bytes, form: tuple[int, ...]) -> bool:
+    """Return whether DER is one sequence of exactly these elements, to the last byte (X.690)."""
+    outer = _parse_element(data, 0)
     if outer is None or outer[0] != _SEQUENCE or outer[2] != len(data):
         return False
     tags: list[int] = []
     position = outer[1]
     while position < len(data):
-        inner = _element(data, position)
+        inner = _parse_element(data, position)
         if inner is None or inner[2] > len(data):
             return False
         tags.append(inner[0])
@@ -108,13 +112,15 @@ def _holds(data: bytes, form: tuple[int, ...]) -> bool:
     return tuple(tags) == form
 
 
-def _element(data: bytes, position: int) -> tuple[int, int, int] | None:
-    """`(tag, where its content begins, where it ends)`, or nothing if it is not in definite
-    form.
+def _parse_element(data: bytes, position: int) -> tuple[int, int, int] | None:
+    """Return an element's tag, where its content begins and where it ends.
+
+    None if it is not in definite form.
     """
     if position + 2 > len(data):
         return None
-    tag, length = data[position], data[position + 1]
+    tag = data[position]
+    length = data[position + 1]
     start = position + 2
     if length & 0x80:
         count = length & 0x7F

@@ -1,14 +1,14 @@
-"""The view of a command, as steps: what it sees of the machine, at which paths, and what it may
-write. Pure.
+"""The view of a command, as steps: what it sees of the machine, where, and what it may write. Pure.
 
-    steps = layout(policy, surroundings)            # for a session, carried out ahead of its commands
-    last = finishing(masks, surroundings, ...)      # for one command, carried out when it comes
+    steps = layout(policy, surroundings)           # for a session, done ahead of its commands
+    last = finishing(masks, surroundings, ...)     # for one command, done when it comes
 
-Steps are what `inside.mounts` carries out, in order. Nothing is in the view that is not named here:
+`inside.kernel.mounts` carries the steps out in order. Nothing is in the view that is not named
+here:
 
 * system folders, read-only, without what only their owner may read (`/etc/shadow`);
-* `/dev` with the harmless devices, a new `/proc` (read-only: root by number may write settings of
-  the kernel through it, capabilities or not) and the processors' part of `/sys`;
+* `/dev` with the harmless devices, a new `/proc` (read-only: user 0 may write settings of the
+  kernel through it, capabilities or not) and the processors' part of `/sys`;
 * `/tmp` and the home: folders of the session. Toolchains in the home are there, read-only;
 * the workspace at its own path, writable; further folders as the policy opens them.
 
@@ -48,8 +48,9 @@ PROC_SECRETS = (
     "sched_debug",
     "timer_list",
 )
-"""Files of /proc that say something of everybody's processes. Of others the kernel shows nothing
-without capabilities.
+"""Files of /proc that tell something of everybody's processes.
+
+Of others the kernel shows nothing without capabilities.
 """
 
 PROC_FOLDERS = ("bus",)
@@ -60,7 +61,7 @@ HELD = "/.held"
 
 @frozen
 class Places:
-    """Folders of a session, made by `session_folder.make`. `base` holds all the others."""
+    """Folders of a session, made by `session_folder`. `base` contains all the others."""
 
     base: str
 
@@ -83,7 +84,7 @@ class Places:
 
 @frozen
 class Surroundings:
-    """What there is on this machine, looked at once for a session (`surroundings.look`).
+    """What there is on this machine, looked at once for a session (`machine_folders`).
 
     `top`: entries of the root that `SYSTEM` names, with the target where it is a link, else an
     empty text. `closed`: files and folders in them that are to be covered (True: a folder). `proc`:
@@ -101,33 +102,33 @@ class Surroundings:
 
 
 def layout(policy: Policy, found: Surroundings) -> tuple[Step, ...]:
-    """The steps that all commands of a session share."""
+    """Return the steps that all commands of a session share."""
     return (
-        *_system(found),
-        *_devices(found),
+        *_system_steps(found),
+        *_device_steps(found),
         ("proc", "/proc", ""),
-        *_kernel(found),
-        *_private(found),
-        *sorted(_opened(policy, found), key=_depth),
-        *_never(policy, found),
+        *_kernel_steps(found),
+        *_private_steps(found),
+        *sorted(_opened_steps(policy, found), key=_depth),
+        *_cover_session_folder(policy, found),
         ("read", HELD, found.places.held),
         ("write", f"{HELD}/previews", f"{found.places.held}/previews"),
         ("seal", "/", ""),
     )
 
 
-def _system(found: Surroundings) -> Iterator[Step]:
+def _system_steps(found: Surroundings) -> Iterator[Step]:
     for name, target in sorted(found.top.items()):
         yield ("link", f"/{name}", target) if target else ("read", f"/{name}", f"/{name}")
     for path, folder in sorted(found.closed.items()):
-        yield ("cover", path, f"{found.places.held}/{_blank(folder)}")
+        yield ("cover", path, f"{found.places.held}/{_cover_name(folder)}")
 
 
-def _blank(folder: bool) -> str:
+def _cover_name(folder: bool) -> str:
     return "empty" if folder else "closed"
 
 
-def _devices(found: Surroundings) -> Iterator[Step]:
+def _device_steps(found: Surroundings) -> Iterator[Step]:
     yield ("tmpfs", "/dev", "mode=755,size=64k,nr_inodes=64")
     for name in DEVICES:
         if name in found.devices:
@@ -141,7 +142,7 @@ def _devices(found: Surroundings) -> Iterator[Step]:
 
 
 def own(found: Surroundings) -> Iterator[Step]:
-    """The steps that each command adds to the session's, ahead of its time."""
+    """Yield the steps that each command adds to the session's, done before the command is known."""
     yield ("proc", "/proc", "")
     for name in PROC_SECRETS:
         if name in found.proc:
@@ -154,20 +155,21 @@ def own(found: Surroundings) -> Iterator[Step]:
     yield ("tmpfs", "/dev/shm", "mode=1777")
 
 
-def _kernel(found: Surroundings) -> Iterator[Step]:
+def _kernel_steps(found: Surroundings) -> Iterator[Step]:
     if found.processors:
         yield ("read", "/sys/devices/system/cpu", "/sys/devices/system/cpu")
 
 
-def _private(found: Surroundings) -> Iterator[Step]:
+def _private_steps(found: Surroundings) -> Iterator[Step]:
     yield ("write", "/tmp", found.places.tmp)
     yield ("write", "/var/tmp", found.places.tmp)
     yield ("folder", "/run", "755")
 
 
-def _opened(policy: Policy, found: Surroundings) -> Iterator[Step]:
-    """Home, toolchains, the workspace and what else a person opened. To be carried out parents
-    first.
+def _opened_steps(policy: Policy, found: Surroundings) -> Iterator[Step]:
+    """Yield home, toolchains, the workspace and what else a person opened, in any order.
+
+    They are to be carried out parents first.
     """
     root = str(policy.root)
     if found.home not in ("", "/", root):
@@ -175,7 +177,7 @@ def _opened(policy: Policy, found: Surroundings) -> Iterator[Step]:
     for bind in found.toolchains:
         yield ("read", bind.path, bind.path)
         for hidden in bind.hidden:
-            yield ("cover", hidden, f"{found.places.held}/{_blank(_is_folder(hidden, found))}")
+            yield ("cover", hidden, f"{found.places.held}/{_cover_name(_is_folder(hidden, found))}")
     for path in policy.readable:
         yield ("read", path, path)
     for path in policy.writable:
@@ -191,8 +193,8 @@ def _depth(step: Step) -> tuple[int, str]:
     return len(PurePosixPath(step[1]).parts), step[1]
 
 
-def _never(policy: Policy, found: Surroundings) -> Iterator[Step]:
-    """Our own folder, where something that was opened would show it."""
+def _cover_session_folder(policy: Policy, found: Surroundings) -> Iterator[Step]:
+    """Cover our own folder, where something that was opened would show it."""
     base = PurePosixPath(found.places.base)
     for path in (str(policy.root), *policy.readable, *policy.writable):
         if base.is_relative_to(path):
@@ -203,10 +205,11 @@ def _never(policy: Policy, found: Surroundings) -> Iterator[Step]:
 def finishing(
     masks: Iterable[Mask], covers: Mapping[str, str], root: Path, preview: str = ""
 ) -> list[Step]:
-    """The steps for one command. `covers`: the names of files in `held/covers`, by the path that
-    each is laid over.
+    """Return the steps for one command.
 
-    `preview`: the name of a folder in `held/previews` that takes what the command changes.
+    Args:
+        covers: The names of files in `held/covers`, by the path that each is laid over.
+        preview: The name of a folder in `held/previews` that takes what the command changes.
     """
     steps: list[Step] = []
     if preview:
@@ -217,22 +220,30 @@ def finishing(
         elif mask.path in covers:
             steps.append(("cover", mask.path, f"{HELD}/covers/{covers[mask.path]}"))
         else:
-            steps.append(("cover", mask.path, f"{HELD}/{_blank(mask.kind is Kind.EMPTY_FOLDER)}"))
+            steps.append(
+                ("cover", mask.path, f"{HELD}/{_cover_name(mask.kind is Kind.EMPTY_FOLDER)}")
+            )
     return [*steps, ("drop", HELD, "")]
 
 
 def wall(policy: Policy, found: Surroundings) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """What Landlock grants in the finished view: the same once more, should a mount not be what we
-    take it for.
+    """Return what Landlock grants in the finished view.
+
+    It is the same as the mounts once more, should a mount not be what we take it for.
     """
-    everywhere = ("/tmp", "/var/tmp", "/dev/shm", found.home, str(policy.root), *policy.writable)
-    written = (("/dev", (*LOOK, "write", "device")), ("/proc", (*LOOK, "write")))
-    return (("/", LOOK), *written, *((path, ALL) for path in dict.fromkeys(everywhere) if path))
+    writable = ("/tmp", "/var/tmp", "/dev/shm", found.home, str(policy.root), *policy.writable)
+    partly_writable = (("/dev", (*LOOK, "write", "device")), ("/proc", (*LOOK, "write")))
+    return (
+        ("/", LOOK),
+        *partly_writable,
+        *((path, ALL) for path in dict.fromkeys(writable) if path),
+    )
 
 
 def limits(policy: Policy, grouped: frozenset[str]) -> dict[str, int | None]:
-    """Limits for each process, where no control group (`grouped`: `memory`, `processes`) bounds all
-    together.
+    """Return limits for each process.
+
+    Where a control group (`grouped`: `memory`, `processes`) limits all together, there is none.
     """
     bounds = policy.bounds
     return {

@@ -1,6 +1,6 @@
-"""Which files with several names are covered: whose other names are elsewhere, or are secrets.
+"""Which files with several names are covered: those with names elsewhere, and secrets.
 
-A file that has more names than were met in the workspace may be anything of the person's. Package
+A file that has more names than were met in the workspace may be any file of the person's. Package
 managers link files from their caches, and a local clone links objects of the other repository:
 below `PACKAGES` a file is covered only if it is the same as a known secret.
 """
@@ -31,7 +31,7 @@ PACKAGES = frozenset(
 """Folders that package managers fill."""
 
 CONDA = "conda-meta"
-"""What lies at the root of a conda environment: all of it may be linked."""
+"""What is at the root of a conda environment: everything in it may be linked."""
 
 SECRET_PLACES = (
     ".ssh",
@@ -71,12 +71,12 @@ SECRET_PLACES = (
 )
 """Where people keep secrets, below their home."""
 
-_MOST = 5_000
+_MAX_ENTRIES = 5_000
 """Entries of these places that are looked at."""
 
 
 Inode = tuple[int, int]
-"""Device and number."""
+"""Device and inode number."""
 
 
 @frozen
@@ -94,23 +94,31 @@ def covered_links(
     environments: frozenset[str],
     known: Callable[[], frozenset[Inode]],
 ) -> tuple[list[Link], list[Link]]:
-    """`(the same as a secret, linked from elsewhere)`: those to cover, for certain and by count.
+    """Return the links to cover: those of a secret, and those with other names elsewhere.
 
-    `links` are all files with several names that were met, `secret` the inodes of covered files,
-    `environments` the roots of conda environments, relative (empty: all of it is one). `known` is
-    asked for known secrets if it matters.
+    Args:
+        links: All files with several names that were met.
+        secret: The inodes of covered files.
+        environments: The roots of conda environments, relative (empty: all of it is one).
+        known: Returns the known secrets; called only if they matter.
     """
-    met = Counter(link.inode for link in links)
-    away = [link for link in links if met[link.inode] < link.count and link.inode not in secret]
-    packaged = [link for link in away if _below_packages(link.name, environments)]
-    names = {link.name for link in packaged}
+    name_counts = Counter(link.inode for link in links)
+    linked_elsewhere = [
+        link for link in links if name_counts[link.inode] < link.count and link.inode not in secret
+    ]
+    packaged = [link for link in linked_elsewhere if _is_packaged(link.name, environments)]
+    packaged_names = {link.name for link in packaged}
     if packaged:
         secret |= known()
     certain = [link for link in links if link.inode in secret]
-    return certain, [link for link in away if link.name not in names and link.inode not in secret]
+    return certain, [
+        link
+        for link in linked_elsewhere
+        if link.name not in packaged_names and link.inode not in secret
+    ]
 
 
-def _below_packages(name: str, environments: frozenset[str]) -> bool:
+def _is_packaged(name: str, environments: frozenset[str]) -> bool:
     above = name.split("/")[:-1]
     if not PACKAGES.isdisjoint(above) or ".git/objects/" in name or ".git/lfs/objects/" in name:
         return True
@@ -120,11 +128,12 @@ def _below_packages(name: str, environments: frozenset[str]) -> bool:
 
 
 def known_secrets(home: Path, hidden: Iterable[Path]) -> frozenset[Inode]:
-    """Inodes of files with several names in the well-known places and in folders that commands
-    cannot see.
+    """Return the inodes of secret files with several names.
+
+    They are looked for in the well-known places and in folders that commands cannot see.
     """
     found: set[Inode] = set()
-    left = _MOST
+    left = _MAX_ENTRIES
     for place in (*(home / name for name in SECRET_PLACES), *hidden):
         for status in _files(place):
             left -= 1
@@ -136,13 +145,12 @@ def known_secrets(home: Path, hidden: Iterable[Path]) -> frozenset[Inode]:
 
 
 def _files(place: Path) -> Iterator[os.stat_result]:
-    """Regular files at or below a place. No link is followed."""
+    """Yield regular files at or below a place. No link is followed."""
     waiting = [os.fspath(place)]
     while waiting:
         path = waiting.pop()
-        with suppress(
-            OSError
-        ):  # not there, or not readable: then it is not the person's to lose here
+        # Not there, or not readable: then it is not the person's to lose here.
+        with suppress(OSError):
             status = os.lstat(path)
             if stat.S_ISREG(status.st_mode):
                 yield status

@@ -1,8 +1,8 @@
-"""What this machine has that a view is made of: looked at once for a session. And what the
-session's own home is given.
+"""What this machine has that a view is made of, looked at once for a session.
 
-That is a `~/.gitconfig` with the person's name and address: a commit of a command is theirs, as one
-of theirs would be. A repository that says otherwise wins, as with git anywhere.
+Also writes what the session's own home is given: a `~/.gitconfig` with the person's name and
+address. A commit of a command is theirs, as one of theirs would be. A repository that says
+otherwise wins, as with git anywhere.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from . import certificates, git_config
 from .layout import SYSTEM, Places, Surroundings
 from .toolchains import toolchains
 
-_MOST = 20_000
+_MAX_ENTRIES = 20_000
 """Entries of /etc that are looked at: beyond, folders are covered whole."""
 
-_CLOSED = (
+_CLOSED_NAMES = (
     "shadow",
     "shadow-",
     "gshadow",
@@ -46,17 +46,19 @@ _CLOSED = (
 
 
 def look(environment: Mapping[str, str], home: str, places: Places) -> Surroundings:
-    """Look at this machine. `environment` is that of the commands: their PATH says which toolchains
-    they use. The home of the session gets what `introduce` gives it.
+    """Look at this machine, and write the session's own git configuration.
+
+    `environment` is that of the commands: their PATH says which toolchains they use.
     """
     introduce(environment, home, places)
     binds = toolchains(Path(home), environment.get("PATH", ""), (sys.prefix, sys.base_prefix))
-    closed = dict(_closed(Path("/etc")))
-    closed.update((hidden, os.path.isdir(hidden)) for bind in binds for hidden in bind.hidden)  # noqa: PTH112  text, as all of them
+    closed = dict(_closed_paths(Path("/etc")))
+    for bind in binds:
+        closed.update((hidden, os.path.isdir(hidden)) for hidden in bind.hidden)  # noqa: PTH112  text, as all of them
     return Surroundings(
         places=places,
         home=home,
-        top=dict(_top()),
+        top=dict(_top_folders()),
         closed=closed,
         proc=frozenset(os.listdir("/proc")),  # noqa: PTH208  names, not paths
         devices=frozenset(os.listdir("/dev")),  # noqa: PTH208  names, not paths
@@ -66,13 +68,14 @@ def look(environment: Mapping[str, str], home: str, places: Places) -> Surroundi
 
 
 def introduce(environment: Mapping[str, str], home: str, places: Places) -> None:
-    """Write who the person is into the session's home, unless a command has made that file its own
-    by now.
+    """Write who the person is into the session's home.
+
+    A file that a command made there by now stays.
     """
     config_home = environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
     files = (Path(config_home, "git/config"), Path(home, ".gitconfig"))
-    # A relative one would lie where we happen to be: a repository could have put it there.
-    text = git_config.identity(*(_text(path) for path in files if path.is_absolute()))
+    # A relative path would mean our working folder, where a repository could have put a file.
+    text = git_config.identity(*(_read_text(path) for path in files if path.is_absolute()))
     if not text:
         return
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -83,8 +86,8 @@ def introduce(environment: Mapping[str, str], home: str, places: Places) -> None
         file.write(text)
 
 
-def _text(path: Path) -> str:
-    """A person's own file, or nothing if there is none."""
+def _read_text(path: Path) -> str:
+    """Return the text of a person's own file, empty if there is none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -94,7 +97,7 @@ def _text(path: Path) -> str:
         return file.read(git_config.LIMIT).decode("utf-8", "replace") if regular else ""
 
 
-def _top() -> Iterator[tuple[str, str]]:
+def _top_folders() -> Iterator[tuple[str, str]]:
     for name in SYSTEM:
         path = Path("/", name)
         if path.is_symlink():
@@ -103,42 +106,42 @@ def _top() -> Iterator[tuple[str, str]]:
             yield name, ""
 
 
-def _closed(folder: Path) -> Iterator[tuple[str, bool]]:
-    """What of /etc is to be covered, and whether it is a folder.
+def _closed_paths(folder: Path) -> Iterator[tuple[str, bool]]:
+    """Yield what of /etc is to be covered, and whether it is a folder.
 
-    Besides the table: what not everybody may read (we may be root, and commands have our number),
-    and what has a secret's name unless it is a public certificate.
+    Besides the table that is what not everybody may read (we may be root, and commands have our
+    user id), and what has a secret's name unless it is a public certificate.
     """
-    left = _MOST
+    entries_left = _MAX_ENTRIES
     waiting = [folder]
     while waiting:
-        here = waiting.pop()
+        current = waiting.pop()
         try:
-            entries = list(os.scandir(here))
+            entries = list(os.scandir(current))
         except OSError:
             continue  # commands cannot look into it either
         for entry in entries:
-            left -= 1
+            entries_left -= 1
             status = entry.stat(follow_symlinks=False)
             is_folder = stat.S_ISDIR(status.st_mode)
             if stat.S_ISLNK(status.st_mode):
                 continue  # what it leads to has a name of its own
-            if _is_closed(folder, entry, status) or (is_folder and left < 0):
+            if _is_closed_paths(folder, entry, status) or (is_folder and entries_left < 0):
                 yield entry.path, is_folder
             elif is_folder:
                 waiting.append(Path(entry.path))
 
 
-def _is_closed(folder: Path, entry: os.DirEntry[str], status: os.stat_result) -> bool:
+def _is_closed_paths(folder: Path, entry: os.DirEntry[str], status: os.stat_result) -> bool:
     name = os.path.relpath(entry.path, folder)
-    if name in _CLOSED or not status.st_mode & (stat.S_IROTH | stat.S_IXOTH):
+    if name in _CLOSED_NAMES or not status.st_mode & (stat.S_IROTH | stat.S_IXOTH):
         return True
     if DEFAULT.check(entry.name, write=False) is None:
         return False
-    return not (stat.S_ISREG(status.st_mode) and _public(entry.path))
+    return not (stat.S_ISREG(status.st_mode) and _is_public(entry.path))
 
 
-def _public(path: str) -> bool:
+def _is_public(path: str) -> bool:
     try:
         with open(path, "rb") as file:  # noqa: PTH123  one of thousands
             return certificates.only_public(file.read(certificates.LIMIT + 1))

@@ -1,23 +1,24 @@
 """What is laid over the workspace so that commands cannot see or change what no tool may touch.
 
     scanner = Scanner(root, names)
-    masks = scanner.scan(own)       # before each command; a repeat asks each folder once whether it changed
+    masks = scanner.scan(own)       # before each command
 
-The rules for one name stand in `mask_rules`; this file walks. It opens every folder by descriptor
-and follows no link. What it learned of a folder is kept under the folder's inode and times, and
-believed only if the folder had been quiet for `RACY` before it was read: a change in the same tick
-of the clock would not show.
+The rules for one name are in `mask_rules`; this file walks the folders. It opens every folder by
+descriptor and follows no link. What it learned of a folder is kept under the folder's inode and
+times, so that a repeated scan only asks each folder whether it changed. It is believed only if the
+folder had been quiet for `RACY` before it was read: a change in the same tick of the clock would
+not show.
 
-What it does not need to understand is covered, not skipped: folders that cannot be read and folders
-beyond the limit get an empty one laid over them and are named in `Masks.unseen`.
+What it cannot look at is covered, not skipped: folders that cannot be read and folders beyond the
+limit get an empty one laid over them and are named in the result's `unseen`.
 
-Hard links: a file with a name elsewhere may be anything of the person's, so it is covered, and so
+Hard links: a file with a name elsewhere may be any file of the person's, so it is covered, and so
 is one that shares its inode with a covered file. Package managers and local clones link files from
-caches and other
-repositories: below the folders of `PACKAGES` only those are covered that are known secrets.
+caches and other repositories: below the folders of `PACKAGES` only those are covered that are known
+secrets.
 
 Which files are the session's own is told by identities that no later file has
-(`inside.file_identity`).
+(`inside.mediator.file_identity`).
 
 Not protected: what appears while a command runs; secrets that a person writes into a file that a
 command made; folders whose path is longer than the system can open.
@@ -52,8 +53,9 @@ ENTRIES = 1_000_000
 """Entries that a scan looks at; folders beyond are covered whole."""
 
 MOST = 20_000
-"""Masks that one command can have: each is a mount, and the kernel bounds those of a namespace
-(100,000).
+"""Masks that one command can have.
+
+Each is a mount, and the kernel limits those of a namespace (100,000).
 """
 
 RACY = 2_000_000_000
@@ -62,7 +64,7 @@ RACY = 2_000_000_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mask:
-    """Something laid over `path` (absolute). `text` is what a file of kind `TEXT` holds.
+    """Something laid over `path` (absolute). `text` is what a file of kind `TEXT` contains.
 
     The path may be a link: it is to be opened with O_PATH | O_NOFOLLOW and the link itself covered.
     """
@@ -77,8 +79,8 @@ class Masks:
     """All masks of a workspace: what is above comes before what is below.
 
     `added` and `removed` are paths, compared with the scan before. `own_met` are those files of the
-    session's own that were met with a secret's name: others of `own` are gone and may be forgotten.
-    `unseen` are folders that were covered because they could not be looked at.
+    session's own that were met with a secret's name: others of its own are gone and may be
+    forgotten. `unseen` are folders that were covered because they could not be looked at.
     """
 
     items: tuple[Mask, ...] = ()
@@ -93,8 +95,8 @@ _Stamp = tuple[int, ...]
 
 
 @dataclass(slots=True)
-class _Found:
-    """A name that needs a mask, unless an excuse holds."""
+class _Candidate:
+    """A name that needs a mask, unless an excuse applies."""
 
     name: str
     what: What
@@ -117,18 +119,22 @@ class _Folder:
     environment: bool = False
     entries: int = 0
     folders: list[str] = field(default_factory=list[str])
-    found: list[_Found] = field(default_factory=list[_Found])
+    found: list[_Candidate] = field(default_factory=list[_Candidate])
     links: list[Link] = field(default_factory=list[Link])
 
 
 class Scanner:
-    """Scans one folder again and again. Not thread-safe; its calls block (a second for 100,000 new
-    files).
+    """Scans one folder again and again.
 
-    `home` is where well-known secrets are looked for that might be hard-linked into a package
-    folder. `packages`: all of it is such a folder. `above` is put before each name when it is
-    judged: the folder is no root for lists that speak of one. `apart` are folders below it
-    (absolute) that are not looked into: somebody else's.
+    Not thread-safe; its calls block (a second for 100,000 new files).
+
+    Args:
+        home: Where well-known secrets are looked for that might be hard-linked into a package
+            folder.
+        packages: All of it is such a folder.
+        above: Put before each name when it is judged: the folder is no root for lists that speak of
+            one.
+        apart: Folders below it (absolute) that are not looked into: another scanner's.
     """
 
     def __init__(
@@ -148,15 +154,19 @@ class Scanner:
         self.apart = frozenset(os.path.relpath(path, self.root) for path in apart)
         self._above = f"{above}/" if above else ""
         self._folders: dict[str, _Folder] = {}
-        self._before: frozenset[str] = frozenset()
-        self._away: frozenset[Link] = frozenset()
+        self._previous_paths: frozenset[str] = frozenset()
+        self._linked_elsewhere: frozenset[Link] = frozenset()
         self._ordinary = Ordinary(names)
 
     def scan(self, own: Collection[str] = (), *, limit: int = ENTRIES) -> Masks:
-        """The masks for the workspace as it is now. `own` are the identities of files that commands
-        of the session created.
+        """Return the masks for the workspace as it is now.
 
-        Raises ConfigError if the folder cannot be read or needs more than `MOST` masks.
+        Args:
+            own: The identities of files that commands of the session created.
+            limit: Entries to look at; folders beyond are covered whole.
+
+        Raises:
+            ConfigError: The folder cannot be read, or needs more than `MOST` masks.
         """
         try:
             root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -165,37 +175,39 @@ class Scanner:
         try:
             self._forget_changed(root)
             walked = self._walk(root, frozenset(own), limit)
-            if not self._away.issuperset(walked.away()):
+            if not self._linked_elsewhere.issuperset(walked.away()):
                 # Another name of these files may stand in a folder that did not change when it was
                 # linked.
                 self._folders = {}
                 walked = self._walk(root, frozenset(own), limit)
-                self._away = frozenset(walked.away())
+                self._linked_elsewhere = frozenset(walked.away())
             items = walked.masks()
         finally:
             os.close(root)
         return self._result(items, walked)
 
     def _forget_changed(self, root: int) -> None:
-        """Ask every known folder whether it is as it was: most of what a repeat costs, so a plain
-        loop.
+        """Forget every folder that is not as it was.
+
+        Most of what a repeated scan costs, so a plain loop.
         """
-        look, gone = os.stat, list[str]()
+        stat_file = os.stat
+        changed: list[str] = []
         for name, folder in self._folders.items():
             try:
-                now = look(name or ".", dir_fd=root, follow_symlinks=False)
+                now = stat_file(name or ".", dir_fd=root, follow_symlinks=False)
             except OSError:
-                gone.append(name)
+                changed.append(name)
                 continue
-            at = folder.stamp
+            stamp = folder.stamp
             if (
-                now.st_ctime_ns != at[3]
-                or now.st_mtime_ns != at[2]
-                or now.st_ino != at[1]
+                now.st_ctime_ns != stamp[3]
+                or now.st_mtime_ns != stamp[2]
+                or now.st_ino != stamp[1]
                 or not folder.quiet
             ):
-                gone.append(name)
-        for name in gone:
+                changed.append(name)
+        for name in changed:
             del self._folders[name]
 
     def _walk(self, root: int, own: frozenset[str], limit: int) -> _Walk:
@@ -218,8 +230,9 @@ class Scanner:
                 ),
             )
         paths = frozenset(item.path for item in items)
-        added, removed = sorted(paths - self._before), sorted(self._before - paths)
-        self._before = paths
+        added = sorted(paths - self._previous_paths)
+        removed = sorted(self._previous_paths - paths)
+        self._previous_paths = paths
         unseen = tuple(sorted(self._absolute(name) for name in walked.unseen))
         return Masks(tuple(items), tuple(added), tuple(removed), frozenset(walked.own_met), unseen)
 
@@ -238,7 +251,7 @@ class Scanner:
 
 @dataclass(slots=True)
 class _Walk:
-    """One scan. `below` of a folder is the own secret folder that it lies in, if any."""
+    """One scan. `below` of a folder is the session's own secret folder that it is in, if any."""
 
     scanner: Scanner
     root: int
@@ -248,9 +261,9 @@ class _Walk:
     unseen: list[str] = field(default_factory=list[str])
     own_met: set[str] = field(default_factory=set[str])
     _own_inodes: set[Inode] = field(default_factory=set[Inode])
-    _kept: list[_Found] = field(default_factory=list[_Found])
+    _candidates: list[_Candidate] = field(default_factory=list[_Candidate])
     _links: list[Link] = field(default_factory=list[Link])
-    _covered: tuple[list[Link], list[Link]] | None = None
+    _covered_links: tuple[list[Link], list[Link]] | None = None
     _count: int = 0
 
     def run(self) -> None:
@@ -266,20 +279,20 @@ class _Walk:
                 self._hide(name)
                 continue
             self.folders[name] = known
-            for one in known.folders:
-                waiting.append((one, below))
+            waiting += [(subfolder, below) for subfolder in known.folders]
             if known.found:
-                waiting += self._take(known, below)
+                waiting += self._collect(known, below)
             if known.links:
                 self._links += known.links
 
     def _hide(self, name: str) -> None:
         self.unseen.append(name)
-        self._kept.append(_Found(name, What.FOLDER, Covered(Kind.EMPTY_FOLDER), (0, 0)))
+        self._candidates.append(_Candidate(name, What.FOLDER, Covered(Kind.EMPTY_FOLDER), (0, 0)))
 
     def _known(self, name: str, below: str) -> _Folder | None:
-        """What is in a folder, from before if it did not change. None if it is gone or no folder
-        any more.
+        """Return what is in a folder, from before if it did not change.
+
+        None if it is gone or no folder any more.
         """
         before = self.scanner.known(name)
         if before and before.below == below:
@@ -300,11 +313,11 @@ class _Walk:
         try:
             status = os.fstat(folder)
             quiet = max(status.st_mtime_ns, status.st_ctime_ns) + RACY < now
-            found = _Folder(_stamp(status), quiet, below)
+            found = _Folder(_folder_stamp(status), quiet, below)
             with os.scandir(folder) as items:
                 for item in items:
                     with suppress(FileNotFoundError):
-                        self._entry(
+                        self._add_entry(
                             found, folder, f"{name}/{item.name}" if name else item.name, item
                         )
         except OSError:
@@ -314,7 +327,7 @@ class _Walk:
         self._count += found.entries
         return found
 
-    def _entry(self, into: _Folder, folder: int, name: str, item: os.DirEntry[str]) -> None:
+    def _add_entry(self, into: _Folder, folder: int, name: str, item: os.DirEntry[str]) -> None:
         if name in self.scanner.apart:
             return
         into.entries += 1
@@ -323,32 +336,37 @@ class _Walk:
         what = What.of(status.st_mode)
         needed = self.scanner.needs(name, item.name, what, into.below)
         if needed is not None:
-            found = _Found(name, what, needed, (status.st_dev, status.st_ino))
+            found = _Candidate(name, what, needed, (status.st_dev, status.st_ino))
             if needed.own:
                 found.identity = identify(folder, os.fsencode(item.name))
-            self._look_inside(found, folder, item.name, status)
+            self._check_content(found, folder, item.name, status)
             into.found.append(found)
         if (
             what is What.FOLDER
             and (needed is None or needed.kind is Kind.READ_ONLY)
-            and not _by_hash(name)
+            and not _is_object_store(name)
         ):
             into.folders.append(name)
         if what is What.FILE and status.st_nlink > 1:
             into.links.append(Link(name, (status.st_dev, status.st_ino), status.st_nlink))
 
-    def _look_inside(self, found: _Found, folder: int, last: str, status: os.stat_result) -> None:
+    def _check_content(
+        self, found: _Candidate, folder: int, last: str, status: os.stat_result
+    ) -> None:
         if found.covered.content:
             found.stamp = _content_stamp(status)
-            found.public = certificates.only_public(_read(folder, last, certificates.LIMIT + 1))
+            found.public = certificates.only_public(
+                _read_beginning(folder, last, certificates.LIMIT + 1)
+            )
         elif found.covered.kind is Kind.TEXT:
             found.stamp = _content_stamp(status)
-            data = _read(folder, last, git_config.LIMIT)
+            data = _read_beginning(folder, last, git_config.LIMIT)
             found.text = git_config.without_secrets(data.decode("utf-8", "replace"))
 
-    def _take(self, folder: _Folder, below: str) -> Iterator[tuple[str, str]]:
-        """Keep what needs a mask; gives the folders that are the session's own and are walked after
-        all.
+    def _collect(self, folder: _Folder, below: str) -> Iterator[tuple[str, str]]:
+        """Keep what needs a mask.
+
+        Yields the folders that are the session's own and are walked after all.
         """
         for found in folder.found:
             if found.covered.own and found.identity in self.own:
@@ -360,50 +378,52 @@ class _Walk:
             if found.stamp:
                 self._refresh(found)
             if not found.public:
-                self._kept.append(found)
+                self._candidates.append(found)
 
-    def _refresh(self, found: _Found) -> None:
-        """Content can change without a change of the folder."""
+    def _refresh(self, found: _Candidate) -> None:
+        """Look again at content that changed: that need not change the folder."""
         with suppress(OSError):
             status = os.stat(found.name, dir_fd=self.root, follow_symlinks=False)
-            if _content_stamp(status) != found.stamp or _racy(status):
+            if _content_stamp(status) != found.stamp or _is_racy(status):
                 above, _, last = found.name.rpartition("/")
                 folder = best()(self.root, tuple(above.split("/")) if above else (), os.O_RDONLY)
                 try:
-                    self._look_inside(found, folder, last, status)
+                    self._check_content(found, folder, last, status)
                 finally:
                     os.close(folder)
             return
         found.public = False
 
     def away(self) -> list[Link]:
-        """Files that are to be covered since they have names elsewhere."""
-        return self._linked()[1]
+        """Return files that are to be covered since they have names elsewhere."""
+        return self._links_to_cover()[1]
 
     def masks(self) -> list[Mask]:
-        masks = {f.name: Mask(self._path(f.name), f.covered.kind, f.text) for f in self._kept}
-        for link in itertools.chain(*self._linked()):
+        masks = {f.name: Mask(self._path(f.name), f.covered.kind, f.text) for f in self._candidates}
+        for link in itertools.chain(*self._links_to_cover()):
             known = masks.get(link.name)
             if known is None or known.kind is Kind.READ_ONLY:
                 masks[link.name] = Mask(self._path(link.name), Kind.UNREADABLE)
         held = {name for name, mask in masks.items() if mask.kind is Kind.READ_ONLY}
         for name in held:
-            # What lies in a folder that is held is held with it.
+            # What is in a read-only folder is read-only with it.
             if any(above in held for above in _folders_above(name)):
                 del masks[name]
         return sorted(masks.values(), key=lambda mask: mask.path.split("/"))
 
-    def _linked(self) -> tuple[list[Link], list[Link]]:
-        if self._covered is None:
-            self._covered = self._look_at_links()
-        return self._covered
+    def _links_to_cover(self) -> tuple[list[Link], list[Link]]:
+        if self._covered_links is None:
+            self._covered_links = self._find_links_to_cover()
+        return self._covered_links
 
-    def _look_at_links(self) -> tuple[list[Link], list[Link]]:
+    def _find_links_to_cover(self) -> tuple[list[Link], list[Link]]:
         secret = frozenset(
-            f.inode for f in self._kept if f.covered.kind in (Kind.UNREADABLE, Kind.TEXT)
+            f.inode for f in self._candidates if f.covered.kind in (Kind.UNREADABLE, Kind.TEXT)
         )
         hidden = [
-            Path(self._path(f.name)) for f in self._kept if f.covered.kind is Kind.EMPTY_FOLDER
+            Path(self._path(f.name))
+            for f in self._candidates
+            if f.covered.kind is Kind.EMPTY_FOLDER
         ]
         links = [link for link in self._links if link.inode not in self._own_inodes]
         environments = frozenset(
@@ -414,10 +434,10 @@ class _Walk:
         certain, away = covered_links(
             links, secret, environments, lambda: known_secrets(self.scanner.home, hidden)
         )
-        return certain, [link for link in away if self._names_now(link.name) >= link.count]
+        return certain, [link for link in away if self._current_link_count(link.name) >= link.count]
 
-    def _names_now(self, name: str) -> int:
-        """How many names a file has now: what is known of its folder may be older."""
+    def _current_link_count(self, name: str) -> int:
+        """Return how many names a file has now: what is known of its folder may be older."""
         try:
             return os.stat(name, dir_fd=self.root, follow_symlinks=False).st_nlink
         except OSError:
@@ -433,25 +453,25 @@ def _folders_above(name: str) -> Iterator[str]:
         yield name
 
 
-def _by_hash(name: str) -> bool:
-    """Where git keeps contents under their hashes: no name there is anybody's choice."""
+def _is_object_store(name: str) -> bool:
+    """Return whether git keeps contents under their hashes there: nobody chose these names."""
     return name.endswith(".git/objects")
 
 
-def _stamp(status: os.stat_result) -> _Stamp:
+def _folder_stamp(status: os.stat_result) -> _Stamp:
     return (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _content_stamp(status: os.stat_result) -> _Stamp:
-    return (*_stamp(status), status.st_size)
+    return (*_folder_stamp(status), status.st_size)
 
 
-def _racy(status: os.stat_result) -> bool:
+def _is_racy(status: os.stat_result) -> bool:
     return max(status.st_mtime_ns, status.st_ctime_ns) + RACY > time.time_ns()
 
 
-def _read(folder: int, last: str, limit: int) -> bytes:
-    """A regular file's beginning, or nothing if it cannot be read."""
+def _read_beginning(folder: int, last: str, limit: int) -> bytes:
+    """Return a regular file's beginning, or nothing if it cannot be read."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         with os.fdopen(os.open(last, flags, dir_fd=folder), "rb") as file:

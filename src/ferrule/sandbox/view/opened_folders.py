@@ -1,11 +1,10 @@
-"""What is laid over everything that a policy opens: the workspace, and the further folders a person
-named.
+"""What is laid over everything that a policy opens: the workspace and the further folders.
 
     scanner = OpenedFolders(policy, home=home)
-    masks = scanner.scan(own)       # as of one `Scanner`
+    masks = scanner.scan(own)       # like that of a single folder's scanner
 
-The same names are covered in all of them, each seen from its own folder. Where one lies in another,
-the inner one decides for what is in it. What differs for further folders:
+The same names are covered in all of them, each seen from its own folder. Where one folder is inside
+another, the inner one decides for what is in it. What differs for further folders:
 
 * files with names elsewhere are covered only if they are known secrets: caches and folders of
   packages are what people open, and all of these are linked;
@@ -14,13 +13,14 @@ the inner one decides for what is in it. What differs for further folders:
 * what may be read but not written needs no mask where nothing can be written;
 * a person's deny rules speak of the workspace and are not asked.
 
-A single file that a person opened by its name is what they wanted to be seen.
+A single file that a person opened by its name is one that they want to be seen.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
+from itertools import chain
 from pathlib import PurePath
 
 from ferrule.core.errors import ConfigError
@@ -39,26 +39,33 @@ class OpenedFolders:
         self._root = str(policy.root)
         self._workspace = Scanner(policy.root, policy.names, home=home)
         self._further = [
-            (_scanner(path, policy, home), path in policy.writable and not policy.preview)
+            (_make_scanner(path, policy, home), path in policy.writable and not policy.preview)
             for path in dict.fromkeys((*policy.readable, *policy.writable))
             if path != self._root and os.path.isdir(path)  # noqa: PTH112  text, as the policy has it
         ]
 
     def scan(self, own: Collection[str] = (), *, limit: int = ENTRIES) -> Masks:
-        """The masks of all folders as they are now, what is above before what is below. `limit` is
-        for each.
+        """Return the masks of all folders as they are now, what is above before what is below.
 
-        Raises ConfigError if a folder cannot be read, if there are more than `MOST` masks, or if
-        one would cover the workspace.
+        Args:
+            own: The identities of files that commands of the session created.
+            limit: Entries to look at, for each folder.
+
+        Raises:
+            ConfigError: A folder cannot be read, there are more than `MOST` masks, or one would
+                cover the workspace.
         """
-        found = self._workspace.scan(own, limit=limit)
+        workspace = self._workspace.scan(own, limit=limit)
         if not self._further:
-            return found
-        all_found = [
-            found,
-            *(self._scan(scanner, written, own, limit) for scanner, written in self._further),
+            return workspace
+        results = [
+            workspace,
+            *(
+                self._scan_further(scanner, is_writable, own, limit)
+                for scanner, is_writable in self._further
+            ),
         ]
-        items = {mask.path: mask for masks in all_found[::-1] for mask in masks.items}
+        items = {mask.path: mask for masks in results[::-1] for mask in masks.items}
         if len(items) > MOST:
             raise ConfigError(
                 (
@@ -70,18 +77,22 @@ class OpenedFolders:
             )
         return Masks(
             tuple(sorted(items.values(), key=lambda mask: mask.path.split("/"))),
-            tuple(path for masks in all_found for path in masks.added),
-            tuple(path for masks in all_found for path in masks.removed),
-            frozenset[str]().union(*(masks.own_met for masks in all_found)),
-            tuple(path for masks in all_found for path in masks.unseen),
+            tuple(chain.from_iterable(masks.added for masks in results)),
+            tuple(chain.from_iterable(masks.removed for masks in results)),
+            frozenset[str]().union(*(masks.own_met for masks in results)),
+            tuple(chain.from_iterable(masks.unseen for masks in results)),
         )
 
-    def _scan(self, scanner: Scanner, written: bool, own: Collection[str], limit: int) -> Masks:
-        found = scanner.scan(own, limit=limit)
-        items = tuple(mask for mask in found.items if written or mask.kind is not Kind.READ_ONLY)
+    def _scan_further(
+        self, scanner: Scanner, is_writable: bool, own: Collection[str], limit: int
+    ) -> Masks:
+        result = scanner.scan(own, limit=limit)
+        items = tuple(
+            mask for mask in result.items if is_writable or mask.kind is not Kind.READ_ONLY
+        )
         for mask in items:
             self._check(mask, scanner)
-        return Masks(items, found.added, found.removed, found.own_met, found.unseen)
+        return Masks(items, result.added, result.removed, result.own_met, result.unseen)
 
     def _check(self, mask: Mask, scanner: Scanner) -> None:
         if PurePath(self._root).is_relative_to(mask.path):
@@ -94,7 +105,7 @@ class OpenedFolders:
             )
 
 
-def _scanner(path: str, policy: Policy, home: str | None) -> Scanner:
+def _make_scanner(path: str, policy: Policy, home: str | None) -> Scanner:
     packages = path not in policy.writable and not PACKAGES.isdisjoint(PurePath(path).parts)
     return Scanner(
         path,
@@ -102,9 +113,9 @@ def _scanner(path: str, policy: Policy, home: str | None) -> Scanner:
         home=home,
         packages=True,
         above="site-packages" if packages else "",
-        apart=tuple(_inside(path, (str(policy.root), *policy.readable, *policy.writable))),
+        apart=tuple(_folders_inside(path, (str(policy.root), *policy.readable, *policy.writable))),
     )
 
 
-def _inside(path: str, others: Collection[str]) -> Iterator[str]:
+def _folders_inside(path: str, others: Collection[str]) -> Iterator[str]:
     return (other for other in others if other != path and PurePath(other).is_relative_to(path))

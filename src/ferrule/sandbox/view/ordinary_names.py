@@ -1,10 +1,9 @@
-"""A quick "certainly ordinary" for names met in a walk, where the full question costs ten times as
-much.
+"""A quick "certainly ordinary" for names met in a walk: the full check costs ten times as much.
 
-The lists of `permissions.protected_names` ask about components and about rows of components. In a
-folder none of whose components could begin such a row, only the last component matters, and most of
-those (`__init__.py`) were met before. A wrong "ordinary" would show a secret, so whatever is
-unusual is not certain.
+The lists of `permissions.protected_names` check components and rows of components. In a folder none
+of whose components could begin such a row, only the last component matters, and most of those
+(`__init__.py`) were met before. A wrong "ordinary" would show a secret, so whatever is unusual is
+not certain.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ import re
 from ferrule.permissions.protected_names import PROTECTED, RESERVED, SECRET, Names
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_@+. -]*[A-Za-z0-9_@+-]|[A-Za-z0-9_@+-]", re.ASCII)
-"""A component that no folding turns into one that begins with a dot or holds a tilde."""
+"""A component that no folding turns into one that begins with a dot or contains a tilde."""
 
 
 class Ordinary:
-    """Remembers the last components that no list names. `names` decide; a person's own rules switch
-    this off.
+    """Remembers the last components that no list names.
+
+    `names` decide; a person's own rules switch this off.
     """
 
     def __init__(self, names: Names) -> None:
@@ -35,31 +35,35 @@ class Ordinary:
         rows = [p.lstrip("/") for p in patterns if "/" in p.strip("/")]
         first = {row.split("/")[0] for row in rows} - {"site-packages"}
         # A list of the person's may hold a row that begins with any word: then nothing is certain.
-        self._usable = (
+        self._is_usable = (
             type(names) is Names and not names.protected and all(p[0] == "." for p in first)
         )
-        self._known: set[str] = set()
-        self._folder = ("", False)
+        self._ordinary_components: set[str] = set()
+        self._last_folder = ("", False)
 
     def certainly(self, name: str, last: str) -> bool:
-        """Whether `name`, which ends in `last`, is neither refused nor protected. False: ask the
-        lists.
+        """Return whether `name`, which ends in `last`, is surely neither refused nor protected.
+
+        False: the lists have to be asked.
         """
-        if not self._usable or not self._plain_above(name[: -len(last) - 1]):
+        if not self._is_usable or not self._is_plain_folder(name[: -len(last) - 1]):
             return False
-        if last in self._known:
+        if last in self._ordinary_components:
             return True
         if self._names.check(last, write=True) is not None:
             return False
-        if len(self._known) < _MOST:
-            self._known.add(last)
+        if len(self._ordinary_components) < _MAX_KNOWN:
+            self._ordinary_components.add(last)
         return True
 
-    def _plain_above(self, above: str) -> bool:
-        if self._folder[0] != above:
+    def _is_plain_folder(self, above: str) -> bool:
+        if self._last_folder[0] != above:
             parts = above.split("/") if above else []
-            self._folder = (above, above != "site-packages" and all(map(_PLAIN.fullmatch, parts)))
-        return self._folder[1]
+            self._last_folder = (
+                above,
+                above != "site-packages" and all(map(_PLAIN.fullmatch, parts)),
+            )
+        return self._last_folder[1]
 
 
-_MOST = 200_000
+_MAX_KNOWN = 200_000

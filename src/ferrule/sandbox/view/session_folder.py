@@ -1,9 +1,8 @@
-"""The folder that a session's commands have as their `/tmp` and home, and where what is laid over
-names lies.
+"""The folder with the `/tmp` and home of a session's commands, and with what is laid over names.
 
 It is made below the system's temporary folder, closed to other users, and removed when the session
-ends. If our process is killed, it stays: whoever makes the next one removes what nobody holds the
-lock of.
+ends. If our process is killed, it stays: whoever makes the next one removes those whose lock nobody
+holds.
 """
 
 from __future__ import annotations
@@ -24,8 +23,9 @@ _LOCK = "lock"
 
 
 class SessionFolder:
-    """A folder that is made when it is first needed. `remove` takes it away with all that is in it,
-    for good.
+    """A folder that is made when it is first needed.
+
+    `remove` removes it for good, with everything in it.
     """
 
     def __init__(self) -> None:
@@ -34,19 +34,21 @@ class SessionFolder:
         self._owner = os.getpid()
 
     def make(self) -> Places:
-        """What is where. Made once."""
+        """Make the folder, once, and return its paths."""
         if self._places is None:
-            _remove_forgotten()
+            _remove_abandoned()
             base = Path(os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX)))
             # Held until our process ends, however that happens.
             self._lock = os.open(base / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
-            _furnish(base)
+            _create_contents(base)
             self._places = Places(str(base))
         return self._places
 
     def remove(self) -> None:
-        """Nothing where it was never made, was removed already, or belongs to the process that we
+        """Remove the folder.
+
+        Does nothing if it was never made, was removed already, or belongs to the process that we
         were forked from.
         """
         if self._lock >= 0 and self._places is not None and self._owner == os.getpid():
@@ -55,7 +57,7 @@ class SessionFolder:
             self._lock = -1
 
 
-def _furnish(base: Path) -> None:
+def _create_contents(base: Path) -> None:
     for name in ("tmp", "home", "view", "held", "held/empty", "held/covers", "held/previews"):
         (base / name).mkdir(mode=0o700)
     for name, mode in (
@@ -71,16 +73,17 @@ def _furnish(base: Path) -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder, also where a command took away its own rights on what is in it. What cannot
-    be removed stays.
+    """Remove a folder, also where a command took away its own rights on what is in it.
+
+    What cannot be removed stays.
     """
     if sys.version_info >= (3, 12):
-        shutil.rmtree(folder, onexc=_insist)
+        shutil.rmtree(folder, onexc=_retry_with_rights)
     else:
-        shutil.rmtree(folder, onerror=_insist)
+        shutil.rmtree(folder, onerror=_retry_with_rights)
 
 
-def _insist(function: Callable[..., object], path: str, _: object) -> None:
+def _retry_with_rights(function: Callable[..., object], path: str, _: object) -> None:
     try:
         os.chmod(os.path.dirname(path), stat.S_IRWXU)  # noqa: PTH101, PTH120  paths as rmtree gives them
         if function in (os.open, os.scandir, os.lstat):
@@ -89,11 +92,11 @@ def _insist(function: Callable[..., object], path: str, _: object) -> None:
         else:
             function(path)
     except OSError:
-        return  # it lies in the system's temporary folder, where things are left
+        return  # it is in the system's temporary folder, where things may stay
 
 
-def _remove_forgotten() -> None:
-    """Folders of ours whose process is gone."""
+def _remove_abandoned() -> None:
+    """Remove our folders whose process is gone."""
     for base in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             if base.is_symlink() or base.stat().st_uid != os.geteuid():

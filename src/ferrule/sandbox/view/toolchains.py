@@ -1,11 +1,11 @@
-"""Which folders of a home hold programs: what commands see of it, read-only, and nothing else.
+"""Which folders of a home contain programs: what commands see of it, read-only, and nothing else.
 
     binds = toolchains(Path.home(), os.environ["PATH"], (sys.prefix, sys.base_prefix))
 
 Compilers, interpreters and package managers install into the home. Each manager keeps them in
 folders of its own, beside its configuration and credentials; the table names the first and leaves
-out the second. A folder of PATH, or where the running interpreter lies, is added only if it lies
-below a folder of the table: `PATH=~/bin:~/.ssh` opens nothing.
+out the second. A folder of PATH, or where the running interpreter is, is added only if it is below
+a folder of the table: `PATH=~/bin:~/.ssh` opens nothing.
 
 Not protected: a secret that somebody put into a folder of programs under a name that `HIDDEN` does
 not know.
@@ -148,15 +148,17 @@ SYSTEM = ("/usr/", "/opt/", "/nix/")
 HIDDEN = frozenset(
     {".condarc", "pip.conf", "credentials", "credentials.toml", "credentials.json", "auth.json"}
 )
-"""Names directly in these folders that are no programs and may be secret, besides those of
-`permissions.protected_names`.
+"""Names directly in these folders that are no programs and may be secret.
+
+They come on top of those of `permissions.protected_names`.
 """
 
 
 @frozen
 class Bind:
-    """A file or folder that commands see at its own path, read-only. `hidden` are paths in it that
-    they do not.
+    """A file or folder that commands see at its own path, read-only.
+
+    `hidden` are paths in it that they do not see.
     """
 
     path: str
@@ -164,47 +166,52 @@ class Bind:
 
 
 def toolchains(home: Path, path: str = "", prefixes: Iterable[str] = ()) -> tuple[Bind, ...]:
-    """What there is of the table below `home`, and where links in it lead if that is in the table
-    too.
+    """Return what exists of the table below `home`, and where links in it lead.
 
-    `path` is a PATH and `prefixes` are where interpreters lie: what of them lies below the table in
-    whatever home (the interpreter that runs Ferrule may be another user's) is added, itself only.
-    Looks, and changes nothing.
+    The targets of links are included if they are in the table too. Looks, and changes nothing.
+
+    Args:
+        path: A PATH. Of its folders those are added, without others beside them, that are below the
+            table in whatever home (the interpreter that runs Ferrule may be another user's).
+        prefixes: Where interpreters are; treated like the folders of `path`.
     """
     found: dict[str, Bind] = {}
-    for one in {home, Path(os.path.realpath(home))}:
-        if one.is_absolute() and len(one.parts) > 1:
+    for home_path in {home, Path(os.path.realpath(home))}:
+        if home_path.is_absolute() and len(home_path.parts) > 1:
             for name in TOOLCHAINS:
-                _add(found, one / name)
+                _add(found, home_path / name)
     for entry in (*path.split(os.pathsep), *prefixes):
-        for one in {entry, os.path.realpath(entry)} if entry[:1] == "/" else ():
-            if _in_table(one):
-                _add(found, Path(one))
+        if not entry.startswith("/"):
+            continue
+        for folder in {entry, os.path.realpath(entry)}:
+            if _is_in_table(folder):
+                _add(found, Path(folder))
     return _outermost(found.values())
 
 
 def _add(found: dict[str, Bind], place: Path) -> None:
-    """A place, if it is there and leads to nothing but programs."""
+    """Add a place, if it exists and leads to nothing but programs."""
     real = Path(os.path.realpath(place))
     if not os.path.exists(real):  # noqa: PTH110  what another user closed to us is not there for commands either
         return
-    if real != place and not _in_table(str(real)):
+    if real != place and not _is_in_table(str(real)):
         if not str(real).startswith(SYSTEM):
             return
     elif real != place:
-        found[str(real)] = Bind(str(real), _hidden(real))
-    found[str(place)] = Bind(str(place), _hidden(place))
+        found[str(real)] = Bind(str(real), _hidden_paths(real))
+    found[str(place)] = Bind(str(place), _hidden_paths(place))
 
 
-def _in_table(path: str) -> bool:
-    """Whether a path is, or lies below, a place of the table in some home. Names without a dot are
-    too common for that.
+def _is_in_table(path: str) -> bool:
+    """Return whether a path is, or is below, a place of the table in some home.
+
+    Names without a dot are too common for that.
     """
     text = path.rstrip("/") + "/"
     return any(f"/{name}/" in text for name in TOOLCHAINS if name[0] == ".")
 
 
-def _hidden(place: Path) -> tuple[str, ...]:
+def _hidden_paths(place: Path) -> tuple[str, ...]:
     if not place.is_dir():
         return ()
     try:
@@ -216,7 +223,7 @@ def _hidden(place: Path) -> tuple[str, ...]:
 
 
 def _outermost(binds: Iterable[Bind]) -> tuple[Bind, ...]:
-    """Without what lies below another, sorted."""
+    """Return the binds that are not below another, sorted."""
     kept: list[Bind] = []
     for bind in sorted(binds, key=lambda one: one.path.split("/")):
         if not (kept and Path(bind.path).is_relative_to(kept[-1].path)):

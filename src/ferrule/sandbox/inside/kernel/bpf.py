@@ -1,11 +1,10 @@
-"""Assembles classic BPF programs for seccomp: a list of rules about system calls in, the kernel's
-bytes out.
+"""Assembles classic BPF programs for seccomp: rules about system calls in, the kernel's bytes out.
 
-A program is a binary search for the number, which ends where an answer stands or where argument
-words are looked at, rule by rule. Besides being short for each call, it is short for the kernel to
-look through when it is put on, call by call. Jumps of classic BPF reach 255 instructions ahead, so
-a program has at most about twice as many. Only loads of the number and the machine, comparisons and
-returns are used outside of rules about arguments, so that the kernel can tell ahead which calls are
+A program is a binary search for the call's number. It ends at an answer, or where argument words
+are tested, rule by rule. That is short for each call, and also for the kernel, which looks through
+the program call by call when it is installed. Jumps of classic BPF reach 255 instructions ahead, so
+a program has at most about twice as many. Outside of rules about arguments only loads of the number
+and the machine, comparisons and returns are used: so the kernel can tell ahead which calls are
 always allowed, and never runs the program for these.
 
 Sources: `linux/filter.h`, `linux/bpf_common.h`, `linux/seccomp.h`.
@@ -23,7 +22,8 @@ KILL = 0x80000000  # the whole process
 
 _LOAD = 0x20  # ld word, absolute
 _AND = 0x54  # alu and, constant
-_EQUAL, _GREATER_OR_EQUAL = 0x15, 0x35
+_EQUAL = 0x15
+_GREATER_OR_EQUAL = 0x35
 _RETURN = 0x06
 
 _NUMBER, _MACHINE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
@@ -32,20 +32,21 @@ Instruction = tuple[int, int, int, int]
 """Operation, jump if true, jump if false, constant."""
 
 Answer = tuple[Instruction, ...]
-"""Instructions that find the answer to a call whose number is in the accumulator; all ways through
-them return.
+"""Instructions that find the answer to a call whose number is in the accumulator.
+
+Every path through them returns.
 """
 Range = tuple[int, Answer]
 """The first number that the answer is for. It ends where the next range begins."""
 
 _ALLOWED: Answer = ((_RETURN, 0, 0, ALLOW),)
-_FURTHEST = 255
+_MAX_JUMP = 255
 _X32 = 0x40000000
 """Where the numbers of the x32 table begin."""
 
 
 def refuse(error: int) -> int:
-    """The answer that makes a call fail with this `errno`."""
+    """Return the answer that makes a call fail with this `errno`."""
     return 0x00050000 | error
 
 
@@ -74,21 +75,20 @@ class Word:
 
 
 class Rule:
-    """The answer to a call if all conditions hold. A rule whose conditions do not hold leaves the
-    call to later ones.
-    """
+    """The answer to a call if all conditions hold. Otherwise later rules decide."""
 
-    __slots__ = ("answer", "number", "when")
+    __slots__ = ("answer", "conditions", "number")
 
-    def __init__(self, number: int, answer: int, *when: Word) -> None:
+    def __init__(self, number: int, answer: int, *conditions: Word) -> None:
         self.number = number
         self.answer = answer
-        self.when = when
+        self.conditions = conditions
 
 
 def assemble(architecture: int, rules: Iterable[Rule], last: int) -> bytes:
-    """The program: another machine or the x32 table ends the process, numbers above `last` do not
-    exist.
+    """Return the program.
+
+    Another machine or the x32 table ends the process; numbers above `last` do not exist.
     """
     program: list[Instruction] = [
         (_LOAD, 0, 0, _MACHINE),
@@ -101,20 +101,18 @@ def assemble(architecture: int, rules: Iterable[Rule], last: int) -> bytes:
 
 
 def _ranges(rules: Iterable[Rule], last: int) -> list[Range]:
-    """Where in the numbers an answer begins to hold, and how it is found. In order, neighbours
-    different.
-    """
+    """Return the numbers from which each answer holds, in order, with different neighbours."""
     absent = ((_RETURN, 0, 0, refuse(38)),)
-    begins: dict[int, Answer] = {0: _ALLOWED}
+    answers: dict[int, Answer] = {0: _ALLOWED}
     for number, of_number in groupby(sorted(rules, key=_number), _number):
         if number <= last:
-            begins |= {number: _answer(of_number), number + 1: _ALLOWED}
-    begins |= {last + 1: absent, _X32: ((_RETURN, 0, 0, KILL),), 0xFFFFFFFF: absent}
-    found: list[Range] = []
-    for begin, answer in begins.items():
-        if not found or found[-1][1] != answer:
-            found.append((begin, answer))
-    return found
+            answers |= {number: _answer(of_number), number + 1: _ALLOWED}
+    answers |= {last + 1: absent, _X32: ((_RETURN, 0, 0, KILL),), 0xFFFFFFFF: absent}
+    ranges: list[Range] = []
+    for first, answer in answers.items():
+        if not ranges or ranges[-1][1] != answer:
+            ranges.append((first, answer))
+    return ranges
 
 
 def _number(rule: Rule) -> int:
@@ -122,42 +120,44 @@ def _number(rule: Rule) -> int:
 
 
 def _search(ranges: list[Range]) -> list[Instruction]:
-    """`if number >= the first of the upper half: look there; else here`, down to one range."""
+    """Return a binary search: if the number is in the upper half, look there, else here."""
     if len(ranges) == 1:
         return [*ranges[0][1]]
     middle = len(ranges) // 2
-    lower, upper = _search(ranges[:middle]), _search(ranges[middle:])
-    if len(lower) > _FURTHEST:
+    lower = _search(ranges[:middle])
+    upper = _search(ranges[middle:])
+    if len(lower) > _MAX_JUMP:
         raise ValueError("too many rules: a jump of classic BPF cannot reach over half of them")
     return [(_GREATER_OR_EQUAL, len(lower), 0, ranges[middle][0]), *lower, *upper]
 
 
 def _answer(rules: Iterable[Rule]) -> Answer:
-    """The rules of one number, one after another: `for each condition: load, and, compare, skip if
-    not; return answer`.
+    """Return the instructions for the rules of one number, one after another.
+
+    For each condition: load, mask, compare, skip if it does not hold; then return the answer.
     """
     program: list[Instruction] = []
     for rule in rules:
         body: list[Instruction] = [(_RETURN, 0, 0, rule.answer)]
-        for word in reversed(rule.when):
+        for word in reversed(rule.conditions):
             body = [*_condition(word, len(body)), *body]
         program += body
-        if not rule.when:
+        if not rule.conditions:
             return tuple(program)  # later ones are never asked
     return (*program, *_ALLOWED)
 
 
-def _condition(word: Word, beyond: int) -> list[Instruction]:
-    """Fall through if it holds, else jump `beyond` further instructions."""
+def _condition(word: Word, skipped: int) -> list[Instruction]:
+    """Return a test that falls through if the condition holds, else skips `skipped` more."""
     offset = _ARGUMENTS + 8 * word.argument + (4 if word.high else 0)
     tests: list[Instruction] = [(_LOAD, 0, 0, offset)]
     if word.mask != 0xFFFFFFFF:
         tests.append((_AND, 0, 0, word.mask))
     for index, value in enumerate(word.values):
-        left = len(word.values) - index - 1
+        remaining = len(word.values) - index - 1
         if word.one_of:
-            # Found: over the tests that are left. The last one decides.
-            tests.append((_EQUAL, left, 0 if left else beyond, value))
+            # If equal, skip the remaining tests. The last one decides.
+            tests.append((_EQUAL, remaining, 0 if remaining else skipped, value))
         else:
-            tests.append((_EQUAL, left + beyond, 0, value))
+            tests.append((_EQUAL, remaining + skipped, 0, value))
     return tests

@@ -1,4 +1,4 @@
-"""A control group for all commands of a server: bounds for what they use together. Version 1 and 2.
+"""A control group for all commands of a server: limits for their use together. Versions 1 and 2.
 
 The server enters it once, and what it forks is born there. One for each command would be better,
 but entering a group makes every fork of the machine wait for some ten milliseconds
@@ -17,12 +17,13 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     Group = tuple[str, dict[str, str], str]
-    """The folder itself, what to write into which file, the folder to go back to."""
+    """The folder itself, what to write to which file, the folder to go back to."""
 
 
 def enter(groups: list[Group]) -> None:
-    """Make the groups, unless an earlier server of the session did, and go there. OSError if that
-    is refused.
+    """Make the groups, unless an earlier server of the session did, and enter them.
+
+    Raises OSError if that is refused.
     """
     for folder, values, _ in groups:
         if not os.path.isdir(folder):  # noqa: PTH112  no pathlib in here
@@ -33,7 +34,7 @@ def enter(groups: list[Group]) -> None:
 
 
 def leave(groups: list[Group]) -> None:
-    """Go back and remove them. One that is still in use stays."""
+    """Go back and remove the groups. One that is still in use stays."""
     for folder, _, back in groups:
         try:
             _write(f"{back}/cgroup.procs", str(os.getpid()))

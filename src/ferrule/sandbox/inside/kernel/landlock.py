@@ -1,17 +1,18 @@
-"""Landlock: a process gives up, for itself and all it starts, whatever it was not granted here. For
-good.
+"""Landlock: a process irrevocably gives up all access that is not granted here.
 
-Rights are words, so that a plan can be made without a kernel (`landlock_rules.py`); what a word
-means depends on the version (ABI) that the kernel speaks:
+It holds for everything that it starts. Rights have names, so that a plan can be made without a
+kernel (`landlock_rules.py`); what a name means depends on the version (ABI) that the kernel
+supports:
 
-    1  the rights on files below      2  `move` between folders (before, that was always refused)
-    3  truncating belongs to `write`  4  TCP                        5  ioctl on devices belongs to `device`
-    6  signals and abstract sockets   7  what is written to the audit log
+    1  the rights on files below      2  `move` between folders (before, it was always refused)
+    3  truncating belongs to `write`  4  TCP
+    5  ioctl on devices: `device`     6  signals and abstract sockets
+    7  what is written to the audit log
 
-What no version knows: changing modes, owners, times and attributes; looking at a file's size or at
-whether it exists; connecting to a socket that has a path. What a capability overrules: CAP_PERFMON
-and CAP_SYS_ADMIN read the memory of other processes in spite of it, so capabilities are given up as
-well. Sources: `linux/landlock.h`, landlock(7).
+What no version restricts: changing modes, owners, times and attributes; looking at a file's size or
+at whether it exists; connecting to a socket that has a path. What a capability overrides:
+CAP_PERFMON and CAP_SYS_ADMIN read the memory of other processes in spite of it, so capabilities are
+given up as well. Sources: `linux/landlock.h`, landlock(7).
 """
 
 from __future__ import annotations
@@ -45,17 +46,18 @@ WORDS = {
     "move": REFER,
     "device": IOCTL_DEV,
 }
-"""What may be granted. Making device nodes is in no word."""
+"""The rights that may be granted. Making device nodes is in none of them."""
 
 LOOK = ("read", "list", "execute")
 ALL = tuple(WORDS)
 
-_OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+_FILE_RIGHTS = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 """Rights that make sense for a file; the kernel refuses the others for one."""
 
-_SINCE = ((1, (1 << 13) - 1), (2, REFER), (3, TRUNCATE), (5, IOCTL_DEV))
+_HANDLED_SINCE = ((1, (1 << 13) - 1), (2, REFER), (3, TRUNCATE), (5, IOCTL_DEV))
 _TCP = 0b11  # bind, connect
-_ABSTRACT_SOCKETS, _SIGNALS = 1, 2
+_ABSTRACT_SOCKETS = 1
+_SIGNALS = 2
 _QUIET = 0b1  # refusals of this very program are not written to the audit log
 
 _VERSION = 1
@@ -63,27 +65,27 @@ _BENEATH = 1
 _PR_SET_NO_NEW_PRIVS = 38
 
 Granted = tuple[str, tuple[str, ...]]
-"""An absolute path and words: for a folder they hold for all below it."""
+"""An absolute path and rights. For a folder they hold for everything below it."""
 
 
 class Unavailable(Exception):
-    """Landlock could not be applied. Says why."""
+    """Landlock could not be applied. The text says why."""
 
 
 class Spec:
-    """What is granted. Everything else on files is refused.
+    """What is granted. Every other access to files is refused.
 
-    `abi`: speak as if the kernel knew no more than this version. `tcp`: TCP may be used. `signals`,
-    `abstract_sockets`: processes and abstract sockets outside may be reached. `quiet`: refusals are
-    kept out of the audit log. `files`: False leaves files as they are (but for device nodes:
-    something must be refused), within what was given up before.
+    `abi`: use no more than this version. `tcp`: TCP may be used. `signals`, `abstract_sockets`:
+    processes and abstract sockets outside may be reached. `quiet`: refusals are kept out of the
+    audit log. `files`: False leaves the access to files as it is, within what was given up before
+    (except for making device nodes: something must be refused).
     """
 
-    __slots__ = ("abi", "abstract_sockets", "files", "granted", "quiet", "signals", "tcp")
+    __slots__ = ("abi", "abstract_sockets", "files", "quiet", "rules", "signals", "tcp")
 
     def __init__(
         self,
-        granted: Iterable[Granted],
+        rules: Iterable[Granted],
         *,
         abi: int = NEWEST,
         tcp: bool = False,
@@ -93,7 +95,7 @@ class Spec:
         files: bool = True,
     ) -> None:
         self.files = files
-        self.granted = tuple(granted)
+        self.rules = tuple(rules)
         self.abi = abi
         self.tcp = tcp
         self.signals = signals
@@ -102,33 +104,35 @@ class Spec:
 
 
 def handled(abi: int) -> int:
-    """All rights on files that this version can refuse."""
-    return sum(bits for since, bits in _SINCE if abi >= since)
+    """Return all rights on files that this version can refuse."""
+    return sum(bits for since, bits in _HANDLED_SINCE if abi >= since)
 
 
-def access(words: Iterable[str], abi: int, *, folder: bool = True) -> int:
-    """Words as bits of this version."""
+def access(rights: Iterable[str], abi: int, *, folder: bool = True) -> int:
+    """Return rights as the bits of this version."""
     bits = 0
-    for word in words:
-        bits |= WORDS[word]
-    return bits & handled(abi) & (-1 if folder else _OF_FILES)
+    for right in rights:
+        bits |= WORDS[right]
+    return bits & handled(abi) & (-1 if folder else _FILE_RIGHTS)
 
 
 def ruleset(spec: Spec, abi: int) -> bytes:
-    """`struct landlock_ruleset_attr`, as long as this version has it."""
+    """Return `struct landlock_ruleset_attr`, as long as this version has it."""
     attributes = struct.pack("=Q", handled(abi) if spec.files else MAKE_CHAR | MAKE_BLOCK)
     if abi >= 4:
         attributes += struct.pack("=Q", 0 if spec.tcp else _TCP)
     if abi >= 6:
-        scoped = (0 if spec.signals else _SIGNALS) | (
-            0 if spec.abstract_sockets else _ABSTRACT_SOCKETS
-        )
+        scoped = 0
+        if not spec.signals:
+            scoped |= _SIGNALS
+        if not spec.abstract_sockets:
+            scoped |= _ABSTRACT_SOCKETS
         attributes += struct.pack("=Q", scoped)
     return attributes
 
 
 def abi() -> int:
-    """The version that this kernel speaks, 0 if it has no Landlock or it is switched off."""
+    """Return the version that this kernel supports, 0 if Landlock is missing or switched off."""
     if sys.platform != "linux":
         return 0
     try:
@@ -138,10 +142,13 @@ def abi() -> int:
 
 
 def restrict(spec: Spec) -> int:
-    """Give up all but what is granted; the answer is the version that was used.
+    """Give up everything that is not granted. Returns the version that was used.
 
     Paths that do not exist grant nothing, nor do symbolic links: they would grant what they lead
-    to. `Unavailable` if nothing could be given up.
+    to.
+
+    Raises:
+        Unavailable: Nothing could be given up.
     """
     version = min(abi(), spec.abi, NEWEST)
     if version < 1:
@@ -150,8 +157,8 @@ def restrict(spec: Spec) -> int:
     try:
         rules = _system_call("landlock_create_ruleset", attributes, len(attributes), 0)
         try:
-            for path, words in spec.granted:
-                _grant(rules, path, words, version)
+            for path, rights in spec.rules:
+                _grant(rules, path, rights, version)
             _no_new_privileges()
             flags = _QUIET if spec.quiet and version >= 7 else 0
             _system_call("landlock_restrict_self", rules, flags)
@@ -164,23 +171,25 @@ def restrict(spec: Spec) -> int:
     return version
 
 
-def _grant(rules: int, path: str, words: tuple[str, ...], version: int) -> None:
+def _grant(rules: int, path: str, rights: tuple[str, ...], version: int) -> None:
     try:
-        found = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return
     try:
-        kind = stat.S_IFMT(os.fstat(found).st_mode)
-        bits = access(words, version, folder=kind == stat.S_IFDIR)
+        kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+        bits = access(rights, version, folder=kind == stat.S_IFDIR)
         if bits and kind != stat.S_IFLNK:
-            _system_call("landlock_add_rule", rules, _BENEATH, struct.pack("=Qi", bits, found), 0)
+            _system_call(
+                "landlock_add_rule", rules, _BENEATH, struct.pack("=Qi", bits, descriptor), 0
+            )
     finally:
-        os.close(found)
+        os.close(descriptor)
 
 
 def _no_new_privileges() -> None:
-    words = (ctypes.c_ulong(1), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
-    if library().prctl(_PR_SET_NO_NEW_PRIVS, *words):
+    arguments = (ctypes.c_ulong(1), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
+    if library().prctl(_PR_SET_NO_NEW_PRIVS, *arguments):
         raise OSError(ctypes.get_errno(), "no_new_privs could not be set", "prctl")
 
 
@@ -188,10 +197,11 @@ def _system_call(name: str, *arguments: int | bytes | None) -> int:
     number = system_calls.number(name)
     if number is None:
         raise OSError(ENOSYS, os.strerror(ENOSYS), name)
-    words = (ctypes.c_long(one) if isinstance(one, int) else one for one in arguments)
-    result = library().syscall(ctypes.c_long(number), *words)
+    encoded = (ctypes.c_long(one) if isinstance(one, int) else one for one in arguments)
+    result = library().syscall(ctypes.c_long(number), *encoded)
     if result < 0:
         error = ctypes.get_errno()
-        # Compiled in and switched off at boot reads differently from not there.
-        raise OSError(error, "switched off" if error == EOPNOTSUPP else os.strerror(error), name)
+        # "Compiled in, but switched off at boot" has an error number of its own.
+        reason = "switched off" if error == EOPNOTSUPP else os.strerror(error)
+        raise OSError(error, reason, name)
     return result

@@ -1,5 +1,6 @@
-"""Functions of the C library that Python does not have. They fail with OSError, named after what
-was called.
+"""Functions of the C library that Python lacks.
+
+They fail with OSError, whose file name is the name of the function.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from functools import cache
 
 @cache
 def library() -> ctypes.CDLL:
-    """The C library, loaded once: each time costs more than the calls that are made with it."""
+    """Return the C library, loaded once: loading costs more than the calls made with it."""
     return ctypes.CDLL(None, use_errno=True)
 
 
 def call(function: str, *arguments: int | bytes | ctypes.c_void_p | None) -> int:
-    """What the function returns. OSError if that is -1, or if there is no such function here
-    (ENOSYS).
+    """Call a function of the C library and return its result.
+
+    Raises OSError if that is -1, or if there is no such function here (ENOSYS).
     """
     found = getattr(library(), function, None)
     if found is None:

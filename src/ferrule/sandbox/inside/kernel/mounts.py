@@ -1,8 +1,8 @@
 """Mounts: carries out the steps that `layout.py` worked out, in a mount namespace of our own.
 
 Uses the calls of Linux 5.12 (open_tree, mount_setattr, move_mount): a copy of a tree is made
-read-only before it can be seen, with all that is mounted below it, and nothing that was forbidden
-in it before becomes allowed.
+read-only before it can be seen, with everything that is mounted below it, and nothing that was
+forbidden in it before becomes allowed.
 
 A step is `(action, place, detail)`; places are absolute, as the command will see them:
 
@@ -13,8 +13,9 @@ A step is `(action, place, detail)`; places are absolute, as the command will se
     write PLACE SOURCE          the source, writable, no devices
     device PLACE SOURCE         the source, a device
     proc PLACE, pts PLACE       new ones, of our namespaces
-    overlay PLACE FOLDER        changes to what is at the place go to `FOLDER/upper` (`FOLDER/work` is the kernel's)
-    cover PLACE SOURCE          the source laid over what bears the name, even a link; it must exist
+    overlay PLACE FOLDER        changes to what is at the place go to `FOLDER/upper`
+                                (`FOLDER/work` is the kernel's)
+    cover PLACE SOURCE          the source laid over what has the name, even a link; it must exist
     hold PLACE                  what is there, read-only
     seal PLACE                  this one mount read-only, not those below it
     drop PLACE                  unmounted
@@ -34,14 +35,29 @@ if TYPE_CHECKING:
 
     Step = tuple[str, str, str]
 
-_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
-"""The same on every architecture."""
-_HERE = -100
-_CLONE, _CLOEXEC, _EMPTY, _RECURSIVE = 1, 0o2000000, 0x1000, 0x8000
-_FROM_EMPTY, _TO_EMPTY = 4, 0x40
-_READ_ONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
-_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 0x4000, 0x40000
-_MS_READ_ONLY, _MS_REMOUNT, _MS_BIND = 1, 0x20, 0x1000
+# These numbers are the same on every architecture.
+_OPEN_TREE = 428
+_MOVE_MOUNT = 429
+_MOUNT_SETATTR = 442
+_AT_FDCWD = -100
+_CLONE = 1
+_CLOEXEC = 0o2000000
+_EMPTY = 0x1000
+_RECURSIVE = 0x8000
+_FROM_EMPTY = 4
+_TO_EMPTY = 0x40
+_READ_ONLY = 1
+_NOSUID = 2
+_NODEV = 4
+_NOEXEC = 8
+_MS_NOSUID = 2
+_MS_NODEV = 4
+_MS_NOEXEC = 8
+_MS_REC = 0x4000
+_MS_PRIVATE = 0x40000
+_MS_READ_ONLY = 1
+_MS_REMOUNT = 0x20
+_MS_BIND = 0x1000
 _MNT_DETACH = 2
 
 
@@ -50,20 +66,22 @@ class StepFailed(Exception):
 
 
 def make_private() -> None:
-    """Nothing that is mounted outside from now on appears here, nor the other way round."""
+    """Separate the mounts: what is mounted outside does not appear here, nor vice versa."""
     call("mount", b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
 
 
 def enter(view: str, steps: Iterable[Step]) -> None:
     """Make a new root over the folder `view`, and build the view in it.
 
-    What is outside is taken hold of first; places are looked up only when the new root is ours. A
-    link in the view (`/bin`, or what a command left in the workspace) then leads to where it leads
-    for commands, and nowhere else.
+    Sources outside are opened first; places are looked up only when the new root is ours. A link in
+    the view (`/bin`, or what a command left in the workspace) then leads to where it leads for
+    commands, and nowhere else.
     """
     steps = list(dict.fromkeys(steps))
     make_private()
-    sources = {step: _take(step) for step in steps if step[0] in ATTRIBUTES and step[0] != "hold"}
+    sources = {
+        step: _copy_source(step) for step in steps if step[0] in ATTRIBUTES and step[0] != "hold"
+    }
     call(
         "mount", b"tmpfs", os.fsencode(view), b"tmpfs", _MS_NOSUID | _MS_NODEV, b"mode=755,size=16m"
     )
@@ -71,7 +89,7 @@ def enter(view: str, steps: Iterable[Step]) -> None:
     os.chdir(view)
     call("syscall", _PIVOT[os.uname().machine], b".", os.fsencode("." + _OUTSIDE))
     os.chdir("/")
-    # It stays until a new /proc is mounted: the kernel wants to see an old one.
+    # The old root stays until a new /proc is mounted: the kernel requires a visible old one.
     apply([step for step in steps if step[0] == "proc"])
     call("umount2", os.fsencode(_OUTSIDE), _MNT_DETACH)
     os.rmdir(_OUTSIDE)  # noqa: PTH106  no pathlib in here
@@ -91,14 +109,15 @@ ATTRIBUTES = {
 
 
 def apply(steps: Iterable[Step], sources: Mapping[Step, int] | None = None) -> None:
-    """Carry out steps. `sources` are copies of what they lay somewhere, taken before. Raises
-    StepFailed.
+    """Carry out steps. `sources` are copies of what they mount, taken before.
+
+    Raises StepFailed.
     """
     for step in steps:
         action, place, detail = step
         try:
             if action in ATTRIBUTES:
-                _lay(step, sources)
+                _mount_copy(step, sources)
             else:
                 ACTIONS[action](place, detail)
         except OSError as error:
@@ -106,16 +125,17 @@ def apply(steps: Iterable[Step], sources: Mapping[Step, int] | None = None) -> N
 
 
 def above(steps: Iterable[Step]) -> frozenset[str]:
-    """The folders that something which is laid over a name lies in. Moved, they would take it
-    along.
+    """Return the folders that contain something mounted over a name.
+
+    If they were moved, they would take it along.
     """
-    found: set[str] = set()
+    folders: set[str] = set()
     for action, place, _ in steps:
         folder = place.rpartition("/")[0] if action in ("cover", "hold") else ""
-        while folder and folder not in found:
-            found.add(folder)
+        while folder and folder not in folders:
+            folders.add(folder)
             folder = folder.rpartition("/")[0]
-    return frozenset(found)
+    return frozenset(folders)
 
 
 def _failed(step: Step, error: OSError) -> StepFailed:
@@ -124,29 +144,29 @@ def _failed(step: Step, error: OSError) -> StepFailed:
     )
 
 
-def _take(step: Step) -> int:
+def _copy_source(step: Step) -> int:
     try:
-        return _clone(_HERE, os.fsencode(step[2]), ATTRIBUTES[step[0]])
+        return _clone(_AT_FDCWD, os.fsencode(step[2]), ATTRIBUTES[step[0]])
     except OSError as error:
         raise _failed(step, error) from error
 
 
-def _lay(step: Step, sources: Mapping[Step, int] | None) -> None:
+def _mount_copy(step: Step, sources: Mapping[Step, int] | None) -> None:
     """Put a copy of a tree of mounts in its place."""
     action, place, _ = step
-    over = action in ("cover", "hold")
-    target = os.open(place, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) if over else _HERE
+    covers = action in ("cover", "hold")
+    target = os.open(place, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) if covers else _AT_FDCWD
     tree = -1
     try:
         if action == "hold":
             tree = _clone(target, b"", ATTRIBUTES[action])
         else:
-            tree = sources[step] if sources else _take(step)
-        if over:
+            tree = sources[step] if sources else _copy_source(step)
+        if covers:
             call("syscall", _MOVE_MOUNT, tree, b"", target, b"", _FROM_EMPTY | _TO_EMPTY)
         else:
             _ensure_place(place, tree)
-            call("syscall", _MOVE_MOUNT, tree, b"", _HERE, os.fsencode(place), _FROM_EMPTY)
+            call("syscall", _MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(place), _FROM_EMPTY)
     finally:
         for descriptor in (target, tree):
             if descriptor >= 0:
@@ -178,10 +198,10 @@ def _link(place: str, target: str) -> None:
     os.symlink(target, place)  # noqa: PTH211  no pathlib in here
 
 
-def _clone(at: int, source: bytes, attributes: int) -> int:
-    """A copy of a tree of mounts, not yet anywhere, with these attributes added to each."""
+def _clone(folder: int, source: bytes, attributes: int) -> int:
+    """Return a copy of a tree of mounts, mounted nowhere yet, with these attributes added."""
     flags = _CLONE | _CLOEXEC | _RECURSIVE | (0 if source else _EMPTY)
-    tree = call("syscall", _OPEN_TREE, at, source, flags)
+    tree = call("syscall", _OPEN_TREE, folder, source, flags)
     request = struct.pack("QQQQ", attributes, 0, 0, 0)
     try:
         call("syscall", _MOUNT_SETATTR, tree, b"", _EMPTY | _RECURSIVE, request, len(request))
@@ -192,7 +212,7 @@ def _clone(at: int, source: bytes, attributes: int) -> int:
 
 
 def _ensure_place(place: str, tree: int) -> None:
-    """A mount point of the right type."""
+    """Make sure that there is a mount point of the right type."""
     if stat.S_ISDIR(os.fstat(tree).st_mode):
         _ensure_folder(place, 0o755)
         return
@@ -217,7 +237,9 @@ def _pts(place: str, _: str) -> None:
 
 
 def _overlay(place: str, folder: str) -> None:
-    options = f"lowerdir={_escaped(place)},upperdir={_escaped(folder)}/upper,workdir={_escaped(folder)}/work,userxattr"
+    lower = _escaped(place)
+    upper = _escaped(folder)
+    options = f"lowerdir={lower},upperdir={upper}/upper,workdir={upper}/work,userxattr"
     call(
         "mount",
         b"overlay",
@@ -234,12 +256,13 @@ def _escaped(path: str) -> str:
 
 def _seal(place: str, _: str) -> None:
     request = struct.pack("QQQQ", _READ_ONLY, 0, 0, 0)
-    call("syscall", _MOUNT_SETATTR, _HERE, os.fsencode(place), 0, request, len(request))
+    call("syscall", _MOUNT_SETATTR, _AT_FDCWD, os.fsencode(place), 0, request, len(request))
 
 
 def close_proc() -> None:
-    """`/proc` read-only, by the call that every kernel has: bubblewrap is used where there are no
-    newer ones.
+    """Make `/proc` read-only, with the call that every kernel has.
+
+    bubblewrap is used where there are no newer ones.
     """
     flags = _MS_REMOUNT | _MS_BIND | _MS_READ_ONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
     call("mount", b"none", b"/proc", None, flags, None)
@@ -259,4 +282,4 @@ ACTIONS = {
     "seal": _seal,
     "drop": _drop,
 }
-"""Those that lay nothing of what is there somewhere else."""
+"""The actions that copy no existing tree of mounts."""

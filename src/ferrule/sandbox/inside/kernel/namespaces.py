@@ -13,21 +13,25 @@ NEW_MOUNTS = 0x00020000
 NEW_USER = 0x10000000
 NEW_PID = 0x20000000
 _NEW_SHARED = 0x00020000 | 0x40000000 | 0x08000000 | 0x04000000
-"""CLONE_NEW{NS,NET,IPC,UTS}: what the commands of a session have in common."""
+"""CLONE_NEW{NS,NET,IPC,UTS}: what the commands of a session share."""
 _NEW_OWN = 0x00020000 | 0x02000000
-"""CLONE_NEW{NS,CGROUP}: what each command has of its own, beside its processes."""
+"""CLONE_NEW{NS,CGROUP}: what each command has of its own, besides its processes."""
 
-_PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_CAP_AMBIENT = 4, 24, 28, 47
+_PR_SET_DUMPABLE = 4
+_PR_CAPBSET_DROP = 24
+_PR_SET_SECUREBITS = 28
+_PR_CAP_AMBIENT = 47
 _PR_SET_NO_NEW_PRIVS = 38
 _AMBIENT_CLEAR_ALL = 4
 _VERSION_3 = struct.pack("=Ii", 0x20080522, 0)
 _SECURE = 0b11101111
-"""Every secure bit of capabilities(7) but KEEP_CAPS, locked: being root by number gives nothing."""
+"""Every secure bit of capabilities(7) but KEEP_CAPS, locked: being user 0 gives no rights."""
 
 
 def leave_outside(user: bool) -> None:
-    """What is forked from here on gets process ids of its own, and with `user` the rights of a user
-    namespace.
+    """Give what is forked from here on process ids of its own.
+
+    With `user` it also has the rights of a user namespace.
     """
     if user:
         leave_user()
@@ -35,7 +39,7 @@ def leave_outside(user: bool) -> None:
 
 
 def leave_user() -> None:
-    """A user namespace of our own, in which we are who we are, with all rights there."""
+    """Enter a user namespace of our own, with our user and group ids and all rights in it."""
     uid, gid = os.geteuid(), os.getegid()
     call("unshare", NEW_USER)
     _write("/proc/self/setgroups", "deny")
@@ -44,7 +48,7 @@ def leave_user() -> None:
 
 
 def lock_mounts() -> None:
-    """Have a copy of all mounts, in which each holds fast to what it lies on.
+    """Copy all mounts so that each is locked to what it lies on.
 
     The kernel locks mounts that are copied for a less privileged user namespace than the one that
     made them: none can be taken off its place, not even when the copy's last process ends. Whoever
@@ -55,12 +59,12 @@ def lock_mounts() -> None:
 
 
 def leave_shared() -> None:
-    """Mounts, network, other ways between processes, names: for a session."""
+    """Enter new mount, network, IPC and UTS namespaces, for a session."""
     call("unshare", _NEW_SHARED)
 
 
 def leave_own() -> None:
-    """A copy of the mounts, and the control groups: for pid 1 of a command."""
+    """Enter a copy of the mounts, and a cgroup namespace. For pid 1 of a command."""
     call("unshare", _NEW_OWN)
 
 
@@ -73,15 +77,14 @@ def _write(path: str, text: str) -> None:
 
 
 def hide_from_children() -> None:
-    """Memory, descriptors and links of this process in /proc are closed to others of its user
-    (ptrace too).
-    """
+    """Close this process's entries in /proc (memory, descriptors, links) to its user; no ptrace."""
     call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def bound_capabilities() -> None:
-    """No program that is run later can have a capability, whoever owns it. What this process holds,
-    it keeps.
+    """Deny capabilities to all programs that are executed later, whoever owns them.
+
+    This process keeps what it has.
     """
     for capability in range(64):
         try:
@@ -91,8 +94,9 @@ def bound_capabilities() -> None:
 
 
 def bound_rights() -> None:
-    """Nothing that is run from here on gains rights: being root by number gives none, nor does who
-    owns a program.
+    """Prevent that anything executed from here on gains rights.
+
+    Being user 0 gives none, nor does the owner of a program.
     """
     # Who may not set them has few capabilities, and gains none below.
     with contextlib.suppress(PermissionError):
@@ -103,19 +107,20 @@ def bound_rights() -> None:
 
 
 def drop_capabilities() -> None:
-    """All, for good: effective, permitted and inheritable."""
+    """Irrevocably drop all capabilities: effective, permitted and inheritable."""
     call("capset", _VERSION_3, bytes(24))
 
 
 def limit(bounds: dict[str, int | None]) -> None:
-    """Limits of each process, by the names of the resource module (`FSIZE`); None leaves one as it
-    is. No core dumps.
+    """Limit each process, by the names of the resource module (`FSIZE`). None: unchanged.
+
+    There are no core dumps.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for name, most in bounds.items():
-        if most is None:
+    for name, value in bounds.items():
+        if value is None:
             continue
         kind = getattr(resource, f"RLIMIT_{name}")
         _, hard = resource.getrlimit(kind)
-        allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (allowed, allowed))
+        effective = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (effective, effective))

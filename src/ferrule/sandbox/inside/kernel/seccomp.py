@@ -1,5 +1,4 @@
-"""What a command may ask of the kernel: the seccomp filter that its processes carry, and how it is
-put on.
+"""The seccomp filter of a command's processes: what they may ask of the kernel.
 
 Three kinds of answers:
 
@@ -9,15 +8,15 @@ Three kinds of answers:
   namespaces, tracing and the memory of other processes, keys, kernel modules, clocks, input put
   into a terminal.
 * *Ask pid 1* for calls that create a name, since no mount can forbid a name that does not exist
-  yet. pid 1 performs the call itself (`mediator.py`); nothing it has judged is read again by the
-  kernel.
+  yet. pid 1 performs the call itself (`mediator.py`); the kernel reads nothing again that was
+  judged.
 
-A call with a number that this file has never heard of does not exist, so that a later kernel's way
-of creating a name is closed until it was looked at. A program of another machine (32 bits, x32)
-ends at its first call.
+A call with a number that this file does not know does not exist for commands: a later kernel's new
+call that creates a name is closed until somebody has looked at it. A program of another machine (32
+bits, x32) ends at its first call.
 
-Not covered here: what ordinary calls may reach; that is the business of mounts, of Landlock and of
-the network namespace. Calls that need a capability are named anyway, though a command holds none.
+Not covered here: what ordinary calls may reach; that is up to mounts, Landlock and the network
+namespace. Calls that need a capability are named anyway, though a command holds none.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _FORBIDDEN = (
     "setdomainname sethostname "
     "setns settimeofday swapoff swapon sysfs syslog umount2 uselib userfaultfd vhangup"
 )
-# and open
+# Also `open` and `openat`, depending on their flags.
 _CREATING = (
     "bind creat link linkat mkdir mkdirat mknod mknodat rename renameat renameat2 symlink symlinkat"
 )
@@ -61,7 +60,7 @@ _ATTRIBUTES = (
     "removexattr setxattr utime utimensat utimes"
 )
 _NEWER_ATTRIBUTES = "file_setattr removexattrat setxattrat"  # programs fall back to the ones above
-_BETWEEN = (
+_INTERPROCESS = (
     "mq_open mq_unlink msgctl msgget msgrcv msgsnd semctl semget semop semtimedop shmat shmctl "
     "shmget"
 )
@@ -83,18 +82,24 @@ _FORBIDDEN_CONTROLS = (
 )
 
 _FILE_CONTROLS = (0x5800, 0x6600, 0x7600, 0x9400)
-"""The second byte: what file systems are asked for, flags, encryption and clones among it, also
-through a file open to read.
+"""Second bytes of ioctls for file systems.
+
+They set flags, encryption and clones, among others, also through a file that was opened to read.
 """
 
 _PERSONALITIES = (
     0,
-    0x0040000,
-    0xFFFFFFFF,
-)  # none, ADDR_NO_RANDOMIZE (debuggers, sanitizers), the question
+    0x0040000,  # ADDR_NO_RANDOMIZE: debuggers, sanitizers
+    0xFFFFFFFF,  # only asks for the current one
+)
 
-_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
-_STREAM, _SEQPACKET, _TYPE = 1, 5, 0xF
+_AF_UNIX = 1
+_AF_INET = 2
+_AF_INET6 = 10
+_AF_NETLINK = 16
+_STREAM = 1
+_SEQPACKET = 5
+_TYPE = 0xF
 
 _O_PATH = 0o10000000
 _O_CREAT = 0o100
@@ -113,33 +118,36 @@ def program(
     by_name: bool = True,
     machine: str | None = None,
 ) -> bytes:
-    """The filter as the kernel reads it.
+    """Return the filter as the kernel reads it.
 
-    `allow_unix_only`: no family of sockets but AF_UNIX. False is right only inside a network
-    namespace that has nothing but loopback: then IPv4, IPv6 and questions about routes are allowed
-    too.
-    `mediate`: creating calls go to whoever holds the listener.
-    `connect`: False where processes outside lie in reach: sockets can then be had in pairs or
-    bound, but reach nothing by name, and queues and memory that the machine's processes share by
-    number or name do not exist.
-    `removals`: removing calls go there too. `opens`: so do all that open a file to read or write
-    it, cut it short, or change what is said about it.
-    `by_name`: False where unix sockets come in pairs alone, so that no descriptor can be handed to
-        another command.
+    Args:
+        allow_unix_only: No family of sockets but AF_UNIX. False is right only inside a network
+            namespace that has nothing but loopback: then IPv4, IPv6 and questions about routes are
+            allowed too.
+        mediate: Creating calls go to whoever holds the listener.
+        connect: False where processes outside can be reached: sockets can then be paired or bound,
+            but reach nothing by name, and queues and memory that the machine's processes share by
+            number or name do not exist.
+        removals: Removing calls go to the listener too.
+        opens: So do all calls that open a file to read or write it, truncate it, or change its
+            metadata.
+        by_name: False where unix sockets come in pairs alone, so that no descriptor can be handed
+            to another command.
+        machine: The machine to assemble for; by default this one.
     """
-    on = machine or system_calls.machine()
+    target = machine or system_calls.machine()
 
     def named(names: str, answer: int, *when: Word) -> list[Rule]:
-        numbers = [system_calls.number(name, on) for name in names.split()]
+        numbers = [system_calls.number(name, target) for name in names.split()]
         return [Rule(number, answer, *when) for number in numbers if number is not None]
 
     rules = named(_ABSENT, refuse(ENOSYS)) + named(_FORBIDDEN, refuse(EPERM))
     rules += _no_gained_rights(named, mediate)
-    rules += named("clone", refuse(EPERM), _some_of(0, _NEW_NAMESPACE))
-    rules += named("unshare", refuse(EPERM), _some_of(0, _NEW_NAMESPACE | _NEW_TIME))
+    rules += named("clone", refuse(EPERM), _has_any_bit(0, _NEW_NAMESPACE))
+    rules += named("unshare", refuse(EPERM), _has_any_bit(0, _NEW_NAMESPACE | _NEW_TIME))
     rules += named("ioctl", refuse(EPERM), Word(1, *_FORBIDDEN_CONTROLS))
     rules += named("personality", refuse(EPERM), Word(0, *_PERSONALITIES, one_of=False))
-    # Another process's limits: pid 1 needs its own.
+    # No process may change the limits of another: pid 1 needs its own.
     for high in (False, True):
         rules += named(
             "prlimit64",
@@ -148,7 +156,9 @@ def program(
             Word(2, 0, high=high, one_of=False),
         )
     rules += named(
-        "socket", refuse(EACCES if allow_unix_only else EAFNOSUPPORT), *_families(allow_unix_only)
+        "socket",
+        refuse(EACCES if allow_unix_only else EAFNOSUPPORT),
+        *_other_families(allow_unix_only),
     )
     if not allow_unix_only:
         rules += named(
@@ -167,7 +177,7 @@ def program(
             Word(1, _STREAM, _SEQPACKET, mask=_TYPE, one_of=False),
         )
         rules += named("connect", refuse(EACCES))
-        rules += named(_BETWEEN, refuse(ENOSYS))
+        rules += named(_INTERPROCESS, refuse(ENOSYS))
     if mediate and removals:
         rules += named(_REMOVING, NOTIFY)
     if mediate and opens:
@@ -181,37 +191,43 @@ def program(
         rules += named(_CREATING, NOTIFY)
         rules += named("open", NOTIFY, Word(1, _O_CREAT, mask=_O_CREAT | _O_PATH))
         rules += named("openat", NOTIFY, Word(2, _O_CREAT, mask=_O_CREAT | _O_PATH))
-    return bpf.assemble(system_calls.AUDIT_ARCH[on], rules, system_calls.LAST)
+    return bpf.assemble(system_calls.AUDIT_ARCH[target], rules, system_calls.LAST)
 
 
 def _no_gained_rights(named: Callable[..., list[Rule]], mediate: bool) -> list[Rule]:
-    """No file is made one that whoever runs it becomes its owner by. Folders may have such bits:
-    there they mean something else, so whoever holds the listener looks at what it is.
+    """Refuse to give files the set-user-id or set-group-id bit.
+
+    Folders may have such bits, which mean something else there, so whoever holds the listener looks
+    at what it is.
     """
     rules: list[Rule] = []
     for names, mode in (("chmod fchmod", 1), ("fchmodat fchmodat2", 2)):
-        rules += named(names, NOTIFY if mediate else refuse(EPERM), _some_of(mode, _GAINED))
+        rules += named(names, NOTIFY if mediate else refuse(EPERM), _has_any_bit(mode, _GAINED))
     for names, mode in (("creat mknod", 1), ("mknodat", 2)):
-        rules += named(names, refuse(EPERM), _some_of(mode, _GAINED))
+        rules += named(names, refuse(EPERM), _has_any_bit(mode, _GAINED))
     for names, flags in (("open", 1), ("openat", 2)):
         for making in (_O_CREAT, _O_NAMELESS):
             rules += named(
-                names, refuse(EPERM), Word(flags, making, mask=making), _some_of(flags + 1, _GAINED)
+                names,
+                refuse(EPERM),
+                Word(flags, making, mask=making),
+                _has_any_bit(flags + 1, _GAINED),
             )
     return rules
 
 
-def _some_of(argument: int, bits: int) -> Word:
+def _has_any_bit(argument: int, bits: int) -> Word:
     return Word(argument, 0, mask=bits, one_of=False)
 
 
-def _families(allow_unix_only: bool) -> tuple[Word, ...]:
+def _other_families(allow_unix_only: bool) -> tuple[Word, ...]:
     allowed = (_AF_UNIX,) if allow_unix_only else (_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK)
     return (Word(0, *allowed, one_of=False),)
 
 
-_SET_MODE_FILTER, _GET_ACTION_AVAIL = 1, 2
-_NEW_LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
+_SET_MODE_FILTER = 1
+_NEW_LISTENER = 1 << 3
+_WAIT_KILLABLE = 1 << 5
 _PR_SET_NO_NEW_PRIVS = 38
 
 
@@ -233,7 +249,10 @@ def prepare(
     opens: bool = False,
     by_name: bool = True,
 ) -> bytes:
-    """The program for this machine, kept: a fork server prepares it once for all that it forks."""
+    """Assemble the program for this machine and keep it.
+
+    A fork server prepares it once for everything that it forks.
+    """
     key = (allow_unix_only, mediate, connect, removals, opens, by_name)
     if key not in _assembled:
         _assembled[key] = program(
@@ -256,11 +275,12 @@ def install(
     opens: bool = False,
     by_name: bool = True,
 ) -> int | None:
-    """Put the filter on this process and all it will start; it cannot be taken off.
+    """Install the filter on this process and everything that it will start. It cannot be removed.
 
-    With `mediate` the answer is the listener's descriptor, closed on exec: whoever reads it must be
+    With `mediate` the result is the listener's descriptor, closed on exec: whoever reads it must be
     another process, and from here on this one may not create a name before that process listens.
-    OSError if the kernel refuses.
+
+    Raises OSError if the kernel refuses.
     """
     bytecode = prepare(
         allow_unix_only, mediate, connect=connect, removals=removals, opens=opens, by_name=by_name

@@ -16,11 +16,10 @@ AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """What `seccomp_data.arch` holds on each machine (`linux/audit.h`)."""
 
 LAST = 469
-"""The highest number looked at when this table was written (`file_setattr`, Linux 6.18): what comes
-later is unknown.
-"""
+"""The highest number known when this table was written (`file_setattr`, Linux 6.18).
 
-O_LARGEFILE = {"x86_64": 0o100000, "aarch64": 0o400000}
+Later calls are unknown.
+"""
 
 _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "_sysctl": (156, None),
@@ -162,7 +161,7 @@ class UnknownMachine(Exception):
 
 @cache
 def machine() -> str:
-    """The machine we run on, one of `MACHINES`."""
+    """Return the machine we run on, one of `MACHINES`."""
     name = os.uname().machine
     if name not in MACHINES:
         raise UnknownMachine(
@@ -171,14 +170,16 @@ def machine() -> str:
     return name
 
 
-def number(call: str, on: str | None = None) -> int | None:
-    """The number of `call` on a machine (this one by default); None where the machine has no such
-    call.
+def number(call: str, target: str | None = None) -> int | None:
+    """Return the number of `call` on a machine, by default this one.
+
+    None where the machine has no such call.
     """
-    return _NUMBERS[call][MACHINES.index(on or machine())]
+    return _NUMBERS[call][MACHINES.index(target or machine())]
 
 
 @cache
-def named(on: str | None = None) -> dict[int, str]:
-    """Number to name, for what is listed here."""
-    return {found: call for call in _NUMBERS if (found := number(call, on)) is not None}
+def named(target: str | None = None) -> dict[int, str]:
+    """Return the names of the listed calls by their numbers."""
+    numbers = {call: number(call, target) for call in _NUMBERS}
+    return {found: call for call, found in numbers.items() if found is not None}

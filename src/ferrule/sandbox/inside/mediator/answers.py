@@ -1,6 +1,6 @@
-"""Answers the calls of a command that come to its mediator, and says what came of them.
+"""Answers the calls of a command that come to its mediator, and reports what they created.
 
-Whoever waits for the command has this in its loop (`tree.Attention`).
+Whoever waits for the command has this in its loop (`process_tree`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from .withheld_files import Covers
 
 MOST_NAMED = 100
-"""Refused names that are reported: a command that tries a million times has made its point."""
+"""Refused names that are reported at most: a command that tries a million times made its point."""
 
 
 class Answering:
-    """`here` brings the listener, or its end if the command gets none. `above` are folders that
-    stay where they are.
+    """Answers a command's calls. `here` brings the listener, or its end if the command gets none.
+
+    `above` are folders that must stay where they are.
     """
 
     def __init__(
@@ -43,17 +44,17 @@ class Answering:
         self.report = report
         self.told = 0
         self.mediator: Mediator | None = None
-        # Whoever holds the command could do more with files than it may. Done while the command
-        # gets ready.
+        # Confining the command needed more rights on files than it may have. Done while the
+        # command gets ready.
         lower_rights()
         with here:
-            _, found = receive_descriptors(here, 1, 1)
-        if found:
-            session.rules.own = frozenset(launch.own)
-            session.rules.room = launch.room
+            _, received = receive_descriptors(here, 1, 1)
+        if received:
+            session.rules.own = frozenset(launch.own_files)
+            session.rules.room = launch.name_quota
             session.rules.anchor(above)
             self.mediator = Mediator(
-                found[0], session.rules, session.lock, more=more, covers=covers
+                received[0], session.rules, session.lock, more=more, covers=covers
             )
 
     def join(self, attention: process_tree.Attention) -> None:
@@ -61,7 +62,7 @@ class Answering:
             attention.answers[self.mediator.fileno()] = self.answer
 
     def leave_room(self) -> None:
-        """The command is over."""
+        """Give back what the command took of the number of names. Called when it is over."""
         if self.mediator is not None:
             self.mediator.leave_room()
 

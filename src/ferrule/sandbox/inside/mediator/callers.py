@@ -1,10 +1,9 @@
-"""Whoever made a call: its memory, its folders and descriptors, its umask.
+"""The process that made a call: its memory, its folders and descriptors, its umask.
 
 Everything is asked through a handle of /proc/THREAD, kept between calls. A handle belongs to a
-process and not to a
-number: once the process has ended, every question through it fails, whoever bears the number by
-then. Memory is read by number; whether the caller still waited, and so bore the number, is asked
-after reading.
+process and not to a number: once the process has ended, every question through it fails, whoever
+has the number by then. Memory is read by number; after reading, it is checked that the caller still
+waits, and so had the number.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from .file_calls import AT_FDCWD, O_PATH
 
 PAGE = 4096
 PATH_MAX = 4096
-_FIRST = 512
-"""Bytes read at first: nearly every path is shorter."""
+_FIRST_READ = 512
+"""Bytes that are read first: nearly every path is shorter."""
 
 _PIDFD_THREAD = os.O_EXCL
 
@@ -53,8 +52,9 @@ class Memory:
         self._ranges = ctypes.addressof(self._here), ctypes.addressof(self._there)
 
     def read(self, thread: int, address: int, size: int) -> bytes:
-        """Up to `size` bytes (at most 4096) that do not cross into what is not mapped. EFAULT if
-        there are none.
+        """Read up to `size` bytes (at most 4096) that do not cross into what is not mapped.
+
+        EFAULT if there are none.
         """
         self._here.size = self._there.size = size
         self._there.start = address
@@ -67,16 +67,16 @@ class Memory:
         return self._view[:count].tobytes()
 
     def text(self, thread: int, address: int) -> bytes:
-        """A string that ends with a zero byte, without it. ENAMETOOLONG if it does not end within
-        4096 bytes.
+        """Read a string that ends with a zero byte, and return it without that.
+
+        ENAMETOOLONG if it does not end within 4096 bytes.
         """
         found = b""
         while len(found) < PATH_MAX:
-            at = address + len(found)
-            room = PAGE - at % PAGE
-            chunk = self.read(
-                thread, at, min(room, PATH_MAX - len(found), PATH_MAX if found else _FIRST)
-            )
+            position = address + len(found)
+            page_rest = PAGE - position % PAGE
+            wanted = PATH_MAX if found else _FIRST_READ
+            chunk = self.read(thread, position, min(page_rest, PATH_MAX - len(found), wanted))
             head, zero, _ = chunk.partition(b"\0")
             found += head
             if zero:
@@ -84,11 +84,11 @@ class Memory:
         raise Refusal(ENAMETOOLONG)
 
     def exactly(self, thread: int, address: int, size: int) -> bytes:
-        """`size` bytes (at most 4096). EFAULT if a part of them is not mapped."""
+        """Read `size` bytes (at most 4096). EFAULT if a part of them is not mapped."""
         found = b""
         while len(found) < size:
-            at = address + len(found)
-            found += self.read(thread, at, min(size - len(found), PAGE - at % PAGE))
+            position = address + len(found)
+            found += self.read(thread, position, min(size - len(found), PAGE - position % PAGE))
         return found
 
 
@@ -110,26 +110,23 @@ class Caller:
                 os.close(descriptor)
 
     def working_folder(self) -> int:
-        """A new handle of the folder that its relative names begin in."""
-        return self._or_gone(file_calls.openat(self._folder, b"cwd", O_PATH | os.O_CLOEXEC, 0))
+        """Return a new handle of the folder that its relative names begin in."""
+        return self._checked(file_calls.openat(self._folder, b"cwd", O_PATH | os.O_CLOEXEC, 0))
 
     def descriptor(self, number: int) -> int:
-        """A new handle of the file behind one of its descriptors, which may be of any kind."""
-        found = (
-            file_calls.openat(self._folder, b"fd/%d" % number, O_PATH | os.O_CLOEXEC, 0)
-            if number >= 0
-            else -ENOENT
-        )
+        """Return a new handle of the file behind one of its descriptors, of any kind."""
+        if number < 0:
+            raise Refusal(EBADF)
+        found = file_calls.openat(self._folder, b"fd/%d" % number, O_PATH | os.O_CLOEXEC, 0)
         if found == -EACCES:
-            return self.same_descriptor(
-                number
-            )  # a process that nobody may look into: the folder is not ours
+            # A process that nobody may look into: the folder is not ours.
+            return self.same_descriptor(number)
         if found == -ENOENT:
             raise Refusal(EBADF)
-        return self._or_gone(found)
+        return self._checked(found)
 
     def same_descriptor(self, number: int) -> int:
-        """Its descriptor itself, shared: for sockets, which cannot be opened again."""
+        """Return its descriptor itself, shared: for sockets, which cannot be opened again."""
         process = file_calls.pidfd_open(self.thread, _PIDFD_THREAD)
         if process < 0:  # before Linux 6.9 there are only handles of processes
             process = file_calls.pidfd_open(self.process(), 0)
@@ -147,16 +144,17 @@ class Caller:
         return int(self._field(b"\nUmask:"), 8)
 
     def process(self) -> int:
-        """The process that the thread belongs to."""
+        """Return the process that the thread belongs to."""
         return int(self._field(b"\nTgid:"))
 
     def terminal(self) -> int:
-        """The device number of its controlling terminal, 0 if there is none (proc(5), `stat`, field
-        7).
+        """Return the device number of its controlling terminal, 0 if there is none.
+
+        Source: proc(5), `stat`, field 7.
         """
         stat = file_calls.openat(self._folder, b"stat", os.O_RDONLY | os.O_CLOEXEC, 0)
         try:
-            line = os.read(self._or_gone(stat), PAGE)
+            line = os.read(self._checked(stat), PAGE)
         except ProcessLookupError:
             raise Gone from None
         finally:
@@ -166,7 +164,7 @@ class Caller:
 
     def _field(self, name: bytes) -> bytes:
         if self._status < 0:
-            self._status = self._or_gone(
+            self._status = self._checked(
                 file_calls.openat(self._folder, b"status", os.O_RDONLY | os.O_CLOEXEC, 0)
             )
         try:
@@ -175,11 +173,11 @@ class Caller:
             raise Gone from None
         found = lines.find(name)
         if found < 0:
-            raise Gone  # who is being killed has given back what this line tells of
+            raise Gone  # it is being killed, and has released what this line tells
         start = found + len(name)
         return lines[start : lines.index(b"\n", start)]
 
-    def _or_gone(self, result: int) -> int:
+    def _checked(self, result: int) -> int:
         if result in (-ENOENT, -ESRCH):
             raise Gone
         if result < 0:
@@ -188,7 +186,7 @@ class Caller:
 
 
 class Callers:
-    """The callers seen last, with their handles."""
+    """The most recent callers, with their handles."""
 
     MOST = 64
 
@@ -196,8 +194,10 @@ class Callers:
         self._known: dict[int, Caller] = {}
 
     def find(self, thread: int) -> Caller:
-        """The caller with this number. It may be one that bore the number before: then questions to
-        it end with Gone.
+        """Return the caller with this number.
+
+        It may be one that had the number before: then questions to it raise the error for a caller
+        that is gone.
         """
         caller = self._known.get(thread)
         if caller is None:

@@ -1,5 +1,4 @@
-"""System calls on files as the kernel has them: descriptors and names in, a result or an errno
-below zero out.
+"""System calls on files as the kernel has them: a result, or an errno below zero.
 
 For the mediator, which passes on what the kernel says and must not pay for an exception each time.
 Unlike `os.open`, `openat` here adds no O_CLOEXEC: the flags of a file that is handed to a caller
@@ -25,11 +24,14 @@ O_PATH, O_NOFOLLOW, O_DIRECTORY = os.O_PATH, os.O_NOFOLLOW, os.O_DIRECTORY
 _NO_MAGIC_LINKS = 0x02
 
 _library = ctypes.CDLL(None, use_errno=True)
-_int, _text, _word, _pointer = ctypes.c_int, ctypes.c_char_p, ctypes.c_long, ctypes.c_void_p
+_int = ctypes.c_int
+_text = ctypes.c_char_p
+_word = ctypes.c_long
+_pointer = ctypes.c_void_p
 
 
 def _call(function: str, *arguments: type) -> Callable[..., int]:
-    """The C library's function. Its -1 becomes an errno below zero."""
+    """Return a function of the C library. Its -1 becomes an errno below zero."""
     found = getattr(_library, function)
     found.argtypes = arguments
     found.restype = _word
@@ -94,30 +96,40 @@ _PROC = 0x9FA0
 
 
 def on_proc(descriptor: int) -> bool:
-    """Whether a file is of procfs (`struct statfs` begins with the kind of the file system)."""
+    """Return whether a file is on procfs.
+
+    `struct statfs` begins with the type of the file system.
+    """
     result = _statfs(descriptor, ctypes.byref(_statfs_buffer))
     return result < 0 or int.from_bytes(_statfs_buffer[:8], "little") == _PROC
 
 
 def open_folder(base: int, path: bytes) -> int:
-    """A handle of the folder at `path` below `base`. Links are followed, those of /proc to open
-    files are ELOOP.
+    """Open a handle of the folder at `path` below `base`.
+
+    Links are followed; those of /proc to open files give ELOOP.
     """
     return _openat2(base, path, ctypes.byref(_folder), ctypes.sizeof(_folder))
 
 
 _statx = _system_call("statx", _word, _text, _word, ctypes.c_ulong, _pointer)
 _statx_buffer = ctypes.create_string_buffer(256)
-_STATX_NUMBER, _STATX_BIRTH, _STATX_MOUNT = 0x100, 0x800, 0x1000
+_STATX_NUMBER = 0x100
+_STATX_BIRTH = 0x800
+_STATX_MOUNT = 0x1000
 _NUMBER = struct.Struct("=Q")
 _BIRTH = struct.Struct("=qI")
 _DEVICE = struct.Struct("=II")
-_AT_INODE, _AT_BIRTH, _AT_DEVICE, _AT_MOUNT = 32, 80, 136, 144
+_AT_INODE = 32
+_AT_BIRTH = 80
+_AT_DEVICE = 136
+_AT_MOUNT = 144
 
 
 def mount_of(descriptor: int) -> int:
-    """The number of the mount that a file was opened on, an errno below zero where it cannot be
-    told (before Linux 5.8).
+    """Return the number of the mount that a file was opened on.
+
+    It is an errno below zero where it cannot be told (before Linux 5.8).
     """
     result = _statx(descriptor, b"", AT_EMPTY_PATH, _STATX_MOUNT, ctypes.byref(_statx_buffer))
     if result < 0:
@@ -127,8 +139,9 @@ def mount_of(descriptor: int) -> int:
 
 
 def birth_of(folder: int, name: bytes, flags: int) -> str:
-    """`DEVICE:INODE:MOMENT`, the moment being when the file was made; empty where that is not known
-    or no such file is.
+    """Return `DEVICE:INODE:MOMENT`, the moment being when the file was made.
+
+    Empty where that is not known or there is no such file.
     """
     mask = _STATX_NUMBER | _STATX_BIRTH
     if _statx(folder, name, flags, mask, ctypes.byref(_statx_buffer)) < 0:
@@ -151,8 +164,9 @@ _CAPABILITY_HEADER = struct.pack("=Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERS
 
 
 def permitted_capabilities() -> int:
-    """The permitted capabilities, one bit each."""
-    header, data = ctypes.create_string_buffer(_CAPABILITY_HEADER), ctypes.create_string_buffer(24)
+    """Return the permitted capabilities, one bit each."""
+    header = ctypes.create_string_buffer(_CAPABILITY_HEADER)
+    data = ctypes.create_string_buffer(24)
     if _capget(header, data) < 0:
         return 0
     words = struct.unpack("=6I", data.raw)
@@ -160,9 +174,9 @@ def permitted_capabilities() -> int:
 
 
 def keep_capabilities(kept: int) -> int:
-    """Make these the permitted and effective ones; none is inherited."""
-    low, high = kept & 0xFFFFFFFF, kept >> 32
+    """Make these the permitted and effective capabilities; none is inherited."""
+    low = kept & 0xFFFFFFFF
+    high = kept >> 32
     header = ctypes.create_string_buffer(_CAPABILITY_HEADER)
-    return _capset(
-        header, ctypes.create_string_buffer(struct.pack("=6I", low, low, 0, high, high, 0), 24)
-    )
+    data = ctypes.create_string_buffer(struct.pack("=6I", low, low, 0, high, high, 0), 24)
+    return _capset(header, data)

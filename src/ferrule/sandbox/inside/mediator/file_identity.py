@@ -1,7 +1,7 @@
-"""Which file a name means, told so that no later file can be taken for it.
+"""Identifies a file so that no later file can be taken for it.
 
-Numbers of files are used again as soon as a file is gone. What is compared here is what a file
-server would give a client for it, which holds the generation of the number where the file system
+Inode numbers are used again as soon as a file is gone. What is compared here is the handle that a
+file server would give a client, which contains the generation of the inode where the file system
 counts these, and the moment at which the file was made.
 """
 
@@ -16,21 +16,19 @@ from . import file_calls
 from .file_calls import AT_EMPTY_PATH
 
 _NO_FOLLOW = 0x100
-_HANDLE_ALONE = (
-    0x200  # AT_HANDLE_FID: also where no server could export the file system (Linux 6.5)
-)
-_MOST_HANDLE = 128
+# AT_HANDLE_FID: also where no server could export the file system (Linux 6.5).
+_HANDLE_ONLY = 0x200
+_MAX_HANDLE = 128
 _HEAD = struct.Struct("=Ii")
-_buffer = ctypes.create_string_buffer(_HEAD.size + _MOST_HANDLE)
+_buffer = ctypes.create_string_buffer(_HEAD.size + _MAX_HANDLE)
 _mount = ctypes.c_int()
 
 
 def identify(folder: int, name: bytes = b"") -> str:
-    """What tells a file from all others, before and after; without a name the file that the
-    descriptor holds.
+    """Return what tells a file from all others, earlier and later ones.
 
-    Empty where the file system cannot tell, and where there is no such file: that is equal to
-    nothing.
+    Without a name it is the file of the descriptor. Empty where the file system cannot tell, and
+    where there is no such file: an empty identity equals nothing.
     """
     born = file_calls.birth_of(folder, name, _NO_FOLLOW | AT_EMPTY_PATH)
     handle = _handle(folder, name)
@@ -38,8 +36,8 @@ def identify(folder: int, name: bytes = b"") -> str:
 
 
 def _handle(folder: int, name: bytes) -> bytes:
-    for flags in (AT_EMPTY_PATH, AT_EMPTY_PATH | _HANDLE_ALONE):
-        _HEAD.pack_into(_buffer, 0, _MOST_HANDLE, 0)
+    for flags in (AT_EMPTY_PATH, AT_EMPTY_PATH | _HANDLE_ONLY):
+        _HEAD.pack_into(_buffer, 0, _MAX_HANDLE, 0)
         result = file_calls.name_to_handle(
             folder, name, ctypes.byref(_buffer), ctypes.byref(_mount), flags
         )
@@ -51,12 +49,6 @@ def _handle(folder: int, name: bytes) -> bytes:
     return b""
 
 
-def inode_of(identity: str) -> tuple[int, int]:
-    """Device and number of the file that an identity was taken of."""
-    device, inode, _ = identity.split(":", 2)
-    return int(device), int(inode)
-
-
 def identify_path(path: str | os.PathLike[str]) -> str:
-    """The same for a path; a link at its end is not followed."""
+    """Identify the file at a path; a link at its end is not followed."""
     return identify(file_calls.AT_FDCWD, os.fsencode(path))

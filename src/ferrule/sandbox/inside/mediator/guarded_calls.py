@@ -1,10 +1,9 @@
-"""Calls that a mediator performs beyond creating ones: removing a name, and where no mounts hold,
-opening any file.
+"""Calls that a mediator performs besides creating ones: removing names, opening any file.
 
-Without a view of its own a command sees every name of the machine. What it may open is then held by
-Landlock, which the mediator lives under as well; which names are withheld below that, only somebody
-who knows them can say. So every opening call comes here, is resolved by descriptor, judged, and
-performed.
+Opening is mediated where nothing is mounted. Without a view of its own a command sees every name of
+the machine. What it may open is then limited by Landlock, which applies to the mediator too; only
+somebody who knows the names can say which are withheld below that. So every opening call comes
+here, is resolved by descriptor, judged, and performed.
 """
 
 from __future__ import annotations
@@ -46,24 +45,24 @@ def _rmdir(request: Request) -> int:
 
 
 def _unlinkat(request: Request) -> int:
-    return _remove(request, request.asked.integer(0), 1, request.asked.integer(2))
+    return _remove(request, request.call.integer(0), 1, request.call.integer(2))
 
 
 def _remove(request: Request, base: int, path: int, flags: int) -> int:
-    """A mount over a link would lie over what it leads to: that such a link stays is kept here."""
+    """Remove a name, unless it is refused.
+
+    A mount over a link would lie over what it leads to: that such a link stays is ensured here.
+    """
     folder = bool(flags & _REMOVE_FOLDER)
     place = request.place(base, request.text(path))
     if place.plain:
         name = request.name_of(place)
         status = _status(place)
-        if (
-            status is not None
-            and request.verdict(name, folder=folder) == REFUSED
-            and name is not None
-        ):
-            raise request.ground.refuse(name)
-        request.ground.covers.enter(place.path, place.plain)
-        request.ground.covers.touch(status)
+        is_refused = request.verdict(name, folder=folder) == REFUSED
+        if status is not None and name is not None and is_refused:
+            raise request.context.refuse(name)
+        request.context.covers.enter(place.path, place.plain)
+        request.context.covers.touch(status)
     request.still_waits()
     if folder:
         os.rmdir(place.name, dir_fd=place.folder)
@@ -80,12 +79,12 @@ def _status(place: Place) -> os.stat_result | None:
 
 
 def _open(request: Request) -> int | None:
-    integer = request.asked.integer
+    integer = request.call.integer
     return _open_any(request, AT_FDCWD, 0, integer(1), integer(2) & 0o7777)
 
 
 def _openat(request: Request) -> int | None:
-    integer = request.asked.integer
+    integer = request.call.integer
     return _open_any(request, integer(0), 1, integer(2), integer(3) & 0o7777)
 
 
@@ -103,45 +102,46 @@ def _open_any(request: Request, base: int, path: int, flags: int, mode: int) -> 
     if flags & _NAMELESS:
         return _open_nameless(request, place, handle, flags, mode)
     request.still_waits()
-    return _hand_over(request, place, handle, status, flags & ~os.O_EXCL)
+    return _give_opened(request, place, handle, status, flags & ~os.O_EXCL)
 
 
-def _hand_over(
+def _give_opened(
     request: Request, place: Place, handle: int, status: os.stat_result, flags: int
 ) -> int | None:
     if not stat.S_ISDIR(status.st_mode):
         return opening.open_existing(request, place, handle, flags)
-    instead = request.seen(place, handle, status, flags)
-    folder = handle if instead is None else request.handles.keep(instead)
+    replacement = request.seen(place, handle, status, flags)
+    folder = handle if replacement is None else request.handles.keep(replacement)
     return opening.give(request, opening.reopen(folder, flags), flags)
 
 
 def _open_nameless(
     request: Request, place: Place, handle: int, flags: int, mode: int
 ) -> int | None:
-    """A file without a name, in a folder. Naming it is another call."""
-    request.ground.covers.enter(request.ground.resolver.where(handle))
-    request.ground.use_umask(request.caller.umask())
+    """Open a file without a name, in a folder. Naming it is another call."""
+    request.context.covers.enter(request.context.resolver.where(handle))
+    request.context.use_umask(request.caller.umask())
     request.still_waits()
     return opening.give(request, file_calls.openat(handle, b".", flags, mode), flags)
 
 
 def found(request: Request, base: int, path: int, *, follow: bool) -> tuple[Place, int]:
-    """What is by that name: where it is, and a handle. Refusal if nothing is, or nobody may look at
-    it.
+    """Return where a name leads, and a handle of what is there.
+
+    Refused if nothing is, or nobody may look at it.
     """
     start = request.place(base, request.text(path))
     plain = start.plain
     if not plain:  # `/`, `.`, `..`: no link can be one of these
-        here = request.handles.keep(
+        handle = request.handles.keep(
             file_calls.openat(start.folder, start.name, file_calls.O_PATH, 0)
         )
-        return start, here
+        return start, handle
     slashes = start.name != plain
     # Without slashes: after those the kernel would follow a link of /proc as ours.
     bare = Place(start.folder, start.path, plain, start.on_proc, start.foreign, start.direct)
     if follow or slashes:
-        place, handle = request.ground.resolver.follow(request.caller, bare, request.handles)
+        place, handle = request.context.resolver.follow(request.caller, bare, request.handles)
         if handle < 0:
             raise Refusal(-handle)
     else:
@@ -156,20 +156,17 @@ def found(request: Request, base: int, path: int, *, follow: bool) -> tuple[Plac
 
 
 def _check_proc(request: Request, place: Place) -> None:
-    """Of /proc: what is about the machine and what is the caller's own, nothing of other processes
-    or their sockets.
+    """Refuse what on /proc belongs to other processes or their sockets.
+
+    What is about the machine and what is the caller's own is allowed.
     """
     if not place.on_proc:
         return
     parts = (place.path + b"/" + place.plain).split(b"/")[2:]
     if (parts[:1] and parts[0] in _PROC_SECRETS) or b"net" in parts[1:4]:
         raise Refusal(EACCES)
-    if (
-        place.foreign
-        and parts[:1]
-        and parts[0].isdigit()
-        and int(parts[0]) != request.caller.process()
-    ):
+    is_process = bool(parts[:1]) and parts[0].isdigit()
+    if place.foreign and is_process and int(parts[0]) != request.caller.process():
         raise Refusal(EACCES)
 
 
@@ -180,9 +177,9 @@ def _truncate(request: Request) -> int:
         return -EISDIR
     if not stat.S_ISREG(status.st_mode):
         return -EINVAL
-    request.ground.covers.touch(status)
-    request.ground.covers.enter(place.path, place.plain)
-    size = request.asked.arguments[1]
+    request.context.covers.touch(status)
+    request.context.covers.enter(place.path, place.plain)
+    size = request.call.arguments[1]
     if size >= 1 << 63:
         return -EINVAL
     request.still_waits()
@@ -204,4 +201,4 @@ OPENS: dict[str, Callable[[Request], int | None]] = {
     "openat": _openat,
     "truncate": _truncate,
 }
-"""By the name of the call, for `Mediator`."""
+"""By the name of the call, for the mediator."""

@@ -1,5 +1,4 @@
-"""The mediator: performs, for the processes of a command, the calls that create names, unless a
-name is refused.
+"""The mediator: performs the calls of a command's processes that create names, or refuses them.
 
 It runs as pid 1 of the command's namespace, with the same view of files and, once `lower_rights`
 was called, no more rights on files than the command. A caller waits in its call until the answer;
@@ -37,19 +36,23 @@ from .withheld_files import Covers
 
 _CAP_SYS_PTRACE = 19
 _AF_UNIX = 1
-_MOST_ADDRESS = 128
+_MAX_ADDRESS = 128
 _NODES = (0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR, stat.S_IFBLK)
 
 
 class Mediator:
-    """Answers the calls that come through one listener. Single-threaded; whoever owns the loop
-    calls `handle_one`.
+    """Answers the calls that come through one listener.
 
-    `refused`: names below the roots that were asked for and denied. `made`: what was created that
-        others may not see.
-    `openers`: process ids of forks that wait for a FIFO; whoever reaps them may take them out.
-    `more` are calls beyond the creating ones (`guarded_calls`), `covers` what is withheld without a
-    mount.
+    Single-threaded; whoever owns the loop calls `handle_one`.
+
+    Attributes:
+        refused: Names below the roots that were asked for and denied.
+        made: What was created that others may not see.
+        openers: Process ids of forks that wait for a FIFO; whoever reaps them may take them out.
+
+    Args:
+        more: Calls beyond the creating ones (`guarded_calls`).
+        covers: What is withheld without a mount.
     """
 
     def __init__(
@@ -62,58 +65,58 @@ class Mediator:
         covers: Covers | None = None,
     ) -> None:
         self._listener = Listener(listener)
-        self._ground = Ground(self._listener, rules, lock)
+        self._context = Ground(self._listener, rules, lock)
         if covers is not None:
-            self._ground.covers = covers
+            self._context.covers = covers
         self._callers = Callers()
-        self._performed = (
-            creating_calls() if more is None else {**creating_calls(), **_numbered(more)}
-        )
+        self._calls = creating_calls()
+        if more is not None:
+            self._calls = {**self._calls, **_by_number(more)}
 
     @property
     def refused(self) -> list[str]:
-        return self._ground.refused
+        return self._context.refused
 
     @property
     def made(self) -> list[Made]:
-        return self._ground.made
+        return self._context.made
 
     @property
     def openers(self) -> set[int]:
-        return self._ground.openers
+        return self._context.openers
 
     def leave_room(self) -> None:
-        """The command is over: what it made no longer counts as being made."""
-        self._ground.leave_room()
+        """Stop counting what the command made as being made. Called when it is over."""
+        self._context.leave_room()
 
     def fileno(self) -> int:
         return self._listener.descriptor
 
     def handle_one(self) -> None:
         """Answer one call. To be called when the descriptor is readable."""
-        asked = self._listener.receive()
-        if asked is None:
+        call = self._listener.receive()
+        if call is None:
             return
         result: int | None = -EACCES
         for _ in range(2):
             try:
-                result = self._perform(asked)
+                result = self._perform(call)
             except Gone:
-                # Either the caller was killed, or its number was another's when we saw it last.
-                self._callers.forget(asked.thread)
-                if not self._listener.waits(asked):
+                # Either the caller was killed, or another thread had its number when it was cached.
+                self._callers.forget(call.thread)
+                if not self._listener.waits(call):
                     return
                 continue
             break
         if result is not None:
-            self._listener.answer(asked, result)
+            self._listener.answer(call, result)
 
-    def _perform(self, asked: Asked) -> int | None:
-        perform = self._performed.get(asked.number)
+    def _perform(self, call: Asked) -> int | None:
+        perform = self._calls.get(call.number)
         if perform is None:
             return -ENOSYS
-        request = Request(self._ground, asked, self._callers.find(asked.thread))
-        self._ground.hold(fcntl.LOCK_SH)
+        request = Request(self._context, call, self._callers.find(call.thread))
+        self._context.hold(fcntl.LOCK_SH)
         try:
             return perform(request)
         except Refusal as refusal:
@@ -121,39 +124,37 @@ class Mediator:
         except OSError as error:
             return -(error.errno or EACCES)
         finally:
-            self._ground.hold(fcntl.LOCK_UN)
+            self._context.hold(fcntl.LOCK_UN)
             request.handles.close()
 
 
 def _open(request: Request) -> int | None:
-    integer = request.asked.integer
+    integer = request.call.integer
     return open_for(request, AT_FDCWD, 0, integer(1), integer(2) & 0o7777)
 
 
 def _openat(request: Request) -> int | None:
-    integer = request.asked.integer
+    integer = request.call.integer
     return open_for(request, integer(0), 1, integer(2), integer(3) & 0o7777)
 
 
 def _creat(request: Request) -> int | None:
     flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC
-    return open_for(request, AT_FDCWD, 0, flags, request.asked.integer(1) & 0o7777)
+    return open_for(request, AT_FDCWD, 0, flags, request.call.integer(1) & 0o7777)
 
 
 def _mkdir(request: Request) -> int:
-    return _make_folder(request, AT_FDCWD, request.text(0), request.asked.integer(1))
+    return _make_folder(request, AT_FDCWD, request.text(0), request.call.integer(1))
 
 
 def _mkdirat(request: Request) -> int:
-    return _make_folder(
-        request, request.asked.integer(0), request.text(1), request.asked.integer(2)
-    )
+    return _make_folder(request, request.call.integer(0), request.text(1), request.call.integer(2))
 
 
 def _make_folder(request: Request, base: int, path: bytes, mode: int) -> int:
     place = request.place(base, path)
     secret = request.check(place, folder=True)
-    request.ground.use_umask(request.caller.umask())
+    request.context.use_umask(request.caller.umask())
     request.still_waits()
     result = file_calls.mkdirat(place.folder, place.name, mode & 0o177777)
     if result == 0:
@@ -166,14 +167,15 @@ def _mknod(request: Request) -> int:
 
 
 def _mknodat(request: Request) -> int:
-    return _make_node(request, request.asked.integer(0), 1, 2)
+    return _make_node(request, request.call.integer(0), 1, 2)
 
 
 def _make_node(request: Request, base: int, path: int, index: int) -> int:
-    """Devices are refused even where the kernel has one that needs no rights (the whiteout,
-    0:0).
+    """Create a node.
+
+    Devices are refused even where the kernel has one that needs no rights (the whiteout, 0:0).
     """
-    mode = request.asked.integer(index) & 0o177777
+    mode = request.call.integer(index) & 0o177777
     kind = stat.S_IFMT(mode)
     if kind not in _NODES:
         return -EPERM if kind == stat.S_IFDIR else -EINVAL
@@ -181,7 +183,7 @@ def _make_node(request: Request, base: int, path: int, index: int) -> int:
     if kind in (stat.S_IFCHR, stat.S_IFBLK):
         return -EEXIST if request.exists(place) else -EPERM
     secret = request.check_socket(place) if kind == stat.S_IFSOCK else request.check(place)
-    request.ground.use_umask(request.caller.umask())
+    request.context.use_umask(request.caller.umask())
     request.still_waits()
     result = file_calls.mknodat(place.folder, place.name, mode, 0)
     if result == 0:
@@ -194,7 +196,7 @@ def _symlink(request: Request) -> int:
 
 
 def _symlinkat(request: Request) -> int:
-    return _make_link(request, request.text(0), request.asked.integer(1), request.text(2))
+    return _make_link(request, request.text(0), request.call.integer(1), request.text(2))
 
 
 def _make_link(request: Request, target: bytes, base: int, path: bytes) -> int:
@@ -214,24 +216,21 @@ def _link(request: Request) -> int:
 
 
 def _linkat(request: Request) -> int:
-    integer = request.asked.integer
+    integer = request.call.integer
     return _make_hard_link(request, integer(0), 1, integer(2), 3, integer(4))
 
 
 def _make_hard_link(
-    request: Request, old_base: int, old: int, new_base: int, new: int, flags: int
+    request: Request, old_base: int, old_path: int, new_base: int, new_path: int, flags: int
 ) -> int:
     if flags & ~(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH):
         return -EINVAL
-    folder, name, follow = _linked(request, old_base, request.text(old), flags)
-    place = request.place(new_base, request.text(new))
+    folder, name, follow = _link_source(request, old_base, request.text(old_path), flags)
+    place = request.place(new_base, request.text(new_path))
     secret = request.check(place)
-    if (
-        secret is None
-        and request.name_of(place) is not None
-        and _is_own(request, folder, name, follow)
-    ):
-        request.ground.take_room()  # another name of what is hidden is hidden
+    is_named = request.name_of(place) is not None
+    if secret is None and is_named and _is_own(request, folder, name, follow):
+        request.context.take_room()  # another name of what is hidden is hidden
     request.still_waits()
     result = file_calls.linkat(folder, name, place.folder, place.name, follow)
     if result == 0:
@@ -240,38 +239,39 @@ def _make_hard_link(
 
 
 def _is_own(request: Request, folder: int, name: bytes, follow: int) -> bool:
-    """Whether the file that gets another name is the session's own. `name` is of ours where links
-    are followed.
+    """Return whether the file that gets another name is the session's own.
+
+    Where links are followed, `name` is a path of ours.
     """
     if not follow:
         return request.is_own(folder, name)
     return request.is_own(int(name.rpartition(b"/")[2] or b"-1"))
 
 
-def _linked(request: Request, base: int, path: bytes, flags: int) -> tuple[int, bytes, int]:
-    """The file that gets another name, as the first arguments of `linkat` and its flags."""
+def _link_source(request: Request, base: int, path: bytes, flags: int) -> tuple[int, bytes, int]:
+    """Return the file that gets another name, as the first arguments of `linkat` and its flags."""
     if not path and flags & AT_EMPTY_PATH:
         if base == AT_FDCWD:
             return AT_FDCWD, b"/", 0  # a folder: the kernel says what is wrong with that
-        found = request.handles.keep(request.caller.descriptor(base))
-        request.ground.covers.touch(os.fstat(found))
-        return AT_FDCWD, b"/proc/self/fd/%d" % found, AT_SYMLINK_FOLLOW
+        handle = request.handles.keep(request.caller.descriptor(base))
+        request.context.covers.touch(os.fstat(handle))
+        return AT_FDCWD, b"/proc/self/fd/%d" % handle, AT_SYMLINK_FOLLOW
     place = request.place(base, path)
     if flags & AT_SYMLINK_FOLLOW and place.plain:
-        place, handle = request.ground.resolver.follow(request.caller, place, request.handles)
+        place, handle = request.context.resolver.follow(request.caller, place, request.handles)
         if handle < 0:
             raise Refusal(-handle)
-        request.ground.covers.enter(place.path, place.plain)
-        request.ground.covers.touch(os.fstat(handle))
+        request.context.covers.enter(place.path, place.plain)
+        request.context.covers.touch(os.fstat(handle))
         return AT_FDCWD, b"/proc/self/fd/%d" % handle, AT_SYMLINK_FOLLOW
     name = request.name_of(place)
     if name is not None and request.verdict(name, folder=False) == REFUSED:
-        raise request.ground.refuse(name)
-    request.ground.covers.enter(place.path, place.plain)
-    found = request.handles.keep(
+        raise request.context.refuse(name)
+    request.context.covers.enter(place.path, place.plain)
+    handle = request.handles.keep(
         file_calls.openat(place.folder, place.name, O_PATH | O_NOFOLLOW, 0)
     )
-    request.ground.covers.touch(os.fstat(found))
+    request.context.covers.touch(os.fstat(handle))
     return place.folder, place.name, 0
 
 
@@ -280,29 +280,30 @@ def _rename(request: Request) -> int:
 
 
 def _renameat(request: Request) -> int:
-    return rename(request, request.asked.integer(0), 1, request.asked.integer(2), 3, 0)
+    return rename(request, request.call.integer(0), 1, request.call.integer(2), 3, 0)
 
 
 def _renameat2(request: Request) -> int:
-    integer = request.asked.integer
+    integer = request.call.integer
     return rename(request, integer(0), 1, integer(2), 3, integer(4))
 
 
 def _bind(request: Request) -> int:
-    """A socket's address may be a name. The socket is the caller's own, so that its address reads
-    as it was given.
+    """Bind a socket, whose address may be a name.
+
+    The socket is the caller's own, so that its address reads as it was given.
     """
-    size = request.asked.integer(2)
-    if not 0 <= size <= _MOST_ADDRESS:
+    size = request.call.integer(2)
+    if not 0 <= size <= _MAX_ADDRESS:
         return -EINVAL
-    address = request.ground.memory.exactly(request.asked.thread, request.asked.arguments[1], size)
-    socket = request.handles.keep(request.caller.same_descriptor(request.asked.integer(0)))
+    address = request.context.memory.exactly(request.call.thread, request.call.arguments[1], size)
+    socket = request.handles.keep(request.caller.same_descriptor(request.call.integer(0)))
     path = address[2:].partition(b"\0")[0]
     if size <= 2 or struct.unpack_from("=H", address)[0] != _AF_UNIX or not path:
         request.still_waits()
         return file_calls.bind(socket, address, size)
     # The kernel follows the path itself here: nobody may change it after we have.
-    with request.ground.exclusive():
+    with request.context.exclusive():
         return _bind_name(request, socket, address, path)
 
 
@@ -311,7 +312,7 @@ def _bind_name(request: Request, socket: int, address: bytes, path: bytes) -> in
     if not place.direct:
         return -EACCES
     made = request.check_socket(place)
-    request.ground.use_umask(request.caller.umask())
+    request.context.use_umask(request.caller.umask())
     if not path.startswith(b"/"):
         os.fchdir(request.handles.working_folder(request.caller))
     try:
@@ -324,7 +325,7 @@ def _bind_name(request: Request, socket: int, address: bytes, path: bytes) -> in
     return result
 
 
-_PERFORMED: dict[str, Callable[[Request], int | None]] = {
+_CREATING_CALLS: dict[str, Callable[[Request], int | None]] = {
     "bind": _bind,
     "creat": _creat,
     "link": _link,
@@ -345,13 +346,14 @@ _PERFORMED: dict[str, Callable[[Request], int | None]] = {
 
 @cache
 def creating_calls() -> dict[int, Callable[[Request], int | None]]:
-    """What performs them, by their numbers here: asked for once before mediators are forked, it
-    costs them nothing.
+    """Return what performs the creating calls, by their numbers here.
+
+    Asked for once before mediators are forked, it costs them nothing.
     """
-    return _numbered({**_PERFORMED, **MODES})
+    return _by_number({**_CREATING_CALLS, **MODES})
 
 
-def _numbered(
+def _by_number(
     performed: Mapping[str, Callable[[Request], int | None]],
 ) -> dict[int, Callable[[Request], int | None]]:
     names = system_calls.named()
@@ -359,11 +361,10 @@ def _numbered(
 
 
 def lower_rights() -> None:
-    """Keep the right to look into processes and give up all others, so that we may do with files
-    what callers may.
+    """Keep the right to look into processes and give up all others.
 
-    For good, for this process and its forks; user and group ids stay. OSError if the kernel
-    refuses.
+    We may then do with files what callers may. It is irrevocable, for this process and its forks;
+    user and group ids stay. Raises OSError if the kernel refuses.
     """
     permitted = file_calls.permitted_capabilities()
     result = file_calls.keep_capabilities(permitted & 1 << _CAP_SYS_PTRACE)

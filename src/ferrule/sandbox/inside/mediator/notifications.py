@@ -1,4 +1,4 @@
-"""What the kernel says through a seccomp listener, and the answers it takes.
+"""Notifications of the kernel through a seccomp listener, and the answers it takes.
 
 Layouts and numbers from `linux/seccomp.h`. The kernel tells the sizes of its structures, which may
 grow: what comes after the fields known here is left zero.
@@ -14,7 +14,11 @@ from errno import EINTR, ENOENT
 from ..kernel import system_calls
 from ..kernel.libc import library
 
-_RECEIVE, _SEND, _VALID, _ADD, _FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103, 0x40082104
+_RECEIVE = 0xC0502100
+_SEND = 0xC0182101
+_VALID = 0x40082102
+_ADD = 0x40182103
+_FLAGS = 0x40082104
 _SYNCHRONOUS = 1  # wake the caller on the processor that answers: half the latency of a question
 _ADD_AND_ANSWER = 2
 _GET_SIZES = 3
@@ -31,8 +35,9 @@ _block_signals.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class Asked:
-    """A call that waits for its answer: its number, six argument words and the thread (as pid 1
-    numbers it).
+    """A call that waits for its answer.
+
+    It has a number, six argument words and the thread, as pid 1 numbers it.
     """
 
     __slots__ = ("arguments", "id", "number", "thread")
@@ -44,33 +49,34 @@ class Asked:
         self.arguments = arguments
 
     def integer(self, index: int) -> int:
-        """An argument that is an `int` for the kernel."""
+        """Return an argument that is an `int` for the kernel."""
         value = self.arguments[index] & 0xFFFFFFFF
         return value - 0x100000000 if value & 0x80000000 else value
 
 
 class Listener:
-    """The listener's descriptor, and one buffer for all that is read from it."""
+    """The listener's descriptor, and one buffer for everything that is read from it."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         sizes = _sizes()
         self._buffer = bytearray(max(sizes[0], _CALL.size))
-        self._empty = bytes(len(self._buffer))
+        self._zeros = bytes(len(self._buffer))
         self._mask = ctypes.create_string_buffer(128)
-        self._rest = bytes(max(0, sizes[1] - _ANSWER.size))
-        self._receive = _sized(_RECEIVE, len(self._buffer))
-        self._send = _sized(_SEND, _ANSWER.size + len(self._rest))
+        self._padding = bytes(max(0, sizes[1] - _ANSWER.size))
+        self._receive = _with_size(_RECEIVE, len(self._buffer))
+        self._send = _with_size(_SEND, _ANSWER.size + len(self._padding))
         try:
             fcntl.ioctl(descriptor, _FLAGS, _SYNCHRONOUS)
         except OSError:
             return  # before Linux 6.6: slower, the same otherwise
 
     def receive(self) -> Asked | None:
-        """The next call. Blocks if there is none; None if its caller is gone already, or a signal
-        came.
+        """Return the next call. Blocks if there is none.
+
+        None if its caller is gone already, or a signal came.
         """
-        self._buffer[:] = self._empty
+        self._buffer[:] = self._zeros
         try:
             fcntl.ioctl(self.descriptor, self._receive, self._buffer, True)
         except OSError as error:
@@ -80,35 +86,37 @@ class Listener:
         id, thread, _, number, _, _, *arguments = _CALL.unpack_from(self._buffer)
         return Asked(id, thread, number, tuple(arguments))
 
-    def waits(self, asked: Asked) -> bool:
-        """Whether the caller still waits, so that its thread number is its own."""
+    def waits(self, call: Asked) -> bool:
+        """Return whether the caller still waits, so that its thread number is its own."""
         try:
-            fcntl.ioctl(self.descriptor, _VALID, asked.id.to_bytes(8, "little"))
+            fcntl.ioctl(self.descriptor, _VALID, call.id.to_bytes(8, "little"))
         except OSError:
             return False
         return True
 
-    def answer(self, asked: Asked, result: int) -> None:
-        """What the call returns: a value, or an errno below zero. A caller that is gone needs
-        none.
+    def answer(self, call: Asked, result: int) -> None:
+        """Answer with what the call returns: a value, or an errno below zero.
+
+        A caller that is gone needs no answer.
         """
         value, error = (0, result) if result < 0 else (result, 0)
-        self._control(self._send, _ANSWER.pack(asked.id, value, error, 0) + self._rest)
+        self._ioctl(self._send, _ANSWER.pack(call.id, value, error, 0) + self._padding)
 
-    def give(self, asked: Asked, descriptor: int, close_on_exec: int) -> None:
-        """Answer with a copy of our descriptor, at the caller's lowest free number. Too many are an
-        errno for it.
+    def give(self, call: Asked, descriptor: int, close_on_exec: int) -> None:
+        """Answer with a copy of our descriptor, at the caller's lowest free number.
+
+        If it has too many descriptors, the call fails with that errno.
         """
-        entry = _DESCRIPTOR.pack(asked.id, _ADD_AND_ANSWER, descriptor, 0, close_on_exec)
+        entry = _DESCRIPTOR.pack(call.id, _ADD_AND_ANSWER, descriptor, 0, close_on_exec)
         # A signal to us in the middle would have the kernel answer 0: standard input, as the caller
         # would read it.
         _block_signals(_SIG_SETMASK, _ALL_SIGNALS, self._mask)
-        error = self._control(_ADD, entry)
+        error = self._ioctl(_ADD, entry)
         _block_signals(_SIG_SETMASK, self._mask, None)
         if error:
-            self.answer(asked, -error)
+            self.answer(call, -error)
 
-    def _control(self, operation: int, entry: bytes) -> int:
+    def _ioctl(self, operation: int, entry: bytes) -> int:
         try:
             fcntl.ioctl(self.descriptor, operation, entry)
         except OSError as error:
@@ -117,7 +125,7 @@ class Listener:
 
 
 def _sizes() -> tuple[int, int]:
-    """Bytes of a notification and of an answer on this kernel."""
+    """Return the bytes of a notification and of an answer on this kernel."""
     buffer = ctypes.create_string_buffer(6)
     number = system_calls.number("seccomp")
     library().syscall(
@@ -127,6 +135,6 @@ def _sizes() -> tuple[int, int]:
     return notification, answer
 
 
-def _sized(operation: int, size: int) -> int:
-    """The size of the structure is a part of an ioctl's number."""
+def _with_size(operation: int, size: int) -> int:
+    """Return an ioctl's number for this size of the structure, which is a part of it."""
     return operation & ~(0x3FFF << 16) | size << 16

@@ -1,4 +1,4 @@
-"""Opens a file for a caller that may thereby create it, and hands it over.
+"""Opens a file for a caller that may create it by that, and hands it over.
 
 A file that exists is held by a handle first and opened through it, so that what was looked at is
 what is opened. What does not exist is created exclusively. Where opening would wait (a FIFO without
@@ -24,14 +24,14 @@ _CREATING = os.O_CREAT | os.O_EXCL
 _NAMELESS = 0o20000000  # __O_TMPFILE, which os.O_TMPFILE joins with O_DIRECTORY
 _TERMINAL = os.makedev(5, 0)
 _FIRST_PTY, _LAST_PTY = 136, 143  # majors of the terminals in /dev/pts, 256 each
-_ASK_AGAIN = 1.0
+_CHECK_SECONDS = 1.0
 
 
 def open_for(request: Request, base: int, path: int, flags: int, mode: int) -> int | None:
-    """What the call returns if it fails; None if the caller was given its descriptor, or a fork
-    will do that.
+    """Perform an opening call that may create a file.
 
-    `path` is the number of the argument that points to the name.
+    `path` is the number of the argument that points to the name. Returns an errno below zero; None
+    if the caller was given its descriptor, or a fork will do that.
     """
     if flags & (os.O_DIRECTORY | _NAMELESS):
         return -EINVAL
@@ -39,47 +39,48 @@ def open_for(request: Request, base: int, path: int, flags: int, mode: int) -> i
     for _ in range(MOST_LINKS):
         place, handle = _look_up(request, start, flags)
         if place.name != place.plain:
-            return _why_not(place, flags)
+            return _creation_error(place, flags)
         secret = request.check(place, room=handle < 0)
         request.still_waits()
         if handle >= 0:
             return -EACCES if place.foreign else open_existing(request, place, handle, flags)
         if handle != -ENOENT:
             return handle
-        request.ground.use_umask(request.caller.umask())
+        request.context.use_umask(request.caller.umask())
         created = file_calls.openat(place.folder, place.name, flags | _CREATING, mode)
         if created >= 0:
             request.handles.keep(created)
             if secret is not None:
-                request.ground.note_made(identify(created), secret)
+                request.context.note_made(identify(created), secret)
             return give(request, created, flags)
         if created != -EEXIST:
             return created
-        # Somebody created it meanwhile: it is looked up again.
+        # Another process created it meanwhile: it is looked up again.
     return -EAGAIN
 
 
 def _look_up(request: Request, start: Place, flags: int) -> tuple[Place, int]:
-    """Where the name leads, and a handle of what is there or an errno below zero."""
+    """Return where the name leads, and a handle of what is there or an errno below zero."""
     if not start.plain or start.name != start.plain:
         return start, -EISDIR
     if not flags & (os.O_NOFOLLOW | os.O_EXCL):
-        return request.ground.resolver.follow(request.caller, start, request.handles)
-    found = file_calls.openat(start.folder, start.name, O_PATH | O_NOFOLLOW, 0)
-    if found >= 0:
-        request.handles.keep(found)
-    return start, found
+        return request.context.resolver.follow(request.caller, start, request.handles)
+    handle = file_calls.openat(start.folder, start.name, O_PATH | O_NOFOLLOW, 0)
+    if handle >= 0:
+        request.handles.keep(handle)
+    return start, handle
 
 
-def _why_not(place: Place, flags: int) -> int:
-    """The kernel's errno for a name that cannot be that of a new file: `.`, `..`, `/` or one with a
-    slash at its end.
+def _creation_error(place: Place, flags: int) -> int:
+    """Return the kernel's errno for a name that cannot be that of a new file.
+
+    That is `.`, `..`, `/` or one with a slash at its end.
     """
-    found = file_calls.openat(place.folder, place.name, flags | os.O_CREAT, 0)
-    if found >= 0:
-        os.close(found)
+    opened = file_calls.openat(place.folder, place.name, flags | os.O_CREAT, 0)
+    if opened >= 0:
+        os.close(opened)
         return -EISDIR
-    return found
+    return opened
 
 
 def open_existing(request: Request, place: Place, handle: int, flags: int) -> int | None:
@@ -87,9 +88,9 @@ def open_existing(request: Request, place: Place, handle: int, flags: int) -> in
     if flags & os.O_EXCL:
         return -EEXIST
     status = os.fstat(handle)
-    instead = request.seen(place, handle, status, flags)
-    if instead is not None:
-        return give(request, reopen(request.handles.keep(instead), flags), flags)
+    replacement = request.seen(place, handle, status, flags)
+    if replacement is not None:
+        return give(request, reopen(request.handles.keep(replacement), flags), flags)
     kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFLNK:
         return -ELOOP
@@ -98,30 +99,30 @@ def open_existing(request: Request, place: Place, handle: int, flags: int) -> in
     if kind == stat.S_IFIFO:
         return _open_pipe(request, handle, flags)
     if kind == stat.S_IFCHR and status.st_rdev == _TERMINAL:
-        handle = _own_terminal(request)
+        handle = _open_own_terminal(request)
     return give(request, reopen(handle, flags), flags)
 
 
 def reopen(handle: int, flags: int) -> int:
-    """Open what a handle holds. The terminal that this may be is to be the caller's, never ours."""
+    """Open what a handle holds. A terminal never becomes our controlling terminal."""
     flags = flags & ~(_CREATING | os.O_NOFOLLOW) | os.O_NOCTTY
     return file_calls.openat(AT_FDCWD, b"/proc/self/fd/%d" % handle, flags, 0)
 
 
 def give(request: Request, descriptor: int, flags: int) -> int | None:
-    """Hand a file over, or the errno that opening it failed with."""
+    """Hand a file over, or return the errno that opening it failed with."""
     if descriptor < 0:
         return descriptor
     try:
-        request.ground.listener.give(request.asked, descriptor, flags & os.O_CLOEXEC)
+        request.context.listener.give(request.call, descriptor, flags & os.O_CLOEXEC)
     finally:
         if descriptor not in request.handles:
             os.close(descriptor)
     return None
 
 
-def _own_terminal(request: Request) -> int:
-    """A handle of the terminal that /dev/tty is for the caller."""
+def _open_own_terminal(request: Request) -> int:
+    """Return a handle of the terminal that /dev/tty is for the caller."""
     device = request.caller.terminal()
     if not _FIRST_PTY <= os.major(device) <= _LAST_PTY:
         raise Refusal(ENXIO)
@@ -130,48 +131,47 @@ def _own_terminal(request: Request) -> int:
 
 
 def _open_pipe(request: Request, handle: int, flags: int) -> int | None:
-    """A FIFO. Only where the caller would have to wait is there a fork."""
+    """Open a FIFO. Only where the caller would have to wait is there a fork."""
     access = flags & os.O_ACCMODE
     if flags & os.O_NONBLOCK or access == os.O_RDWR:
         return give(request, reopen(handle, flags), flags)
     if access == os.O_WRONLY:
-        found = reopen(handle, flags | os.O_NONBLOCK)
-        if found >= 0:
-            fcntl.fcntl(found, fcntl.F_SETFL, flags & (os.O_APPEND | os.O_DIRECT | os.O_NOATIME))
-        if found != -ENXIO:
-            return give(request, found, flags)
+        opened = reopen(handle, flags | os.O_NONBLOCK)
+        if opened >= 0:
+            fcntl.fcntl(opened, fcntl.F_SETFL, flags & (os.O_APPEND | os.O_DIRECT | os.O_NOATIME))
+        if opened != -ENXIO:
+            return give(request, opened, flags)
     try:
         opener = os.fork()
     except OSError:
         return -EAGAIN
     if opener:
-        request.ground.openers.add(opener)
+        request.context.openers.add(opener)
         return None
     _wait_and_give(request, handle, flags)
     return None
 
 
 def _wait_and_give(request: Request, handle: int, flags: int) -> None:
-    """In the fork: open the FIFO however long it takes, hand it over, end. Never returns."""
+    """Open the FIFO however long it takes, hand it over, and end. In the fork; never returns."""
     status = 1
 
     def end_if_gone(number: int, frame: object) -> None:
-        if not request.ground.listener.waits(request.asked):
+        if not request.context.listener.waits(request.call):
             os._exit(0)
 
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGALRM, end_if_gone)
-        signal.setitimer(signal.ITIMER_REAL, _ASK_AGAIN, _ASK_AGAIN)
+        signal.setitimer(signal.ITIMER_REAL, _CHECK_SECONDS, _CHECK_SECONDS)
         try:
-            # The interpreter's own: it calls the handler when it is interrupted, and goes on
-            # waiting.
-            found = os.open(f"/proc/self/fd/{handle}", flags & ~(_CREATING | os.O_NOFOLLOW))
+            # `os.open` calls the handler when it is interrupted, and goes on waiting.
+            opened = os.open(f"/proc/self/fd/{handle}", flags & ~(_CREATING | os.O_NOFOLLOW))
         except OSError as error:
-            request.ground.listener.answer(request.asked, -(error.errno or EACCES))
+            request.context.listener.answer(request.call, -(error.errno or EACCES))
         else:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            request.ground.listener.give(request.asked, found, flags & os.O_CLOEXEC)
+            request.context.listener.give(request.call, opened, flags & os.O_CLOEXEC)
         status = 0
     finally:
         os._exit(status)

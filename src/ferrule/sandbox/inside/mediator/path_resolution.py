@@ -1,12 +1,10 @@
-"""Where a caller's name leads: to a handle of a folder, and a last component that nobody has looked
-up yet.
+"""Resolves a caller's name: to a handle of a folder, and a last component not looked up yet.
 
 The folder is held by descriptor from here on, so that what is judged is what is used. Links on the
 way are followed by the kernel. A folder on a mount that is not in our view is refused: it came from
-somebody else, its path says nothing, and what lies over its names is not what lies over ours. Names
-that lead through /proc mean the caller's process and not ours: these few are walked here, one
-component at a time, and only the caller's own entries are followed. Another process's
-(`/proc/1/cwd`!) are refused.
+another process, its path says nothing, and its masks are not ours. Names that lead through /proc
+mean the caller's process and not ours: these few are walked here, one component at a time, and only
+the caller's own entries are followed. Another process's (`/proc/1/cwd`!) are refused.
 """
 
 from __future__ import annotations
@@ -32,13 +30,13 @@ class Handles:
         self._working_folder = -1
 
     def working_folder(self, caller: Caller) -> int:
-        """The caller's folder, the same one for both names of a call."""
+        """Return the caller's working folder, the same one for both names of a call."""
         if self._working_folder < 0:
             self._working_folder = self.keep(caller.working_folder())
         return self._working_folder
 
     def keep(self, descriptor: int) -> int:
-        """The descriptor; what is below zero is the errno of the call that failed."""
+        """Keep and return a descriptor. Below zero, it is the errno of the call that failed."""
         if descriptor < 0:
             raise Refusal(-descriptor)
         self._open.append(descriptor)
@@ -54,11 +52,11 @@ class Handles:
 
 
 class Place:
-    """A name in a folder. `path` is where the folder is, `direct` whether the kernel alone followed
-    the way there.
+    """A name in a folder.
 
+    `path` is where the folder is, `direct` whether the kernel alone followed the path there.
     `foreign`: on /proc and not about the caller's process, so that nothing there may be opened for
-        it.
+    it.
     """
 
     __slots__ = ("direct", "folder", "foreign", "name", "on_proc", "path")
@@ -75,42 +73,45 @@ class Place:
 
     @property
     def plain(self) -> bytes:
-        """The name without slashes at its end; empty for those that no call can create (`/`, `.`,
-        `..`).
+        """The name without slashes at its end; empty for those that no call can create.
+
+        Those are `/`, `.` and `..`.
         """
         name = self.name.rstrip(b"/")
         return b"" if name in (b".", b"..") else name
 
 
 class Resolver:
-    """Resolves names for callers. `usual` are folders without a procfs below, which most names lead
-    to.
+    """Resolves names for callers. `usual` are folders without a procfs below.
+
+    Most names lead to these.
     """
 
     def __init__(self, usual: tuple[bytes, ...] = ()) -> None:
-        self._own = os.open("/proc/self/fd", os.O_PATH)
+        self._fd_folder = os.open("/proc/self/fd", os.O_PATH)
         self._usual = usual
-        self._mounts: set[int] = set()
+        self._known_mounts: set[int] = set()
 
     def where(self, descriptor: int) -> bytes:
-        """The absolute path of an open file."""
-        path = os.readlink(b"%d" % descriptor, dir_fd=self._own)
+        """Return the absolute path of an open file."""
+        path = os.readlink(b"%d" % descriptor, dir_fd=self._fd_folder)
         if not path.startswith(b"/"):
             raise Refusal(EACCES if stat.S_ISDIR(os.fstat(descriptor).st_mode) else ENOTDIR)
         return path
 
     def _check_mount(self, folder: int, path: bytes) -> None:
-        """Refusal of a folder that another view has. Mounts of ours never change, so each is looked
-        at once.
+        """Refuse a folder of another view.
+
+        Mounts of ours never change, so each is checked once.
         """
         mount = file_calls.mount_of(folder)
-        if mount in self._mounts:
+        if mount in self._known_mounts:
             return
-        if not self._mounts:
-            self._mounts.update(map(self._mount_at, self._usual))
+        if not self._known_mounts:
+            self._known_mounts.update(map(self._mount_at, self._usual))
         if mount < 0 or mount != self._mount_at(path):
             raise Refusal(EACCES)
-        self._mounts.add(mount)
+        self._known_mounts.add(mount)
 
     def _mount_at(self, path: bytes) -> int:
         found = file_calls.open_folder(AT_FDCWD, path)
@@ -122,7 +123,7 @@ class Resolver:
             os.close(found)
 
     def place(self, caller: Caller, base: int, path: bytes, handles: Handles) -> Place:
-        """`base` is a descriptor number of the caller's, or AT_FDCWD for its folder."""
+        """Resolve a name. `base` is a descriptor number of the caller's, or AT_FDCWD."""
         if not path:
             raise Refusal(ENOENT)
         if path.startswith(b"/"):
@@ -132,33 +133,32 @@ class Resolver:
         return self.place_from(caller, handles.keep(caller.descriptor(base)), path, handles)
 
     def place_from(self, caller: Caller, folder: int, path: bytes, handles: Handles) -> Place:
-        """The same, from a folder of ours; AT_FDCWD stands for the root and needs an absolute
-        path.
-        """
-        parent, name = _split(path)
-        found, direct = folder, True
-        if parent:
-            found = file_calls.open_folder(folder, parent)
-            if found == -ELOOP:
-                found, direct = self._walk(caller, folder, parent, handles), False
-            elif found < 0:
-                raise Refusal(-found)
+        """Resolve a name from a folder of ours; AT_FDCWD is the root and needs an absolute path."""
+        parent_path, name = _split(path)
+        parent = folder
+        direct = True
+        if parent_path:
+            parent = file_calls.open_folder(folder, parent_path)
+            direct = parent != -ELOOP
+            if direct:
+                handles.keep(parent)
             else:
-                handles.keep(found)
-        where = self.where(found)
-        on_proc = not where.startswith(self._usual) and file_calls.on_proc(found)
+                parent = self._walk(caller, folder, parent_path, handles)
+        where = self.where(parent)
+        on_proc = not where.startswith(self._usual) and file_calls.on_proc(parent)
         if on_proc and direct:
             # The kernel took `self` for us.
-            found, direct = self._walk(caller, folder, parent, handles), False
-            where = self.where(found)
-            on_proc = file_calls.on_proc(found)
-        self._check_mount(found, where)
+            direct = False
+            parent = self._walk(caller, folder, parent_path, handles)
+            where = self.where(parent)
+            on_proc = file_calls.on_proc(parent)
+        self._check_mount(parent, where)
         foreign = on_proc and not _owns(caller, where)
-        return Place(found, where, name, on_proc, foreign, direct)
+        return Place(parent, where, name, on_proc, foreign, direct)
 
     def _walk(self, caller: Caller, base: int, path: bytes, handles: Handles) -> int:
-        """The folder at `path`, one component at a time."""
-        here = (
+        """Return the folder at `path`, walked one component at a time."""
+        folder = (
             handles.keep(file_calls.openat(AT_FDCWD, b"/", O_PATH, 0))
             if path.startswith(b"/")
             else base
@@ -169,30 +169,32 @@ class Resolver:
             part = parts.pop()
             if part in (b"", b"."):
                 continue
-            found = handles.keep(file_calls.openat(here, part, O_PATH | O_NOFOLLOW, 0))
-            if not stat.S_ISLNK(os.fstat(found).st_mode):
-                here = found
+            handle = handles.keep(file_calls.openat(folder, part, O_PATH | O_NOFOLLOW, 0))
+            if not stat.S_ISLNK(os.fstat(handle).st_mode):
+                folder = handle
                 continue
             links += 1
             if links > MOST_LINKS:
                 raise Refusal(ELOOP)
-            text = self._link(caller, here, part, found, handles)
-            if isinstance(text, int):
-                here = text
+            target = self._read_link(caller, folder, part, handle, handles)
+            if isinstance(target, int):
+                folder = target
                 rest = b"/".join(reversed(parts)).lstrip(b"/")
-                if rest and (found := self._beyond(here, rest, handles)) is not None:
-                    return found
+                rest_folder = self._open_rest(folder, rest, handles) if rest else None
+                if rest_folder is not None:
+                    return rest_folder
                 continue
-            if text.startswith(b"/"):
-                here = handles.keep(file_calls.openat(AT_FDCWD, b"/", O_PATH, 0))
-            parts += text.split(b"/")[::-1]
-        if not stat.S_ISDIR(os.fstat(here).st_mode):
+            if target.startswith(b"/"):
+                folder = handles.keep(file_calls.openat(AT_FDCWD, b"/", O_PATH, 0))
+            parts += target.split(b"/")[::-1]
+        if not stat.S_ISDIR(os.fstat(folder).st_mode):
             raise Refusal(ENOTDIR)
-        return here
+        return folder
 
-    def _beyond(self, folder: int, path: bytes, handles: Handles) -> int | None:
-        """What is left of a way that led out of /proc: the kernel's again, unless it leads back
-        there.
+    def _open_rest(self, folder: int, path: bytes, handles: Handles) -> int | None:
+        """Open the rest of a path that led out of /proc.
+
+        The kernel follows it, unless it leads back there: then None.
         """
         found = file_calls.open_folder(folder, path)
         if found == -ELOOP:
@@ -200,12 +202,10 @@ class Resolver:
         handles.keep(found)
         return None if file_calls.on_proc(found) else found
 
-    def _link(
+    def _read_link(
         self, caller: Caller, folder: int, name: bytes, link: int, handles: Handles
     ) -> bytes | int:
-        """The text of a link; for an entry of /proc that leads to an open file, a handle of that
-        file.
-        """
+        """Return the text of a link; for a link of /proc to an open file, a handle of that file."""
         if not file_calls.on_proc(folder):
             return os.readlink(b"", dir_fd=link)
         where = self.where(folder)
@@ -220,7 +220,7 @@ class Resolver:
         return handles.keep(file_calls.openat(folder, name, O_PATH, 0))
 
     def follow(self, caller: Caller, place: Place, handles: Handles) -> tuple[Place, int]:
-        """The place that links at the end lead to, and a handle of the file there.
+        """Follow links at the end. Returns where they lead, and a handle of the file there.
 
         The handle is an errno below zero if there is none: then the place is where it would be.
         """
@@ -231,24 +231,25 @@ class Resolver:
             handles.keep(found)
             if not stat.S_ISLNK(os.fstat(found).st_mode):
                 return place, found
-            text = self._link(caller, place.folder, place.name, found, handles)
-            if isinstance(text, int):
-                return place, text
-            place = self.place_from(caller, place.folder, text, handles)
+            target = self._read_link(caller, place.folder, place.name, found, handles)
+            if isinstance(target, int):
+                return place, target
+            place = self.place_from(caller, place.folder, target, handles)
             if not place.plain:
                 return place, handles.keep(file_calls.openat(place.folder, place.name, O_PATH, 0))
         raise Refusal(ELOOP)
 
 
 def _owns(caller: Caller, where: bytes) -> bool:
-    """Whether a folder of /proc is about the caller's own process."""
+    """Return whether a folder of /proc is about the caller's own process."""
     own = b"/proc/%d" % caller.process()
     return where == own or where.startswith(own + b"/")
 
 
 def _split(path: bytes) -> tuple[bytes, bytes]:
-    """The folder's path (empty: where it begins) and the last component with the slashes after
-    it.
+    """Split a path into its folder and its last component with the slashes after it.
+
+    The folder's path is empty where the path is a single name.
     """
     plain = path.rstrip(b"/")
     if not plain:

@@ -1,4 +1,4 @@
-"""Moves names for a caller: what it moves must not become reserved, nor cease to be.
+"""Moves names for a caller: what is moved must neither become reserved nor cease to be.
 
 A mask covers a name where it is. Moved with its folder, `.git/config` would be an ordinary
 `old/config` to the next command, so a folder is moved only if every name below it stays as it was
@@ -19,8 +19,10 @@ from .name_rules import FREE, REFUSED, SECRET
 from .path_resolution import Place
 from .requests import Request, is_folder
 
-_NOREPLACE, _EXCHANGE, _WHITEOUT = 1, 2, 4
-_MOST_ENTRIES = 50_000
+_NOREPLACE = 1
+_EXCHANGE = 2
+_WHITEOUT = 4
+_MAX_ENTRIES = 50_000
 
 
 class _NeedsExclusive(Exception):
@@ -28,40 +30,48 @@ class _NeedsExclusive(Exception):
 
 
 def rename(request: Request, old_base: int, old: int, new_base: int, new: int, flags: int) -> int:
-    """`renameat2`. `old` and `new` are the numbers of the arguments that point to the names."""
+    """Perform `renameat2`. `old` and `new` are the numbers of the arguments for the names."""
     if flags & ~(_NOREPLACE | _EXCHANGE | _WHITEOUT) or (flags & _EXCHANGE and flags != _EXCHANGE):
         return -EINVAL
     if flags & _WHITEOUT:
         return -EPERM
     try:
-        return _rename(request, old_base, old, new_base, new, flags, alone=False)
+        return _rename(request, old_base, old, new_base, new, flags, exclusive=False)
     except _NeedsExclusive:
-        with request.ground.exclusive():
-            return _rename(request, old_base, old, new_base, new, flags, alone=True)
+        with request.context.exclusive():
+            return _rename(request, old_base, old, new_base, new, flags, exclusive=True)
 
 
 def _rename(
-    request: Request, old_base: int, old: int, new_base: int, new: int, flags: int, *, alone: bool
+    request: Request,
+    old_base: int,
+    old: int,
+    new_base: int,
+    new: int,
+    flags: int,
+    *,
+    exclusive: bool,
 ) -> int:
     source = request.place(old_base, request.text(old))
-    status = _status(
-        source
-    )  # first: a folder that may not be searched is an error before any of the other name
+    # First: a folder that may not be searched is an error before any of the other name.
+    status = _status(source)
     target = request.place(new_base, request.text(new))
     request.still_waits()
     moves: list[_Move] = []
     if source.plain and target.plain:
-        request.ground.covers.touch(status)
+        request.context.covers.touch(status)
         moves.append(_Move(request, source, target, status))
         if flags & _EXCHANGE:
             moves.append(_Move(request, target, source, _status(target)))
-    if not alone and any(move.status is None or is_folder(move.status) for move in moves):
+    if not exclusive and any(move.status is None or is_folder(move.status) for move in moves):
         raise _NeedsExclusive
-    made = [found for move in moves for found in move.check()]
+    secrets: list[tuple[str, str]] = []
+    for move in moves:
+        secrets += move.check()
     result = file_calls.renameat2(source.folder, source.name, target.folder, target.name, flags)
     if result == 0:
-        for identity, name in made:
-            request.ground.note_made(identity, name)
+        for identity, name in secrets:
+            request.context.note_made(identity, name)
     return result
 
 
@@ -74,55 +84,57 @@ class _Move:
         self.request = request
         self.source = source
         for place in (source, target):
-            request.ground.covers.enter(place.path, place.plain)
-        self.old, self.new = request.name_of(source), request.name_of(target)
+            request.context.covers.enter(place.path, place.plain)
+        self.old = request.name_of(source)
+        self.new = request.name_of(target)
         self.status = status
 
     def check(self) -> list[tuple[str, str]]:
-        """The identity of what gets a secret name by this. Refusal if a name becomes reserved, or
-        ceases to be reserved or secret.
+        """Return the identities and names of what gets a secret name by this.
+
+        Refused if a name becomes reserved, or ceases to be reserved or secret.
         """
         if self.status is None:
             return []
         folder = is_folder(self.status)
         if self.old is not None and self.request.verdict(self.old, folder=folder) == REFUSED:
-            raise self.request.ground.refuse(self.old)
-        if self.old in self.request.ground.rules.anchored:
-            # While it moves, the look for what to mask before another command could miss what is in
-            # it.
+            raise self.request.context.refuse(self.old)
+        if self.old in self.request.context.rules.anchored:
+            # While it moves, the scan before another command could miss what is in it.
             raise Refusal(EBUSY)
-        found = list(
-            self._changed(self.old, self.new, self.status, self.source.folder, self.source.plain)
+        secrets = list(
+            self._check_name(self.old, self.new, self.status, self.source.folder, self.source.plain)
         )
         if folder and self._content_may_change():
             for below, status, handle, entry in _content(self.source.folder, self.source.plain):
-                old, new = _below(self.old, below), _below(self.new, below)
-                found += self._changed(old, new, status, handle, entry)
-        return found
+                old = _join(self.old, below)
+                new = _join(self.new, below)
+                secrets += self._check_name(old, new, status, handle, entry)
+        return secrets
 
-    def _changed(
+    def _check_name(
         self, old: str | None, new: str | None, status: os.stat_result, within: int, entry: bytes
     ) -> Iterator[tuple[str, str]]:
-        """`entry` in the folder `within` is what moves, and `status` its own."""
+        """Check one name that moves. `status` is that of `entry` in the folder `within`."""
         folder = is_folder(status)
         before = self.request.verdict(old, folder=folder)
         after = self.request.verdict(new, folder=folder)
         if before == after:
             return
         if after == REFUSED and new is not None:
-            raise self.request.ground.refuse(new)
+            raise self.request.context.refuse(new)
         if old is not None and (
             before == REFUSED or (after == FREE and not self.request.is_own(within, entry))
         ):
-            raise self.request.ground.refuse(old)
+            raise self.request.context.refuse(old)
         if after == SECRET and new is not None:
-            self.request.ground.take_room(1 if folder else status.st_nlink)
+            self.request.context.take_room(1 if folder else status.st_nlink)
             yield identify(within, entry), new
 
     def _content_may_change(self) -> bool:
         if self.old is None or self.new is None:
             return self.old is not self.new
-        rules = self.request.ground.rules
+        rules = self.request.context.rules
         return (
             rules.may_differ(self.old)
             or rules.may_differ(self.new)
@@ -131,8 +143,9 @@ class _Move:
 
 
 def _status(place: Place) -> os.stat_result | None:
-    """What is by this name; None if nothing is, or the call itself will say why that cannot be
-    told.
+    """Return what is by this name.
+
+    None if nothing is, or if the call itself will say why that cannot be told.
     """
     if not place.plain:
         return None
@@ -144,24 +157,25 @@ def _status(place: Place) -> os.stat_result | None:
         return None
 
 
-def _below(name: str | None, below: str) -> str | None:
+def _join(name: str | None, below: str) -> str | None:
     return None if name is None else f"{name}/{below}"
 
 
 def _content(parent: int, name: bytes) -> Iterator[tuple[str, os.stat_result, int, bytes]]:
-    """Everything below a folder, with the folder that each is in. Refusal if it cannot be seen, or
-    is too much to look at.
+    """Yield everything below a folder, with the folder that each is in.
+
+    Refused if it cannot be seen, or is too much to look at.
     """
     count = 0
-    for path, folders, files, handle in os.fwalk(name, dir_fd=parent, onerror=_unseen):
+    for path, folders, files, handle in os.fwalk(name, dir_fd=parent, onerror=_refuse_unreadable):
         base = path[len(name) + 1 :]
         for entry in (*folders, *files):
             count += 1
-            if count > _MOST_ENTRIES:
+            if count > _MAX_ENTRIES:
                 raise Refusal(EACCES)
             status = os.stat(entry, dir_fd=handle, follow_symlinks=False)
             yield os.fsdecode(base + b"/" + entry if base else entry), status, handle, entry
 
 
-def _unseen(error: OSError) -> None:
+def _refuse_unreadable(error: OSError) -> None:
     raise Refusal(EACCES) from error

@@ -1,5 +1,6 @@
-"""One creating call on its way, and what all of them share: the rules, the lock, what was refused
-and made.
+"""One call of a command, and what all its calls share.
+
+Shared are the rules, the lock, what was refused and what was made.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _COUNT = 8
 
 
 class Made:
-    """A file that the command created and that is hidden from commands of others: one with a secret
-    name, a socket.
+    """A file that the command created and that is hidden from commands of others.
 
-    `identity` as of `file_identity`. `name` is relative to its root.
+    It has a secret name, or is a socket. `identity` as of `file_identity`. `name` is relative to
+    its root.
     """
 
     __slots__ = ("identity", "name")
@@ -39,7 +40,7 @@ class Made:
 
 
 class Ground:
-    """What the calls of one command have in common.
+    """What the calls of one command share.
 
     `lock` is a descriptor of a file that all mediators of a workspace share and no command sees.
     Creating a name holds it shared, moving a folder exclusively: otherwise one command could check
@@ -56,10 +57,9 @@ class Ground:
         self.made: list[Made] = []
         self.openers: set[int] = set()
         self.own: set[str] = set(rules.own)
-        self._room = rules.room
-        self._taken = 0
-        # Opened anew: locks belong to an open file, and forks of one server share what they
-        # inherit.
+        self._quota = rules.room
+        self._counted = 0
+        # Opened again: locks belong to an open file, and forks of one server share inherited ones.
         self._lock = (
             None if lock is None else os.open(f"/proc/self/fd/{lock}", os.O_RDWR | os.O_CLOEXEC)
         )
@@ -68,7 +68,7 @@ class Ground:
 
     @contextmanager
     def exclusive(self) -> Generator[None]:
-        """No mediator creates a name meanwhile. What was looked up before may have changed."""
+        """Let no mediator create a name meanwhile. What was looked up before may have changed."""
         self.hold(fcntl.LOCK_EX)
         try:
             yield
@@ -80,15 +80,13 @@ class Ground:
             fcntl.flock(self._lock, how)
 
     def use_umask(self, umask: int) -> None:
-        """The caller's umask is ours while we create for it, so that default ACLs mean what they
-        mean.
-        """
+        """Use the caller's umask while we create for it, so that default ACLs work as they do."""
         if umask != self._umask:
             os.umask(umask)
             self._umask = umask
 
     def refuse(self, name: str) -> Refusal:
-        """The refusal of a name, remembered."""
+        """Remember a refused name. Returns the refusal to raise."""
         if name not in self.refused and len(self.refused) < MOST_REPORTED:
             self.refused.append(name)
         return Refusal(EACCES)
@@ -99,27 +97,26 @@ class Ground:
             self.made.append(Made(identity, name))
 
     def take_room(self, count: int = 1) -> None:
-        """Refusal where the workspace would hold too many names that must be hidden from commands
-        of others.
+        """Count names that must be hidden from commands of others. Refused if there are too many.
 
         Counted are the names that were there when the command began, and those that commands made
-        since that run at the same
-        time: the latter in the file that all their mediators share, until `leave_room`.
+        since that run at the same time: the latter in the file that all their mediators share,
+        until `leave_room`.
         """
         used = self._change_used(count)
-        if used > self._room:
+        if used > self._quota:
             self._change_used(-count)
             raise Refusal(EDQUOT)
-        self._taken += count
+        self._counted += count
 
     def leave_room(self) -> None:
-        """The command is over: who looks next sees what it left."""
-        self._change_used(-self._taken)
-        self._taken = 0
+        """Give back what was counted. The command is over: the next scan sees what it left."""
+        self._change_used(-self._counted)
+        self._counted = 0
 
     def _change_used(self, count: int) -> int:
         if self._lock is None:
-            return self._taken + count
+            return self._counted + count
         fcntl.lockf(self._lock, fcntl.LOCK_EX)
         try:
             used = int.from_bytes(os.pread(self._lock, _COUNT, 0), "little") + count
@@ -132,104 +129,112 @@ class Ground:
 class Request:
     """One call of one caller."""
 
-    __slots__ = ("_texts", "asked", "caller", "ground", "handles")
+    __slots__ = ("_texts", "call", "caller", "context", "handles")
 
-    def __init__(self, ground: Ground, asked: Asked, caller: Caller) -> None:
-        self.ground = ground
-        self.asked = asked
+    def __init__(self, context: Ground, call: Asked, caller: Caller) -> None:
+        self.context = context
+        self.call = call
         self.caller = caller
         self.handles = Handles()
         self._texts: dict[int, bytes] = {}
 
     def text(self, index: int) -> bytes:
-        """The string that an argument points to. Read once: the caller may change it at any
-        time.
+        """Return the string that an argument points to.
+
+        It is read once: the caller may change it at any time.
         """
         if index not in self._texts:
-            self._texts[index] = self.ground.memory.text(
-                self.asked.thread, self.asked.arguments[index]
+            self._texts[index] = self.context.memory.text(
+                self.call.thread, self.call.arguments[index]
             )
         return self._texts[index]
 
     def place(self, base: int, path: bytes) -> Place:
-        path = self.ground.covers.instead(path)
-        found = self.ground.resolver.place(self.caller, base, path, self.handles)
-        self.ground.covers.enter(found.path, change=False)
+        path = self.context.covers.instead(path)
+        found = self.context.resolver.place(self.caller, base, path, self.handles)
+        self.context.covers.enter(found.path, change=False)
         return found
 
     def still_waits(self) -> None:
-        """Gone if the caller was killed: then what was read may not be its own. Asked last before
-        anything happens.
+        """Raise if the caller was killed: then what was read may not be its own.
+
+        Asked last before anything happens.
         """
-        if not self.ground.listener.waits(self.asked):
+        if not self.context.listener.waits(self.call):
             raise Gone
 
     def name_of(self, place: Place) -> str | None:
-        """Relative to a root; None if the place is below none, or no call can create it."""
+        """Return the name relative to a root.
+
+        None if the place is below none, or no call can create it.
+        """
         plain = place.plain
         if not plain or place.on_proc:
             return None
-        return self.ground.rules.relative(place.path, plain)
+        return self.context.rules.relative(place.path, plain)
 
     def check(self, place: Place, *, folder: bool = False, room: bool = True) -> str | None:
-        """The name if creating it is to be reported as `made`. Refusal if the rules forbid it.
+        """Check a name that is to be created. Returns it if that is to be reported.
 
-        `room`: it is not there yet, and so takes room.
+        Refused if the rules forbid it. `room`: it is not there yet, and so counts.
         """
-        self.ground.covers.enter(place.path, place.plain)
+        self.context.covers.enter(place.path, place.plain)
         name = self.name_of(place)
         if name is None:
             return None
-        verdict = self.ground.rules.decide(name, folder=folder)
+        verdict = self.context.rules.decide(name, folder=folder)
         if verdict == REFUSED:
-            raise self.ground.refuse(name)
+            raise self.context.refuse(name)
         if verdict != SECRET:
             return None
         if room:
-            self.ground.take_room()
+            self.context.take_room()
         return name
 
     def check_socket(self, place: Place) -> str | None:
-        """The same for a socket, which is hidden from commands of others whatever its name is."""
+        """Check the name of a socket, which is hidden from commands of others whatever its name."""
         secret = self.check(place)
         name = self.name_of(place)
         if secret is None and name is not None:
-            self.ground.take_room()
+            self.context.take_room()
         return name
 
     def verdict(self, name: str | None, *, folder: bool) -> int:
-        return FREE if name is None else self.ground.rules.decide(name, folder=folder)
+        return FREE if name is None else self.context.rules.decide(name, folder=folder)
 
     def made(self, place: Place, name: str | None) -> None:
         """Report what was created at a place, if `name` says that it is to be reported."""
         if name is not None:
-            self.ground.note_made(identify(place.folder, place.plain), name)
+            self.context.note_made(identify(place.folder, place.plain), name)
 
     def exists(self, place: Place) -> bool:
-        found = file_calls.openat(
+        handle = file_calls.openat(
             place.folder, place.name, file_calls.O_PATH | file_calls.O_NOFOLLOW, 0
         )
-        if found >= 0:
-            os.close(found)
-        return found >= 0
+        if handle >= 0:
+            os.close(handle)
+        return handle >= 0
 
     def seen(self, place: Place, handle: int, status: os.stat_result, flags: int) -> int | None:
-        """As `Covers.seen`, also of a file that was named by one of the caller's descriptors
-        (`/proc/self/fd/7`).
+        """Return what is opened in place of a file, as `withheld_files` has it.
+
+        That works also for a file named by one of the caller's descriptors (`/proc/self/fd/7`).
         """
-        folder, name = place.path, place.plain
-        if place.on_proc and self.ground.covers:
+        folder = place.path
+        name = place.plain
+        if place.on_proc and self.context.covers:
             try:
-                folder, _, name = self.ground.resolver.where(handle).rpartition(b"/")
+                folder, _, name = self.context.resolver.where(handle).rpartition(b"/")
             except Refusal:
-                return None  # a pipe, a socket: it lies nowhere
-        return self.ground.covers.seen(folder or b"/", name, status, flags)
+                return None  # a pipe, a socket: it is in no folder
+        return self.context.covers.seen(folder or b"/", name, status, flags)
 
     def is_own(self, folder: int, name: bytes = b"") -> bool:
-        """Whether commands of the session made the file of this name, or the one that a descriptor
-        holds.
+        """Return whether commands of the session made a file.
+
+        It is the one of this name, or the one that a descriptor holds.
         """
-        return bool(self.ground.own) and identify(folder, name) in self.ground.own
+        return bool(self.context.own) and identify(folder, name) in self.context.own
 
 
 def is_folder(status: os.stat_result) -> bool:
