@@ -298,26 +298,44 @@ LEVERS: dict[str, list[tuple[Any, str, Any]]] = {
     "choice: fit of pieces and parameters": [
         (tool_choice, name, 0.0) for name in ("MISSING", "UNPLACED", "LOOSE")
     ],
-    "values that a description lists": [(pieces, "told", _empty), (lists, "told", _empty)],
-    "labels, places, makers, kinds, directions": [
-        (pieces, name, _empty) for name in ("labelled", "by", "placed", "kinds", "directed")
+    "values that a description lists": [
+        (pieces, pieces.told.__name__, _empty),
+        (lists, lists.told.__name__, _empty),
     ],
-    "dates": [(pieces, "days", _empty)],
+    "labels, places, makers, kinds, directions": [
+        (pieces, finds.__name__, _empty)
+        for finds in (
+            pieces.labelled,
+            pieces.by,
+            pieces.placed,
+            pieces.kinds,
+            pieces.directed,
+        )
+    ],
+    "dates": [(pieces, pieces.days.__name__, _empty)],
     "names kept whole": [(pieces, "_cuts_name", _none)],
     "lists of plain words and of choices": [
-        (lists, "enumerations", _empty),
-        (lists, "chosen", _unchosen),
+        (lists, lists.enumerations.__name__, _empty),
+        (lists, lists.chosen.__name__, _unchosen),
     ],
-    "numbers assigned together": [(argument_filling, "assign", _unassigned)],
-    "units and what they measure": [(numbers, "agrees", _none)],
-    "optional parameters": [(argument_filling, "spoken_of", _empty)],
-    "what the request settles alone": [(argument_filling, "_sure", _none)],
+    "numbers assigned together": [
+        (argument_filling, argument_filling.assign.__name__, _unassigned)
+    ],
+    "units and what they measure": [(numbers, numbers.agrees.__name__, _none)],
+    "optional parameters": [(argument_filling, argument_filling.spoken_of.__name__, _empty)],
+    "what the request settles alone": [(argument_filling, "_find_certain", _none)],
     "values of the request in the grammar": [
-        (argument_filling, "_sure", _none),
-        (argument_filling, "assign", _unassigned),
+        (argument_filling, "_find_certain", _none),
+        (argument_filling, argument_filling.assign.__name__, _unassigned),
         *(
-            (argument_filling, name, _empty)
-            for name in ("values", "lists", "evident", "named_choices", "spoken_of")
+            (argument_filling, finds.__name__, _empty)
+            for finds in (
+                argument_filling.values,
+                argument_filling.lists,
+                argument_filling.evident,
+                argument_filling.named_choices,
+                argument_filling.spoken_of,
+            )
         ),
     ],
     "the invented examples": [(argument_filling, "INVENTED", ())],

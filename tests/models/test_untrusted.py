@@ -513,6 +513,6 @@ def test_conversations_are_opened_in_one_folder() -> None:
     opening = {
         str(file.parent.relative_to(root))
         for file in root.rglob("*.py")
-        if "testing" not in file.parts and re.search(r"\bwire\.open\(", file.read_text())
+        if "testing" not in file.parts and re.search(r"\b(?:wire|client)\.open\(", file.read_text())
     }
     assert opening == {"models/tool_modes"}

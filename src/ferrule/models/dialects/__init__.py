@@ -3,9 +3,16 @@
 `for_model(name)` gives the dialects of a model, best first; `ALL` is every dialect, for reading by
 detection.
 
-Modules: `brackets`, `call_shapes`, `dialect`, `fences`, `functionary`, `gemma`, `harmony`,
-`lenient_json`, `markup`, `mistral`, `prose`, `pythonic`, `reader`, `reasoning`, `regions`,
-`registry`, `section_tokens`, `tagged_calls`.
+    dialect          what a dialect and a form of call are, and what reading them gives
+    registry         the dialects, and which family of models writes which
+    reader           reads a reply: prose, reasoning and calls, while it arrives
+    regions          parts of a reply that are not prose, each followed to its end
+    fences           fenced blocks
+    reasoning        the tags that set reasoning apart
+    prose            the text of a reply, put together around what is taken out of it
+
+Forms of calls: `tagged_calls`, `markup`, `section_tokens`, `pythonic`, `harmony`, `gemma`,
+`mistral`, `functionary`. JSON: `call_shapes`, `lenient_json`, `brackets`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finding the end of a bracketed value while it arrives, without reading anything twice."""
+"""Find the end of a bracketed value while it arrives, without reading anything twice."""
 
 from __future__ import annotations
 
@@ -19,30 +19,37 @@ class Balanced:
     def __init__(self) -> None:
         self._depth = 0
         self._quote = ""
-        self._skip = False
-        self._before = ""
+        self._skips_next = False
+        self._last_mark = ""
 
     def feed(self, piece: str, at: int = 0) -> int | None:
-        """Offset in `piece` after the closing bracket, or None while it has not come."""
-        if self._skip and at < len(piece):
-            self._skip, at = False, at + 1
-        while match := (_IN_STRING[self._quote] if self._quote else _OUTSIDE).search(piece, at):
+        """Return the offset in `piece` after the closing bracket, or None if it has not come."""
+        if self._skips_next and at < len(piece):
+            self._skips_next = False
+            at += 1
+        while True:
+            marks = _IN_STRING[self._quote] if self._quote else _OUTSIDE
+            match = marks.search(piece, at)
+            if match is None:
+                return None
             at = match.end()
             mark = match.group()
-            if self._quote:
-                if mark == "\\":
-                    self._skip = at >= len(piece)
-                    at += 1
-                else:
-                    self._quote, self._before = "", mark
-            elif self._outside(mark):
-                return at
-        return None
+            if not self._quote:
+                if self._closes_first(mark):
+                    return at
+            elif mark == "\\":
+                self._skips_next = at >= len(piece)
+                at += 1
+            else:
+                self._quote = ""
+                self._last_mark = mark
 
-    def _outside(self, mark: str) -> bool:
-        """Whether this mark closes the first bracket."""
-        before, self._before = self._before, mark
-        if mark == '"' or (mark == "'" and before in ("", "{", "[", "(", ",", ":", "=")):
+    def _closes_first(self, mark: str) -> bool:
+        """Follow a mark outside of strings. Return whether it closes the first bracket."""
+        before = self._last_mark
+        self._last_mark = mark
+        opens_string = mark == '"' or (mark == "'" and before in ("", "{", "[", "(", ",", ":", "="))
+        if opens_string:
             self._quote = mark
         elif mark in "{[(":
             self._depth += 1
@@ -53,7 +60,10 @@ class Balanced:
 
 
 def balanced_end(text: str, at: int = 0) -> int | None:
-    """Where the bracket that opens at `at` is closed; None if it is not, or none opens there."""
+    """Return where the bracket that opens at `at` is closed.
+
+    None if it is not closed, or if no bracket opens there.
+    """
     if text[at : at + 1] not in ("{", "[", "("):
         return None
     return Balanced().feed(text, at)

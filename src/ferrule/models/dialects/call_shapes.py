@@ -1,4 +1,4 @@
-"""JSON that is a call: the shapes that families of models use for name and arguments.
+"""Read calls from JSON: the shapes that families of models use for name and arguments.
 
     {"name": …, "arguments": …}                       Hermes, Qwen, Mistral, Granite, Phi
     {"name": …, "parameters": …}                      Llama, InternLM
@@ -8,8 +8,9 @@
     {"type": "function", "function": {…}}             OpenAI
     {"function_call": {…}}, {"tool_calls": [{…}, …]}  OpenAI
 
-Arguments may be an object or a string that holds one. Read loosely, inside marks that say "this is
-a call"; read narrowly elsewhere, where a value with a name is more often data than a call.
+Arguments may be an object or a string that holds one. Inside marks that say "this is a call" JSON
+is read loosely. Elsewhere, where a value with a name is more often data than a call, it is read
+narrowly.
 """
 
 from __future__ import annotations
@@ -49,67 +50,68 @@ _TAIL = re.compile(r"[\s,;}\])]*\Z")
 
 
 def calls_of(value: Any, *, narrow: bool, tools: Tools | None = None) -> list[Found] | None:
-    """The calls that a JSON value is, or None if it is something else.
+    """Return the calls that a JSON value is, or None if it is something else.
 
-    Narrowly: nothing but a name and arguments may be there, and the name (if `tools` are given)
-    must be one of theirs or nearly.
+    Args:
+        value: The decoded value.
+        narrow: Whether nothing but a name and arguments may be there.
+        tools: The tools on offer. If given, names must be theirs, or nearly.
     """
-    members = lenient_json.as_list(value)
+    members = _members(value)
     if members is None:
-        shape = lenient_json.as_object(value)
-        if shape is None:
-            return None
-        members = _listed(shape)
-        if members is None:
-            call = _call_of(shape, narrow=narrow)
-            members_found = [call] if call else None
-            return _known(members_found, tools)
+        return None
     found: list[Found] = []
     for member in members:
-        inner = lenient_json.as_object(member)
-        call = _call_of(inner, narrow=narrow) if inner is not None else None
+        shape = lenient_json.as_object(member)
+        call = _read_call(shape, narrow=narrow) if shape is not None else None
         if call is None:
             return None
         found.append(call)
-    return _known(found or None, tools)
-
-
-def _known(found: list[Found] | None, tools: Tools | None) -> list[Found] | None:
-    if found and tools and not all(tools.near(call.tool) for call in found):
+    if not found or (tools and not all(tools.near(call.tool) for call in found)):
         return None
     return found
 
 
-def _listed(shape: dict[str, Any]) -> list[Any] | None:
+def _members(value: Any) -> list[Any] | None:
+    """Return the values that may be calls: those of a list, of an object's list, or the object."""
+    members = lenient_json.as_list(value)
+    if members is not None:
+        return members
+    shape = lenient_json.as_object(value)
+    if shape is None:
+        return None
     for key in _LISTS:
-        if isinstance(shape.get(key), list):
-            return lenient_json.as_list(shape[key])
-    return None
+        listed = lenient_json.as_list(shape.get(key))
+        if listed is not None:
+            return listed
+    return [shape]
 
 
-def _call_of(shape: dict[str, Any], *, narrow: bool) -> Found | None:
+def _read_call(shape: dict[str, Any], *, narrow: bool) -> Found | None:
     for key in _INNER:
         inner = lenient_json.as_object(shape.get(key))
         if inner is not None and not (narrow and set(shape) - _EXTRA - {key}):
-            return _call_of(inner, narrow=narrow)
+            return _read_call(inner, narrow=narrow)
     name_key = next((k for k in _NAMES if isinstance(shape.get(k), str) and shape[k]), None)
     if name_key is None:
         return None
     name = str(shape[name_key]).strip()
     if not _NAME.fullmatch(name):
         return None
-    key = next((k for k in _ARGUMENTS if k in shape), None)
+    arguments_key = next((k for k in _ARGUMENTS if k in shape), None)
     if narrow:
-        return _narrow(shape, name, name_key, key)
-    if key is not None:
-        return Found(name, lenient_json.arguments(shape[key]))
+        return _read_narrowly(shape, name, name_key, arguments_key)
+    if arguments_key is not None:
+        return Found(name, lenient_json.arguments(shape[arguments_key]))
     beside = {k: v for k, v in shape.items() if k != name_key and k not in _EXTRA}
-    return Found(
-        name, lenient_json.arguments(beside), ("arguments stood beside the name",) if beside else ()
-    )
+    repairs = ("arguments stood beside the name",) if beside else ()
+    return Found(name, lenient_json.arguments(beside), repairs)
 
 
-def _narrow(shape: dict[str, Any], name: str, name_key: str, key: str | None) -> Found | None:
+def _read_narrowly(
+    shape: dict[str, Any], name: str, name_key: str, key: str | None
+) -> Found | None:
+    """Return the call if nothing but its name and an object of arguments is there."""
     if key is None or set(shape) - _EXTRA - {name_key, key}:
         return None
     value = shape[key]
@@ -123,7 +125,7 @@ def _narrow(shape: dict[str, Any], name: str, name_key: str, key: str | None) ->
 
 
 def read_json(body: str, ending: Ending) -> Parsed | None:
-    """JSON calls one after another, or lists of them, as they stand between marks."""
+    """Read JSON calls one after another, or lists of them, as they stand between marks."""
     parsed = Parsed()
     at = 0
     while True:
@@ -133,19 +135,19 @@ def read_json(body: str, ending: Ending) -> Parsed | None:
             return _finish(parsed, body, at, ending)
         value = lenient_json.value_at(body, at)
         if value is None:
-            return None if ending is Ending.CLOSED else _broken(parsed, body, at, ending)
-        calls = calls_of(value[0], narrow=False)
+            return None if ending is Ending.CLOSED else _read_broken(parsed, body, at, ending)
+        decoded, end, repairs = value
+        calls = calls_of(decoded, narrow=False)
         if calls is None:
             if not parsed.items:
-                return _nameless(body, at, ending)
+                return _read_nameless(body, at, ending)
             return _finish(parsed, body, at, ending)
-        repairs = tuple(value[2])
-        parsed.items += [Found(c.tool, c.arguments, c.repairs + repairs) for c in calls]
-        at = value[1]
+        parsed.items += [Found(c.tool, c.arguments, c.repairs + tuple(repairs)) for c in calls]
+        at = end
 
 
 def _finish(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None:
-    """What follows the last call: nothing, a bracket too many, or prose."""
+    """Take what follows the last call: nothing, a bracket too many, or prose."""
     if not parsed.items:
         return None
     rest = body[at:]
@@ -158,26 +160,18 @@ def _finish(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None
     return parsed
 
 
-def _nameless(body: str, at: int, ending: Ending) -> Parsed | None:
+def _read_nameless(body: str, at: int, ending: Ending) -> Parsed | None:
     if ending is Ending.OPEN or body[at] == "[":
         return None
     return Parsed([body], ["a call without a name was left in the text"])
 
 
-def _broken(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None:
-    """A call that is not JSON. Its arguments stay as they are; only its missing last brackets are
-    no loss.
+def _read_broken(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None:
+    """Read a call that is not JSON.
+
+    Its arguments stay as they are. Where only its last brackets are missing, nothing is lost.
     """
-    lists = at
-    while body[lists : lists + 1] in ("[", " ", "\n", "\r", "\t", ","):
-        value = lenient_json.value_at(body, lists + 1) if body[lists] in "[," else None
-        inner = calls_of(value[0], narrow=False) if value else None
-        if value and inner:
-            parsed.items += inner
-            lists = value[1]
-        else:
-            lists += 1
-    body = body[lists:]
+    body = body[_take_whole_calls(parsed, body, at) :]
     name = _FIRST_NAME.search(body)
     if name is None:
         if parsed.items or ending is Ending.FORCED:
@@ -185,35 +179,45 @@ def _broken(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None
             parsed.problems.append("a call that could not be read was left in the text")
             return parsed
         return None
-    begin = _FIRST_ARGUMENTS.search(body)
-    cut = ending is Ending.OPEN
-    if begin is None:
-        parsed.items.append(Found(name.group(1), body, cut=cut))
-        return parsed
-    value = lenient_json.strict(body, begin.end())
-    whole = value is not None and isinstance(value[0], dict) and _TAIL.match(body, value[1])
-    if value is not None and whole and not cut:
-        parsed.items.append(
-            Found(
-                name.group(1),
-                lenient_json.arguments(value[0]),
-                ("the call's closing bracket was missing",),
-            )
-        )
-    else:
-        text = body[begin.end() :].strip()
-        parsed.items.append(
-            Found(name.group(1), body if not text or lenient_json.decode(text) else text, cut=cut)
-        )
+    parsed.items.append(_broken_call(name.group(1), body, is_cut=ending is Ending.OPEN))
     return parsed
 
 
-def cut_json(text: str, tools: Tools) -> list[Found] | None:
-    """The calls of a reply (or fenced block) that ended inside its JSON, or None if it hardly is a
-    call.
+def _take_whole_calls(parsed: Parsed, body: str, at: int) -> int:
+    """Take the whole calls at the start of a broken list. Return where the broken one begins."""
+    while body[at : at + 1] in ("[", " ", "\n", "\r", "\t", ","):
+        value = lenient_json.value_at(body, at + 1) if body[at] in "[," else None
+        calls = calls_of(value[0], narrow=False) if value else None
+        if value and calls:
+            parsed.items += calls
+            at = value[1]
+        else:
+            at += 1
+    return at
 
-    With tools on offer the name must be one of theirs; without, name and arguments must both be
-    there.
+
+def _broken_call(name: str, body: str, *, is_cut: bool) -> Found:
+    begin = _FIRST_ARGUMENTS.search(body)
+    if begin is None:
+        return Found(name, body, cut=is_cut)
+    value = lenient_json.strict(body, begin.end())
+    if value is not None and not is_cut:
+        decoded, end = value
+        if isinstance(decoded, dict) and _TAIL.match(body, end):
+            repairs = ("the call's closing bracket was missing",)
+            return Found(name, lenient_json.arguments(decoded), repairs)
+    text = body[begin.end() :].strip()
+    # Text that is JSON by itself could be taken for arguments: the whole body cannot.
+    if not text or lenient_json.decode(text):
+        text = body
+    return Found(name, text, cut=is_cut)
+
+
+def cut_json(text: str, tools: Tools) -> list[Found] | None:
+    """Return the calls of a reply (or fenced block) that ended inside its JSON.
+
+    None if it hardly is a call: name and arguments must both be there, and with tools on offer the
+    name must be one of theirs.
     """
     name = _FIRST_NAME.search(text)
     if name is None or not _FIRST_ARGUMENTS.search(text):
@@ -221,5 +225,5 @@ def cut_json(text: str, tools: Tools) -> list[Found] | None:
     if tools and not tools.near(name.group(1)):
         return None
     at = len(text) - len(text.lstrip())
-    parsed = _broken(Parsed(), text, at, Ending.OPEN)
+    parsed = _read_broken(Parsed(), text, at, Ending.OPEN)
     return parsed.calls if parsed else None

@@ -1,8 +1,7 @@
-"""What a way of writing calls is: what opens one, what closes it, how its body is read, how it is
-written.
+"""Dialects of tool calls: what opens a call, what closes it, how its body is read and written.
 
-A `Form` reads, a `Dialect` names what one family of models writes. Several dialects share forms
-(`<tool_call>` holds JSON, XML or key-value pairs), and every reader may read all of them.
+A `Form` reads calls; a `Dialect` names what one family of models writes. Several dialects share
+forms (`<tool_call>` holds JSON, XML or key-value pairs), and a reader may read all of them.
 """
 
 from __future__ import annotations
@@ -19,14 +18,20 @@ from ferrule.core.frozen import frozen
 
 @frozen
 class Found:
-    """A call as the text has it. `arguments` is JSON text, or the broken text as it stood.
+    """A call that was found in a text.
 
-    `repairs` says in words what was read leniently; `cut` that the text ended inside the call.
-    `unmarked` is what to hand on instead of `arguments` if the reply was cut, for a call whose text
-    has no end of its own. `source` is the whole call as it stood, where its values are raw text:
-    what follows it may show that one of them was misread.
-    `alone`: it is believed only if the reply has no other call. `escaped`: no mark can be taken for
-    a part of its values, though it stands among calls whose values are raw text.
+    Attributes:
+        tool: The tool's name, as it is written.
+        arguments: JSON text, or the text as it stood if it is broken.
+        repairs: What was read leniently, in words.
+        cut: Whether the text ended inside the call.
+        unmarked: For a call whose text has no end of its own: what to hand on instead of
+            `arguments` if the reply was cut.
+        source: The whole call as it stood, if its values are raw text. What follows it may show
+            that one of them was misread.
+        alone: Whether the call counts only if the reply has no other one.
+        escaped: Whether no mark can be part of its values, though it may stand among calls whose
+            values are raw text.
     """
 
     tool: str
@@ -40,8 +45,9 @@ class Found:
 
 
 def unreadable(text: str) -> str:
-    """Text to hand on as the arguments of a call that cannot be read: never text that could be
-    taken for arguments.
+    """Return the arguments for a call that cannot be read.
+
+    This is the text itself, or the text in parentheses where it could be taken for arguments.
     """
     try:
         json.loads(text)
@@ -53,11 +59,13 @@ def unreadable(text: str) -> str:
 
 @dataclass(slots=True)
 class Parsed:
-    """A body that was understood: calls and prose in their order, what is odd about it, and where
-    it ended.
+    """What the body of a call was read as.
 
-    `rest` is the offset in the body where something else begins (None: the body was used up).
-    `doubtful`: where a value ends cannot be known, so that no call of the reply can be.
+    Attributes:
+        items: Calls and prose in their order.
+        problems: What is odd about the body.
+        rest: The offset in the body where something else begins; None if the body was used up.
+        doubtful: Whether the end of a value cannot be known. Then no call of the reply can be.
     """
 
     items: list[Found | str] = field(default_factory=list["Found | str"])
@@ -73,9 +81,10 @@ class Parsed:
 class Ending(Enum):
     """How the body that is to be read ended.
 
-    `CLOSED`: at a closing mark, which may be part of an argument: read it only if it is whole.
-    `FORCED`: at the first closing mark, because reading on found no whole call.
-    `OPEN`: with the reply: nothing closed it.
+    `CLOSED`: At a closing mark, which may be part of an argument: a body is read only if it is
+        whole.
+    `FORCED`: At the first closing mark, because no whole call was found by reading on.
+    `OPEN`: With the reply; nothing closed it.
     """
 
     CLOSED = "closed"
@@ -87,38 +96,41 @@ class Tools:
     """The tools on offer, as far as reading needs them: names, and schemas where they are known."""
 
     def __init__(self, tools: Collection[str] = ()) -> None:
+        """`tools` are names, or a mapping of names to schemas."""
         self.given = tools
         self.names = frozenset(tools)
         self._schemas: Mapping[str, Any] = (
             cast("Mapping[str, Any]", tools) if isinstance(tools, Mapping) else {}
         )
-        self._plain = {_plain(name): name for name in sorted(self.names)}
+        self._plain_names = frozenset(map(_plain, self.names))
 
     def __bool__(self) -> bool:
         return bool(self.names)
 
     def near(self, name: str) -> bool:
-        """Whether `name` is a tool or a slip of the pen away from one (case, `-` for `_`, one
-        letter).
+        """Return whether `name` is a tool's, or a typing mistake away from it.
+
+        Mistakes are another case, `-` for `_`, or one letter.
         """
         plain = _plain(name)
-        if plain in self._plain:
+        if plain in self._plain_names:
             return True
-        return any(_one_edit(plain, known) for known in self._plain)
+        return any(_is_one_edit_apart(plain, known) for known in self._plain_names)
 
     def parameters(self, tool: str) -> dict[str, Any]:
-        """Schemas of a tool's parameters in their order; empty if unknown."""
+        """Return the schemas of a tool's parameters in their order; empty if unknown."""
         schema = self._schemas.get(tool)
         if not isinstance(schema, Mapping):
             return {}
         properties = cast("Mapping[str, Any]", schema).get("properties")
-        return (
-            dict(cast("Mapping[str, Any]", properties)) if isinstance(properties, Mapping) else {}
-        )
+        if not isinstance(properties, Mapping):
+            return {}
+        return dict(cast("Mapping[str, Any]", properties))
 
     def fits(self, tool: str, names: Sequence[str]) -> bool:
-        """Whether parameters of these names are all that a tool needs, and each one of them its
-        own, as far as is known.
+        """Return whether a tool can be called with parameters of these names.
+
+        They must be all that the tool requires, and all be its own, as far as that is known.
         """
         if tool not in self._schemas:
             return True
@@ -130,9 +142,7 @@ class Tools:
         )
 
     def admit(self, tool: str, values: Mapping[str, Any]) -> bool:
-        """Whether values can be arguments of a tool, by their names and types, as far as is
-        known.
-        """
+        """Return whether values can be arguments of a tool, by names and types as far as known."""
         if not self.fits(tool, list(values)):
             return False
         for name, value in values.items():
@@ -142,48 +152,47 @@ class Tools:
         return True
 
     def kinds(self, tool: str, parameter: str) -> frozenset[str] | None:
-        """The types that a parameter's schema admits; every type if it does not say; None if the
-        tool is not known.
+        """Return the types that a parameter's schema admits.
+
+        Every type if it does not say; None if the tool is not known.
         """
         if tool not in self._schemas:
             return None
         return kinds_of(self.parameters(tool).get(parameter))
 
 
-_EVERY_KIND = ("string", "integer", "number", "boolean", "null", "array", "object")
+_EVERY_TYPE = ("string", "integer", "number", "boolean", "null", "array", "object")
 
 
 def kinds_of(schema: Any) -> frozenset[str]:
-    """The types that a schema admits; every type if it does not say."""
-    return frozenset(_kinds(schema))
+    """Return the types that a schema admits; every type if it does not say."""
+    return frozenset(_types(schema))
 
 
-def _kinds(schema: Any, depth: int = 0) -> set[str]:
-    """The types that a schema admits. What it says by other means than types, values and
-    alternatives counts as any.
-    """
-    if not isinstance(schema, Mapping) or depth > _DEEPEST:
-        return {*_EVERY_KIND}
+def _types(schema: Any, depth: int = 0) -> set[str]:
+    """Return the types that a schema admits by `type`, values or alternatives; else every type."""
+    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+        return {*_EVERY_TYPE}
     known = cast("Mapping[str, Any]", schema)
     named = known.get("type")
     if isinstance(named, str):
         return {named, "integer"} if named == "number" else {named}
     if isinstance(named, list):
-        return set[str]().union(*(_kinds({"type": one}) for one in cast("list[Any]", named)))
+        return set[str]().union(*(_types({"type": one}) for one in cast("list[Any]", named)))
     for key in ("anyOf", "oneOf"):
         if isinstance(known.get(key), list):
-            return set[str]().union(*(_kinds(one, depth + 1) for one in known[key]))
+            return set[str]().union(*(_types(one, depth + 1) for one in known[key]))
     values = known.get("enum", [known["const"]] if "const" in known else None)
     if isinstance(values, list):
         return {kind_of(value) for value in cast("list[Any]", values)}
-    return {*_EVERY_KIND}
+    return {*_EVERY_TYPE}
 
 
-_DEEPEST = 8
+_MAX_DEPTH = 8
 
 
 def kind_of(value: Any) -> str:
-    """The type of a value as JSON Schema names it; whole numbers are integers."""
+    """Return the type of a value as JSON Schema names it; whole numbers are integers."""
     match value:
         case None:
             return "null"
@@ -205,32 +214,35 @@ def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def _one_edit(a: str, b: str) -> bool:
-    """Whether one letter was added, lost, changed or swapped with its neighbour. Short names must
-    be exact.
+def _is_one_edit_apart(a: str, b: str) -> bool:
+    """Return whether one letter was added, lost, changed or swapped with its neighbour.
+
+    Short names must be exact.
     """
     if min(len(a), len(b)) < 5 or abs(len(a) - len(b)) > 1:
         return False
-    at = next(
-        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
-    )
-    if len(a) == len(b):
-        return a[at + 1 :] == b[at + 1 :] or (
-            a[at : at + 2] == b[at : at + 2][::-1] and a[at + 2 :] == b[at + 2 :]
-        )
-    longer, shorter = (a, b) if len(a) > len(b) else (b, a)
-    return longer[at + 1 :] == shorter[at:]
+    at = 0  # where they begin to differ
+    while at < min(len(a), len(b)) and a[at] == b[at]:
+        at += 1
+    if len(a) < len(b):
+        a, b = b, a
+    if len(a) > len(b):
+        return a[at + 1 :] == b[at:]
+    is_changed = a[at + 1 :] == b[at + 1 :]
+    is_swapped = a[at : at + 2] == b[at : at + 2][::-1] and a[at + 2 :] == b[at + 2 :]
+    return is_changed or is_swapped
 
 
 ReadBody = Callable[[str, str, Ending, Tools], Parsed | None]
-"""`(opener, body, ending, tools)`: None means that this is no call (or, while CLOSED, not a whole
-one yet).
+"""Takes `(opener, body, ending, tools)`.
+
+None means that this is no call or, while the ending is `CLOSED`, no whole one yet.
 """
 
 
 @frozen
 class Form:
-    """One way of marking calls in text.
+    """A form in which calls are marked in text.
 
     `opens` and `closes` are regular expressions; `closes` may be made from the opener. Both look at
     most one character beyond what they match, and match at most `LONGEST` characters, so that a
@@ -244,15 +256,15 @@ class Form:
 
 
 LONGEST = 96
-"""Characters a mark may have."""
+"""Characters that a mark may have at most."""
 
 
 @frozen
 class Dialect:
-    """What one family of models writes.
+    """How one family of models writes calls.
 
-    `render` writes calls as that family does (reading them gives the calls back); `example` is the
-    shape shown to a model that was never taught one.
+    `render` writes calls as that family does; reading them gives the calls back. `example` shows
+    the notation to a model that was never taught it.
     """
 
     name: str

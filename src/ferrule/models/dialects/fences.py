@@ -1,12 +1,11 @@
-"""Fenced blocks. Calls in them count only if every fenced block of the reply is a call (requirement
-000's rule).
+"""Fenced blocks. Calls in them count only if every fenced block of the reply is a call.
 
     ```json            ```tool_code                ```xml
     {"name": …}        print(f(a=1))               <tool_call>…</tool_call>
     ```                ```                         ```
 
-`tool_code` is Gemma 3's way and says itself that it is a call; Python in other blocks counts only
-for tools on offer.
+`tool_code` is Gemma 3's notation and says itself that it is a call. Python in other blocks counts
+only for tools on offer.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .dialect import Found, Tools
 from .regions import Candidate, Item, Outcome
 
 Nested = Callable[[str], "tuple[Found, ...]"]
-"""Reads the marked calls that a block consists of; none if anything else is in it."""
+"""Reads the marked calls that a block consists of. Returns none if anything else is in it."""
 
 _DATA = re.compile(
     r"(?:json\w*|tool\w*|function\w*|call\w*|action\w*|xml|html|text|txt|plain\w*|markdown|md)?\Z",
@@ -27,7 +26,7 @@ _DATA = re.compile(
 )
 _CODE = ("tool_code", "tool_call", "tool_calls", "function_call")
 _PYTHON = ("python", "py", "python3", "")
-_WORD = re.compile(r"\s*\[?\s*(?:print\s*\(\s*)?([A-Za-z_][\w.]*)")
+_FIRST_NAME = re.compile(r"\s*\[?\s*(?:print\s*\(\s*)?([A-Za-z_][\w.]*)")
 _INNER_END = re.compile(r"`{3,}[ \t]*$", re.MULTILINE)
 
 OPENING = re.compile(r"[ \t]*([\w+.:/=-]*)[ \t]*([^\n]*)")
@@ -35,14 +34,19 @@ OPENING = re.compile(r"[ \t]*([\w+.:/=-]*)[ \t]*([^\n]*)")
 
 
 class Fence:
-    """Follows a block to its end. As soon as it cannot be a call it is handed on as it arrives."""
+    """Follows a block to its end. Once it cannot be a call, its text is handed on as it arrives."""
 
     def __init__(
         self, mark: str, opening: str, tools: Tools, nested: Nested, *, plain: bool = False
     ) -> None:
-        """`mark` is the run of ` or ~; `opening` the rest of the opening line with its line break.
+        """Begin a block.
 
-        `plain`: the block is text, whatever is in it.
+        Args:
+            mark: The run of back-ticks or tildes that opens the block.
+            opening: The rest of the opening line, with its line break.
+            tools: The tools on offer.
+            nested: Reads marked calls inside the block.
+            plain: Whether the block is text, whatever is in it.
         """
         head = OPENING.match(opening)
         self._mark = mark
@@ -53,61 +57,66 @@ class Fence:
         self._content: list[str] = []
         self._line = ""
         self._inside_line = False
-        self._plain = False
-        self._hopeless = plain
-        self._blank = True
+        self._is_plain = False
+        self._never_calls = plain
+        self._is_undecided = True
         self._start = ""
         self._closing = re.compile(rf"[ \t]*{re.escape(mark[0])}{{{len(mark)},}}[ \t\r]*\Z")
         self._may_close = re.compile(rf"[ \t]*{re.escape(mark[0])}*[ \t\r]*\Z")
 
     def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
-        text, self._line = self._line + piece, ""
+        text = self._line + piece
+        self._line = ""
         fresh: list[str] = []
         at = 0
         while at < len(text):
             newline = text.find("\n", at)
-            line = text[at:] if newline < 0 else text[at:newline]
-            if not self._inside_line and self._closing.match(line) and (newline >= 0 or end):
-                return self._closed("".join(fresh), line, text[at + len(line) :])
-            if newline < 0 and not self._inside_line and self._may_close.match(line) and not end:
-                self._line = line
-                break
-            at = len(text) if newline < 0 else newline + 1
-            fresh.append(line if newline < 0 else line + "\n")
-            self._inside_line = newline < 0
-        return self._more("".join(fresh), end)
+            is_whole_line = newline >= 0
+            line = text[at:newline] if is_whole_line else text[at:]
+            if not self._inside_line:
+                if self._closing.match(line) and (is_whole_line or end):
+                    return self._close("".join(fresh), line, text[at + len(line) :])
+                if self._may_close.match(line) and not is_whole_line and not end:
+                    self._line = line
+                    break
+            at = newline + 1 if is_whole_line else len(text)
+            fresh.append(line + "\n" if is_whole_line else line)
+            self._inside_line = not is_whole_line
+        return self._take("".join(fresh), end)
 
-    def _more(self, fresh: str, end: bool) -> Outcome | None:
-        if self._plain:
+    def _take(self, fresh: str, end: bool) -> Outcome | None:
+        """Take text of the block that does not close it."""
+        if self._is_plain:
             return Outcome([fresh], done=end)
         self._content.append(fresh)
         if end:
-            return self._ended()
-        if self._blank:
-            self._start += fresh
-            hopeful = self._hopeful(self._start)
-            if hopeful is None:
-                return None
-            self._blank = False
-            if not hopeful:
-                self._plain = True
-                return Outcome(
-                    [Candidate("", None), self._raw + "".join(self._content)], done=False
-                )
-        return None
+            return self._end_unclosed()
+        if not self._is_undecided:
+            return None
+        self._start += fresh
+        may_be_call = self._may_be_call(self._start)
+        if may_be_call is None:
+            return None
+        self._is_undecided = False
+        if may_be_call:
+            return None
+        self._is_plain = True
+        return Outcome([Candidate("", None), self._raw + "".join(self._content)], done=False)
 
-    def _hopeful(self, start: str) -> bool | None:
-        """Whether what the block starts with may become a call; None while it cannot be told."""
+    def _may_be_call(self, start: str) -> bool | None:
+        """Return whether a block with this beginning may be a call; None while nobody knows."""
+        if self._never_calls:
+            return False
         text = start.lstrip()
-        if self._hopeless or not text:
-            return False if self._hopeless else None
+        if not text:
+            return None
         if text[0] in "{[<]" and _DATA.match(self._language):
             return True
         if self._language in _CODE:
             return True
         if self._language not in _PYTHON or not self._tools:
             return False
-        word = _WORD.match(text)
+        word = _FIRST_NAME.match(text)
         if word is None or word.end() == len(text):
             return None if len(text) < 80 else False
         name = word.group(1)
@@ -115,31 +124,33 @@ class Fence:
             name == "print" or self._tools.near(name.rpartition(".")[2]) or self._tools.near(name)
         )
 
-    def _closed(self, fresh: str, line: str, rest: str) -> Outcome:
-        if self._plain:
+    def _close(self, fresh: str, line: str, rest: str) -> Outcome:
+        if self._is_plain:
             return Outcome([fresh + line], rest)
         self._content.append(fresh)
         content = "".join(self._content)
         return Outcome([Candidate(self._raw + content + line, self.calls(content))], rest)
 
-    def _ended(self) -> Outcome:
-        """The reply ended inside the block: a whole call counts, a cut one is cut, else nothing was
-        a fence.
+    def _end_unclosed(self) -> Outcome:
+        """End a block that the reply ended in.
+
+        A whole call counts, and a cut one is a cut call. Otherwise this was no fence at all.
         """
         content = "".join(self._content)
-        if calls := self.calls(content):
+        calls = self.calls(content)
+        if calls:
             return Outcome([Candidate(self._raw + content, calls)])
-        if inner := _INNER_END.search(content):
-            calls = self.calls(content[: inner.start()])
-            if calls:
-                return Outcome(
-                    [Candidate(self._raw + content[: inner.end()], calls)], content[inner.end() :]
-                )
-        if cut := self._cut(content):
-            return Outcome([Candidate(self._raw + content, tuple(cut))])
+        inner = _INNER_END.search(content)
+        calls = self.calls(content[: inner.start()]) if inner else None
+        if inner and calls:
+            raw = self._raw + content[: inner.end()]
+            return Outcome([Candidate(raw, calls)], content[inner.end() :])
+        cut_calls = self._read_cut(content)
+        if cut_calls:
+            return Outcome([Candidate(self._raw + content, tuple(cut_calls))])
         return Outcome([Candidate("", None), self._raw], content, literal=True, fences=False)
 
-    def _cut(self, content: str) -> list[Found] | None:
+    def _read_cut(self, content: str) -> list[Found] | None:
         text = content.strip()
         if text.startswith(("{", "[{")) and _DATA.match(self._language):
             return call_shapes.cut_json(text, self._tools)
@@ -148,45 +159,51 @@ class Fence:
         return None
 
     def calls(self, content: str) -> tuple[Found, ...] | None:
-        """The calls that the block's content is, or None."""
+        """Return the calls that the block's content consists of, or None."""
         text = content.strip()
-        if not text or not self._hopeful(text + "\n"):
+        if not text or not self._may_be_call(text + "\n"):
             return None
+        found = None
         if text[0] in "{[" and _DATA.match(self._language):
-            found = _json_calls(text)
-            if found:
-                return tuple(found)
-        if self._language in _CODE or (self._language in _PYTHON and self._tools):
-            found = pythonic.read_python(text, self._tools)
-            near = found and (
-                self._language in _CODE or all(self._tools.near(call.tool) for call in found)
-            )
-            if found and near:
-                return tuple(found)
-        return self._nested(text) or None
+            found = _read_json_calls(text)
+        if not found:
+            found = self._read_python(text)
+        return tuple(found) if found else self._nested(text) or None
+
+    def _read_python(self, text: str) -> list[Found] | None:
+        if self._language in _CODE:
+            return pythonic.read_python(text, self._tools)
+        if self._language not in _PYTHON or not self._tools:
+            return None
+        found = pythonic.read_python(text, self._tools)
+        if found and all(self._tools.near(call.tool) for call in found):
+            return found
+        return None
 
 
-def _json_calls(text: str) -> list[Found] | None:
-    """One value or several below each other, all of them calls."""
+def _read_json_calls(text: str) -> list[Found] | None:
+    """Read one value or several below each other, all of which must be calls."""
     found: list[Found] = []
     at = 0
     while at < len(text):
         value = lenient_json.value_at(text, at)
-        calls = call_shapes.calls_of(value[0], narrow=True) if value else None
-        if value is None or not calls:
+        if value is None:
             return None
-        found += [Found(c.tool, c.arguments, c.repairs + tuple(value[2])) for c in calls]
-        at = value[1]
+        decoded, at, repairs = value
+        calls = call_shapes.calls_of(decoded, narrow=True)
+        if not calls:
+            return None
+        found += [Found(c.tool, c.arguments, c.repairs + tuple(repairs)) for c in calls]
         while at < len(text) and text[at] in " \t\r\n,;":
             at += 1
     return found
 
 
 def inline(mark: str, line: str, tools: Tools, nested: Nested) -> Item | None:
-    """A whole block on one line, or None if the line is no such block."""
-    body, found, after = line.rpartition(mark)
+    """Read a whole block on one line; None if the line is no such block, or the block no call."""
+    body, closing, after = line.rpartition(mark)
     head = re.match(r"[ \t]*(\w*)(?=[ \t{\[<])", body)
-    if not found or after.strip() or head is None:
+    if not closing or after.strip() or head is None:
         return None
     block = Fence(mark, head.group(1), tools, nested)
     calls = block.calls(body[head.end() :])

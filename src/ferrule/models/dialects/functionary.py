@@ -1,6 +1,6 @@
-"""Functionary 3.2: `>>>all` before text, `>>>name` and JSON below it for a call.
+"""Functionary 3.2: `>>>all` stands before text, `>>>name` with JSON below it is a call.
 
-The prompt ends with the first `>>>`, so a reply may begin with the name alone; that is read as
+The prompt ends with the first `>>>`, so a reply may begin with the name alone. That is read as
 text.
 """
 
@@ -23,15 +23,17 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
         if ending is Ending.CLOSED:
             return None
         return Parsed([Found(name, body.strip(), cut=ending is Ending.OPEN)])
-    call = Found(name, lenient_json.arguments(value[0]), tuple(value[2]))
+    decoded, end, repairs = value
+    call = Found(name, lenient_json.arguments(decoded), tuple(repairs))
     if ending is Ending.OPEN:
-        return Parsed([call], rest=value[1])
-    return Parsed([call, body[value[1] :]] if body[value[1] :].strip() else [call])
+        return Parsed([call], rest=end)
+    rest = body[end:]
+    return Parsed([call, rest] if rest.strip() else [call])
 
 
 FORM = Form("functionary", r">>>[A-Za-z_][\w.:-]{0,63}\n(?=\{)", lambda _: _NEXT, _read)
 
 
 def render(calls: Sequence[Call]) -> str:
-    """Functionary 3.2."""
+    """Write calls as Functionary 3.2 does."""
     return "\n".join(f">>>{call.tool}\n{call.arguments}" for call in calls)

@@ -3,7 +3,7 @@
     <start_function_call>call:f{city:<escape>Paris<escape>,days:3}<end_function_call>
     <|tool_call>call:f{city:<|"|>Paris<|"|>,days:3}<tool_call|>
 
-Keys are bare (or quoted), text stands between two quote tokens, the rest is JSON. Gemma 3 answers
+Keys are bare or quoted, text stands between two quote tokens, and the rest is JSON. Gemma 3 answers
 with fenced `tool_code` instead (see `fences`). Source: the chat templates of these models.
 """
 
@@ -20,7 +20,7 @@ from .dialect import Ending, Form, Found, Parsed, Tools, unreadable
 
 _HEAD = re.compile(r"[\s,;]*(?:call:)+\s*([A-Za-z_][\w./-]*)(?::\1)?\s*(?=[{(])")
 QUOTE = r'<\|"\|>|<escape>|<\|\'\|>'
-"""What opens or closes a text; see `markup.VALUE_MARK`."""
+"""Opens or closes a text; see `markup.VALUE_MARK`."""
 _QUOTE = re.compile(QUOTE)
 _BARE = re.compile(r"[^\s,{}\[\]()\"'<][^,{}\[\]()\n<]*")
 _KEY = re.compile(r"\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s:=,{}\[\]()\"<][^:=,{}\[\]()\"<]*?))\s*[:=]")
@@ -34,32 +34,33 @@ _WORDS = {
     "False": False,
     "None": None,
 }
-_DEEPEST = 64
+_MAX_DEPTH = 64
 
 
 class _Broken(ValueError):
-    """Not the notation, or not whole."""
+    """Raised for text that is not in this notation, or not whole."""
 
 
-def _skip(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     match = _SPACE.match(text, at)
     return match.end() if match else at
 
 
-def _value(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
-    at = _skip(text, at)
+def _read_value(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
+    """Return the value at an offset, and the offset after it."""
+    at = _skip_space(text, at)
     quote = _QUOTE.match(text, at)
     if quote:
         end = text.find(quote.group(), quote.end())
         if end < 0:
             raise _Broken
         return text[quote.end() : end], end + len(quote.group())
-    if text[at : at + 1] in ("{", "(") and depth < _DEEPEST:
-        return _object(text, at, depth + 1)
-    if text[at : at + 1] == "[" and depth < _DEEPEST:
-        return _list(text, at, depth + 1)
+    if text[at : at + 1] in ("{", "(") and depth < _MAX_DEPTH:
+        return _read_object(text, at, depth + 1)
+    if text[at : at + 1] == "[" and depth < _MAX_DEPTH:
+        return _read_list(text, at, depth + 1)
     if text[at : at + 1] == "'":
-        return _single(text, at)
+        return _read_single_quoted(text, at)
     found = lenient_json.strict(text, at)
     if found is not None:
         return found
@@ -70,7 +71,7 @@ def _value(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
     return _WORDS.get(word, word), bare.end()
 
 
-def _single(text: str, at: int) -> tuple[str, int]:
+def _read_single_quoted(text: str, at: int) -> tuple[str, int]:
     match = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL).match(text, at)
     decoded = lenient_json.decode(match.group()) if match else None
     if match is None or decoded is None:
@@ -78,32 +79,33 @@ def _single(text: str, at: int) -> tuple[str, int]:
     return decoded[0], match.end()
 
 
-def _object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
+def _read_object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
     close = "}" if text[at] == "{" else ")"
     values: dict[str, Any] = {}
-    at = _skip(text, at + 1)
+    at = _skip_space(text, at + 1)
     while text[at : at + 1] != close:
-        quoted = _QUOTE.match(text, at)
-        key, at = _value(text, at) if quoted else _key(text, at)
-        if quoted:
-            at = _skip(text, at)
+        if _QUOTE.match(text, at):
+            key, at = _read_value(text, at)
+            at = _skip_space(text, at)
             if text[at : at + 1] != ":":
                 raise _Broken
             at += 1
+        else:
+            key, at = _read_key(text, at)
         if key in values:
             # Text has no escapes: a name that comes twice stands within a text that ended too
             # early.
             raise _Broken
-        values[key], at = _value(text, at, depth)
-        at = _skip(text, at)
+        values[key], at = _read_value(text, at, depth)
+        at = _skip_space(text, at)
         if text[at : at + 1] == ",":
-            at = _skip(text, at + 1)
+            at = _skip_space(text, at + 1)
         elif text[at : at + 1] != close:
             raise _Broken
     return values, at + 1
 
 
-def _key(text: str, at: int) -> tuple[str, int]:
+def _read_key(text: str, at: int) -> tuple[str, int]:
     match = _KEY.match(text, at)
     if match is None:
         raise _Broken
@@ -115,15 +117,15 @@ def _key(text: str, at: int) -> tuple[str, int]:
     return decoded[0], match.end()
 
 
-def _list(text: str, at: int, depth: int) -> tuple[list[Any], int]:
+def _read_list(text: str, at: int, depth: int) -> tuple[list[Any], int]:
     values: list[Any] = []
-    at = _skip(text, at + 1)
+    at = _skip_space(text, at + 1)
     while text[at : at + 1] != "]":
-        value, at = _value(text, at, depth)
+        value, at = _read_value(text, at, depth)
         values.append(value)
-        at = _skip(text, at)
+        at = _skip_space(text, at)
         if text[at : at + 1] == ",":
-            at = _skip(text, at + 1)
+            at = _skip_space(text, at + 1)
         elif text[at : at + 1] != "]":
             raise _Broken
     return values, at + 1
@@ -134,7 +136,7 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
     at = 0
     while head := _HEAD.match(body, at):
         try:
-            values, end = _object(body, head.end(), 0)
+            values, end = _read_object(body, head.end(), 0)
         except _Broken:
             if ending is Ending.CLOSED:
                 return None
@@ -158,10 +160,10 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
 
 
 TAIL = r"[})]\s{0,8}(?:<tool_call\|>|<end_function_call>|\Z)"
-"""How a call ends; see `markup.TAIL`."""
+"""Matches the end of a call; see `markup.TAIL`."""
 
 BETWEEN = r"<tool_call\|>\s*<\|tool_call>|<end_function_call>\s*<start_function_call>"
-"""What stands between two calls."""
+"""Matches what stands between two calls."""
 
 FUNCTION_GEMMA = Form(
     "functiongemma", r"<start_function_call>", lambda _: r"<end_function_call>", _read
@@ -171,37 +173,42 @@ GEMMA4 = Form("gemma4", r"<\|tool_call>", lambda _: r"<tool_call\|>", _read)
 FORMS = (FUNCTION_GEMMA, GEMMA4)
 
 
-def _shown(value: Any, quote: str) -> str:
+def _render_value(value: Any, quote: str) -> str:
     if isinstance(value, str):
-        return f"{quote}{value}{quote}" if quote not in value else _escaped(value)
-    if (members := lenient_json.as_object(value)) is not None:
-        return "{" + ",".join(f"{_name(k)}:{_shown(v, quote)}" for k, v in members.items()) + "}"
-    if (elements := lenient_json.as_list(value)) is not None:
-        return "[" + ",".join(_shown(v, quote) for v in elements) + "]"
+        return f"{quote}{value}{quote}" if quote not in value else _escape(value)
+    members = lenient_json.as_object(value)
+    if members is not None:
+        written = (f"{_render_key(k)}:{_render_value(v, quote)}" for k, v in members.items())
+        return "{" + ",".join(written) + "}"
+    elements = lenient_json.as_list(value)
+    if elements is not None:
+        return "[" + ",".join(_render_value(element, quote) for element in elements) + "]"
     return lenient_json.encode(value)
 
 
-def _escaped(value: str) -> str:
-    return lenient_json.encode(value).replace("<", "\\u003c")
+def _escape(text: str) -> str:
+    """Return a text as JSON in which no mark can stand."""
+    return lenient_json.encode(text).replace("<", "\\u003c")
 
 
-def _name(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z_]\w*", key) else _escaped(key)
+def _render_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z_]\w*", key) else _escape(key)
 
 
-def _write(call: Call, opens: str, closes: str, quote: str) -> str:
+def _render_call(call: Call, opens: str, closes: str, quote: str) -> str:
     decoded = lenient_json.strict(call.arguments)
     values = (lenient_json.as_object(decoded[0]) if decoded else None) or {}
-    return f"{opens}call:{call.tool}{_shown(values, quote)}{closes}"
+    return f"{opens}call:{call.tool}{_render_value(values, quote)}{closes}"
 
 
 def render_gemma4(calls: Sequence[Call]) -> str:
-    """Gemma 4."""
-    return "".join(_write(call, "<|tool_call>", "<tool_call|>", '<|"|>') for call in calls)
+    """Write calls as Gemma 4 does."""
+    return "".join(_render_call(call, "<|tool_call>", "<tool_call|>", '<|"|>') for call in calls)
 
 
 def render_function_gemma(calls: Sequence[Call]) -> str:
-    """FunctionGemma."""
+    """Write calls as FunctionGemma does."""
     return "".join(
-        _write(call, "<start_function_call>", "<end_function_call>", "<escape>") for call in calls
+        _render_call(call, "<start_function_call>", "<end_function_call>", "<escape>")
+        for call in calls
     )

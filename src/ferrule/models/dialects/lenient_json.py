@@ -1,8 +1,8 @@
-"""JSON as models write it: strict first, then repairs that lose nothing and are said.
+"""Decode JSON as models write it: strictly first, then with repairs that lose nothing.
 
-Repaired: raw line breaks in strings, single quotes, `True`/`False`/`None`, commas before a closing
-bracket, backslashes that escape nothing. Not repaired: anything that is missing (quotes, brackets,
-values).
+Each repair is reported. Repaired are raw line breaks in strings, single quotes,
+`True`/`False`/`None`, commas before a closing bracket, and backslashes that escape nothing. What is
+missing (quotes, brackets, values) is not made up.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 def strict(text: str, at: int = 0) -> tuple[Any, int] | None:
-    """The JSON value at an offset and where it ends, or None. White space before it is skipped."""
+    """Return the JSON value at an offset and where it ends, or None.
+
+    White space before it is skipped.
+    """
     start = _SPACE.match(text, at)
     try:
         return _DECODER.raw_decode(text, start.end() if start else at)
@@ -41,8 +44,9 @@ def strict(text: str, at: int = 0) -> tuple[Any, int] | None:
 
 
 def decode(text: str) -> tuple[Any, list[str]] | None:
-    """The one value that a text holds and what had to be repaired; None if it cannot be read
-    without guessing.
+    """Return the one value that a text holds, and the repairs.
+
+    None if it cannot be decoded without guessing.
     """
     text = text.strip()
     found = strict(text)
@@ -51,14 +55,18 @@ def decode(text: str) -> tuple[Any, list[str]] | None:
     repaired = _repair(text)
     if repaired is None:
         return None
-    found = strict(repaired[0])
-    if found is None or found[1] != len(repaired[0]):
+    mended, repairs = repaired
+    found = strict(mended)
+    if found is None or found[1] != len(mended):
         return None
-    return found[0], repaired[1]
+    return found[0], repairs
 
 
 def value_at(text: str, at: int) -> tuple[Any, int, list[str]] | None:
-    """Like `strict`, but an object or list that is only nearly JSON is repaired."""
+    """Return the value at an offset, where it ends, and the repairs, or None.
+
+    Like `strict`, but an object or a list that is only nearly JSON is repaired.
+    """
     found = strict(text, at)
     if found is not None:
         return found[0], found[1], []
@@ -67,12 +75,15 @@ def value_at(text: str, at: int) -> tuple[Any, int, list[str]] | None:
     end = balanced_end(text, begin)
     if end is None:
         return None
-    repaired = decode(text[begin:end])
-    return None if repaired is None else (repaired[0], end, repaired[1])
+    decoded = decode(text[begin:end])
+    if decoded is None:
+        return None
+    value, repairs = decoded
+    return value, end, repairs
 
 
 def _repair(text: str) -> tuple[str, list[str]] | None:
-    """Text that may be JSON, and what was changed; None where a quote never closes."""
+    """Return a text that may be JSON, and the repairs; None where a quote never closes."""
     pieces: list[str] = []
     repairs: set[str] = set()
     at = 0
@@ -88,12 +99,14 @@ def _repair(text: str) -> tuple[str, list[str]] | None:
             repairs.add("Python's words for true, false and null")
             pieces.append(_WORDS[token])
         else:
-            pieces.append(_string(token[1:-1], single=match.lastgroup == "single", repairs=repairs))
+            is_single = match.lastgroup == "single"
+            pieces.append(_repair_string(token[1:-1], single=is_single, repairs=repairs))
     pieces.append(text[at:])
     return "".join(pieces), sorted(repairs)
 
 
-def _string(inner: str, *, single: bool, repairs: set[str]) -> str:
+def _repair_string(inner: str, *, single: bool, repairs: set[str]) -> str:
+    """Return a string's text as JSON, and add to the repairs."""
     if single:
         repairs.add("single quotes")
 
@@ -110,7 +123,7 @@ def _string(inner: str, *, single: bool, repairs: set[str]) -> str:
         if escaped[0] in '"\\/bfnrt' or len(escaped) == 5:
             return match.group()
         if escaped in "uxUN\n":
-            return match.group()  # an escape of Python's: what it stands for is not ours to say
+            return match.group()  # an escape of Python: what it stands for would be a guess
         repairs.add("a backslash that escapes nothing")
         return "\\" + match.group()
 
@@ -118,7 +131,10 @@ def _string(inner: str, *, single: bool, repairs: set[str]) -> str:
 
 
 def encode(value: Any) -> str:
-    """Compact JSON; lone halves of a surrogate pair stay escaped, since they have no UTF-8."""
+    """Encode a value as compact JSON.
+
+    Lone halves of a surrogate pair stay escaped, since they have no UTF-8.
+    """
     text = compact(value)
     try:
         text.encode()
@@ -128,8 +144,9 @@ def encode(value: Any) -> str:
 
 
 def arguments(value: Any) -> str:
-    """Arguments as a call carries them: an object is encoded, text stays as it is, nothing is
-    `{}`.
+    """Return arguments as a call carries them.
+
+    An object is encoded, text stays as it is, and nothing becomes `{}`.
     """
     if value is None or value == "":
         return "{}"
@@ -137,10 +154,10 @@ def arguments(value: Any) -> str:
 
 
 def as_object(value: object) -> dict[str, Any] | None:
-    """The value as a JSON object, or None."""
+    """Return the value if it is a JSON object, or None."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def as_list(value: object) -> list[Any] | None:
-    """The value as a JSON list, or None."""
+    """Return the value if it is a JSON list, or None."""
     return cast("list[Any]", value) if isinstance(value, list) else None

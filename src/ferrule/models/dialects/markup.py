@@ -1,24 +1,26 @@
-"""Calls written as mark-up: Qwen3-Coder and Seed functions, invocations (Anthropic, DeepSeek DSML,
-MiniMax, Step), GLM's keys and values, Kimi K3's open/close/sep marks.
+"""Calls written as mark-up.
 
-    <function=f><parameter=k>v</parameter></function>
-    <invoke name="f"><parameter name="k">v</parameter></invoke>      with a prefix: antml: minimax: ｜DSML｜ …
-    f<arg_key>k</arg_key><arg_value>v</arg_value>
-    <|open|>call tool="f" index="1"<|sep|><|open|>argument key="k" type="string"<|sep|>v<|close|>argument<|sep|>…
+    <function=f><parameter=k>v</parameter></function>            Qwen3-Coder, Seed
+    <invoke name="f"><parameter name="k">v</parameter></invoke>  Anthropic, DeepSeek DSML, MiniMax,
+                                                                 Step; with a prefix: antml:
+                                                                 minimax: ｜DSML｜ …
+    f<arg_key>k</arg_key><arg_value>v</arg_value>                GLM
+    <|open|>call tool="f" index="1"<|sep|>                       Kimi K3
+      <|open|>argument key="k" type="string"<|sep|>v<|close|>argument<|sep|>…
 
-It is not XML: values are raw text without escapes, so a value may hold marks. One rule for all of
-them (`Grammar`):
+This is not XML: values are raw text without escapes, so a value may hold marks. All kinds follow
+the same rules (`Grammar`):
 
 - A value ends at its closing mark if the next value or the end of the call follows at once.
 - Where no value holds marks of its own kind, that is how the call is read.
-- Where one does, the call is read only if there is exactly one way to read the whole reply that
-  fits the tool's parameters; else it is an error that the model is told of. So is a value that may
+- Where one does, the call is read only if there is exactly one reading of the whole reply that fits
+  the tool's parameters. Otherwise it is an error, and the model is told so. So is a value that may
   be text as well as something else.
 - Several calls are read only if they follow each other as their family writes them, and if each
-  fits its tool. In a reply that was cut, no call is (`Reader`).
+  fits its tool. In a reply that was cut, none is (`Reader`).
 
-What it cannot see: a value that holds, letter by letter, what a family writes between two values or
-two calls, and nothing more. That is two values or two calls.
+What this cannot see: a value that holds, letter by letter, what a family writes between two values
+or two calls, and nothing more. That is read as two values or two calls.
 """
 
 from __future__ import annotations
@@ -40,22 +42,23 @@ PREFIX = r"(?:(?:antml|minimax|steptml|seed|atem|mm|longcat|xai):|[|｜]{1,2} ?D
 """What may stand before the tag names. DeepSeek's bars are U+FF5C; ASCII bars are seen too."""
 
 M3 = "]<]minimax[>["
-"""MiniMax M3 puts this before every tag: a tag without it is text."""
+"""MiniMax M3 puts this before every tag. A tag without it is text."""
 
 _MOST_ENDS = 8
-"""Closing marks within one call that are tried where its reading is in doubt. With more of them it
-is an error.
-"""
+"""Closing marks that are tried within a call whose reading is in doubt. More are an error."""
 
 
 @frozen
 class Grammar:
     """One kind of mark-up.
 
-    Groups: `opens` has `tool` and, if a call may be empty, `empty`; `value` has `key` and may have
-    `attributes`; where `ends` has a `key` it closes the value of that key alone. `padded`: a line
-    break at both ends of a value belongs to the marks. `part` is anything that could be a piece of
-    a mark.
+    Attributes:
+        opens: Opens a call. Has the group `tool` and, if a call may be empty, `empty`.
+        closes: Closes a call.
+        value: Opens a value. Has the group `key`, and may have `attributes`.
+        ends: Closes a value. If it has a group `key`, it closes the value of that key alone.
+        part: Anything that could be a piece of a mark.
+        padded: Whether a line break at both ends of a value belongs to the marks.
     """
 
     opens: re.Pattern[str]
@@ -66,31 +69,32 @@ class Grammar:
     padded: bool = False
 
     def closed(self, body: str, at: int) -> int | None:
-        """Where the closing mark of a call ends that begins at an offset."""
+        """Return where the closing mark of a call that begins at an offset ends, or None."""
         match = self.closes.match(body, at)
         return match.end() if match else None
 
     def goes_on(self, body: str, at: int) -> bool:
-        """Whether what may follow a value follows it."""
+        """Return whether the text from an offset on may follow a value."""
         at = _past_space(body, at)
         return self.value.match(body, at) is not None or self.closed(body, at) is not None
 
     def has_marks(self, text: str) -> bool:
-        """Whether any mark stands in a text, or a piece of one."""
+        """Return whether a text holds a mark, or a piece of one."""
         return self.part.search(text) is not None
 
     def left_over(self, text: str) -> bool:
-        """Whether a mark of a call or of a value stands in what is none."""
+        """Return whether a text outside of calls holds a mark of a call or of a value."""
         return any(pattern.search(text) for pattern in (self.opens, self.value, self.ends))
 
     def may_follow(self, text: str) -> bool:
-        """Whether a text may follow a call: no mark is left over before another call begins."""
+        """Return whether a text may follow a call: no mark is left before another call begins."""
         following = self.opens.search(text)
         return not self.left_over(text[: following.start()] if following else text)
 
     def is_paired(self, value: str) -> bool:
-        """Whether each value that opens in a value is closed in it, too: else the closing mark of
-        one may be missing.
+        """Return whether each value that opens inside a value is also closed in it.
+
+        Otherwise the closing mark of one of them may be missing.
         """
         opened = sum(1 for _ in self.value.finditer(value))
         return opened <= sum(1 for _ in self.ends.finditer(value))
@@ -98,7 +102,10 @@ class Grammar:
 
 _NAME = r"""\s*["']?(?P<tool>[^"'<>\n]+?)["']?\s*(?P<empty>/)?>"""
 # A quoted name ends at its quote: attributes may follow, and a name may hold blanks.
-_KEY_NAME = r"""\s*["']?(?P<key>(?<=["'])[^"'<>\n]+(?=["'])|[^"'<>\n]+?)["']?(?P<attributes>(?:\s+[^<>\n]*)?)>"""
+_KEY_NAME = (
+    r"""\s*["']?(?P<key>(?<=["'])[^"'<>\n]+(?=["'])|[^"'<>\n]+?)["']?"""
+    r"""(?P<attributes>(?:\s+[^<>\n]*)?)>"""
+)
 
 
 @cache
@@ -127,7 +134,10 @@ def _invocations(prefix: str) -> Grammar:
 
 @cache
 def _children(opens: str, closes: str, names: str, *, mark: str = "") -> Grammar:
-    """The tag is the parameter (MiniMax M3, and models that take tags for names)."""
+    """Return the grammar of calls whose tags are the parameters' names.
+
+    MiniMax M3 writes these, and so do models that take tags for names.
+    """
     before = re.escape(mark)
     return Grammar(
         re.compile(opens),
@@ -144,8 +154,11 @@ _PAIRS_BEGIN = re.compile(r"\s*[A-Za-z_][\w.:/-]*\s*<arg_key(?P<suffix>(?::\w+)?
 
 @cache
 def _pairs(suffix: str, *, ended: bool = True) -> Grammar:
-    """GLM's keys and values; Hunyuan's names of tags have a suffix. `ended`: the body's end is that
-    of the call.
+    """Return the grammar of GLM's keys and values.
+
+    Args:
+        suffix: What follows the names of the tags (Hunyuan has one).
+        ended: Whether the end of the body is the end of the call.
     """
     end = re.escape(suffix)
     name = rf"(?:\A|<tool_calls?{end}>)\s*(?P<tool>[A-Za-z_][\w.:/-]*)\s*(?=<arg_key{end}>)"
@@ -176,32 +189,30 @@ TAIL = (
     r"|<\|close\|>argument<\|sep\|>\s{0,8}<\|close\|>call<\|sep\|>"
     rf"|{re.escape(M3)}</[\w.-]{{1,40}}>\s{{0,8}}{re.escape(M3)}</invoke>"
 )
-"""How a call in mark-up ends. Where this stands in prose, a call ended before its end: a value held
-closing marks.
+"""Matches the end of a call. Where it stands in prose, a value held closing marks, so that a call
+was taken to end too early.
 """
 TAIL_BEGINS = (
     r"</(?:[^<>\s/]{1,16})?param(?:eter)?>\s{0,8}(?:<[^<>\n]{0,40})?|</arg_value(?::\w{1,16})?>\s{0,8}(?:<[^<>\n]{0,40})?"
     r"|<\|close\|>argument<\|sep\|>\s{0,8}(?:<[^\n]{0,24})?"
     rf"|{re.escape(M3)}(?:<(?:/[\w.-]{{0,40}}(?:>\s{{0,8}}(?:\][^\n]{{0,40}})?)?)?)?"
 )
-"""What may be the beginning of a tail."""
+"""Matches what may become a `TAIL`."""
 
 VALUE_MARK = (
     rf"<{PREFIX}param(?:eter)?(?:=|\s{{1,8}}name=)|</{PREFIX}param(?:eter)?>|</?arg_(?:key|value)(?::\w{{1,16}})?>"
     r"|<\|(?:open|close)\|>argument\b"
     rf"|{re.escape(M3)}(?!</?tool_call>)"
 )
-"""What opens or closes a value. Where this stands behind a call and in no other, the call may not
-have ended.
-"""
+"""Opens or closes a value. Where it follows a call and is in no other, that call may go on."""
 
 BETWEEN = rf"{re.escape(M3)}</tool_call>\s*{re.escape(M3)}<tool_call>"
-"""What stands between two calls in frames of their own; see `tagged.BETWEEN` for tags. Kimi K3
-writes one frame.
+"""Matches what stands between two calls in frames of their own; see `tagged_calls.BETWEEN` for
+tags. Kimi K3 writes one frame.
 """
 
 _FRAMES = re.compile(rf"{re.escape(M3)}|</?tool_calls?(?::\w+)?>")
-"""What may stand between two calls of one body and is no text."""
+"""Matches what may stand between two calls of one body and is no text."""
 _CHILD = re.compile(rf"\s*<({_TAG})>")
 _SPACE = re.compile(r"\s*")
 _BARE_NAME = re.compile(r"[A-Za-z_][\w.-]*")
@@ -209,11 +220,11 @@ _IS_TEXT = re.compile(r"""\bstring\s*=\s*["']?(true|false)""")
 _INVOKES = re.compile(rf"""<(?P<prefix>{PREFIX})invoke\s+name={_NAME}""")
 
 Raw = list[tuple[re.Match[str], str]]
-"""The values of a call as they stand: what opened each of them, and its text."""
+"""The values of a call as they stand: the match that opens each of them, and its text."""
 
 
 class _Ambiguous(ValueError):
-    """A value that may be text as well as something else."""
+    """Raised for a value that may be text as well as something else."""
 
 
 def _past_space(body: str, at: int) -> int:
@@ -222,8 +233,9 @@ def _past_space(body: str, at: int) -> int:
 
 
 def read_markup(body: str, ending: Ending, tools: Tools, *, padded: bool = True) -> Parsed | None:
-    """Whatever mark-up a body between call marks holds. `padded`: see `Grammar`; of functions
-    only.
+    """Read whatever mark-up a body between call marks holds.
+
+    `padded` is for functions only; see `Grammar`.
     """
     grammar = _grammar_of(body, ending, tools, padded=padded)
     if grammar is not None:
@@ -234,7 +246,7 @@ def read_markup(body: str, ending: Ending, tools: Tools, *, padded: bool = True)
 
 
 def _grammar_of(body: str, ending: Ending, tools: Tools, *, padded: bool) -> Grammar | None:
-    """The kind of mark-up that a body begins with, by the first mark that opens a call."""
+    """Return the kind of mark-up in a body, by the first mark that opens a call."""
     if body.lstrip().startswith(M3):
         mark = re.escape(M3)
         return _children(rf"{mark}<invoke\s+name={_NAME}", rf"{mark}</invoke>", _TAG, mark=M3)
@@ -242,7 +254,8 @@ def _grammar_of(body: str, ending: Ending, tools: Tools, *, padded: bool) -> Gra
     if pairs:
         return _pairs(pairs.group("suffix"), ended=ending is not Ending.OPEN)
     functions = _functions(padded=padded)
-    function, invocation = functions.opens.search(body), _INVOKES.search(body)
+    function = functions.opens.search(body)
+    invocation = _INVOKES.search(body)
     if function and (invocation is None or function.start() < invocation.start()):
         return functions
     if invocation is None:
@@ -258,27 +271,29 @@ def _grammar_of(body: str, ending: Ending, tools: Tools, *, padded: bool) -> Gra
 
 
 def read_calls(body: str, grammar: Grammar, ending: Ending, tools: Tools) -> Parsed | None:
-    """The calls of a body, by one grammar."""
+    """Read the calls of a body by one grammar."""
     parsed = Parsed()
     first: re.Match[str] | None = None
     at = 0
     while opened := grammar.opens.search(body, at):
         between = body[at : opened.start()]
         if grammar.left_over(between):
-            return _in_doubt(Parsed(), body, first or opened, grammar, ending, tools, stray=True)
+            return _read_doubtful(
+                Parsed(), body, first or opened, grammar, ending, tools, stray=True
+            )
         first = first or opened
-        whole = _one(body, opened, grammar, tools)
+        whole = _read_certain(body, opened, grammar, tools)
         if whole is None:
-            return _in_doubt(parsed, body, opened, grammar, ending, tools)
+            return _read_doubtful(parsed, body, opened, grammar, ending, tools)
         if _FRAMES.sub("", between).strip():
             parsed.items.append(between)
-        parsed.items.append(whole[0])
-        at = whole[1]
+        call, at = whole
+        parsed.items.append(call)
     rest = body[at:]
     if first is None:
         return None
     if grammar.left_over(rest):
-        return _in_doubt(Parsed(), body, first, grammar, ending, tools, stray=True)
+        return _read_doubtful(Parsed(), body, first, grammar, ending, tools, stray=True)
     if ending is Ending.OPEN:
         parsed.rest = at
     elif _FRAMES.sub("", rest).strip():
@@ -286,29 +301,33 @@ def read_calls(body: str, grammar: Grammar, ending: Ending, tools: Tools) -> Par
     return parsed
 
 
-def _one(
+def _read_certain(
     body: str, opened: re.Match[str], grammar: Grammar, tools: Tools
 ) -> tuple[Found, int] | None:
-    """A call that can be read without a doubt, and where it ends."""
+    """Return a call that can be read without a doubt, and where it ends."""
     if opened.groupdict().get("empty"):
-        return _found(body, opened, grammar, [], opened.end(), tools), opened.end()
-    if (json_body := _json_body(body, opened, grammar)) is not None:
-        return json_body
-    plain = next(_readings(body, opened.end(), grammar, frozenset(), first=True), None)
-    if plain is None or any(grammar.has_marks(text) for _, text in plain[0]):
+        return _make_call(body, opened, grammar, [], opened.end(), tools), opened.end()
+    json_call = _read_json_body(body, opened, grammar)
+    if json_call is not None:
+        return json_call
+    reading = next(_readings(body, opened.end(), grammar, frozenset(), first=True), None)
+    if reading is None:
         return None
-    if len({_spelling(parameter) for parameter, _ in plain[0]}) > 1:
+    raw, stop = reading
+    if any(grammar.has_marks(text) for _, text in raw):
         return None
-    return _found(body, opened, grammar, plain[0], plain[1], tools), plain[1]
+    if len({_spelling(parameter) for parameter, _ in raw}) > 1:
+        return None
+    return _make_call(body, opened, grammar, raw, stop, tools), stop
 
 
 def _readings(
     body: str, at: int, grammar: Grammar, keys: frozenset[str], *, first: bool = False
 ) -> Iterator[tuple[Raw, int]]:
-    """Every way to read the values of a call from an offset, and where it ends; the shortest values
-    come first.
+    """Yield every reading of a call's values from an offset, and where the call ends.
 
-    `first`: only the way in which each value ends at its first possible end.
+    The shortest values come first. With `first` only the reading in which each value ends at its
+    first possible end. `keys` are those of the values before.
     """
     at = _past_space(body, at)
     stop = grammar.closed(body, at)
@@ -318,17 +337,16 @@ def _readings(
     opened = grammar.value.match(body, at)
     if opened is None or opened.group("key") in keys:
         return
-    for text, end in _ends(body, opened, grammar):
-        for others, stop in _readings(
-            body, end, grammar, keys | {opened.group("key")}, first=first
-        ):
+    keys |= {opened.group("key")}
+    for text, end in _value_ends(body, opened, grammar):
+        for others, stop in _readings(body, end, grammar, keys, first=first):
             yield [(opened, text), *others], stop
         if first:
             return
 
 
-def _ends(body: str, opened: re.Match[str], grammar: Grammar) -> Iterator[tuple[str, int]]:
-    """Where a value may end: its text, and the offset after its closing mark."""
+def _value_ends(body: str, opened: re.Match[str], grammar: Grammar) -> Iterator[tuple[str, int]]:
+    """Yield where a value may end: its text, and the offset after its closing mark."""
     for end in grammar.ends.finditer(body, opened.end()):
         if "key" in grammar.ends.groupindex and end.group("key") != opened.group("key"):
             continue
@@ -336,7 +354,7 @@ def _ends(body: str, opened: re.Match[str], grammar: Grammar) -> Iterator[tuple[
             yield body[opened.end() : end.start()], end.end()
 
 
-def _in_doubt(
+def _read_doubtful(
     before: Parsed,
     body: str,
     opened: re.Match[str],
@@ -346,23 +364,30 @@ def _in_doubt(
     *,
     stray: bool = False,
 ) -> Parsed | None:
-    """A body in which a call is not whole, or holds marks that may belong to it or to one of its
-    values.
+    """Read a body in which a call is not whole, or whose marks may belong to one of its values.
 
-    `stray`: there are marks outside of the calls.
+    Args:
+        before: What was read before the call.
+        body: The body.
+        opened: The mark that opens the call.
+        grammar: The kind of mark-up.
+        ending: How the body ended.
+        tools: The tools on offer.
+        stray: Whether there are marks outside of the calls.
     """
     if ending is Ending.CLOSED:
         return None
-    tool, inner = _tool(opened), body[opened.end() :].strip()
-    ways = _clean_readings(body, opened, grammar, tools)
-    if ending is Ending.OPEN and not before.calls and len(ways) == 1:
-        raw, stop = ways[0]
-        paired = all(grammar.is_paired(text) for _, text in raw)
-        if paired and not grammar.left_over(body[stop:]):
-            only = _found(body, opened, grammar, raw, stop, tools)
+    tool = _tool_name(opened)
+    inner = body[opened.end() :].strip()
+    readings = _clean_readings(body, opened, grammar, tools)
+    if ending is Ending.OPEN and not before.calls and len(readings) == 1:
+        raw, stop = readings[0]
+        is_paired = all(grammar.is_paired(text) for _, text in raw)
+        if is_paired and not grammar.left_over(body[stop:]):
+            only = _make_call(body, opened, grammar, raw, stop, tools)
             return Parsed([replace(only, alone=True)], rest=stop)
     values, at = _complete_values(body, opened, grammar)
-    if stray or ways or any(grammar.has_marks(text) for _, text in values):
+    if stray or readings or any(grammar.has_marks(text) for _, text in values):
         first = before.calls[0].tool if before.calls else tool
         problem = (
             f"a value in the call to `{first}` holds marks of calls: where it ends cannot be known"
@@ -370,9 +395,9 @@ def _in_doubt(
         return Parsed([Found(first, unreadable(body))], [problem], doubtful=True)
     if ending is Ending.FORCED and not body[at:].strip():
         repairs = ("its closing tag was missing",)
-        before.items.append(_found(body, opened, grammar, values, at, tools, repairs))
+        before.items.append(_make_call(body, opened, grammar, values, at, tools, repairs))
     elif ending is Ending.OPEN and not inner.startswith(("<", "{", M3)):
-        return before if before.calls else None  # words about a tag, not a call
+        return before if before.calls else None  # the tag is only mentioned: this is no call
     else:
         before.items.append(Found(tool, unreadable(inner), cut=ending is Ending.OPEN))
         before.doubtful = ending is Ending.FORCED
@@ -382,37 +407,39 @@ def _in_doubt(
 def _clean_readings(
     body: str, opened: re.Match[str], grammar: Grammar, tools: Tools
 ) -> list[tuple[Raw, int]]:
-    """The ways to read a call that fit its tool and leave no mark over but those of other calls.
+    """Return the readings of a call that fit its tool and leave only marks of other calls over.
 
-    Two at the most; too many marks count as two ways.
+    At most two of them; too many marks count as two readings.
     """
     ends = islice(grammar.ends.finditer(body, opened.end()), _MOST_ENDS + 1)
     if sum(1 for _ in ends) > _MOST_ENDS:
         return [([], 0), ([], 0)]
-    tool = _tool(opened)
-    readings = (
-        (raw, stop)
-        for raw, stop in _readings(body, opened.end(), grammar, frozenset())
-        if grammar.may_follow(body[stop:])
-        and tools.fits(tool, [_key(grammar, parameter) for parameter, _ in raw])
-    )
-    return list(islice(readings, 2))
+    tool = _tool_name(opened)
+    clean: list[tuple[Raw, int]] = []
+    for raw, stop in _readings(body, opened.end(), grammar, frozenset()):
+        keys = [_key_name(grammar, parameter) for parameter, _ in raw]
+        if grammar.may_follow(body[stop:]) and tools.fits(tool, keys):
+            clean.append((raw, stop))
+            if len(clean) == 2:
+                break
+    return clean
 
 
 def _spelling(parameter: re.Match[str]) -> str:
-    """How the mark that opens a value is spelled: a second spelling within a call may be text."""
+    """Return how the mark that opens a value is spelled.
+
+    Within a call, a mark in a second spelling may be text.
+    """
     return parameter.string[parameter.start() : parameter.start("key")].strip()
 
 
-def _key(grammar: Grammar, parameter: re.Match[str]) -> str:
+def _key_name(grammar: Grammar, parameter: re.Match[str]) -> str:
     key = parameter.group("key")
     return attribute(key, "key") if grammar is XTML else key
 
 
 def _complete_values(body: str, opened: re.Match[str], grammar: Grammar) -> tuple[Raw, int]:
-    """The values of a call that has no end, as far as each of them ends, and where the last one
-    does.
-    """
+    """Return the values of a call without an end that are whole, and where the last one ends."""
     values: Raw = []
     at = opened.end()
     while parameter := grammar.value.match(body, _past_space(body, at)):
@@ -424,18 +451,18 @@ def _complete_values(body: str, opened: re.Match[str], grammar: Grammar) -> tupl
     return values, at
 
 
-def _tool(opened: re.Match[str]) -> str:
+def _tool_name(opened: re.Match[str]) -> str:
     tool = opened.group("tool").strip()
     return attribute(tool, "tool") if tool.startswith("tool=") or ' tool="' in tool else tool
 
 
 def attribute(text: str, name: str) -> str:
-    """An attribute of a mark of Kimi K3."""
+    """Return an attribute of a mark of Kimi K3; "" if it is not there."""
     match = re.search(rf'\b{name}="([^"]*)"', text)
     return match.group(1).replace("&quot;", '"').replace("&amp;", "&") if match else ""
 
 
-def _found(
+def _make_call(
     body: str,
     opened: re.Match[str],
     grammar: Grammar,
@@ -444,46 +471,53 @@ def _found(
     tools: Tools,
     repairs: tuple[str, ...] = (),
 ) -> Found:
-    """The call that its values make, or the broken one that says that a value cannot be told from
-    text.
+    """Return the call that its values make.
+
+    Its arguments are unreadable if a value may be text as well as something else.
     """
-    tool = _tool(opened)
+    tool = _tool_name(opened)
     source = body[opened.start() : stop]
     values: dict[str, Any] = {}
     try:
         for parameter, text in raw:
-            key, said = parameter.group("key"), parameter.groupdict().get("attributes") or ""
-            is_text = _IS_TEXT.search(said)
-            text_said = None if is_text is None else is_text.group(1) == "true"
-            if grammar is XTML:
-                text_said = attribute(key, "type") == "string"
-                key = _key(grammar, parameter)
+            key = _key_name(grammar, parameter)
             if grammar.padded:
-                text = _unpadded(text)
-                if text is None:
-                    raise _Ambiguous
-            values[key] = _value(text, tool, key, text_said, tools)
+                text = _strip_padding(text)
+            values[key] = _convert(text, tool, key, _says_text(grammar, parameter), tools)
     except _Ambiguous:
-        names = [_key(grammar, parameter) for parameter, _ in raw]
+        names = [_key_name(grammar, parameter) for parameter, _ in raw]
         alone = not tools.fits(tool, names)
         return Found(tool, unreadable(source), source=source, alone=alone)
     arguments = lenient_json.encode(values)
     return Found(tool, arguments, repairs, source=source, alone=not tools.admit(tool, values))
 
 
-def _unpadded(text: str) -> str | None:
-    """A value without the line break that its marks have at both ends; None where one end alone has
-    it.
+def _says_text(grammar: Grammar, parameter: re.Match[str]) -> bool | None:
+    """Return whether the mark that opens a value says that it is text; None if it does not say."""
+    if grammar is XTML:
+        return attribute(parameter.group("key"), "type") == "string"
+    attributes = parameter.groupdict().get("attributes") or ""
+    is_text = _IS_TEXT.search(attributes)
+    return None if is_text is None else is_text.group(1) == "true"
+
+
+def _strip_padding(text: str) -> str:
+    """Return a value without the line break that its marks have at both ends.
+
+    Raises _Ambiguous where only one end has it.
     """
     for newline in ("\r\n", "\n"):
         if text.startswith(newline) and text.endswith(newline) and len(text) >= 2 * len(newline):
             return text[len(newline) : -len(newline)]
-    return None if text.startswith("\n") != text.endswith("\n") else text
+    if text.startswith("\n") != text.endswith("\n"):
+        raise _Ambiguous
+    return text
 
 
-def _json_body(body: str, opened: re.Match[str], grammar: Grammar) -> tuple[Found, int] | None:
-    """`<function=f>{"k": 1}</function>` (Llama's and Functionary's way), or Kimi K3's block of
-    JSON.
+def _read_json_body(body: str, opened: re.Match[str], grammar: Grammar) -> tuple[Found, int] | None:
+    """Return a call whose arguments are JSON, and where it ends.
+
+    Llama and Functionary write `<function=f>{"k": 1}</function>`, Kimi K3 a block of JSON.
     """
     at = opened.end()
     block = _XTML_JSON.match(body, at) if grammar is XTML else None
@@ -491,54 +525,63 @@ def _json_body(body: str, opened: re.Match[str], grammar: Grammar) -> tuple[Foun
     value = lenient_json.value_at(body, at) if body[at : at + 1] == "{" else None
     if value is None or not isinstance(value[0], dict):
         return None
-    end = value[1]
+    decoded, end, repairs = value
     if block:
         closing = _XTML_JSON_END.match(body, end)
         end = closing.end() if closing else end
     stop = grammar.closed(body, _past_space(body, end))
     end = end if stop is None else stop
-    source = body[opened.start() : end]
-    arguments = lenient_json.arguments(value[0])
-    return Found(_tool(opened), arguments, tuple(value[2]), source=source, escaped=True), end
+    call = Found(
+        _tool_name(opened),
+        lenient_json.arguments(decoded),
+        tuple(repairs),
+        source=body[opened.start() : end],
+        escaped=True,
+    )
+    return call, end
 
 
-def _value(raw: str, tool: str, parameter: str, said: bool | None, tools: Tools) -> Any:
-    """A value as its marks or its schema say, else as JSON if it is that.
+def _convert(raw: str, tool: str, parameter: str, says_text: bool | None, tools: Tools) -> Any:
+    """Return a value as its marks or its schema say, else as JSON if it is that.
 
     Raises _Ambiguous where the schema takes text as well as what the text is as JSON: nothing says
     which was meant.
     """
-    if said is True:
+    if says_text is True:
         return raw
-    kinds = None if said is False else tools.kinds(tool, parameter)
-    if kinds == frozenset(("string",)):
+    types = None if says_text is False else tools.kinds(tool, parameter)
+    if types == frozenset(("string",)):
         return raw
     decoded = lenient_json.strict(raw)
     if decoded is not None and raw[decoded[1] :].strip():
         decoded = None
-    if kinds is not None and "string" in kinds:
-        if decoded is not None and kind_of(decoded[0]) in kinds - {"string"}:
+    if types is not None and "string" in types:
+        if decoded is not None and kind_of(decoded[0]) in types - {"string"}:
             raise _Ambiguous
         return raw
     if decoded is not None:
         return decoded[0]
-    if said is False or kinds is not None:
+    if says_text is False or types is not None:
         repaired = lenient_json.decode(raw)
         return repaired[0] if repaired else raw
     return raw
 
 
 def _read_bare(body: str, tools: Tools) -> Parsed | None:
-    """`<tool_call>now</tool_call>`, `name` and JSON below it, or a tag that is the tool's name."""
+    """Read a name alone, a name with JSON below it, or a tag that is the tool's name."""
     text = body.strip()
-    if _BARE_NAME.fullmatch(text) and (tools.near(text) if tools else not body.startswith(" ")):
-        return Parsed([Found(text, "{}")])
+    if _BARE_NAME.fullmatch(text):
+        is_call = tools.near(text) if tools else not body.startswith(" ")
+        if is_call:
+            return Parsed([Found(text, "{}")])
     name, _, below = text.partition("\n")
-    if _BARE_NAME.fullmatch(name.strip()) and below.lstrip().startswith("{"):
+    name = name.strip()
+    if _BARE_NAME.fullmatch(name) and below.lstrip().startswith("{"):
         decoded = lenient_json.decode(below)
         if decoded is None or not isinstance(decoded[0], dict):
             return None
-        return Parsed([Found(name.strip(), lenient_json.arguments(decoded[0]), tuple(decoded[1]))])
+        values, repairs = decoded
+        return Parsed([Found(name, lenient_json.arguments(values), tuple(repairs))])
     tag = _CHILD.match(text)
     if tag is None or not text.endswith(f"</{tag.group(1)}>"):
         return None
@@ -551,51 +594,64 @@ def _read_bare(body: str, tools: Tools) -> Parsed | None:
 # ---- writing
 
 
-def _values(call: Call) -> dict[str, Any] | None:
-    decoded = lenient_json.strict(call.arguments)
+def _decode_arguments(arguments: str) -> dict[str, Any] | None:
+    decoded = lenient_json.strict(arguments)
     return lenient_json.as_object(decoded[0]) if decoded else None
 
 
-def _shown(value: Any) -> str:
+def _render_value(value: Any) -> str:
     return value if isinstance(value, str) else lenient_json.encode(value)
 
 
 def as_json(call: Call) -> str:
-    """Arguments as JSON in which no mark can stand."""
-    shown = call.arguments if _values(call) is not None else lenient_json.encode(call.arguments)
-    return shown.replace("<", "\\u003c")
+    """Return a call's arguments as JSON in which no mark can stand."""
+    arguments = call.arguments
+    if _decode_arguments(arguments) is None:
+        arguments = lenient_json.encode(arguments)
+    return arguments.replace("<", "\\u003c")
 
 
 def write(call: Call, grammar: Grammar, opens: str, parameter: str, closes: str) -> str:
-    """A call by three templates with `{name}`, `{key}`, `{value}` and `{text}` (whether the value
-    is text).
+    """Write a call by three templates.
 
-    Its arguments stand in it as one JSON object where they would not be read back as they are.
+    Arguments that would not be read back as they are stand in it as one JSON object.
+
+    Args:
+        call: The call.
+        grammar: The kind of mark-up that reads it back.
+        opens: Opens the call; has `{name}`.
+        parameter: A value; has `{key}` and `{value}`, and may have `{text}` for whether it is text.
+        closes: Closes the call.
     """
-    values = _values(call)
+    values = _decode_arguments(call.arguments)
     head = opens.format(name=call.tool)
     if values is not None:
         written = head + "\n"
         for key, value in values.items():
             text = "true" if isinstance(value, str) else "false"
-            written += parameter.format(key=key, value=_shown(value), text=text)
+            written += parameter.format(key=key, value=_render_value(value), text=text)
         written += closes
-        read = read_calls(written, grammar, Ending.CLOSED, Tools())
-        if read is not None and [
-            (one.tool, _values(Call("", "", one.arguments))) for one in read.calls
-        ] == [(call.tool, values)]:
+        if _read_back(written, grammar) == [(call.tool, values)]:
             return written
     return f"{head}\n{as_json(call)}\n{closes}"
 
 
+def _read_back(written: str, grammar: Grammar) -> list[tuple[str, dict[str, Any] | None]]:
+    """Return the tools and the arguments of the calls that a text is read as."""
+    parsed = read_calls(written, grammar, Ending.CLOSED, Tools())
+    if parsed is None:
+        return []
+    return [(call.tool, _decode_arguments(call.arguments)) for call in parsed.calls]
+
+
 def render_functions(calls: Sequence[Call]) -> str:
-    """Qwen3-Coder."""
+    """Write calls as Qwen3-Coder does."""
     parameter = "<parameter={key}>\n{value}\n</parameter>\n"
     return _render_functions(calls, "tool_call", _functions(padded=True), parameter)
 
 
 def render_seed(calls: Sequence[Call]) -> str:
-    """Seed: the values have no line breaks around them."""
+    """Write calls as Seed does, whose values have no line breaks around them."""
     parameter = "<parameter={key}>{value}</parameter>\n"
     return _render_functions(calls, "seed:tool_call", _functions(padded=False), parameter)
 
@@ -610,22 +666,23 @@ def _render_functions(calls: Sequence[Call], tag: str, grammar: Grammar, paramet
 def render_invokes(
     calls: Sequence[Call], wrapper: str, prefix: str = "", attributes: str = ""
 ) -> str:
-    """Invocations in one wrapper."""
+    """Write calls as invocations in one wrapper."""
     grammar = _invocations(prefix)
     parameter = f'<{prefix}parameter name="{{key}}"{attributes}>{{value}}</{prefix}parameter>\n'
-    opens, closes = f'<{prefix}invoke name="{{name}}">', f"</{prefix}invoke>"
+    opens = f'<{prefix}invoke name="{{name}}">'
+    closes = f"</{prefix}invoke>"
     written = [write(call, grammar, opens, parameter, closes) for call in calls]
     return f"<{wrapper}>\n" + "\n".join(written) + f"\n</{wrapper}>"
 
 
 def render_dsml(calls: Sequence[Call]) -> str:
-    """DeepSeek V3.2: `string="true"` values are raw text, the others JSON."""
+    """Write calls as DeepSeek V3.2 does: `string="true"` values are raw text, the others JSON."""
     bar = "｜DSML｜"
     return render_invokes(calls, f"{bar}function_calls", bar, ' string="{text}"')
 
 
 def render_pairs(calls: Sequence[Call]) -> str:
-    """GLM."""
+    """Write calls as GLM does."""
     parameter = "<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n"
     return "\n".join(
         f"<tool_call>{write(call, _pairs(''), '{name}', parameter, '')}</tool_call>"
@@ -634,29 +691,26 @@ def render_pairs(calls: Sequence[Call]) -> str:
 
 
 def render_xtml(calls: Sequence[Call]) -> str:
-    """Kimi K3."""
+    """Write calls as Kimi K3 does."""
     written = [_render_xtml(call, index + 1) for index, call in enumerate(calls)]
     return "<|open|>tools<|sep|>" + "".join(written) + "<|close|>tools<|sep|>"
 
 
 def _render_xtml(call: Call, index: int) -> str:
-    values = _values(call)
-    opens, closes = (
-        f'<|open|>call tool="{call.tool}" index="{index}"<|sep|>',
-        "<|close|>call<|sep|>",
-    )
-    written = "".join(_xtml_argument(key, value) for key, value in (values or {}).items())
-    read = read_calls(opens + written + closes, XTML, Ending.CLOSED, Tools())
-    same = read is not None and [_values(Call("", "", one.arguments)) for one in read.calls] == [
-        values
-    ]
-    block = f'<|open|>json type="object"<|sep|>{as_json(call)}<|close|>json<|sep|>'
-    return opens + (written if same else block) + closes
+    values = _decode_arguments(call.arguments)
+    opens = f'<|open|>call tool="{call.tool}" index="{index}"<|sep|>'
+    closes = "<|close|>call<|sep|>"
+    body = "".join(_render_xtml_argument(key, value) for key, value in (values or {}).items())
+    read_back = [arguments for _, arguments in _read_back(opens + body + closes, XTML)]
+    if read_back != [values]:
+        body = f'<|open|>json type="object"<|sep|>{as_json(call)}<|close|>json<|sep|>'
+    return opens + body + closes
 
 
-def _xtml_argument(key: str, value: Any) -> str:
-    kind = kind_of(value).replace("integer", "number")
+def _render_xtml_argument(key: str, value: Any) -> str:
+    json_type = kind_of(value).replace("integer", "number")
     name = key.replace("&", "&amp;").replace('"', "&quot;")
     return (
-        f'<|open|>argument key="{name}" type="{kind}"<|sep|>{_shown(value)}<|close|>argument<|sep|>'
+        f'<|open|>argument key="{name}" type="{json_type}"<|sep|>'
+        f"{_render_value(value)}<|close|>argument<|sep|>"
     )

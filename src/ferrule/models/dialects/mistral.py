@@ -1,7 +1,8 @@
 """Mistral's bracket tokens.
 
-    [TOOL_CALLS][{"name": "f", "arguments": {…}, "id": "…"}]        v3, Nemo, Small 2409 to 3.1
-    [TOOL_CALLS]f[ARGS]{…}[TOOL_CALLS]g[CALL_ID]abc[ARGS]{…}         v11 and later (Magistral, Devstral, 3.2)
+    [TOOL_CALLS][{"name": "f", "arguments": {…}, "id": "…"}]      v3, Nemo, Small 2409 to 3.1
+    [TOOL_CALLS]f[ARGS]{…}[TOOL_CALLS]g[CALL_ID]abc[ARGS]{…}      v11 and later (Magistral,
+                                                                  Devstral, 3.2)
 
 Nothing closes a call: it ends with its JSON. Source: mistral-common's tokenizers and the chat
 templates.
@@ -31,14 +32,16 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
     head = _HEAD.match(body)
     if head is None:
         return None
-    name, at = head.group(1), head.end()
+    name = head.group(1)
+    at = head.end()
     value = lenient_json.value_at(body, at)
     if value is not None and isinstance(value[0], (dict, str)):
-        parsed = Parsed([Found(name, lenient_json.arguments(value[0]), tuple(value[2]))])
+        decoded, end, repairs = value
+        parsed = Parsed([Found(name, lenient_json.arguments(decoded), tuple(repairs))])
         if ending is Ending.OPEN:
-            parsed.rest = value[1]
-        elif body[value[1] :].strip():
-            parsed.items.append(body[value[1] :])
+            parsed.rest = end
+        elif body[end:].strip():
+            parsed.items.append(body[end:])
         return parsed
     if ending is Ending.CLOSED or (not head.group(2) and not body[at:].startswith("{")):
         return None
@@ -50,10 +53,10 @@ FORM = Form("mistral", r"\[TOOL_CALLS\]", lambda _: r"(?=\[TOOL_CALLS\])", _read
 
 
 def render_list(calls: Sequence[Call]) -> str:
-    """The older form."""
+    """Write calls in the older form, as one JSON list."""
     return f"[TOOL_CALLS]{render_json_list(calls)}"
 
 
 def render_args(calls: Sequence[Call]) -> str:
-    """The newer form."""
+    """Write calls in the newer form, each with its own mark."""
     return "".join(f"[TOOL_CALLS]{call.tool}[ARGS]{call.arguments}" for call in calls)

@@ -1,6 +1,6 @@
 """Calls written as Python: `[f(a=1), g(b="x")]`, `f(a=1)`, `result = f(a=1)`, `print(f(a=1))`.
 
-Read with `ast`, literals only: nothing is evaluated. JSON's `true`, `false` and `null` are
+They are read with `ast`, literals only: nothing is evaluated. JSON's `true`, `false` and `null` are
 understood.
 """
 
@@ -11,7 +11,7 @@ import keyword
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ferrule.core.calls import Call
 
@@ -29,12 +29,12 @@ _PREFIX = ("default_api.", "functions.", "tools.")
 
 
 class _NotLiteral(ValueError):
-    """Something that would have to be run."""
+    """Raised for an expression that would have to be evaluated."""
 
 
 def read_python(text: str, tools: Tools) -> list[Found] | None:
-    """The calls that a text of Python consists of, or None if anything else is in it."""
-    tree = _tree(text)
+    """Return the calls that a text of Python consists of, or None if anything else is in it."""
+    tree = _parse(text)
     if tree is None or not tree.body:
         return None
     found: list[Found] = []
@@ -45,11 +45,11 @@ def read_python(text: str, tools: Tools) -> list[Found] | None:
         calls = list(_calls(value))
         if not calls:
             return None
-        found += [_found(call, text, tools) for call in calls]
+        found += [_read_call(call, text, tools) for call in calls]
     return None if any(not call.tool for call in found) else found
 
 
-def _tree(text: str) -> ast.Module | None:
+def _parse(text: str) -> ast.Module | None:
     if len(text) > _LARGEST:
         return None
     try:
@@ -62,6 +62,7 @@ def _tree(text: str) -> ast.Module | None:
 
 
 def _calls(node: ast.expr) -> Iterator[ast.Call]:
+    """Yield the calls of an expression; a call without a name for an element that is none."""
     if isinstance(node, (ast.List, ast.Tuple)):
         for element in node.elts:
             inner = list(_calls(element))
@@ -75,17 +76,17 @@ def _calls(node: ast.expr) -> Iterator[ast.Call]:
             yield node
 
 
-def _found(call: ast.Call, text: str, tools: Tools) -> Found:
-    name = _name(call.func)
+def _read_call(call: ast.Call, text: str, tools: Tools) -> Found:
+    name = _read_name(call.func)
     try:
-        values, repairs = _arguments(call, name, tools)
+        values, repairs = _read_arguments(call, name, tools)
     except _NotLiteral:
         source = ast.get_source_segment(text.strip(), call) or text
         return Found(name, source[source.find("(") :])
     return Found(name, lenient_json.encode(values), repairs)
 
 
-def _name(func: ast.expr) -> str:
+def _read_name(func: ast.expr) -> str:
     parts: list[str] = []
     while isinstance(func, ast.Attribute):
         parts.append(func.attr)
@@ -98,14 +99,17 @@ def _name(func: ast.expr) -> str:
     return name.removesuffix(".call")
 
 
-def _arguments(call: ast.Call, name: str, tools: Tools) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _read_arguments(
+    call: ast.Call, name: str, tools: Tools
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the arguments of a call, and the repairs. Raises _NotLiteral."""
     values: dict[str, Any] = {}
     for named in call.keywords:
         value = _literal(named.value)
         if named.arg is not None:
             values[named.arg] = value
         elif isinstance(value, dict):
-            values.update(value)  # pyright: ignore[reportUnknownArgumentType]: keys were made text by _literal
+            values.update(cast("dict[str, Any]", value))  # `_literal` made the keys text
         else:
             raise _NotLiteral
     if not call.args:
@@ -147,7 +151,7 @@ def _key(node: ast.expr | None) -> str:
 
 
 def read_pythonic(body: str, ending: Ending, tools: Tools) -> Parsed | None:
-    """A pythonic list between marks, or a call after a mark."""
+    """Read a pythonic list between marks, or a call after a mark."""
     text = body.strip()
     if not LOOKS.match(text):
         return None
@@ -162,17 +166,17 @@ def read_pythonic(body: str, ending: Ending, tools: Tools) -> Parsed | None:
         end = balanced_end(body, at if body[at] == "[" else body.find("(", at))
         found = read_python(body[at:end], tools) if end is not None else None
         if end is None or not found:
-            broken = _broken(body[at:].strip(), ending)
+            broken = _read_broken(body[at:].strip(), ending)
             return Parsed([*parsed.items, *broken.items]) if broken else None
         parsed.items += found
         at = end + len(body[end:]) - len(body[end:].lstrip())
     if parsed.items:
         parsed.rest = at
         return parsed
-    return _broken(text, ending)
+    return _read_broken(text, ending)
 
 
-def _broken(text: str, ending: Ending) -> Parsed | None:
+def _read_broken(text: str, ending: Ending) -> Parsed | None:
     head = _HEAD.match(text)
     if head is None:
         return None
@@ -181,16 +185,16 @@ def _broken(text: str, ending: Ending) -> Parsed | None:
 
 
 def cut_python(text: str, tools: Tools) -> list[Found] | None:
-    """The call in which a pythonic reply ended; only for a tool on offer."""
+    """Return the call in which a pythonic reply ended; None if it calls no tool on offer."""
     head = _HEAD.match(text.strip())
     if head is None or not tools.near(head.group(1)):
         return None
-    parsed = _broken(text.strip(), Ending.OPEN)
+    parsed = _read_broken(text.strip(), Ending.OPEN)
     return parsed.calls if parsed else None
 
 
 def render_python(call: Call) -> str | None:
-    """A call as Python, or None if its name or its arguments cannot be written so."""
+    """Write a call as Python; None if its name or its arguments cannot be written so."""
     decoded = lenient_json.strict(call.arguments)
     values = lenient_json.as_object(decoded[0]) if decoded else None
     if values is None or not _IDENTIFIER.fullmatch(call.tool) or call.tool == "print":
@@ -210,7 +214,7 @@ def render_python(call: Call) -> str | None:
 
 
 def render_pythonic(calls: Sequence[Call]) -> str:
-    """`[f(a=1), g()]`, or a JSON list where Python has no way to write it."""
+    """Write calls as `[f(a=1), g()]`, or as a JSON list where Python cannot write them."""
     written = [render_python(call) for call in calls]
     if any(part is None for part in written):
         return render_json_list(calls)
@@ -218,15 +222,20 @@ def render_pythonic(calls: Sequence[Call]) -> str:
 
 
 def render_json_list(calls: Sequence[Call], *, key: str = "arguments") -> str:
-    """`[{"name": …, "arguments": {…}}]`."""
+    """Write calls as `[{"name": …, "arguments": {…}}]`."""
     return f"[{', '.join(render_json(call, key=key) for call in calls)}]"
 
 
 def render_json(call: Call, *, key: str = "arguments") -> str:
-    """`{"name": …, "arguments": {…}}`; arguments that are not JSON go as a string."""
-    whole = lenient_json.strict(call.arguments)
-    valid = (
-        whole is not None and not call.arguments[whole[1] :].strip() and isinstance(whole[0], dict)
+    """Write a call as `{"name": …, "arguments": {…}}`.
+
+    Arguments that are no JSON object are written as a string. `key` is the name of their member.
+    """
+    arguments = call.arguments
+    decoded = lenient_json.strict(arguments)
+    is_object = (
+        decoded is not None and isinstance(decoded[0], dict) and not arguments[decoded[1] :].strip()
     )
-    shown = call.arguments if valid else lenient_json.encode(call.arguments)
-    return f'{{"name": {lenient_json.encode(call.tool)}, "{key}": {shown}}}'
+    if not is_object:
+        arguments = lenient_json.encode(arguments)
+    return f'{{"name": {lenient_json.encode(call.tool)}, "{key}": {arguments}}}'

@@ -1,11 +1,11 @@
-"""Reads a reply: prose, reasoning and calls, told apart while the text arrives.
+"""Read a reply: tell prose, reasoning and calls apart while the text arrives.
 
 Decisions depend on the text alone: what comes out is the same however the stream was cut. Text is
 read once; a reader holds back only what may be the beginning of a mark (at most `LONGEST`
 characters) and whole regions whose end decides what they are.
 
-What a reply cannot tell: an example of a call in plain text, marked as calls are marked, is read as
-a call. In back-ticks, or in fenced blocks beside others, it is not.
+What this cannot see: an example of a call in plain text, marked as calls are marked, is read as a
+call. In back-ticks, or in fenced blocks beside others, it is not.
 """
 
 from __future__ import annotations
@@ -37,51 +37,59 @@ from .regions import (
 from .registry import ALL
 
 _MOST_LITERALS = 64
-"""Regions that turned out to be prose, after which all that follows is taken for prose;
-`_MOST_BARE` for values without marks.
-"""
+"""Regions that turned out to be prose, after which all that follows is taken for prose."""
+
 _MOST_BARE = 8
+"""The same for values without marks."""
+
 _MOST_FORCED = 16
-"""Calls without a whole end, after which a call ends at its first closing mark: all of this keeps
-work linear.
+"""Calls without a whole end, after which a call ends at its first closing mark.
+
+These three limits keep the work linear.
 """
+
 _CHUNK = 2048
+"""Characters that are looked at in one go."""
+
 _LINE = 240
 """Characters in which an inline code span or a fence's opening line must end."""
 
 _TURN_ENDS = (
-    r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|end|return|call|eot|END_OF_TURN_TOKEN|im_start)\|>"
+    r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|end|return|call|eot|END_OF_TURN_TOKEN"
+    r"|im_start)\|>"
     r"|<｜end▁of▁sentence｜>|<end_of_turn>|<turn\|>|<\|tool_response>|<\|end_of_msg\|>"
 )
 _NOISE = (
     r"<\|(?:START|END)_(?:RESPONSE|TEXT)\|>|\]<\]minimax\[>\[|"
-    r"<\|(?:open|close)\|>(?:response|message)<\|sep\|>|<\|close\|>(?:tools|call|argument|json)<\|sep\|>|<\|CHATBOT_TOKEN\|>|<\|START_OF_TURN_TOKEN\|>|>>>all\n"
+    r"<\|(?:open|close)\|>(?:response|message)<\|sep\|>|"
+    r"<\|close\|>(?:tools|call|argument|json)<\|sep\|>|"
+    r"<\|CHATBOT_TOKEN\|>|<\|START_OF_TURN_TOKEN\|>|>>>all\n"
 )
 _STRAY = (
     r"\s*(?:</(?:antml:|minimax:|seed:|[|｜]{1,2} ?DSML ?[|｜]{1,2} ?)?"
     r"(?:tool_calls?|function_calls?|function|calls|TOOLCALL)>|<\|/tool_calls?\|>|</s>"
-    r"|<[|｜]tool(?:[▁_ ]|\\_)calls?(?:(?:[▁_ ]|\\_)section)?(?:[▁_ ]|\\_)end[|｜]>|<\|END_ACTION\|>)"
+    r"|<[|｜]tool(?:[▁_ ]|\\_)calls?(?:(?:[▁_ ]|\\_)section)?(?:[▁_ ]|\\_)end[|｜]>"
+    r"|<\|END_ACTION\|>)"
 )
 _STRAY_MORE = re.compile(r"\s*(?:<[^<>\n]{0,48})?\Z")
 _STRAY_MARK = re.compile(_STRAY)
 
 _PARTIAL = re.compile(
-    r"(?:<[^<>\n]{0,95}|\[[/A-Z_]{0,13}|◁[/a-z]{0,7}|`+|^[ "
-    r"\t]{0,8}(?:\{|~{0,20})|>{1,3}[\w.:-]{0,64}\n?"
+    r"(?:<[^<>\n]{0,95}|\[[/A-Z_]{0,13}|◁[/a-z]{0,7}|`+"
+    r"|^[ \t]{0,8}(?:\{|~{0,20})|>{1,3}[\w.:-]{0,64}\n?"
     r"|\](?:<(?:\](?:m[a-z]*(?:\[>?)?)?)?)?|f(?:u(?:n(?:c(?:t(?:o(?:o(?:ls?)?)?)?)?)?)?)?"
     rf"|{markup.TAIL_BEGINS}"
     r"|<\|(?:action_start|open|close|start)\|>\s?[a-z]{0,10}(?:<[^<>\n]{0,20})?|<\|channel>[a-z]{0,7})\Z",
     re.MULTILINE,
 )
-"""The end of a text that may be the beginning of a mark."""
+"""Matches the end of a text that may be the beginning of a mark."""
 
 
 @frozen
 class Reading:
-    """What a reply says: its text, its calls (without ids), its reasoning, and what was odd about
-    it.
+    """What a reply says: its text, its calls (without ids), its reasoning, and its problems.
 
-    `dialect` names the form that the first call had; it is empty if there is none.
+    `dialect` names the form of the first call; it is empty if there is none.
     """
 
     text: str = ""
@@ -96,12 +104,15 @@ _MARKS_OF_CALLS = re.compile(f"{markup.TAIL}|{gemma.TAIL}|{markup.VALUE_MARK}|{g
 _BETWEEN = re.compile(
     rf"\s*(?:{tagged_calls.BETWEEN}|{markup.BETWEEN}|{section_tokens.BETWEEN}|{gemma.BETWEEN})?\s*"
 )
-"""What a family writes between two calls whose values are raw text."""
+"""Matches what a family writes between two calls whose values are raw text."""
 
 
 @cache
 def _marks(forms: tuple[Form, ...], fenced: bool) -> re.Pattern[str]:
-    """Everything that may open a region. Alternatives are named: `form3`, `think`, `tick` …"""
+    """Return a pattern of everything that may open a region.
+
+    Its alternatives are named groups: `form3`, `think`, `tick` and so on.
+    """
     parts = [f"(?P<form{index}>{form.opens})" for index, form in enumerate(forms)]
     parts += [
         f"(?P<tail>{markup.TAIL})",
@@ -121,15 +132,8 @@ def _marks(forms: tuple[Form, ...], fenced: bool) -> re.Pattern[str]:
 class Reader:
     """Takes a reply in pieces of any size and gives out prose as soon as it is certain.
 
-    `dialects`: the ones to understand (all of them if None). `tools` names what is on offer, or
-    maps names to their schemas: then the types of values written as text are known, and forms that
-    other text may have by chance count only for these names. `fenced` False takes fenced blocks for
-    text.
-    `marked`: only calls between marks count; fenced and bare ones are text.
-    `thinking`: the reply starts inside reasoning; nothing is given out until that ends.
-
-    What `feed` gave out is the beginning of `Reading.text`, except when a closing tag
-    shows that all of it was reasoning.
+    What `feed` gave out is the beginning of `Reading.text`, except when a closing tag shows that
+    all of it was reasoning.
     """
 
     def __init__(
@@ -141,6 +145,17 @@ class Reader:
         marked: bool = False,
         thinking: bool = False,
     ) -> None:
+        """Set up a reader for one reply.
+
+        Args:
+            dialects: The dialects to understand; all of them if None.
+            tools: The names of the tools on offer, or a mapping of names to schemas. With schemas
+                the types of values that are written as text are known. Forms that other text may
+                have by chance count only for these names.
+            fenced: Whether fenced blocks may be calls; otherwise they are text.
+            marked: Whether only calls between marks count; then fenced and bare ones are text.
+            thinking: Whether the reply starts inside reasoning. Nothing is given out until it ends.
+        """
         self._dialects = dialects = ALL if dialects is None else dialects
         self._forms = tuple(dict.fromkeys(form for dialect in dialects for form in dialect.forms))
         self._tools = Tools(tools)
@@ -157,7 +172,7 @@ class Reader:
             "tilde": self._open_tilde,
         }
         self.remainder = ""
-        """What `finish` added to the text that `feed` had given out."""
+        """The text that `finish` added to what `feed` had given out."""
         self._pieces: list[str] = []
         self._fed = 0
         self._rest = ""
@@ -192,12 +207,10 @@ class Reader:
         self._head = True
         self._dialect = ""
 
-    # ---- outside
+    # ---- for callers
 
     def feed(self, piece: str) -> str:
-        """More of the reply. Returns the text that is certain by now and was not returned
-        before.
-        """
+        """Take more of the reply. Return the text that has become certain."""
         self._pieces.append(piece)
         self._fed += len(piece)
         self._backlog += piece
@@ -205,11 +218,14 @@ class Reader:
         return self._prose.take()
 
     def finish(self, *, cut: bool = False) -> Reading:
-        """The whole reply. `cut`: the model was stopped at its output limit. Call this once."""
+        """Return the reading of the whole reply. Call this once.
+
+        `cut` says that the model was stopped at its output limit.
+        """
         self._cut = cut
         self._run(end=True)
-        self._settle_fences()
-        self._doubt_calls()
+        self._settle_waiting()
+        self._refuse_doubtful_calls()
         if cut:
             self._calls = [
                 call if call.unmarked is None else Found(call.tool, call.unmarked, cut=True)
@@ -217,6 +233,15 @@ class Reader:
             ]
         text = self._prose.finish()
         self.remainder = self._prose.take()
+        return Reading(
+            text,
+            tuple(Call("", call.tool, call.arguments) for call in self._calls),
+            "\n\n".join(thought for thought in self._thoughts if thought),
+            tuple(self._all_problems()),
+            self._dialect,
+        )
+
+    def _all_problems(self) -> list[str]:
         problems = [*self._problems]
         for call in self._calls:
             problems += [
@@ -224,22 +249,16 @@ class Reader:
             ]
             if call.cut:
                 problems.append(f"the call to `{call.tool}` was cut off")
-        if cut and not any(call.cut for call in self._calls):
+        if self._cut and not any(call.cut for call in self._calls):
             problems.append("the reply was cut at the model's output limit")
-        return Reading(
-            text,
-            tuple(Call("", call.tool, call.arguments) for call in self._calls),
-            "\n\n".join(thought for thought in self._thoughts if thought),
-            tuple(problems),
-            self._dialect,
-        )
+        return problems
 
-    def _doubt_calls(self) -> None:
-        """Refuse all calls where a value of one of them may go on after what was taken for its end.
+    def _refuse_doubtful_calls(self) -> None:
+        """Refuse all calls if a value of one of them may go on after what was taken for its end.
 
-        Values of raw forms have no escapes: what a reply holds besides calls may belong to such a
-        value, and where the reply was cut, what is missing could have shown that a call did not end
-        where it seemed to.
+        Raw values have no escapes. What a reply holds besides calls may belong to such a value, and
+        where the reply was cut, what is missing could have shown that a call did not end where it
+        seemed to.
         """
         calls = (*self._set_aside, *self._calls)
         is_raw = any(call.source and not call.escaped for call in calls)
@@ -255,10 +274,10 @@ class Reader:
         ]
 
     def _is_doubtful_around(self, calls: Sequence[Found]) -> bool:
-        """Whether what stands around calls may belong to a value of one of them.
+        """Return whether what stands around calls may belong to a value of one of them.
 
-        It may not if the calls follow each other as their family writes them, if no call ends
-        before them and no mark of a call or a value stands behind them.
+        It may not if the calls follow each other as their family writes them, no call ends before
+        them, and no mark of a call or a value stands behind them.
         """
         if len(calls) > 1 and any(call.alone for call in calls):
             return True
@@ -270,21 +289,21 @@ class Reader:
             if start < 0:
                 return True
             before = reply[at:start]
-            if _BETWEEN.fullmatch(before) is None if index else _TAILS.search(before):
+            if index == 0 and _TAILS.search(before):
+                return True
+            if index > 0 and _BETWEEN.fullmatch(before) is None:
                 return True
             at = start + len(call.source)
         return _MARKS_OF_CALLS.search(reply, at) is not None
 
     def reason_apart(self) -> None:
-        """Reasoning arrives beside the text: then the text does not begin inside it."""
+        """Note that reasoning arrives beside the text: then the text does not begin inside it."""
         if isinstance(self._region, Headless) and not self._fed:
             self._region = None
 
     @property
     def held(self) -> str:
-        """What will be looked at again with the next piece: never more than a mark or a line's
-        beginning.
-        """
+        """Text that is looked at again with the next piece: at most a mark or a line's start."""
         return self._rest
 
     # ---- the walk through the text
@@ -302,18 +321,20 @@ class Reader:
             self._backlog, self._read_on = "", 0
 
     def _step(self, *, end: bool) -> bool:
-        """One decision. False: none can be made without more text."""
-        moved = self._scan(end) if self._region is None else self._collect(end)
+        """Make one decision. Return False if none can be made without more text."""
+        moved = self._scan_prose(end) if self._region is None else self._feed_region(end)
         if len(self._rest) > 2 * _CHUNK:
             # Regions hand back long texts; copying them again for every mark in them would not be
             # linear.
             self._backlog = self._rest[_CHUNK:] + self._backlog[self._read_on :]
-            self._rest, self._read_on = self._rest[:_CHUNK], 0
+            self._rest = self._rest[:_CHUNK]
+            self._read_on = 0
         return moved
 
-    def _collect(self, end: bool) -> bool:
+    def _feed_region(self, end: bool) -> bool:
         assert self._region is not None
-        piece, self._rest = self._rest, ""
+        piece = self._rest
+        self._rest = ""
         outcome = self._region.feed(piece, end, self._cut)
         if outcome is None:
             return False
@@ -321,58 +342,59 @@ class Reader:
         self._literals += outcome.literal
         self._forced += outcome.forced
         for item in outcome.items:
-            self._hear(item)
+            self._take(item)
             if isinstance(item, str):
-                self._pass(item)
+                self._note_text(item)
         self._fences = self._fences and outcome.fences
         if outcome.done:
-            thought = isinstance(self._region, Thinking | Headless)
+            was_reasoning = isinstance(self._region, Thinking | Headless)
             self._region = Doubted() if outcome.doubtful else None
             self._rest = outcome.rest
-            if thought and not self._calls:
-                self._thought_until = self._place()
+            if was_reasoning and not self._calls:
+                self._thought_until = self._position()
         return outcome.done
 
-    def _place(self) -> int:
-        """The offset in the reply of what is looked at next."""
+    def _position(self) -> int:
+        """Return the offset in the reply of what is looked at next."""
         return self._fed - len(self._rest) - max(0, len(self._backlog) - self._read_on)
 
-    def _scan(self, end: bool) -> bool:
-        """Prose up to the next mark. True: something opened, or there is more to look at."""
+    def _scan_prose(self, end: bool) -> bool:
+        """Take prose up to the next mark.
+
+        Return whether something opened, or there is more to look at.
+        """
         if self._after_call and not self._skip_strays(end):
             return False
         if self._head and not self._begun and not self._harmony:
-            begun = self._begins_in_header(end)
-            if begun is not None:
-                return begun
-        if self._head and self._opens_bare():
+            moved = self._open_header_of_prompt(end)
+            if moved is not None:
+                return moved
+        if self._head and self._open_bare_at_head():
             return True
         text = self._last + self._rest
         match = self._mark.search(text, 1)
-        certain = len(text) if end else self._certain(text)
-        keep = min(match.start() if match else len(text), certain)
+        certain = len(text) if end else self._certain_length(text)
+        if match is None:
+            keep = min(len(text), certain)
+            self._say(text[1:keep], text[keep:])
+            return False
         # A mark may also be a part of a longer one that began before it, or with it, and is not
         # complete yet.
-        if match is None or (not end and (match.end() >= len(text) or certain <= match.start())):
+        if not end and (match.end() >= len(text) or certain <= match.start()):
+            keep = min(match.start(), certain)
             self._say(text[1:keep], text[keep:])
             return False
         self._say(text[1 : match.start()], text[match.start() :])
-        kind, mark, rest = match.lastgroup or "", match.group(), text[match.end() :]
+        kind = match.lastgroup or ""
+        rest = text[match.end() :]
         if kind.startswith("form"):
-            form = self._forms[int(kind[4:])]
-            if mark.endswith("/>") and not self._line_blank:
-                return self._literally(mark, rest)  # within a line it is a word about a call
-            if self._literals >= _MOST_LITERALS:
-                return self._literally(mark, rest)
-            region = Marked(
-                form, mark, self._tools, hasty=self._forced >= _MOST_FORCED, lone=self._line_blank
-            )
-            return self._begin(region, rest, form.name)
-        return self._open_by[kind](mark, rest, end)
+            return self._open_form(self._forms[int(kind[4:])], match.group(), rest)
+        return self._open_by[kind](match.group(), rest, end)
 
-    def _begins_in_header(self, end: bool) -> bool | None:
-        """Harmony: whether a prompt ended within the header of the reply's first message. None: it
-        did not.
+    def _open_header_of_prompt(self, end: bool) -> bool | None:
+        """Harmony: open the reply's first message if the prompt ended within its header.
+
+        None if it did not; else like `_scan_prose`.
         """
         role = harmony.ROLE.match(self._rest)
         if role:
@@ -384,13 +406,16 @@ class Reader:
         return None
 
     @staticmethod
-    def _certain(text: str) -> int:
-        """How much of a text is prose whatever follows."""
+    def _certain_length(text: str) -> int:
+        """Return how much of a text is prose whatever follows."""
         partial = _PARTIAL.search(text, max(1, len(text) - LONGEST))
         return partial.start() if partial else len(text)
 
     def _skip_strays(self, end: bool) -> bool:
-        """Closing tags that nothing opened, right after a call. False: wait for more text."""
+        """Skip closing tags that nothing opened, right after a call.
+
+        Return False if more text is needed.
+        """
         while stray := _STRAY_MARK.match(self._rest):
             self._rest = self._rest[stray.end() :]
         if not end and _STRAY_MORE.match(self._rest):
@@ -398,46 +423,49 @@ class Reader:
         self._after_call = False
         return True
 
-    def _opens_bare(self) -> bool:
-        """Whether the reply begins with what may be a value without marks."""
-        blank = len(self._rest) - len(self._rest.lstrip())
-        start = self._rest[blank : blank + 1]
-        named = bool(self._tools) and (start.isalpha() or start == "_")
+    def _open_bare_at_head(self) -> bool:
+        """Open a region if the reply begins with what may be a value without marks."""
         if self._marked:
             return False
-        second = self._rest[blank + 1 : blank + 2]
-        if (
-            not start
-            or not (start in "{[" or named)
-            or (start == "[" and (not second or second.isupper()))
-        ):
+        space = len(self._rest) - len(self._rest.lstrip())
+        first = self._rest[space : space + 1]
+        second = self._rest[space + 1 : space + 2]
+        if not first:
             return False
-        self._say(self._rest[:blank], self._rest[blank:])
+        may_be_name = bool(self._tools) and (first.isalpha() or first == "_")
+        if first not in "{[" and not may_be_name:
+            return False
+        if first == "[" and (not second or second.isupper()):
+            return False
+        self._say(self._rest[:space], self._rest[space:])
         self._head = False
         return self._begin(Bare(self._tools, head=True), self._rest, "bare")
 
     def _say(self, text: str, rest: str) -> None:
-        """Prose, and what is left to look at."""
+        """Take prose, and note what is left to look at."""
         if text:
-            self._hear(text)
-            self._pass(text)
+            self._take(text)
+            self._note_text(text)
         self._rest = rest
 
-    def _pass(self, text: str) -> None:
+    def _note_text(self, text: str) -> None:
         """Remember how the text before the next mark ends."""
         newline = text.rfind("\n")
         self._last = text[-1:] or self._last
         self._line_blank = (newline >= 0 or self._line_blank) and not text[newline + 1 :].strip()
         self._head = self._head and not text.strip()
 
-    # ---- what marks open
+    # ---- what marks open: each of these returns what `_scan_prose` does
 
     def _begin(self, region: Region, rest: str, name: str = "") -> bool:
-        self._region, self._rest, self._form_name = region, rest, name
-        self._line_blank, self._last = True, ">"
+        self._region = region
+        self._rest = rest
+        self._form_name = name
+        self._line_blank = True
+        self._last = ">"
         return True
 
-    def _literally(self, mark: str, rest: str) -> bool:
+    def _take_literally(self, mark: str, rest: str) -> bool:
         self._say(mark, rest)
         return bool(rest)
 
@@ -445,43 +473,55 @@ class Reader:
         self._rest = text
         return False
 
+    def _open_form(self, form: Form, mark: str, rest: str) -> bool:
+        # Within a line the mark of an empty call only mentions it.
+        is_mentioned = mark.endswith("/>") and not self._line_blank
+        if is_mentioned or self._literals >= _MOST_LITERALS:
+            return self._take_literally(mark, rest)
+        region = Marked(
+            form, mark, self._tools, hasty=self._forced >= _MOST_FORCED, lone=self._line_blank
+        )
+        return self._begin(region, rest, form.name)
+
     def _open_tail(self, mark: str, rest: str, end: bool) -> bool:
-        """The end of a call where none is open."""
+        """Drop the end of a call where none is open."""
         self._rest = rest
-        self._hear(Gap())
+        self._take(Gap())
         return True
 
     def _open_think(self, mark: str, rest: str, end: bool) -> bool:
         if not self._line_blank or self._literals >= _MOST_LITERALS:
-            # Within a line it is a word about a tag, and so is the tag that closes it.
+            # Within a line a tag is only mentioned, and so is the tag that closes it.
             self._mentioned.add(reasoning.closing(mark))
-            return self._literally(mark, rest)
+            return self._take_literally(mark, rest)
         head = self._prose.empty and not self._calls and not self._waiting
         return self._begin(Thinking(mark, head=head), rest)
 
     def _open_lone(self, mark: str, rest: str, end: bool) -> bool:
-        """A closing tag whose opening one is missing: all so far was reasoning."""
+        """Take all so far for reasoning, as the opening tag of this closing one is missing."""
         if mark in self._mentioned:
             self._mentioned.discard(mark)
-            return self._literally(mark, rest)
+            return self._take_literally(mark, rest)
         self._rest = rest
         if self._thought:
-            self._hear(Gap())
+            self._take(Gap())
             return True
-        before = "".join(self._pieces)[: self._place() - len(mark)]
+        before = "".join(self._pieces)[: self._position() - len(mark)]
         self._set_aside += self._calls
         self._clear()
-        self._hear(Thought(before.strip()))
+        self._take(Thought(before.strip()))
         return True
 
     def _open_header(self, mark: str, rest: str, end: bool) -> bool:
-        """Harmony: a header says to whom the message goes."""
+        """Harmony: open a message. Its header says who it is for."""
         stop = rest.find("<|message|>")
         if stop < 0 and not end and len(rest) <= _LINE + len("<|message|>"):
             return self._wait(mark + rest)
         if stop < 0 or stop > _LINE:
-            return self._literally(mark, rest)
-        header, rest = rest[: stop + len("<|message|>")], rest[stop + len("<|message|>") :]
+            return self._take_literally(mark, rest)
+        end_of_header = stop + len("<|message|>")
+        header = rest[:end_of_header]
+        rest = rest[end_of_header:]
         channel, tool = harmony.route(mark + header)
         # In a reply of this form a recipient makes a call, and nothing else does.
         self._harmony = self._marked = True
@@ -489,50 +529,58 @@ class Reader:
         if tool:
             region = Marked(harmony.CALL, f"{mark} to={tool}", self._tools, said=mark + header)
             return self._begin(region, rest, "harmony")
-        self._hear(Gap())
+        self._take(Gap())
         if channel == "analysis":
             return self._begin(Thinking(mark, head=True, closes=harmony.ENDS), rest)
-        self._rest, self._last, self._line_blank = rest, "\n", True
+        self._rest = rest
+        self._last = "\n"
+        self._line_blank = True
         return True
 
     def _open_turn(self, mark: str, rest: str, end: bool) -> bool:
         self._rest = rest
-        self._hear(TurnEnd(mark))
+        self._take(TurnEnd(mark))
         return True
 
     def _open_noise(self, mark: str, rest: str, end: bool) -> bool:
         self._rest = rest
-        self._hear(Gap())
+        self._take(Gap())
         return True
 
     def _open_bare(self, mark: str, rest: str, end: bool) -> bool:
         if self._marked or self._literals >= _MOST_BARE:
-            return self._literally(mark + rest[:1], rest[1:])
+            return self._take_literally(mark + rest[:1], rest[1:])
         return self._begin(Bare(self._tools, head=False), mark + rest, "bare")
 
     def _open_tick(self, mark: str, rest: str, end: bool) -> bool:
-        """A run of back-ticks: a fenced block, code in a line, or nothing."""
+        """Open what a run of back-ticks begins: a fenced block, code in a line, or nothing."""
         line, newline, _ = rest[:_LINE].partition("\n")
-        known = bool(newline) or end or len(rest) > _LINE
+        is_line_known = bool(newline) or end or len(rest) > _LINE
         if len(mark) >= 3 and self._fences:
-            if not known:
+            if not is_line_known:
                 return self._wait(mark + rest)
             if (newline or len(rest) <= _LINE) and self._open_fence(mark, line, rest):
                 return True
         close = re.search(rf"(?<!`){mark}(?!`)", line)
-        if (close is None and not known) or (close and close.end() == len(rest) and not end):
+        if close is None:
+            if not is_line_known:
+                return self._wait(mark + rest)
+            return self._take_literally(mark, rest)
+        if close.end() == len(rest) and not end:
             return self._wait(mark + rest)
-        stop = close.end() if close else 0
-        return self._literally(mark + rest[:stop], rest[stop:])
+        return self._take_literally(mark + rest[: close.end()], rest[close.end() :])
 
     def _open_fence(self, mark: str, line: str, rest: str) -> bool:
-        """Whether the marks and the line after them open a block (or are one)."""
+        """Open a fenced block if the marks and the line after them begin one, or are one."""
         if mark in line:
-            block = None if self._marked else fences.inline(mark, line, self._tools, self._nested)
+            block = None
+            if not self._marked:
+                block = fences.inline(mark, line, self._tools, self._read_nested)
             if block is None:
                 return False
-            self._hear(block)
-            self._rest, self._head = rest[len(line) :], False
+            self._take(block)
+            self._rest = rest[len(line) :]
+            self._head = False
             return True
         if not self._line_blank and not re.fullmatch(r"\w*[ \t\r]*", line):
             return False
@@ -540,7 +588,7 @@ class Reader:
 
     def _begin_fence(self, mark: str, opening: str, rest: str) -> bool:
         self._head = False
-        block = fences.Fence(mark, opening, self._tools, self._nested, plain=self._marked)
+        block = fences.Fence(mark, opening, self._tools, self._read_nested, plain=self._marked)
         return self._begin(block, rest[len(opening) :], "fenced")
 
     def _open_tilde(self, mark: str, rest: str, end: bool) -> bool:
@@ -548,12 +596,13 @@ class Reader:
         if newline < 0 and not end and len(rest) <= _LINE:
             return self._wait(mark + rest)
         if newline < 0 or not self._fences:
-            return self._literally(mark, rest)
+            return self._take_literally(mark, rest)
         bare = mark.lstrip()
         self._say(mark[: -len(bare)], rest)
         return self._begin_fence(bare, rest[: newline + 1], rest)
 
-    def _nested(self, text: str) -> tuple[Found, ...]:
+    def _read_nested(self, text: str) -> tuple[Found, ...]:
+        """Return the marked calls that a text consists of; none if anything else is in it."""
         inner = Reader(self._dialects, tools=self._tools.given, fenced=False)
         inner.feed(text)
         reading = inner.finish()
@@ -561,9 +610,10 @@ class Reader:
             return ()
         return tuple(inner._calls)
 
-    # ---- what is heard
+    # ---- what was found
 
-    def _hear(self, item: Item) -> None:
+    def _take(self, item: Item) -> None:
+        """Take an item, or let it wait: whether blocks are calls depends on all the blocks."""
         if isinstance(item, Candidate):
             if item.calls is not None and self._all_fences_call:
                 self._waiting.append((item, "fenced"))
@@ -600,13 +650,15 @@ class Reader:
                     self._settle(call, "fenced")
 
     def _release_fences(self) -> None:
-        """A block that is no call: then none of the others is one either."""
+        """Take all blocks for text, as one of them is no call."""
         self._all_fences_call = False
-        waiting, self._waiting = self._waiting, []
+        waiting = self._waiting
+        self._waiting = []
         for item, name in waiting:
             self._settle(item.raw if isinstance(item, Candidate) else item, name)
 
-    def _settle_fences(self) -> None:
-        waiting, self._waiting = self._waiting, []
+    def _settle_waiting(self) -> None:
+        waiting = self._waiting
+        self._waiting = []
         for item, name in waiting:
             self._settle(item, name)

@@ -1,7 +1,7 @@
-"""Reasoning set apart by tags: what opens a block, and what closes it.
+"""The tags that set reasoning apart.
 
-Calls in a block of reasoning are thoughts about calls: they do not count. A closing tag without an
-opening one makes everything before it reasoning (the prompt had the opening tag: DeepSeek R1, Qwen3
+Calls in a block of reasoning are thoughts about calls and do not count. A closing tag without an
+opening one makes everything before it reasoning: the prompt had the opening tag (DeepSeek R1, Qwen3
 thinking, MiniMax).
 """
 
@@ -28,19 +28,17 @@ _PAIRS = {
 }
 
 OPENS = "|".join(map(re.escape, _PAIRS))
-"""What opens reasoning: at the start of a line, or right after a call."""
+"""Opens reasoning, at the start of a line or right after a call."""
 
 LONE = "|".join(
     f"(?<! ){re.escape(tag)}|{re.escape(tag)}(?![ .,;:)])" for tag in dict.fromkeys(_PAIRS.values())
 )
-"""A closing tag that ends reasoning whose opening tag is missing. Between blanks it is a word about
-a tag.
-"""
+"""Closes reasoning whose opening tag is missing. Between blanks a tag is only mentioned."""
 
 IMPLICIT = re.compile(r"<\|tool_calls_section_begin\|>")
-"""Kimi K2 may go from reasoning that it never closes to its section of calls."""
+"""Ends reasoning too: Kimi K2 may go on to its section of calls without closing it."""
 
 
 def closing(opener: str) -> str:
-    """The tag that closes what `opener` opened."""
+    """Return the tag that closes what `opener` opened."""
     return _PAIRS[opener]

@@ -1,8 +1,13 @@
-"""Parts of a reply that are not prose, each followed to its end: marked calls, reasoning, bare
-values.
+"""Regions: parts of a reply that are not prose, each followed to its end.
 
-A region is fed text as it arrives, keeps it, and looks at each piece once. What it decides
-depends on the text alone, never on how it was cut.
+    Marked     a call between marks
+    Thinking   reasoning between tags
+    Headless   reasoning at the start of a reply, whose opening tag stands in the prompt
+    Bare       a value without marks
+    Doubted    what stands behind a call whose end is not known
+
+A region is fed text as it arrives, keeps it, and looks at each piece once. What it decides depends
+on the text alone, never on how it was cut.
 """
 
 from __future__ import annotations
@@ -17,8 +22,8 @@ from . import call_shapes, lenient_json, pythonic, reasoning
 from .brackets import Balanced
 from .dialect import LONGEST, Ending, Form, Found, Tools
 
-_TRIES = 64
-"""Closing marks that are tried within one call. A body with more of them is read at its first."""
+_MOST_TRIES = 64
+"""Closing marks that are tried within one call. With more of them it ends at the first one."""
 
 
 @frozen
@@ -30,15 +35,16 @@ class Thought:
 
 @frozen
 class Problem:
-    """Something to report."""
+    """Something odd about the reply, to be reported."""
 
     text: str
 
 
 @frozen
 class Candidate:
-    """A fenced block. It is calls only if every fenced block of the reply is; `calls` None: it is
-    not.
+    """A fenced block. Its calls count only if every fenced block of the reply consists of calls.
+
+    `calls` is None if this block does not.
     """
 
     raw: str
@@ -47,7 +53,7 @@ class Candidate:
 
 @frozen
 class Gap:
-    """Something that is no text and means nothing: a header, a wrapper."""
+    """A place at which something stood that is neither text nor a call: a header, a wrapper."""
 
 
 @frozen
@@ -62,11 +68,16 @@ Item = str | Found | Thought | Problem | Candidate | Gap | TurnEnd
 
 @dataclass(slots=True)
 class Outcome:
-    """What a region came to. `rest` is text that is to be read on; not `done`: the region goes on.
+    """What a region was read as.
 
-    `literal`: the region was none; its text is prose. `forced`: it had no whole end and was ended
-    all the same. `fences` False: read on without looking for fences. `doubtful`: no call of the
-    reply is known with certainty.
+    Attributes:
+        items: What it holds, in order.
+        rest: Text behind it, which is still to be read.
+        done: Whether the region has ended.
+        literal: Whether it was no region after all, and its text is prose.
+        forced: Whether it had no whole end and was ended all the same.
+        fences: Whether fences are looked for in the rest.
+        doubtful: Whether no call of the reply is known with certainty.
     """
 
     items: list[Item] = field(default_factory=list["Item"])
@@ -79,16 +90,26 @@ class Outcome:
 
 
 class Region(Protocol):
-    """See the head of this file. `end`: no more text will come, and an outcome is due. `cut`: the
-    model was stopped.
-    """
+    """A part of a reply that is followed to its end."""
 
-    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None: ...
+    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
+        """Take more text.
+
+        Args:
+            piece: The text, cut anywhere.
+            end: Whether no more text will come, so that an outcome is due.
+            cut: Whether the model was stopped at its output limit.
+
+        Returns:
+            The outcome, or None while more text is needed.
+        """
+        ...
 
 
 class Marked:
-    """A call between marks. Every closing mark is tried; the first that leaves a whole call ends
-    it.
+    """A call between marks.
+
+    Every closing mark is tried; the first one that leaves a whole call ends it.
     """
 
     def __init__(
@@ -101,8 +122,15 @@ class Marked:
         hasty: bool = False,
         lone: bool = False,
     ) -> None:
-        """`said` is the opener as it stood in the text, if it was not `opener`; `hasty` takes the
-        first closing mark; `lone`: nothing stood before it on its line.
+        """Begin a call.
+
+        Args:
+            form: How the call is read.
+            opener: The mark that opened it.
+            tools: The tools on offer.
+            said: The opener as it stood in the text, if that was not `opener`.
+            hasty: Whether the call ends at its first closing mark.
+            lone: Whether nothing stood before the opener on its line.
         """
         self._form = form
         self._opener = opener
@@ -130,73 +158,81 @@ class Marked:
             if outcome := self._try(base + match.start(), base + match.end()):
                 return outcome
         self._tail = text[-(LONGEST - 1) :]
-        return self._settle(cut) if end else None
+        return self._end_unclosed(cut) if end else None
 
     def _try(self, start: int, stop: int) -> Outcome | None:
+        """Try whether the call ends at a closing mark, from `start` to `stop`."""
         if self._first is None:
             self._first = (start, stop)
         self._tried += 1
-        if self._tried > _TRIES:
+        if self._tried > _MOST_TRIES:
             return None
         outcome = self._read(Ending.CLOSED, start, stop)
-        return (
-            self._read(Ending.FORCED, start, stop) if outcome is None and self._hasty else outcome
-        )
+        if outcome is None and self._hasty:
+            return self._read(Ending.FORCED, start, stop)
+        return outcome
 
-    def _whole(self) -> str:
+    def _text(self) -> str:
         self._parts = ["".join(self._parts)]
         return self._parts[0]
 
     def _read(self, ending: Ending, start: int, stop: int) -> Outcome | None:
-        text = self._whole()
+        text = self._text()
         parsed = self._form.read(self._opener, text[:start], ending, self._tools)
         if parsed is None:
             return None
         if parsed.rest is not None:
             stop = parsed.rest
-            closing = self._closes.match(text, stop + len(text[stop:]) - len(text[stop:].lstrip()))
-            stop = closing.end() if closing and parsed.calls else stop
+            space = len(text[stop:]) - len(text[stop:].lstrip())
+            closing = self._closes.match(text, stop + space)
+            if closing and parsed.calls:
+                stop = closing.end()
         items: list[Item] = [*parsed.items, *map(Problem, parsed.problems)]
         return Outcome(items, text[stop:], doubtful=parsed.doubtful)
 
-    def _settle(self, cut: bool) -> Outcome:
+    def _end_unclosed(self, cut: bool) -> Outcome:
+        """End a call that nothing closed."""
         outcome = self._read(Ending.OPEN, self._length, self._length)
         # A reply that was cut ends inside this call: what looks like its end, and what follows
         # that, is a part of a value.
-        if self._first is not None and not cut and (outcome is None or _doubtful(outcome)):
+        is_certain = outcome is not None and _has_only_whole_calls(outcome)
+        if self._first is not None and not cut and not is_certain:
             outcome = self._read(Ending.FORCED, *self._first)
         if outcome is not None:
             outcome.forced = True
             return outcome
-        text = self._whole()
-        if self._lone and (not text.strip() or _BODY.match(text)):
-            # The beginning of a call, not a word about one: a person sees neither its mark nor what
-            # came after it.
-            told = f"a call was begun and not finished, and left out of the text: {text.strip()}"
-            return Outcome([Gap(), Problem(told.strip(": "))])
+        text = self._text()
+        if self._lone and (not text.strip() or _CALL_BEGINS.match(text)):
+            # This is the beginning of a call and does not just mention one: a person sees neither
+            # its mark nor what came after it.
+            problem = f"a call was begun and not finished, and left out of the text: {text.strip()}"
+            return Outcome([Gap(), Problem(problem.strip(": "))])
         items: list[Item] = [self._said]
         if "|" in self._opener or "｜" in self._opener or self._opener.startswith("["):
             items.append(Problem(f"`{self._opener}` led to no call and was left in the text"))
         return Outcome(items, text, literal=True)
 
 
-_BODY = re.compile(
+_CALL_BEGINS = re.compile(
     r"\s*(?:\{\s*[\"']|\[\s*\{|<(?:function|invoke|parameter|\||｜)|functions\.|call:)"
 )
-"""What a call begins with, behind the mark that opens it."""
+"""Matches the beginning of a call, behind the mark that opens it."""
 
 
-def _doubtful(outcome: Outcome) -> bool:
-    """Whether reading to the end of the reply found anything but whole calls."""
+def _has_only_whole_calls(outcome: Outcome) -> bool:
+    """Return whether reading to the end of the reply found whole calls and nothing else."""
     if outcome.doubtful:
-        return False
+        return True  # what was found in doubt stays so
     calls = [item for item in outcome.items if isinstance(item, Found)]
-    return not calls or any(call.cut for call in calls) or len(calls) < len(outcome.items)
+    if not calls or len(calls) < len(outcome.items):
+        return False
+    return not any(call.cut for call in calls)
 
 
 class Thinking:
-    """Reasoning up to its closing tag. Without one it is reasoning only if the reply began with
-    it.
+    """Reasoning up to its closing tag.
+
+    Without a closing tag it is reasoning only if the reply began with it.
     """
 
     def __init__(self, opener: str, *, head: bool, closes: str = "") -> None:
@@ -204,7 +240,8 @@ class Thinking:
         self._head = head
         self._closes = re.compile(closes or re.escape(reasoning.closing(opener)))
         self._parts: list[str] = []
-        self._tail = "\n"  # begins with one letter of what came before, for marks that look behind
+        # Begins with one character of what came before, for marks that look behind.
+        self._tail = "\n"
 
     def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
         text = self._tail + piece
@@ -215,19 +252,21 @@ class Thinking:
         keep = max(1, min(len(text) - LONGEST + 1, match.start() if match else len(text)))
         self._parts.append(text[1:keep])
         self._tail = text[keep - 1 :]
-        return self._unclosed("".join(self._parts) + self._tail[1:]) if end else None
+        return self._end_unclosed("".join(self._parts) + self._tail[1:]) if end else None
 
-    def _unclosed(self, text: str) -> Outcome:
+    def _end_unclosed(self, text: str) -> Outcome:
         if not self._head:
             return Outcome([self._opener], text, literal=True)
-        if section := reasoning.IMPLICIT.search(text):
+        section = reasoning.IMPLICIT.search(text)
+        if section:
             return Outcome([Thought(text[: section.start()].strip())], text[section.start() :])
         return Outcome([Thought(text.strip())])
 
 
 class Headless:
-    """The start of a reply whose reasoning was opened by the prompt; without a closing tag it is
-    plain text.
+    """Reasoning at the start of a reply that was opened by the prompt.
+
+    Without a closing tag it is plain text.
     """
 
     def __init__(self) -> None:
@@ -245,8 +284,9 @@ class Headless:
 
 
 class Doubted:
-    """What stands behind a call whose end is not known: it may be a part of that call, and is no
-    text.
+    """What stands behind a call whose end is not known.
+
+    It may be a part of that call, so it is left out of the text.
     """
 
     def __init__(self) -> None:
@@ -257,8 +297,10 @@ class Doubted:
         if not end:
             return None
         text = "".join(self._parts).strip()
-        told = f"left out of the text, as it may belong to a call that cannot be read: {text}"
-        return Outcome([Gap(), Problem(told)] if text else [])
+        if not text:
+            return Outcome([])
+        problem = f"left out of the text, as it may belong to a call that cannot be read: {text}"
+        return Outcome([Gap(), Problem(problem)])
 
 
 _PROBE = re.compile(r"[ \t]*(?:\{\s*[\"']|\[\s*\{|\[\s*[A-Za-z_][\w.]*\(|[A-Za-z_][\w.]*\()")
@@ -270,10 +312,10 @@ _LONGEST_PROBE = 160
 
 
 class Bare:
-    """A value without marks: calls if it is the whole reply, or if a closing tag follows whose
-    opening is missing.
+    """A value without marks: JSON (one or several values), a pythonic list, or one call in Python.
 
-    JSON (one or several values), a pythonic list, or one call in Python to a tool on offer.
+    It holds calls if it is the whole reply, or if a closing tag follows whose opening is missing. A
+    call in Python must be one of a tool on offer.
     """
 
     def __init__(self, tools: Tools, *, head: bool) -> None:
@@ -289,35 +331,32 @@ class Bare:
     def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
         if self._balanced is None and not self._calls:
             probe = self._probe + piece
-            opened = self._opened(probe)
-            if (
-                opened is None
-                and not end
-                and len(probe) < _LONGEST_PROBE
-                and _PROBE_MORE.match(probe)
-            ):
+            begins = self._begins_value(probe)
+            may_begin = len(probe) < _LONGEST_PROBE and _PROBE_MORE.match(probe)
+            if begins is None and not end and may_begin:
                 self._probe = probe
                 return None
-            if not opened:
-                return self._none(probe)
-            self._balanced, piece = Balanced(), probe
+            if not begins:
+                return self._give_up(probe)
+            self._balanced = Balanced()
             # What stands before the bracket (a name) belongs to the value, but opens nothing.
             begin = re.search(r"[{\[(]", probe)
             at = begin.start() if begin else 0
-            self._note(probe[:at])
+            self._keep(probe[:at])
             piece = probe[at:]
         return self._walk(piece, end, cut)
 
-    def _opened(self, probe: str) -> bool | None:
+    def _begins_value(self, probe: str) -> bool | None:
+        """Return whether a value begins here; None while that cannot be told."""
         match = _PROBE.match(probe)
         if match is None:
             return None
-        found = match.group().strip()
-        if found[0] in "{[":
-            return self._head or found[0] == "{"
-        return self._head and found[:-1] in self._tools.names
+        begin = match.group().strip()
+        if begin[0] in "{[":
+            return self._head or begin[0] == "{"
+        return self._head and begin[:-1] in self._tools.names
 
-    def _note(self, text: str) -> None:
+    def _keep(self, text: str) -> None:
         self._raw.append(text)
         self._value.append(text)
 
@@ -326,39 +365,43 @@ class Bare:
         while True:
             if self._balanced is not None:
                 stop = self._balanced.feed(piece, at)
-                self._note(piece[at:stop])
+                self._keep(piece[at:stop])
                 if stop is None:
-                    return self._unfinished(cut) if end else None
-                at, self._balanced = stop, None
+                    return self._end_unfinished(cut) if end else None
+                at = stop
+                self._balanced = None
                 calls = self._read("".join(self._value))
                 if not calls:
                     return Outcome(["".join(self._raw)], piece[at:])
                 self._calls += calls
                 self._value = []
-            step = self._follow(piece, at, end)
+            step = self._read_after_value(piece, at, end)
             if not isinstance(step, int):
                 return step
             at = step
 
     def _read(self, value: str) -> list[Found] | None:
+        """Return the calls that a whole value is, or None."""
         text = value.strip()
         if text.startswith("{") or re.match(r"\[\s*\{", text):
-            decoded = lenient_json.decode(text)
-            found = (
-                call_shapes.calls_of(decoded[0], narrow=True, tools=self._tools)
-                if decoded
-                else None
-            )
-            if decoded is None or found is None:
-                return None
-            return [Found(c.tool, c.arguments, c.repairs + tuple(decoded[1])) for c in found]
+            return self._read_json(text)
         found = pythonic.read_python(text, self._tools)
         if found and self._tools and not all(self._tools.near(call.tool) for call in found):
             return None
         return found
 
-    def _follow(self, piece: str, at: int, end: bool) -> Outcome | int | None:
-        """After a value: an offset where the next one begins, an outcome, or None to wait."""
+    def _read_json(self, text: str) -> list[Found] | None:
+        decoded = lenient_json.decode(text)
+        if decoded is None:
+            return None
+        value, repairs = decoded
+        found = call_shapes.calls_of(value, narrow=True, tools=self._tools)
+        if found is None:
+            return None
+        return [Found(c.tool, c.arguments, c.repairs + tuple(repairs)) for c in found]
+
+    def _read_after_value(self, piece: str, at: int, end: bool) -> Outcome | int | None:
+        """Return the offset at which the next value begins, an outcome, or None to wait."""
         text = self._after + piece[at:]
         self._after = ""
         while True:
@@ -367,8 +410,11 @@ class Bare:
             self._raw.append(text[:skipped])
             text = text[skipped:]
             if not text:
-                return self._accept("") if end and self._head else self._refuse("") if end else None
-            if orphan := _ORPHAN.match(text):
+                if not end:
+                    return None
+                return self._accept("") if self._head else self._refuse("")
+            orphan = _ORPHAN.match(text)
+            if orphan:
                 return self._accept(text[orphan.end() :])
             turn = _TURN.match(text)
             if turn is None:
@@ -389,33 +435,30 @@ class Bare:
     def _refuse(self, rest: str) -> Outcome:
         return Outcome(["".join(self._raw)], rest)
 
-    def _unfinished(self, cut_off: bool) -> Outcome:
+    def _end_unfinished(self, cut: bool) -> Outcome:
+        """End a value that the reply ended in."""
         raw = "".join(self._raw)
         value = "".join(self._value)
-        cut: list[Found] | None = None
-        if self._head:
-            python = not value.lstrip().startswith("{") and not re.match(r"\s*\[\s*\{", value)
-            cut = (
-                pythonic.cut_python(value, self._tools)
-                if python
-                else call_shapes.cut_json(value, self._tools)
-            )
-        if cut:
-            return Outcome([*self._calls, *cut])
+        cut_calls = self._read_cut(value) if self._head else None
+        if cut_calls:
+            return Outcome([*self._calls, *cut_calls])
         if self._calls and self._head:
-            return Outcome(
-                [*self._calls, Problem(f"left out of the text, which was cut: {value.strip()}")]
-            )
-        if cut_off:
+            problem = Problem(f"left out of the text, which was cut: {value.strip()}")
+            return Outcome([*self._calls, problem])
+        if cut:
             return Outcome([raw])
-        return self._none(raw)
+        return self._give_up(raw)
 
-    def _none(self, raw: str) -> Outcome:
-        """No value begins here. Not at the head, its first character is passed, so that reading
-        moves on.
+    def _read_cut(self, value: str) -> list[Found] | None:
+        if value.lstrip().startswith("{") or re.match(r"\s*\[\s*\{", value):
+            return call_shapes.cut_json(value, self._tools)
+        return pythonic.cut_python(value, self._tools)
+
+    def _give_up(self, raw: str) -> Outcome:
+        """End a region in which no value begins.
+
+        Elsewhere than at the head its first character is passed on, so that reading moves on.
         """
-        return (
-            Outcome([], raw, literal=True)
-            if self._head
-            else Outcome([raw[:1]], raw[1:], literal=True)
-        )
+        if self._head:
+            return Outcome([], raw, literal=True)
+        return Outcome([raw[:1]], raw[1:], literal=True)

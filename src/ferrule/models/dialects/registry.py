@@ -1,4 +1,7 @@
-"""Which family of models writes which dialect. Adding a dialect is one file and one row here."""
+"""The dialects, and which family of models writes which one.
+
+Adding a dialect takes one file and one row here.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,22 @@ from .dialect import Dialect
 from .pythonic import render_json, render_json_list, render_python, render_pythonic
 
 
-def _tagged_json(calls: Sequence[Call]) -> str:
+def _render_tagged_json(calls: Sequence[Call]) -> str:
     return "\n".join(f"<tool_call>\n{render_json(call)}\n</tool_call>" for call in calls)
 
 
-def _llama(calls: Sequence[Call]) -> str:
+def _render_llama(calls: Sequence[Call]) -> str:
     return "; ".join(render_json(call, key="parameters") for call in calls)
 
 
-def _tool_code(calls: Sequence[Call]) -> str:
+def _render_tool_code(calls: Sequence[Call]) -> str:
     written = [render_python(call) for call in calls]
     if any(line is None for line in written):
         return f"```tool_code\n{render_pythonic(calls)}\n```"
     return "```tool_code\n" + "\n".join(line for line in written if line) + "\n```"
 
 
-def _cohere(calls: Sequence[Call]) -> str:
+def _render_cohere(calls: Sequence[Call]) -> str:
     inner = ",\n".join(
         f'    {{"tool_call_id": "{index}", "tool_name"' + render_json(call, key="parameters")[7:]
         for index, call in enumerate(calls)
@@ -36,7 +39,7 @@ def _cohere(calls: Sequence[Call]) -> str:
     return f"<|START_ACTION|>[\n{inner}\n]<|END_ACTION|>"
 
 
-def _fenced(calls: Sequence[Call]) -> str:
+def _render_fenced(calls: Sequence[Call]) -> str:
     return "\n".join(f"```json\n{render_json(call)}\n```" for call in calls)
 
 
@@ -57,7 +60,7 @@ HERMES = Dialect(
         "nous",
     ),
     tagged_calls.FORMS,
-    _tagged_json,
+    _render_tagged_json,
     f"<tool_call>\n{_JSON}\n</tool_call>",
 )
 QWEN_XML = Dialect(
@@ -87,7 +90,7 @@ LLAMA = Dialect(
     "llama",
     ("llama-3", "llama3", "llama 3"),
     (tagged_calls.PYTHON_TAG, tagged_calls.FUNCTION),
-    _llama,
+    _render_llama,
     '{"name": "<tool>", "parameters": {<arguments as JSON>}}',
 )
 PYTHONIC = Dialect(
@@ -130,7 +133,8 @@ DEEPSEEK = Dialect(
     ("deepseek",),
     (section_tokens.SECTION, *tagged_calls.FORMS),
     section_tokens.render_deepseek,
-    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜><tool>\n```json\n{<arguments as JSON>}\n```"
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜><tool>\n"
+    "```json\n{<arguments as JSON>}\n```"
     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
 )
 DEEPSEEK31 = Dialect(
@@ -187,7 +191,7 @@ GEMMA = Dialect(
     "gemma",
     ("gemma-3", "gemma3", "gemma-2", "gemma2", "gemma"),
     (),
-    _tool_code,
+    _render_tool_code,
     '```tool_code\n<tool>(<name>="<value>")\n```',
 )
 GEMMA4 = Dialect(
@@ -208,9 +212,9 @@ COHERE = Dialect(
     "cohere",
     ("command-r", "command-a", "c4ai", "cohere", "aya", "north"),
     (tagged_calls.ACTION,),
-    _cohere,
-    '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "<tool>", "parameters": {<arguments as JSON>}}]'
-    "<|END_ACTION|>",
+    _render_cohere,
+    '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "<tool>", '
+    '"parameters": {<arguments as JSON>}}]<|END_ACTION|>',
 )
 GRANITE = Dialect(
     "granite",
@@ -252,7 +256,8 @@ INTERNLM = Dialect(
         f"<|action_start|><|plugin|>{render_json(call, key='parameters')}<|action_end|>"
         for call in calls
     ),
-    '<|action_start|><|plugin|>{"name": "<tool>", "parameters": {<arguments as JSON>}}<|action_end|>',
+    '<|action_start|><|plugin|>{"name": "<tool>", "parameters": {<arguments as JSON>}}'
+    "<|action_end|>",
 )
 HUNYUAN = Dialect(
     "hunyuan",
@@ -282,46 +287,47 @@ FUNCTIONARY = Dialect(
     functionary.render,
     ">>><tool>\n{<arguments as JSON>}",
 )
-FENCED = Dialect("fenced", (), (), _fenced, f"```json\n{_JSON}\n```")
+FENCED = Dialect("fenced", (), (), _render_fenced, f"```json\n{_JSON}\n```")
 """For models whose family is not known: every instruction-tuned model can write a JSON block."""
 
 ALL: tuple[Dialect, ...] = (
-    *(
-        HERMES,
-        QWEN_XML,
-        SEED,
-        LLAMA,
-        PYTHONIC,
-        LFM,
-        MISTRAL,
-        MISTRAL_ARGS,
-        DEEPSEEK,
-        DEEPSEEK31,
-        DSML,
-    ),
-    *(
-        GLM,
-        KIMI,
-        KIMI3,
-        HARMONY,
-        GEMMA,
-        GEMMA4,
-        FUNCTION_GEMMA,
-        COHERE,
-        GRANITE,
-        PHI,
-        MINIMAX,
-        INVOKE,
-    ),
-    *(INTERNLM, HUNYUAN, NEMOTRON, APERTUS, FUNCTIONARY, FENCED),
+    HERMES,
+    QWEN_XML,
+    SEED,
+    LLAMA,
+    PYTHONIC,
+    LFM,
+    MISTRAL,
+    MISTRAL_ARGS,
+    DEEPSEEK,
+    DEEPSEEK31,
+    DSML,
+    GLM,
+    KIMI,
+    KIMI3,
+    HARMONY,
+    GEMMA,
+    GEMMA4,
+    FUNCTION_GEMMA,
+    COHERE,
+    GRANITE,
+    PHI,
+    MINIMAX,
+    INVOKE,
+    INTERNLM,
+    HUNYUAN,
+    NEMOTRON,
+    APERTUS,
+    FUNCTIONARY,
+    FENCED,
 )
+"""All dialects. Of two families with names of the same length the earlier one comes first."""
 
 
 def for_model(name: str) -> tuple[Dialect, ...]:
-    """The dialects of a model by the longest family name within its name; `FENCED` if none is
-    known.
+    """Return the dialects of a model, with the one it writes best first.
 
-    The first one is what the model writes best.
+    They are found by the longest family name within its name; `FENCED` if none is known.
     """
     plain = re.sub(r"[\s_]+", "-", name.lower())
     matches = [

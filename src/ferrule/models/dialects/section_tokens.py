@@ -1,12 +1,28 @@
-"""Calls between special tokens in sections: DeepSeek V2 to V3.1 and R1, Kimi K2, Step 3.
+"""Calls between special tokens in sections: DeepSeek V2 to V3.1 and R1, Kimi K2 and K3, Step 3.
 
-    <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\\n```json\\n{…}\\n```<｜tool▁call▁end｜>…   V3, R1
-    <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜><｜tool▁calls▁end｜>          V3.1
-    <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}<|tool_call_end|>…
-    <|open|>call tool="f" index="1"<|sep|><|open|>argument key="k" type="string"<|sep|>v<|close|>argument<|sep|>…
+DeepSeek V3 and R1:
 
-DeepSeek's bars are U+FF5C and its blanks U+2581; tokenisers and gateways also leave ASCII bars, blanks and
-(escaped) underscores. Sources: the models' chat templates; Kimi K3's "XTML" as vLLM documents it.
+    <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\\n```json\\n{…}\\n```
+    <｜tool▁call▁end｜>…
+
+DeepSeek V3.1:
+
+    <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>
+    <｜tool▁calls▁end｜>
+
+Kimi K2:
+
+    <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}
+    <|tool_call_end|>…
+
+Kimi K3:
+
+    <|open|>call tool="f" index="1"<|sep|><|open|>argument key="k" type="string"<|sep|>v
+    <|close|>argument<|sep|>…
+
+DeepSeek's bars are U+FF5C and its blanks U+2581; tokenisers and gateways also leave ASCII bars,
+blanks and (escaped) underscores. Sources: the models' chat templates; Kimi K3's "XTML" as vLLM
+documents it.
 """
 
 from __future__ import annotations
@@ -38,9 +54,10 @@ _ENDS = re.compile(_END)
 BETWEEN = (
     rf"{_END}\s*(?:(?:{_SECTION_END})\s*(?:{_SECTION})\s*)?{_BEGIN}\s*\w*\s*(?:{_SEP.pattern})"
 )
-"""What stands between two calls of a section."""
+"""Matches what stands between two calls of a section."""
 _FENCE = re.compile(r"\s*```(?:json)?[ \t]*\n?")
 _AFTER = re.compile(rf"\s*(?:```)?\s*(?:{_END})?")
+_FUNCTION_NAME = re.compile(r"\s*([^\s`{]+)")
 _NUMBER = re.compile(r":\d+$")
 _INVOKES = re.compile(rf"""\s*<{PREFIX}invoke\s+name=\s*["']?([^"'<>\n]+)""")
 _NAME = re.compile(r"[\w.:/-]{1,128}")
@@ -50,16 +67,15 @@ _MOST_ENDS = 16
 
 def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
     shift = len(opener) if re.fullmatch(_BEGIN, opener) else 0
-    body = opener + body if shift else body
+    if shift:
+        body = opener + body
     parsed = Parsed()
     at = 0
     while begin := _BEGINS.match(body, at):
         separator = _SEP.search(body, begin.end())
-        if separator is None:
-            return _nothing(parsed, body, at, ending)
-        step = _one(body, begin, separator, ending, tools)
-        if step is None:
-            return _nothing(parsed, body, at, ending)
+        step = _read_call(body, begin, separator, ending, tools) if separator else None
+        if separator is None or step is None:
+            return _leave_out_nameless(parsed, body, at, ending)
         call, at = step
         parsed.items.append(call)
         # An invocation that could not be read: where its values end is not known.
@@ -76,41 +92,49 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
     return parsed if parsed.items else None
 
 
-def _nothing(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None:
+def _leave_out_nameless(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None:
     if ending is Ending.CLOSED or not parsed.items:
         return None
-    # The beginning of a call, not a word about one: a person sees neither its mark nor what came
-    # after it.
+    # This is the beginning of a call and does not just mention one: a person sees neither its mark
+    # nor what came after it.
     parsed.problems.append(f"a call without a name was left out of the text: {body[at:].strip()}")
     parsed.doubtful = parsed.doubtful or any(call.source for call in parsed.calls)
     return parsed
 
 
-def _one(
+def _read_call(
     body: str, begin: re.Match[str], separator: re.Match[str], ending: Ending, tools: Tools
 ) -> tuple[Found, int] | None:
-    """The call that begins with a mark and whose arguments follow the separator."""
+    """Read the call that begins with a mark and whose arguments follow the separator."""
     name = body[begin.end() : separator.start()].strip()
     start = separator.end()
     if name == "function" and not body[start:].lstrip().startswith("<"):
-        line = re.compile(r"\s*([^\s`{]+)").match(body, start)
+        line = _FUNCTION_NAME.match(body, start)
         if line is None:
             return None
-        name, start = line.group(1), line.end()
+        name = line.group(1)
+        start = line.end()
     name = _NUMBER.sub("", name).removeprefix("functions.")
     fence = _FENCE.match(body, start)
     start = fence.end() if fence else start
     if _INVOKES.match(body, start):
         closes = begin.group().strip().replace("begin", "end")
-        return _marked(body, start, closes, ending, tools)
+        return _read_invocation(body, start, closes, ending, tools)
     if _NAME.fullmatch(name) is None:
         return None
     value = lenient_json.value_at(body, start)
-    if value is not None and _AFTER.match(body, value[1]):
-        after = _AFTER.match(body, value[1])
-        whole = isinstance(value[0], (dict, str))
-        shown = lenient_json.arguments(value[0]) if whole else body[start : value[1]]
-        return Found(name, shown, tuple(value[2])), after.end() if after else value[1]
+    after = _AFTER.match(body, value[1]) if value is not None else None
+    if value is not None and after is not None:
+        decoded, end_of_value, repairs = value
+        arguments = body[start:end_of_value]
+        if isinstance(decoded, (dict, str)):
+            arguments = lenient_json.arguments(decoded)
+        return Found(name, arguments, tuple(repairs)), after.end()
+    return _read_broken(name, body, start, ending)
+
+
+def _read_broken(name: str, body: str, start: int, ending: Ending) -> tuple[Found, int] | None:
+    """Read a call whose arguments are no JSON."""
     end = _ENDS.search(body, start)
     if end is not None and not body[start : end.start()].strip(" \r\n`"):
         return Found(name, "{}"), end.end()
@@ -123,10 +147,13 @@ def _one(
     return Found(name, text or "{}"), end.end()
 
 
-def _marked(
+def _read_invocation(
     body: str, start: int, closes: str, ending: Ending, tools: Tools
 ) -> tuple[Found, int] | None:
-    """Step 3 puts an invocation where others put JSON. Its end is spelled as its beginning is."""
+    """Read the invocation that Step 3 puts where others put JSON.
+
+    `closes` is the token that ends the call, in the spelling of the one that began it.
+    """
     stop = body.find(closes, start)
     for _ in range(_MOST_ENDS):
         if stop < 0:
@@ -171,16 +198,17 @@ FORMS = (SECTION, XTML)
 
 
 def render_deepseek(calls: Sequence[Call]) -> str:
-    """DeepSeek V3 and R1."""
+    """Write calls as DeepSeek V3 and R1 do."""
     inner = "\n".join(
-        f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{call.tool}\n```json\n{call.arguments}\n```<｜tool▁call▁end｜>"
+        f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{call.tool}\n"
+        f"```json\n{call.arguments}\n```<｜tool▁call▁end｜>"
         for call in calls
     )
     return f"<｜tool▁calls▁begin｜>{inner}<｜tool▁calls▁end｜>"
 
 
 def render_deepseek31(calls: Sequence[Call]) -> str:
-    """DeepSeek V3.1."""
+    """Write calls as DeepSeek V3.1 does."""
     inner = "".join(
         f"<｜tool▁call▁begin｜>{call.tool}<｜tool▁sep｜>{call.arguments}<｜tool▁call▁end｜>"
         for call in calls
@@ -189,7 +217,7 @@ def render_deepseek31(calls: Sequence[Call]) -> str:
 
 
 def render_kimi(calls: Sequence[Call]) -> str:
-    """Kimi K2. Numbers count from 0 within the answer."""
+    """Write calls as Kimi K2 does. Their numbers count from 0 within the answer."""
     inner = "".join(
         f"<|tool_call_begin|>functions.{call.tool}:{index}<|tool_call_argument_begin|>"
         f"{call.arguments}<|tool_call_end|>"

@@ -1,9 +1,12 @@
-"""Calls between a pair of tags. One form for all of them: the body's shape says how to read it.
+"""Calls between a pair of tags. All of them are read alike: the body's shape says how.
 
-    <tool_call>{"name": …, "arguments": {…}}</tool_call>         Hermes, Qwen, Granite 4, Jamba, EXAONE, SmolLM
-    <tool_call>\\n<function=f><parameter=k>…                      Qwen3-Coder, Nemotron 3 (also without the wrapper)
+    <tool_call>{"name": …, "arguments": {…}}</tool_call>         Hermes, Qwen, Granite 4, Jamba,
+                                                                 EXAONE, SmolLM
+    <tool_call>\\n<function=f><parameter=k>…                      Qwen3-Coder, Nemotron 3 (also
+                                                                 without the wrapper)
     <tool_call>f\\n<arg_key>k</arg_key><arg_value>v</arg_value>   GLM 4.5 to 4.7
-    <function_calls><invoke name="f">…                           Anthropic's old text form, DSML, MiniMax, Step
+    <function_calls><invoke name="f">…                           Anthropic's old text form, DSML,
+                                                                 MiniMax, Step
     <tool_calls>[{…}, {…}]</tool_calls>                          Hunyuan, Jamba, MiniMax M1
     <TOOLCALL>[{…}]</TOOLCALL>                                   Nemotron
     <|tool_call|>[{…}]                                           Granite 3, Phi-4
@@ -30,13 +33,15 @@ from .pythonic import LOOKS, read_pythonic
 
 _TAGS = "tool_calls?|function_calls?|functioncall|calls|tool_call_list|tool_use"
 _TOKEN_ENDS = r"<\|e(?:om|ot)_id\|>"
+_INTERPRETERS = ("python", "ipython", "code_interpreter")
 
 
 def read_body(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
-    """Whatever stands between two tags: JSON, mark-up or Python."""
+    """Read whatever stands between two tags: JSON, mark-up or Python."""
     text = body.lstrip()
     if text.startswith("`") and ending is not Ending.OPEN:
-        body = text = _unfenced(text)
+        text = _strip_fence(text)
+        body = text
     if text.startswith("{") or re.match(r"\[\s*[{\]]", text):
         return read_json(body, ending)
     if LOOKS.match(text):
@@ -51,14 +56,14 @@ def read_body(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | 
     return parsed
 
 
-def _unfenced(text: str) -> str:
-    """A body that a model put into a fence of its own."""
+def _strip_fence(text: str) -> str:
+    """Return a body without the fence that a model put around it."""
     match = re.match(r"```\w*\s*(.*?)\s*(?:```\s*)?\Z", text, re.DOTALL)
     return match.group(1) if match else text
 
 
 def _read_marked_opener(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
-    """For openers that are part of the call, such as `<function=f>`."""
+    """Read a call whose opener is part of it, such as `<function=f>`."""
     if opener.endswith("/>"):
         parsed = read_markup(opener, ending, tools)
         return parsed if parsed is None else Parsed(parsed.items, rest=0)
@@ -73,52 +78,50 @@ def _read_marked_opener(opener: str, body: str, ending: Ending, tools: Tools) ->
 
 
 def _read_python_tag(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
-    """JSON, a call in Python, or plain code for an interpreter if one is on offer."""
+    """Read JSON, a call in Python, or plain code for an interpreter if one is on offer."""
     parsed = read_body(opener, body, ending, tools)
     if parsed is not None:
         return parsed
-    code = next(
-        (name for name in ("python", "ipython", "code_interpreter") if name in tools.names), None
-    )
-    text = body.strip()
-    if code is None or not text:
+    code = body.strip()
+    interpreter = next((name for name in _INTERPRETERS if name in tools.names), None)
+    if interpreter is None or not code:
         return None
-    unmarked = text if ending is Ending.OPEN else None
-    return Parsed([Found(code, lenient_json.encode({"code": text}), unmarked=unmarked)])
+    unmarked = code if ending is Ending.OPEN else None
+    return Parsed([Found(interpreter, lenient_json.encode({"code": code}), unmarked=unmarked)])
 
 
 _APERTUS_BEGUN = re.compile(r"\s*\[\s*\{\s*\"([\w.:/-]+)\"\s*:")
 
 
 def _read_apertus(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
-    """`[{"name": {arguments}}, …]`."""
+    """Read calls of the shape `[{"name": {arguments}}, …]`."""
     value = lenient_json.value_at(body, 0)
     if value is None:
         begun = _APERTUS_BEGUN.match(body)
         if ending is Ending.CLOSED or begun is None:
             return None
         return Parsed([Found(begun.group(1), unreadable(body.strip()), cut=ending is Ending.OPEN)])
+    decoded, end, repairs = value
     found: list[Found | str] = []
-    for member in lenient_json.as_list(value[0]) or []:
+    for member in lenient_json.as_list(decoded) or []:
         shape = lenient_json.as_object(member)
-        if (
-            shape is None
-            or len(shape) != 1
-            or not isinstance(next(iter(shape.values())), (dict, str))
-        ):
+        if shape is None or len(shape) != 1:
             return read_json(body, ending)
-        found += [
-            Found(name, lenient_json.arguments(given), tuple(value[2]))
-            for name, given in shape.items()
-        ]
-    return Parsed(found, rest=value[1] if ending is Ending.OPEN else None) if found else None
+        name, arguments = next(iter(shape.items()))
+        if not isinstance(arguments, (dict, str)):
+            return read_json(body, ending)
+        found.append(Found(name, lenient_json.arguments(arguments), tuple(repairs)))
+    if not found:
+        return None
+    return Parsed(found, rest=end if ending is Ending.OPEN else None)
 
 
 def _closing(opener: str) -> str:
     return f"</{re.escape(opener[1:-1])}>"
 
 
-def _closing_part(opener: str) -> str:
+def _closing_named(opener: str) -> str:
+    """Return the pattern that closes `<function=f>` or `<invoke name="f">`."""
     if opener.endswith("/>"):
         return ""  # a call without arguments: it ends where it begins
     match = re.match(rf"<({PREFIX})(function|invoke)", opener)
@@ -127,9 +130,7 @@ def _closing_part(opener: str) -> str:
 
 _WRAPPER = rf"{PREFIX}(?:{_TAGS})(?::[0-9a-f]{{4,16}})?|TOOLCALL|longcat_tool_call"
 BETWEEN = rf"</(?P<wrapper>{_WRAPPER})>\s*(?:<(?P=wrapper)>)?|<(?:{_WRAPPER})>"
-"""What stands between two calls: the end of a wrapper and the beginning of another one, or one of
-both.
-"""
+"""Matches what stands between two calls: the end of a wrapper, the beginning of one, or both."""
 
 TAGGED = Form(
     "tagged",
@@ -140,13 +141,13 @@ TAGGED = Form(
 FUNCTION = Form(
     "function",
     r"""<function(?:=|\s+name=)\s?["']?[\w.:/$-]{1,64}["']?\s?/?>""",
-    _closing_part,
+    _closing_named,
     _read_marked_opener,
 )
 INVOKE = Form(
     "invoke",
     rf"""<{PREFIX}invoke\s+name=\s?["']?[\w.:/$-]{{1,64}}["']?\s?/?>""",
-    _closing_part,
+    _closing_named,
     _read_marked_opener,
 )
 BARRED = Form(

@@ -1,6 +1,12 @@
-"""Help for models too small to plan: a tool is chosen and its arguments are filled one step at a
-time.
+"""Help for models too small to plan: one step at a time, a tool is chosen and its arguments filled.
 
-Modules: `argument_filling`, `candidates`, `dates`, `evidence`, `lists`, `numbers`, `request`,
-`slots`, `spans`, `steps`, `tool_choice`, `units`.
+    steps              a conversation with a small model: the `Exchange` that takes these steps
+    tool_choice        which tool a request is for
+    argument_filling   fills the arguments of a chosen tool, slot by slot
+    slots              parameters, and what their schemas say of what may fill them
+    request            a person's request, cut into pieces, and which of them are taken
+    candidates         which pieces of a request may fill a slot
+    evidence           what speaks for a piece as the value of a text slot
+
+Kinds of pieces: `spans`, `numbers`, `units`, `dates`, `lists`.
 """

@@ -1,9 +1,9 @@
-"""Fills the arguments of a chosen tool, slot by slot, with a small model.
+"""Fill the arguments of a chosen tool, slot by slot, with a small model.
 
-What the request settles alone is taken; where several pieces would do, the model writes the value
-under a grammar that lets it write nothing else. The prompt is the same up to the request, so the
-server's prefix cache holds; each value is a handful of tokens. Nothing runs away: every grammar is
-finite or bounded.
+What the request settles by itself is taken. Where several pieces would do, the model writes the
+value under a grammar that lets it write nothing else. The prompt is the same up to the request, so
+the server's prefix cache holds, and each value is a handful of tokens. Nothing runs away: every
+grammar is finite or bounded.
 """
 
 from __future__ import annotations
@@ -23,29 +23,31 @@ from .request import Request
 from .slots import Slot, Value, read_slots
 
 MOST_TOKENS = 64
-"""Per value. A value is copied or bounded by its grammar; this is the last stop."""
+"""Tokens of one value. It is copied or bounded by its grammar; this is a last limit."""
 
-MOST_OFFERED, READ = 200, 2400
-"""Values in one grammar, and characters of a request in a prompt: a pasted text makes neither
-without end.
-"""
+MOST_OFFERED = 200
+"""Values in one grammar."""
+
+READ = 2400
+"""Characters of a request in a prompt: a pasted text is cut."""
 
 
 class Powers(Protocol):
-    """What a wire to a small local model can do beyond `Wire`. Only `Local` has it.
+    """What the model client of a small local model can do beyond `Wire`. Only `Local` has it.
 
-    Contract: greedy (the same prompt gives the same text); raises ProviderError; a cancelled call
-    may still work to its bound in the background, but its answer goes nowhere.
+    Contract: decoding is greedy, so the same prompt gives the same text. Both methods raise
+    ProviderError. A cancelled call may go on to its limit in the background; its answer is dropped.
     """
 
     async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
-        """The continuation of a raw prompt that fits a GBNF grammar."""
+        """Continue a raw prompt with text that fits a GBNF grammar."""
         ...
 
     async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
-        """One vector a text: the hidden state at its last token, of length 1.
+        """Return one vector per text: the hidden state at its last token, of length 1.
 
-        `keep`: they may be kept on disk for later runs; never set for what a person said.
+        `keep` says that they may be kept on disk for later runs. It is never set for what a person
+        said.
         """
         ...
 
@@ -84,33 +86,41 @@ INVENTED: tuple[tuple[str, str, dict[str, Any]], ...] = (
         {"dish": "rice pudding", "source": "sweets/puddings.txt"},
     ),
 )
-"""Tools and requests of no catalog: they show the form, and that values are copied and end where
-they end.
+"""Invented tools, requests and arguments, as examples for the model.
+
+They show the form, and that values are copied and where they end.
 """
 
 HEAD = "Fill in the arguments of the tool from the request.\n\n"
+"""The instruction at the head of every prompt."""
 
 
 def shown(tool: str, request: str, arguments: str) -> str:
+    """Return one example, or the beginning of the one that the model goes on with."""
     return f"Tool: {tool}\nRequest: {request}\nArguments: {arguments}"
 
 
 def preamble() -> str:
-    """The stable part of every prompt."""
-    return HEAD + "".join(shown(t, r, json.dumps(a)) + "\n\n" for t, r, a in INVENTED)
+    """Return the part that all prompts begin with."""
+    examples = [
+        shown(tool, request, json.dumps(arguments)) for tool, request, arguments in INVENTED
+    ]
+    return HEAD + "".join(example + "\n\n" for example in examples)
 
 
 def described(name: str, description: str, slots: Sequence[Slot]) -> str:
-    """One line about a tool, its slots in the order in which they are filled."""
-    listed = ", ".join(
-        f"{s.name} ({first_sentence(s.about)})" if s.about else s.name for s in slots
-    )
-    about = first_sentence(description)
-    return f"{name}: {about}. Arguments: {listed}" if slots else f"{name}: {about}"
+    """Return one line about a tool, with its slots in the order in which they are filled."""
+    line = f"{name}: {first_sentence(description)}"
+    if not slots:
+        return line
+    listed = [
+        f"{slot.name} ({first_sentence(slot.about)})" if slot.about else slot.name for slot in slots
+    ]
+    return f"{line}. Arguments: {', '.join(listed)}"
 
 
 class Filling:
-    """One call's arguments in the making."""
+    """Fills the arguments of one call."""
 
     def __init__(
         self,
@@ -120,68 +130,87 @@ class Filling:
         schema: Any,
         examples: Sequence[tuple[str, str]] = (),
     ) -> None:
+        """Set up the filling of a tool's arguments.
+
+        Args:
+            powers: The model.
+            name: The tool's name.
+            description: The tool's description.
+            schema: The JSON Schema of its arguments.
+            examples: Requests with their arguments as JSON, which come after the invented ones.
+        """
         self._powers = powers
-        self._name, self._description = name, description
+        self._name = name
+        self._description = description
         self._slots = read_slots(schema)
         self._examples = examples
 
     async def arguments(self, text: str) -> dict[str, Any]:
-        """The arguments for a request."""
+        """Return the arguments for a request."""
         return await self.of(Request(text, frozenset(content(self._name))))
 
     async def of(self, request: Request) -> dict[str, Any]:
-        """The arguments from what of a request is free; what they use is taken."""
+        """Return the arguments from the pieces of a request that are free, and take those used."""
         given: dict[str, Any] = {}
-        await self._fill([s for s in self._slots if s.required], request, given)
+        await self._fill_required(request, given)
         for slot in self._slots:
-            if not slot.required and slot.name not in given and (found := spoken_of(slot, request)):
-                await self._settle(slot, found, request, given, [])
+            if slot.required or slot.name in given:
+                continue
+            found = spoken_of(slot, request)
+            if found:
+                await self._fill_slot(slot, found, request, given, [])
         return {slot.name: given[slot.name] for slot in self._slots if slot.name in given}
 
-    async def _fill(self, slots: Sequence[Slot], request: Request, given: dict[str, Any]) -> None:
+    async def _fill_required(self, request: Request, given: dict[str, Any]) -> None:
+        slots = [slot for slot in self._slots if slot.required]
         self._take_choices(request, given)
-        for slot in [s for s in slots if s.kind == "object" and s.name not in given]:
-            given[slot.name] = await self._object(slot, request)
+        for slot in _unfilled(slots, given):
+            if slot.kind == "object":
+                given[slot.name] = await self._fill_object(slot, request)
         self._take_numbers(request, given)
-        for slot in [s for s in slots if s.name not in given]:
+        for slot in _unfilled(slots, given):
             for span in evident(slot, request)[:1]:
                 given[slot.name] = span.text
                 request.take(span)
-        for slot in _in_order([s for s in slots if s.name not in given]):
-            others = [s for s in slots if s.name not in given and s is not slot]
+        for slot in _in_order(_unfilled(slots, given)):
+            others = [other for other in _unfilled(slots, given) if other is not slot]
             if slot.kind == "array":
-                given[slot.name] = await self._list(slot, request, given)
+                given[slot.name] = await self._fill_list(slot, request, given)
             else:
-                await self._settle(slot, values(slot, request, others), request, given, others)
+                offered = values(slot, request, others)
+                await self._fill_slot(slot, offered, request, given, others)
 
     def _take_choices(self, request: Request, given: dict[str, Any]) -> None:
-        """Choices and lists of choices that the request names: their words are not free for other
-        slots.
+        """Fill slots with the choices, and lists of choices, that the request names.
+
+        Their words are not free for other slots then.
         """
         for slot in self._slots:
-            if slot.kind == "enum" and len(named := named_choices(slot, request)) == 1:
-                given[slot.name] = named[0].value
-                request.take(named[0].span)
+            if slot.kind == "enum":
+                named = named_choices(slot, request)
+                if len(named) == 1:
+                    given[slot.name] = named[0].value
+                    request.take(named[0].span)
             elif slot.kind == "array" and slot.item and slot.item.kind in ("enum", "array"):
-                for made, pieces in lists(slot, request)[:1]:
-                    given[slot.name] = made
+                for items, pieces in lists(slot, request)[:1]:
+                    given[slot.name] = items
                     for piece in pieces:
                         request.take(piece)
 
     def _take_numbers(self, request: Request, given: dict[str, Any]) -> None:
-        numeric = [
-            s for s in self._slots if s.kind in ("integer", "number") and s.name not in given
-        ]
-        for slot in [
-            s for s in self._slots if s.kind == "array" and s.required and s.name not in given
-        ]:
-            if slot.item and slot.item.kind in ("integer", "number") and lists(slot, request):
+        """Fill numeric slots with the numbers that the request settles."""
+        unfilled = _unfilled(self._slots, given)
+        for slot in unfilled:
+            if slot.kind != "array" or not slot.required or slot.item is None:
+                continue
+            if slot.item.kind in ("integer", "number") and lists(slot, request):
                 return  # numbers in lists first: which are single is known when the lists are
+        numeric = [slot for slot in unfilled if slot.kind in ("integer", "number")]
         for name, value in assign(numeric, request).items():
             request.take(value.span)
             given[name] = value.value
 
-    async def _settle(
+    async def _fill_slot(
         self,
         slot: Slot,
         offered: list[Value],
@@ -189,15 +218,16 @@ class Filling:
         given: dict[str, Any],
         others: Sequence[Slot],
     ) -> None:
-        chosen = _sure(slot, offered, request, others) or await self._ask(
-            slot, offered, request, given
-        )
+        chosen = _find_certain(slot, offered, request, others)
+        if chosen is None:
+            chosen = await self._ask(slot, offered, request, given)
         request.take(chosen.span)
         given[slot.name] = chosen.value
 
     async def _ask(
         self, slot: Slot, offered: list[Value], request: Request, given: dict[str, Any]
     ) -> Value:
+        """Let the model write one of the values offered, or one of its own if there are none."""
         written = {compact(v.value): v for v in reversed(_nearest(slot, offered, request))}
         text = await self._powers.complete(
             self._prompt(slot, request, given),
@@ -213,34 +243,31 @@ class Filling:
             return offered[0] if offered else Value("")
 
     def _prompt(self, slot: Slot, request: Request, given: dict[str, Any]) -> str:
-        filled = [s for s in self._slots if s.name in given]
-        tool = described(
-            self._name,
-            self._description,
-            [*filled, slot] if slot not in filled else filled,
-        )
-        begun = "".join(
-            f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}, " for k, v in given.items()
-        )
-        own = "".join(shown(tool, r, a) + "\n\n" for r, a in self._examples)
-        return (
-            preamble()
-            + own
-            + shown(tool, _cut(request.text), "{" + begun + json.dumps(slot.name) + ": ")
-        )
+        slots = [s for s in self._slots if s.name in given]
+        if slot not in slots:
+            slots.append(slot)
+        tool = described(self._name, self._description, slots)
+        filled = [
+            f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}, "
+            for name, value in given.items()
+        ]
+        begun = "{" + "".join(filled) + json.dumps(slot.name) + ": "
+        examples = [shown(tool, text, arguments) + "\n\n" for text, arguments in self._examples]
+        return preamble() + "".join(examples) + shown(tool, _cut(request.text), begun)
 
-    async def _list(self, slot: Slot, request: Request, given: dict[str, Any]) -> list[Any]:
+    async def _fill_list(self, slot: Slot, request: Request, given: dict[str, Any]) -> list[Any]:
         item = slot.item
         if item is None or item.kind not in ("string", "enum", "integer", "number"):
             return []
-        if runs := [run for run in lists(slot, request) if all(map(request.is_free, run[1]))]:
-            best = max(
+        runs = [run for run in lists(slot, request) if all(map(request.is_free, run[1]))]
+        if runs:
+            items, pieces = max(
                 runs,
                 key=lambda run: (-request.near(run[1][0], slot.words), len(run[0])),
             )
-            for span in best[1]:
-                request.take(span)
-            return best[0]
+            for piece in pieces:
+                request.take(piece)
+            return items
         offered = values(item, request)
         if not offered:
             return []
@@ -248,39 +275,43 @@ class Filling:
         request.take(chosen.span)
         return [chosen.value]
 
-    async def _object(self, slot: Slot, request: Request) -> dict[str, Any]:
+    async def _fill_object(self, slot: Slot, request: Request) -> dict[str, Any]:
         if not slot.schema.get("properties"):
             return {}
         inner = Filling(self._powers, slot.name, slot.about, slot.schema)
         return await inner.of(request)
 
 
+def _unfilled(slots: Sequence[Slot], given: dict[str, Any]) -> list[Slot]:
+    return [slot for slot in slots if slot.name not in given]
+
+
 def _in_order(slots: Sequence[Slot]) -> list[Slot]:
-    """Paths first, then what something begins with, then by the schema: what these take away makes
-    the others plain.
+    """Return slots in the order in which they are filled.
+
+    Paths come first, then what something begins with, then the schema's order: what the first ones
+    take leaves fewer pieces for the others.
     """
     return sorted(slots, key=lambda s: (s.role != "path", not begins(s)))
 
 
-def _sure(
+def _find_certain(
     slot: Slot, offered: list[Value], request: Request, others: Sequence[Slot]
 ) -> Value | None:
-    """The value that needs no model: the only one, or the number that stands by the slot's own
-    word.
+    """Return the value that needs no model, or None.
+
+    It is the only one, or the first of as many pieces as there are slots, or the number that stands
+    by the slot's own word.
     """
     if len(offered) == 1:
         return offered[0]
-    alike = [o for o in others if (o.kind, o.role == "path") == (slot.kind, slot.role == "path")]
-    if (
-        slot.kind == "string"
-        and len(offered) == len(alike) + 1
-        and all(_marked(v) for v in offered)
-    ):
-        return offered[
-            0
-        ]  # as many pieces as slots: people name things in the order they are asked for
+    if slot.kind == "string":
+        alike = [other for other in others if _are_alike(slot, other)]
+        # People name things in the order in which they are asked for.
+        if len(offered) == len(alike) + 1 and all(_is_marked(value) for value in offered):
+            return offered[0]
     if slot.kind in ("integer", "number") and offered:
-        own = slot.words - frozenset(w for o in others for w in o.words)
+        own = slot.words.difference(*(other.words for other in others))
         near = [(request.near(v.span, own, 3), v) for v in offered if v.span]
         best = min(gap for gap, _ in near)
         closest = [v for gap, v in near if gap == best]
@@ -289,15 +320,19 @@ def _sure(
     return None
 
 
+def _are_alike(slot: Slot, other: Slot) -> bool:
+    return slot.kind == other.kind and (slot.role == "path") == (other.role == "path")
+
+
 def _nearest(slot: Slot, offered: list[Value], request: Request) -> list[Value]:
-    """At most so many values, those that stand nearest to the slot's words, in their order."""
+    """Return the `MOST_OFFERED` values that stand nearest to the slot's words, in their order."""
     if len(offered) <= MOST_OFFERED:
         return offered
-    far = sorted(range(len(offered)), key=lambda i: _gap(slot, offered[i], request))
-    return [offered[i] for i in sorted(far[:MOST_OFFERED])]
+    by_distance = sorted(range(len(offered)), key=lambda i: _distance(slot, offered[i], request))
+    return [offered[i] for i in sorted(by_distance[:MOST_OFFERED])]
 
 
-def _gap(slot: Slot, value: Value, request: Request) -> int:
+def _distance(slot: Slot, value: Value, request: Request) -> int:
     return request.near(value.span, slot.words, 8) if value.span else 0
 
 
@@ -306,11 +341,13 @@ def _cut(text: str) -> str:
     return text if len(text) <= READ else f"{text[:half]} [...] {text[-half:]}"
 
 
-def _marked(value: Value) -> bool:
+def _is_marked(value: Value) -> bool:
+    """Return whether the request shows by itself that this is a value."""
     return value.span is not None and value.span.kind in ("quoted", "path", "url")
 
 
 def _grammar(slot: Slot, written: Sequence[str]) -> str:
+    """Return the GBNF grammar of a value: one of those offered, or any of the slot's kind."""
     if written:
         return "root ::= " + " | ".join(_literal(text) for text in written)
     # What may follow a number ends it: without it the model could only go on with digits.
@@ -322,8 +359,6 @@ def _grammar(slot: Slot, written: Sequence[str]) -> str:
 
 
 def _literal(text: str) -> str:
-    return (
-        '"'
-        + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-        + '"'
-    )
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = escaped.replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'

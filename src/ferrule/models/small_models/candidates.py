@@ -1,4 +1,4 @@
-"""Which pieces of a request may fill a slot, and whether an optional one was spoken of.
+"""Find the pieces of a request that may fill a slot, and whether an optional slot is mentioned.
 
 Pure, and the same for every tool. What stays open (several pieces would do) is left to the model.
 """
@@ -86,89 +86,107 @@ _DESIGNATED = frozenset(map(stem, ["id", "number", "code", "zip", "phone", "isbn
 
 
 def values(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> list[Value]:
-    """What the request offers for a slot, in its order; empty if it offers nothing. `others` are
-    still unfilled.
+    """Return what a request offers for a slot, in the request's order; empty if nothing.
+
+    `others` are the slots that are still unfilled.
     """
     if slot.kind == "enum":
         return named_choices(slot, request) or [Value(choice) for choice in slot.choices]
     if slot.kind == "boolean":
         return switched(slot, request) or [Value(True), Value(False)]
     if slot.kind in ("integer", "number"):
-        return numbers(slot, request) or _single(slot, request)
+        return numbers(slot, request) or _counted_as_one(slot, request)
     if slot.kind != "string":
         return []
     if slot.role == "path":
-        return [Value(span.text, span) for span in _paths(slot, request)]
-    if dated := days(slot, request):
-        alike = [o for o in others if days(o, request)]
-        return directed(slot, dated, request) or (
-            dated[:1] if len(dated) == len(alike) + 1 else dated
-        )
-    written = slot.role == "text" and request.single("quoted")
-    if not written and (mentioned := told(slot, request)):
-        alone = len({v.value for v in mentioned}) == 1
-        return mentioned[:1] if alone else directed(slot, mentioned, request) or mentioned
-    found = [Value(span.text, span) for span in _texts(slot, request, others)]
+        return _values(_paths(slot, request))
+    return _strings(slot, request, others)
+
+
+def _strings(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Value]:
+    dates = days(slot, request)
+    if dates:
+        in_direction = directed(slot, dates, request)
+        if in_direction:
+            return in_direction
+        alike = [other for other in others if days(other, request)]
+        return dates[:1] if len(dates) == len(alike) + 1 else dates
+    has_quoted_text = slot.role == "text" and request.single("quoted")
+    listed = [] if has_quoted_text else told(slot, request)
+    if listed:
+        if len({value.value for value in listed}) == 1:
+            return listed[:1]
+        return directed(slot, listed, request) or listed
+    found = _values(_texts(slot, request, others))
     return directed(slot, found, request) or found
 
 
-def _single(slot: Slot, request: Request) -> list[Value]:
-    """`the next month`, `every hour`: one of the unit that the slot counts."""
+def _counted_as_one(slot: Slot, request: Request) -> list[Value]:
+    """Return 1 for one of the unit that the slot counts: `the next month`, `every hour`."""
     for index, word in enumerate(request.stems[1:], 1):
-        if word in slot.words and is_unit(word) and request.atoms[index - 1].text.lower() in _ONES:
+        before = request.atoms[index - 1].text.lower()
+        if word in slot.words and is_unit(word) and before in _ONES:
             return [Value(1)]
     return []
 
 
 def named_choices(slot: Slot, request: Request) -> list[Value]:
-    """The choices that the request names. The verb it begins with is the weakest naming."""
+    """Return the choices that the request names.
+
+    The verb that the request begins with is the weakest naming.
+    """
     found: list[Value] = []
     for choice in slot.choices:
-        standing = (s for s in places_of(stems(str(choice)), request) if not request.in_name(s))
-        if span := next(standing, None):
-            found.append(Value(choice, span))
+        for span in places_of(stems(str(choice)), request):
+            if not request.in_name(span):
+                found.append(Value(choice, span))
+                break
     if len(found) > 1:
         later = [v for v in found if v.span and (v.span.first > 0 or v.span.last > 0)]
         found = later or found
-        longest = outermost(found)
-        found = longest or found
+        found = outermost(found) or found
     return found
 
 
 def switched(slot: Slot, request: Request) -> list[Value]:
-    """What the request says of a switch: on where its words stand, off where they are denied; empty
-    if it says nothing.
+    """Return what the request says of a boolean; empty if it says nothing.
+
+    True where the slot's words stand in the request, False where they are denied.
     """
     named = [w for w in stems(slot.name) if w not in _SWITCHES and len(w) > 1]
     if not named or not all(w in request.stems for w in named):
         return []
     at = min(request.stems.index(w) for w in named)
-    denied = any(a.text.lower() in _NEGATIONS for a in request.atoms[max(0, at - 3) : at])
-    return [Value(not denied)]
+    is_denied = any(a.text.lower() in _NEGATIONS for a in request.atoms[max(0, at - 3) : at])
+    return [Value(not is_denied)]
 
 
 def days(slot: Slot, request: Request) -> list[Value]:
-    """Dates of the request in the form that the description asks for (else ISO 8601), where the
-    slot is for a date.
+    """Return the dates of the request, if the slot is for a date.
+
+    They are written in the format that the description asks for, else as in ISO 8601.
     """
     form = form_of(slot.about)
     if form is None and _DATE not in content(slot.name):
         return []
     free = [(span, day) for span, day in request.days if request.is_free(span)]
-    if free or form:
-        return [
-            Value(in_form(day, form or ISO) if form or day.day else span.text, span)
-            for span, day in free
-        ]
+    if form:
+        return [Value(in_form(day, form), span) for span, day in free]
+    if free:
+        # A month without a day stays as it was written.
+        return [Value(in_form(day, ISO) if day.day else span.text, span) for span, day in free]
     return [Value(span.text, span) for span in request.relative_days if request.is_free(span)]
 
 
 def _paths(slot: Slot, request: Request) -> list[Span]:
-    """Paths if there are any; else single words, those first that stand beside a word for files and
-    folders.
+    """Return the paths of the request.
+
+    If there are none: single words, those first that stand beside a word for files and folders.
     """
-    if found := request.single("path", "url"):
-        return list({span.text: span for span in reversed(found)}.values())[::-1]
+    found = request.single("path", "url")
+    if found:
+        first_of_each = {span.text: span for span in reversed(found)}
+        return list(first_of_each.values())[::-1]
     singles = [s for s in request.single("word", "quoted", "number") if " " not in s.text]
     singles = [s for s in singles if s.kind == "quoted" or stem(s.text) not in slot.words | PATHS]
     beside = [s for s in singles if request.near(s, PATHS, 2) <= 2 and s.first > 0]
@@ -176,75 +194,79 @@ def _paths(slot: Slot, request: Request) -> list[Span]:
 
 
 def _texts(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Span]:
-    texts = [o for o in others if o.kind == "string" and o.role != "path"]
-    quoted = request.single("quoted")
-    free = [
-        s for s in request.free() if not any(s.overlaps(d) for d, _ in request.days)
-    ] or request.free()
-    if strong := labelled(slot, request, _loose(free, slot, request)) or by(slot, request):
-        return strong
-    if typical := kinds(slot, request):
-        return typical
-    if _DESIGNATED & frozenset(content(slot.name)[-1:]) and (coded := _codes(request)):
-        return coded
-    if quoted and (slot.role == "text" or len(quoted) > len(texts) or not request.names):
-        return quoted
-    if located := placed(slot, request, others):
-        return located
-    if _FORMULAS & slot.words and (formulas := [f for f in request.formulas if request.is_free(f)]):
-        return formulas
-    if any(o.role == "path" for o in others) and len(request.single("path")) <= sum(
-        o.role == "path" for o in others
-    ):
+    """Return the pieces that may be the text of a slot: those with the best evidence alone."""
+    free = request.free()
+    free = [s for s in free if not any(s.overlaps(date) for date, _ in request.days)] or free
+    found = labelled(slot, request, _unbroken(free, slot, request)) or by(slot, request)
+    found = found or kinds(slot, request)
+    if not found and _DESIGNATED & frozenset(content(slot.name)[-1:]):
+        found = _codes(request)
+    found = found or _quoted(slot, request, others) or placed(slot, request, others)
+    if not found and _FORMULAS & slot.words:
+        found = [formula for formula in request.formulas if request.is_free(formula)]
+    if found:
+        return found
+    path_slots = sum(other.role == "path" for other in others)
+    if path_slots and len(request.single("path")) <= path_slots:
         free = [s for s in free if s.kind != "path" and not _holds(request, s, "path")]
-    return _plain(slot, request, free)
+    return _plain_words(slot, request, free)
+
+
+def _quoted(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Span]:
+    """Return the quotations, if they rather than names are what the slot is for."""
+    quoted = request.single("quoted")
+    texts = [other for other in others if other.kind == "string" and other.role != "path"]
+    if slot.role == "text" or len(quoted) > len(texts) or not request.names:
+        return quoted
+    return []
 
 
 def evident(slot: Slot, request: Request) -> list[Span]:
-    """The piece that the request itself says is this slot's: labelled, or a maker after `by`."""
+    """Return the piece that the request itself assigns to the slot: labelled, or a maker."""
     if slot.kind != "string" or slot.role == "path":
         return []
-    return labelled(slot, request, _loose(request.free(), slot, request)) or by(slot, request)
+    return labelled(slot, request, _unbroken(request.free(), slot, request)) or by(slot, request)
 
 
-def _loose(free: Sequence[Span], slot: Slot, request: Request) -> list[Span]:
-    """Pieces that a label can stand before: unbroken ones."""
-    return [
-        s
-        for s in free
-        if slot.role == "text" or not (_joined(request, s) or _cuts_name(request, s))
-    ]
+def _unbroken(free: Sequence[Span], slot: Slot, request: Request) -> list[Span]:
+    """Return the pieces that a label can stand before."""
+    if slot.role == "text":
+        return list(free)
+    return [s for s in free if not _is_joined(request, s) and not _cuts_name(request, s)]
 
 
 def _codes(request: Request) -> list[Span]:
-    """Pieces with a digit that are no amounts."""
+    """Return the single pieces that have a digit, as ids and codes do."""
     single = request.single("number", "word", "quoted")
     return [s for s in single if any(c.isdigit() for c in s.text) and " " not in s.text]
 
 
-def _plain(slot: Slot, request: Request, free: list[Span]) -> list[Span]:
-    """Plain words: not the verb at the head, not cut out of a name, not broken by a joint, without
-    the slot's own word.
+def _plain_words(slot: Slot, request: Request, free: list[Span]) -> list[Span]:
+    """Return plain words.
+
+    If there are others, these are left out: the verb at the head, what is cut out of a name or
+    broken by a joint, and what has the slot's own word at an end.
     """
+    last = len(request.atoms) - 1
     free = [
-        s
-        for s in free
-        if s.first > 0 or _entity(request.atoms[0]) or s.last == len(request.atoms) - 1
+        s for s in free if s.first > 0 or _is_entity(request.atoms[0]) or s.last == last
     ] or free
-    phrases = [s for s in free if _of_phrase(request, s)]
-    free = [s for s in free if not _edged(slot, request, s)] or free
-    free = [s for s in free if not _own(request, s)] or free
+    phrases = [s for s in free if _is_of_phrase(request, s)]
+    free = [s for s in free if not _has_own_word_at_end(slot, request, s)] or free
+    free = [s for s in free if not _is_tool_name(request, s)] or free
     if slot.role == "text":
         return free
-    free = [s for s in free if not _joined(request, s)] or free
+    free = [s for s in free if not _is_joined(request, s)] or free
     free = [s for s in free if not _cuts_name(request, s)] or free
-    free = [s for s in free if not _counted(request, s) and not _before_quoted(request, s)] or free
+    free = [
+        s for s in free if not _has_amount(request, s) and not _is_before_quoted(request, s)
+    ] or free
     free = [s for s in free if not any(s.inside(p) for p in phrases)] or free
     return free + [p for p in phrases if p not in free]
 
 
-def _of_phrase(request: Request, span: Span) -> bool:
-    """`the theory of evolution`: a thing with a name of common words."""
+def _is_of_phrase(request: Request, span: Span) -> bool:
+    """Return whether it is a thing with a name of common words: `the theory of evolution`."""
     inside = [a.text for a in request.atoms[span.first : span.last + 1]]
     if not 3 <= len(inside) <= 4 or inside[1] != "of" or request.before(span) != "the":
         return False
@@ -254,14 +276,14 @@ def _of_phrase(request: Request, span: Span) -> bool:
     return all(w.isalpha() and w.islower() and w not in FUNCTION_WORDS | _JOINTS for w in common)
 
 
-def _before_quoted(request: Request, span: Span) -> bool:
-    """A word right before a quotation says what it is: `the weapon 'Sting'`."""
+def _is_before_quoted(request: Request, span: Span) -> bool:
+    """Return whether a quotation follows. Such a word says what it is: `the weapon 'Sting'`."""
     after = span.last + 1
     return after < len(request.atoms) and request.atoms[after].kind == "quoted"
 
 
-def _own(request: Request, span: Span) -> bool:
-    """Whether it holds nothing but words of the tool's name."""
+def _is_tool_name(request: Request, span: Span) -> bool:
+    """Return whether it holds nothing but words of the tool's name."""
     inside = request.atoms[span.first : span.last + 1]
     if any(a.kind != "word" or not a.text.islower() for a in inside):
         return False
@@ -269,8 +291,10 @@ def _own(request: Request, span: Span) -> bool:
 
 
 def _cuts_name(request: Request, span: Span) -> bool:
-    """Whether it takes a part of a name, or puts common words before one, or the tool's own behind
-    it: `Apple stock`.
+    """Return whether it does not begin and end where a name does that it overlaps.
+
+    It may be a part of the name, have common words before it, or the tool's own words behind it:
+    `Apple stock`.
     """
     for name in request.names:
         if not span.overlaps(name):
@@ -283,31 +307,34 @@ def _cuts_name(request: Request, span: Span) -> bool:
     return False
 
 
-def _counted(request: Request, span: Span) -> bool:
-    """Whether a number stands among common words (`vehicle driving 1500 miles`), or a quotation
-    among any.
+def _has_amount(request: Request, span: Span) -> bool:
+    """Return whether it has a number among common words, or a quotation among any words.
+
+    For instance `vehicle driving 1500 miles`.
     """
     inside = request.atoms[span.first : span.last + 1]
     if span.first == span.last:
         return False
     if any(a.kind == "quoted" for a in inside):
         return True
-    numbered = any(a.kind == "number" and a.text[:1].isdigit() for a in inside)
+    has_number = any(a.kind == "number" and a.text[:1].isdigit() for a in inside)
     words = [a.text for a in inside if a.kind == "word"]
-    return numbered and bool(words) and not any(w[:1].isupper() for w in words)
+    return has_number and bool(words) and not any(w[:1].isupper() for w in words)
 
 
 def _holds(request: Request, span: Span, kind: str) -> bool:
     return any(a.kind == kind for a in request.atoms[span.first : span.last + 1])
 
 
-def _entity(atom: Atom) -> bool:
+def _is_entity(atom: Atom) -> bool:
+    """Return whether an atom is no common word."""
     return atom.kind != "word" or bool(re.search(r"[\d_]|(?<=.)[A-Z]", atom.text))
 
 
-def _edged(slot: Slot, request: Request, span: Span) -> bool:
-    """Whether it begins or ends with the parameter's own word: `the user table` names the table
-    `user`.
+def _has_own_word_at_end(slot: Slot, request: Request, span: Span) -> bool:
+    """Return whether it begins or ends with the slot's own word.
+
+    For instance, `the user table` names the table `user`.
     """
     if span.first == span.last:
         return span.kind == "word" and stem(span.text) in slot.words and span.text.islower()
@@ -315,32 +342,38 @@ def _edged(slot: Slot, request: Request, span: Span) -> bool:
     return any(a.text.islower() and stem(a.text) in slot.words for a in ends)
 
 
-def _joined(request: Request, span: Span) -> bool:
-    """Whether a joint (`in`, `and`, a comma) stands inside, other than between capitals: `Bank of
-    America`.
+def _is_joined(request: Request, span: Span) -> bool:
+    """Return whether a joint (`in`, `and`, a comma) stands inside.
+
+    Between capitals it does not count: `Bank of America`.
     """
     inside = request.atoms[span.first : span.last + 1]
-    for index in range(1, len(inside)):
-        gap = request.text[inside[index - 1].end : inside[index].start]
-        atom = inside[index]
-        if gap.startswith(("'s", "’s")) and atom.text.islower():
-            return True
-        if "," in gap and not (inside[index - 1].text[:1].isupper() and atom.text[:1].isupper()):
-            return True
-        if atom.kind == "word" and atom.text in _BREAKS:
-            return True
-        if atom.text == "of" and index + 1 < len(inside):
-            rest = next(
-                (a for a in inside[index + 1 :] if a.text.lower() not in FUNCTION_WORDS),
-                atom,
-            )
-            if not (inside[index - 1].text[:1].isupper() and rest.text[:1].isupper()):
-                return True
-    return False
+    return any(_is_joint(request, inside, index) for index in range(1, len(inside)))
+
+
+def _is_joint(request: Request, inside: Sequence[Atom], index: int) -> bool:
+    """Return whether an atom, or what stands before it, joins two things."""
+    before = inside[index - 1]
+    atom = inside[index]
+    follows_capital = before.text[:1].isupper()
+    gap = request.text[before.end : atom.start]
+    if gap.startswith(("'s", "’s")) and atom.text.islower():
+        return True
+    if "," in gap and not (follows_capital and atom.text[:1].isupper()):
+        return True
+    if atom.kind == "word" and atom.text in _BREAKS:
+        return True
+    if atom.text != "of" or index + 1 >= len(inside):
+        return False
+    named = next((a for a in inside[index + 1 :] if a.text.lower() not in FUNCTION_WORDS), atom)
+    return not (follows_capital and named.text[:1].isupper())
 
 
 def spoken_of(slot: Slot, request: Request) -> list[Value]:
-    """Values of an optional slot that the request gives evidence for; empty: leave the slot out."""
+    """Return the values of an optional slot that the request gives evidence for.
+
+    If there are none, the slot is left out.
+    """
     if slot.kind == "enum":
         return named_choices(slot, request)
     if slot.kind == "boolean":
@@ -351,9 +384,10 @@ def spoken_of(slot: Slot, request: Request) -> list[Value]:
         ]
         return [v for v in digits if v.span and request.near(v.span, slot.words, 3) <= 3]
     if slot.kind == "string":
-        return days(slot, request) or told(slot, request) or _values(_spoken_strings(slot, request))
+        found = days(slot, request) or told(slot, request)
+        return found or _values(_mentioned_strings(slot, request))
     if slot.kind == "array" and slot.item:
-        return _spoken_list(slot, slot.item, request)
+        return _mentioned_lists(slot, slot.item, request)
     return []
 
 
@@ -361,51 +395,55 @@ def _values(found: Sequence[Span]) -> list[Value]:
     return [Value(s.text, s) for s in found]
 
 
-def _spoken_list(slot: Slot, item: Slot, request: Request) -> list[Value]:
+def _mentioned_lists(slot: Slot, item: Slot, request: Request) -> list[Value]:
     if item.kind == "enum":
-        return [Value(made, around(pieces)) for made, pieces in lists(slot, request)[:1]]
+        return [Value(items, around(pieces)) for items, pieces in lists(slot, request)[:1]]
     if item.kind != "string":
         return []
-    if mentioned := told(slot, request):
-        return [Value([v.value for v in mentioned], mentioned[0].span)]
+    listed = told(slot, request)
+    if listed:
+        return [Value([value.value for value in listed], listed[0].span)]
     found = request.single("path", "quoted", "url")
     return [Value([s.text for s in found], around(found))] if found else []
 
 
 def around(pieces: Sequence[Span]) -> Span:
-    """One span over pieces that stand apart."""
+    """Return one span over pieces that stand apart."""
     return Span("", min(p.first for p in pieces), max(p.last for p in pieces), "run")
 
 
-def _spoken_strings(slot: Slot, request: Request) -> list[Span]:
+def _mentioned_strings(slot: Slot, request: Request) -> list[Span]:
     if slot.role == "path":
-        if found := request.single("path"):
-            return found
-        return [s for s in request.single("word", "quoted") if _placed(slot, request, s)]
-    told = {w.lower() for w in _EXAMPLES.findall(slot.about)}
-    if listed := [s for s in request.single("word") if s.text.lower() in told]:
+        paths = request.single("path")
+        return paths or [
+            s for s in request.single("word", "quoted") if _is_folder(slot, request, s)
+        ]
+    examples = {word.lower() for word in _EXAMPLES.findall(slot.about)}
+    listed = [s for s in request.single("word") if s.text.lower() in examples]
+    if listed:
         return listed[:1]
-    if typical := kinds(slot, request):
+    typical = kinds(slot, request)
+    if typical:
         return typical
     if is_place(slot) or is_maker(slot):
         return (placed(slot, request) or by(slot, request))[:1]
-    if found := evident(slot, request):
-        return found
+    assigned = evident(slot, request)
+    if assigned:
+        return assigned
     named = frozenset(content(slot.name))
     near = [s for s in _texts(slot, request, ()) if request.near(s, named, 2) <= 2 and s.first > 0]
-    return [s for s in near if s.kind == "quoted" or _proper(request.atoms[s.first : s.last + 1])]
+    return [s for s in near if s.kind == "quoted" or _is_name(request.atoms[s.first : s.last + 1])]
 
 
-def _proper(pieces: Sequence[Atom]) -> bool:
-    return all(_entity(a) or a.text[:1].isupper() for a in pieces)
+def _is_name(pieces: Sequence[Atom]) -> bool:
+    return all(_is_entity(a) or a.text[:1].isupper() for a in pieces)
 
 
-def _placed(slot: Slot, request: Request, span: Span) -> bool:
-    """`in src`, `the lib directory`: a bare word that can only be a place."""
+def _is_folder(slot: Slot, request: Request, span: Span) -> bool:
+    """Return whether a bare word can only be a folder: `in src`, `the lib directory`."""
     if " " in span.text or stem(span.text) in slot.words | PATHS:
         return False
-    beside = stem(request.after(span)) in PATHS
-    return beside or (
-        request.before(span) in _PLACES
-        and (span.last == len(request.atoms) - 1 or not request.after(span))
-    )
+    if stem(request.after(span)) in PATHS:
+        return True
+    is_last = span.last == len(request.atoms) - 1 or not request.after(span)
+    return is_last and request.before(span) in _PLACES

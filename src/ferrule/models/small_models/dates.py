@@ -1,9 +1,8 @@
-"""Dates in a request, and in the form that a parameter's description asks for. Pure; years have
-four digits.
+"""Find dates in a request, and write them in the format that a parameter's description asks for.
 
-Understood are `2022-08-16`, `2022/08/16`, `08/16/2022` (month first, unless it cannot be), `16
-August 2022`, `August 16th, 2022`, `April 2022`. What it cannot see: dates that must be worked out
-(`next Friday`).
+Pure. Understood are `2022-08-16`, `2022/08/16`, `08/16/2022` (month first, unless it cannot be),
+`16 August 2022`, `August 16th, 2022` and `April 2022`; years have four digits. What it cannot see:
+dates that must be worked out (`next Friday`).
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _RELATIVE = re.compile(
 
 
 ISO = ("-", "y", "m", "d")
-"""The form where none is asked for."""
+"""The format where none is asked for: the mark between the parts, and their order."""
 
 
 @frozen
@@ -62,42 +61,50 @@ class Day:
 
 
 def days(text: str) -> Iterator[tuple[int, int, Day]]:
-    """Start, end and date of what is written as one."""
+    """Yield start, end and date of what is written as one."""
     for match in _WRITTEN.finditer(text):
-        if day := _read({k: v for k, v in match.groupdict().items() if v}):
+        day = _read({name: part for name, part in match.groupdict().items() if part})
+        if day:
             yield (*match.span(), day)
 
 
 def relative(text: str) -> list[tuple[int, int]]:
-    """Where days are named as seen from today: `tomorrow`, `next week`."""
+    """Return where days are named as seen from today: `tomorrow`, `next week`."""
     return [match.span() for match in _RELATIVE.finditer(text)]
 
 
 def _read(parts: dict[str, str]) -> Day | None:
-    year = int(next(v for k, v in parts.items() if k.startswith("y")))
+    year = int(next(part for name, part in parts.items() if name.startswith("y")))
     if "a" in parts:
-        first, second = int(parts["a"]), int(parts["b"])
-        month, day = (second, first) if first > 12 else (first, second)
+        month = int(parts["a"])
+        day = int(parts["b"])
+        if month > 12:
+            month, day = day, month
     else:
-        said = next(v for k, v in parts.items() if k.startswith("m"))
-        month = (
-            int(said) if said.isdigit() else 1 + [m[:3] for m in _MONTHS].index(said[:3].lower())
-        )
-        day = next((int(v) for k, v in parts.items() if k.startswith("d")), 0)
+        month = _read_month(next(part for name, part in parts.items() if name.startswith("m")))
+        day = next((int(part) for name, part in parts.items() if name.startswith("d")), 0)
     return Day(year, month, day) if 1 <= month <= 12 and day <= 31 else None
 
 
+def _read_month(text: str) -> int:
+    if text.isdigit():
+        return int(text)
+    return 1 + [month[:3] for month in _MONTHS].index(text[:3].lower())
+
+
 def form_of(about: str) -> tuple[str, ...] | None:
-    """The order of `y`, `m`, `d` and the mark between them that a description asks for
-    (`MM-DD-YYYY`), or None.
+    """Return the format that a description asks for (`MM-DD-YYYY`), or None.
+
+    It is the mark between the parts, and the order of `y`, `m` and `d`.
     """
     match = _FORM.search(about)
     if match is None:
         return None
-    return (match.group(2), *(p[0].lower() for p in match.group(1, 3, 4) if p))
+    return (match.group(2), *(part[0].lower() for part in match.group(1, 3, 4) if part))
 
 
 def in_form(day: Day, form: tuple[str, ...]) -> str:
+    """Write a date in a format. What it has no value for is left out."""
     mark, *order = form
     parts = {
         "y": f"{day.year:04}",

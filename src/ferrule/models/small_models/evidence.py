@@ -1,10 +1,15 @@
-"""What speaks for a piece of a request as the value of a text slot, besides a model's feeling.
-Pure, the same for every tool.
+"""What speaks for a piece of a request as the value of a text slot, besides the model's choice.
 
-told      the description itself lists values (`e.g. 'vegan'`, `can be summary or detailed`), and the request has one
-labelled  the piece stands right after the parameter's own word (`medium to oil`, `user id 43523`, `artist: Bach`)
-placed    the parameter is a place, and the piece is a name after `in`, `at`, `near`, `from`, `to`
-by        the parameter is a maker, and the piece is a name after `by`
+Pure, and the same for every tool.
+
+    listed    the description itself lists values (`e.g. 'vegan'`, `can be summary or detailed`),
+              and the request has one
+    label     the piece stands right after the parameter's own word (`medium to oil`,
+              `user id 43523`, `artist: Bach`)
+    kind      the parameter is the kind of a thing, and the piece is the word before that thing
+    place     the parameter is a place, and the piece is a name after `in`, `at`, `near`, `from`...
+    maker     the parameter is a maker, and the piece is a name after `by`
+    direction the parameter is a start or an end, and the piece stands after `from`, `to`...
 """
 
 from __future__ import annotations
@@ -109,16 +114,18 @@ _MAKERS = frozenset(
 
 
 def is_place(slot: Slot) -> bool:
+    """Return whether a slot is for a place, by its name."""
     named = content(slot.name)
     return slot.kind == "string" and bool(named) and (named[-1] in _PLACES or named[0] in _PLACES)
 
 
 def is_maker(slot: Slot) -> bool:
+    """Return whether a slot is for an artist, an author or a brand, by its name."""
     return slot.kind == "string" and not _MAKERS.isdisjoint(content(slot.name))
 
 
 def listed_in(about: str) -> list[str]:
-    """Values that a description names: quoted, or in a list after `e.g.` and the like."""
+    """Return the values that a description names: quoted, or in a list after `e.g.` and so on."""
     found = [text.strip() for text in _QUOTED.findall(about)]
     for part in _LISTED.findall(about):
         if re.fullmatch(r"[A-Z][\w .]+, [A-Z]{2}", part.strip()):
@@ -132,66 +139,72 @@ def listed_in(about: str) -> list[str]:
 
 
 def told(slot: Slot, request: Request) -> list[Value]:
-    """Values that the description lists and the request has; those that others lie in are left
-    out.
+    """Return the values that the description lists and the request has.
+
+    Those whose piece is a part of another one's are left out.
     """
     found: list[Value] = []
     for text in listed_in(slot.about):
-        if span := _standing(text, request):
+        span = _find_free(text, request)
+        if span is None and ", " in text:
+            # `e.g. Chicago, IL` shows the form that is wanted; the request may have `Chicago`.
+            span = _find_free(text.split(",")[0], request)
+        if span is not None:
             found.append(Value(text, span))
-        elif ", " in text and (span := _standing(text.split(",")[0], request)):
-            found.append(Value(text, span))  # `e.g. Chicago, IL`: the form that is wanted
     for text, meaning in _ALIAS.findall(slot.about):
-        if (span := _standing(meaning, request)) and not any(
-            v.span and v.span.overlaps(span) for v in found
-        ):
-            found.append(Value(text, span))
+        span = _find_free(meaning, request)
+        if span is None or any(value.span and value.span.overlaps(span) for value in found):
+            continue
+        found.append(Value(text, span))
     return outermost(found)
 
 
-def _standing(text: str, request: Request) -> Span | None:
-    """Where a value stands in the request, by stems; short ones must stand as they are."""
+def _find_free(text: str, request: Request) -> Span | None:
+    """Return where a value stands in the request, by stems. Short ones must stand as they are."""
     if len(text) < 3:
         return next((s for s in request.single("word", "quoted") if s.text == text), None)
     wanted = stems(text)
-    return (
-        next((s for s in places_of(wanted, request) if request.is_free(s)), None)
-        if wanted
-        else None
-    )
+    if not wanted:
+        return None
+    return next((span for span in places_of(wanted, request) if request.is_free(span)), None)
 
 
 def _roots(text: str) -> list[str]:
-    """Stems of stems: `ratings` and `rating` are one."""
+    """Return stems of stems, by which `ratings` and `rating` are one."""
     return [stem(word) for word in stems(text)]
 
 
 def places_of(wanted: Sequence[str], request: Request) -> Iterator[Span]:
-    """Runs of atoms whose words are these; a hyphen or an underscore parts words."""
+    """Yield the runs of atoms that consist of these words.
+
+    A hyphen or an underscore separates words.
+    """
     parts = [_roots(atom.text) for atom in request.atoms]
     wanted = [stem(word) for word in wanted]
     for first in range(len(parts)):
         have: list[str] = []
         for last in range(first, min(first + len(wanted), len(parts))):
             have += parts[last]
-            if have[: len(wanted)] == list(wanted) and (len(have) == len(wanted) or first == last):
-                yield Span(
-                    request.text[request.atoms[first].start : request.atoms[last].end],
-                    first,
-                    last,
-                    "run",
-                )
+            begins_with = have[: len(wanted)] == list(wanted)
+            if begins_with and (len(have) == len(wanted) or first == last):
+                yield _make_span(request, first, last, "run")
                 break
 
 
+def _make_span(request: Request, first: int, last: int, kind: str) -> Span:
+    text = request.text[request.atoms[first].start : request.atoms[last].end]
+    return Span(text, first, last, kind)
+
+
 def labelled(slot: Slot, request: Request, offered: Sequence[Span]) -> list[Span]:
-    """Of the pieces offered, the longest right after the parameter's own word; or right before its
-    whole name.
+    """Return the longest of the pieces right after the parameter's own word.
+
+    If there is none, the one right before its whole name.
     """
     own = [word for word in content(slot.name) if word not in _GENERIC]
-    starts = _after_labels(own[-1:], request)
+    starts = _starts_after_labels(own[-1:], request)
     names = {(n.first, n.last) for n in request.names}
-    near = [s for s in offered if s.first in starts and (starts[s.first] or _marked(s, names))]
+    near = [s for s in offered if s.first in starts and (starts[s.first] or _is_marked(s, names))]
     if not near and len(own) > 1:
         heads = {p.first - 1 for p in places_of(own, request)}
         near = [s for s in offered if s.first == s.last and s.first in heads and s.kind == "word"]
@@ -199,138 +212,146 @@ def labelled(slot: Slot, request: Request, offered: Sequence[Span]) -> list[Span
 
 
 def kinds(slot: Slot, request: Request) -> list[Span]:
-    """For the kind of a thing, the word before the thing: `a single room` for `room_type`."""
-    named = content(slot.name)
-    match = _KIND_OF.match(slot.about)
-    if named[-1:] and named[-1] in _KINDS and len(named) > 1:
-        thing = named[-2]
-    elif match and named and (named[-1] in _KINDS or stem(match.group(1)) not in named):
-        thing = stem(match.group(1))
-    else:
+    """Return the word before a thing, for the kind of the thing: `a single room`, `room_type`."""
+    thing = _thing_of_kind(slot)
+    if not thing:
         return []
     for index, word in enumerate(request.stems):
-        if index and word == thing and _describes(request, index - 1):
+        if index and word == thing and _is_description(request, index - 1):
             found = Span(request.atoms[index - 1].text, index - 1, index - 1, "word")
             return [found] if request.is_free(found) else []
     return []
 
 
-def _describes(request: Request, index: int) -> bool:
+def _thing_of_kind(slot: Slot) -> str:
+    """Return the stem of the thing whose kind a slot is for; "" if it is for something else."""
+    named = content(slot.name)
+    if not named:
+        return ""
+    is_kind = named[-1] in _KINDS
+    if is_kind and len(named) > 1:
+        return named[-2]
+    match = _KIND_OF.match(slot.about)
+    thing = stem(match.group(1)) if match else ""
+    return thing if is_kind or thing not in named else ""
+
+
+def _is_description(request: Request, index: int) -> bool:
+    """Return whether an atom is a common word that is neither a verb at the head nor the tool's."""
     atom = request.atoms[index]
-    common = (
-        atom.kind == "word"
-        and atom.text.lower() not in FUNCTION_WORDS
-        and number(atom.text) is None
-    )
-    return common and not request.heads(index) and not request.own.issuperset(content(atom.text))
+    if atom.kind != "word" or atom.text.lower() in FUNCTION_WORDS:
+        return False
+    if number(atom.text) is not None or request.heads(index):
+        return False
+    return not request.own.issuperset(content(atom.text))
 
 
 def begins(slot: Slot) -> bool:
-    """Whether it is named as where something starts."""
-    named = {w.lower() for w in words(slot.name)}
+    """Return whether a slot is named as where something starts."""
+    named = {word.lower() for word in words(slot.name)}
     return not named.isdisjoint(_BEGINS) and named.isdisjoint(_ENDS)
 
 
 def directed(slot: Slot, offered: Sequence[Value], request: Request) -> list[Value]:
-    """Of the values offered, those that stand where the slot begins or ends: `from Rome to Bonn`,
-    `between a and b`.
+    """Return the one value that stands where the slot begins or ends; empty if there is not one.
+
+    For instance `from Rome to Bonn`, or `between a and b`.
     """
-    start, ends = begins(slot), not _ENDS.isdisjoint(w.lower() for w in words(slot.name))
-    if not start and not ends:
+    is_start = begins(slot)
+    is_end = not _ENDS.isdisjoint(word.lower() for word in words(slot.name))
+    if not is_start and not is_end:
         return []
-    marks = ("from", "between", "starting", "since") if start else ("to", "until", "till")
-    found = [v for v in offered if v.span and _before(v.span, request) in marks]
-    if not found and ends:
+    marks = ("from", "between", "starting", "since") if is_start else ("to", "until", "till")
+    found = [v for v in offered if v.span and _word_before(v.span, request) in marks]
+    if not found and is_end:
         found = [v for v in offered if v.span and _ends_between(v.span, request)]
-    if not found and start:  # an amount is told in the unit it is converted from
-        found = [v for v in offered if v.span and number(_before(v.span, request)) is not None]
+    if not found and is_start:
+        # An amount is given in the unit it is converted from.
+        found = [v for v in offered if v.span and number(_word_before(v.span, request)) is not None]
         found = sorted(found, key=lambda v: -len(str(v.value)))[:1]
     return found if len(found) == 1 else []
 
 
 def _ends_between(span: Span, request: Request) -> bool:
+    """Return whether a piece is the second one of `between a and b`."""
     before = [a.text.lower() for a in request.atoms[max(0, span.first - 6) : span.first]]
     return before[-1:] == ["and"] and "between" in before
 
 
-def _marked(span: Span, names: set[tuple[int, int]]) -> bool:
-    """Whether it is seen to be a value: a name, a quotation, a path, digits."""
-    digits = span.kind == "number" and any(map(str.isdigit, span.text))
-    return (span.first, span.last) in names or span.kind in ("quoted", "url", "path") or digits
+def _is_marked(span: Span, names: set[tuple[int, int]]) -> bool:
+    """Return whether its form shows that it is a value: a name, a quotation, a path, digits."""
+    if (span.first, span.last) in names or span.kind in ("quoted", "url", "path"):
+        return True
+    return span.kind == "number" and any(map(str.isdigit, span.text))
 
 
-def _after_labels(own: Sequence[str], request: Request) -> dict[int, bool]:
-    """Where a value may begin, and whether a joining word says that it does."""
+def _starts_after_labels(own: Sequence[str], request: Request) -> dict[int, bool]:
+    """Return where a value may begin, and whether a joining word or mark says that it does."""
     starts: dict[int, bool] = {}
-    said = [a.text.lower() for a in request.atoms] + ["", "", ""]
+    said = [atom.text.lower() for atom in request.atoms] + ["", "", ""]
     for index, atom in enumerate(request.atoms):
-        label = atom.kind == "word" or (atom.kind == "quoted" and " " not in atom.text)
-        if not label or stem(atom.text) not in own:
+        may_be_label = atom.kind == "word" or (atom.kind == "quoted" and " " not in atom.text)
+        if not may_be_label or stem(atom.text) not in own:
             continue
-        starts[index + 1] = (
-            request.text[atom.end : atom.end + 3].strip("'\" ").startswith((":", "="))
-        )
+        following = request.text[atom.end : atom.end + 3].strip("'\" ")
+        starts[index + 1] = following.startswith((":", "="))
         if said[index + 1] in _JOINING:
-            sure = said[index + 1] not in ("of", "for", "with")
-            starts[index + 2] = sure
+            is_certain = said[index + 1] not in ("of", "for", "with")
+            starts[index + 2] = is_certain
             if said[index + 2] in ("a", "an", "the"):
-                starts[index + 3] = sure
+                starts[index + 3] = is_certain
     return starts
 
 
 def placed(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> list[Span]:
-    """Names that a place stands for, after a word of place. `Rome, Italy` is one place unless
-    another slot wants a part.
+    """Return the names after a word of place, if the slot is for a place.
+
+    `Rome, Italy` is one place, unless another slot wants a part of it.
     """
     if not is_place(slot):
         return []
-    days = [day for day, _ in request.days]
+    dates = [span for span, _ in request.days]
     found = [
-        n for n in request.names if request.is_free(n) and not any(n.overlaps(d) for d in days)
+        n for n in request.names if request.is_free(n) and not any(n.overlaps(d) for d in dates)
     ]
-    found = [_after_of(n, request) for n in found if " of " in n.text or _in_place(n, request)]
-    found = [n for n in found if _in_place(n, request)]
+    found = [_after_of(n, request) for n in found if " of " in n.text or _is_placed(n, request)]
+    found = [n for n in found if _is_placed(n, request)]
     if any(is_place(other) for other in others):
         return found
-    return _with_commas(found, request)
+    return _join_at_commas(found, request)
 
 
-def _in_place(name: Span, request: Request) -> bool:
+def _is_placed(name: Span, request: Request) -> bool:
+    """Return whether a word of place stands before a name, or before the name and comma before."""
     before = next((n for n in request.names if n.last == name.first - 1), None)
     if before is not None and request.text[request.atoms[before.last].end :].startswith(","):
-        return _before(before, request) in _PLACING
-    return _before(name, request) in _PLACING
+        return _word_before(before, request) in _PLACING
+    return _word_before(name, request) in _PLACING
 
 
-def _with_commas(names: Sequence[Span], request: Request) -> list[Span]:
+def _join_at_commas(names: Sequence[Span], request: Request) -> list[Span]:
     joined: list[Span] = []
     for name in names:
         last = joined[-1] if joined else None
         if last is not None and last.last == name.first - 1:
             gap = request.text[request.atoms[last.last].end : request.atoms[name.first].start]
             if gap.strip() == ",":
-                text = request.text[request.atoms[last.first].start : request.atoms[name.last].end]
-                joined[-1] = Span(text, last.first, name.last, "name")
+                joined[-1] = _make_span(request, last.first, name.last, "name")
                 continue
         joined.append(name)
     return joined
 
 
 def _after_of(name: Span, request: Request) -> Span:
-    """`France` of `King of France`."""
+    """Return `France` for `King of France`, and other names as they are."""
     words = [a.text for a in request.atoms[name.first : name.last + 1]]
     if "of" not in words[1:-1]:
         return name
-    first = name.first + words.index("of") + 1
-    return Span(
-        request.text[request.atoms[first].start : request.atoms[name.last].end],
-        first,
-        name.last,
-        "name",
-    )
+    return _make_span(request, name.first + words.index("of") + 1, name.last, "name")
 
 
-def _before(span: Span, request: Request) -> str:
+def _word_before(span: Span, request: Request) -> str:
+    """Return the word before a piece, in lower case, without articles; "" if there is none."""
     at = span.first - 1
     while at >= 0 and request.atoms[at].text.lower() in ("the", "a", "an"):
         at -= 1
@@ -338,7 +359,7 @@ def _before(span: Span, request: Request) -> str:
 
 
 def by(slot: Slot, request: Request) -> list[Span]:
-    """Names that a maker stands for."""
+    """Return the names after `by`, if the slot is for a maker."""
     if not is_maker(slot):
         return []
-    return [n for n in request.names if request.is_free(n) and _before(n, request) == "by"]
+    return [n for n in request.names if request.is_free(n) and _word_before(n, request) == "by"]

@@ -1,8 +1,8 @@
-"""Lists in a request: `1, 2 and 3`, `'a', 'b'`, `price and rating`, `[[1, 2], [3, 4]]`. Pure.
+"""Read lists in a request: `1, 2 and 3`, `'a', 'b'`, `price and rating`, `[[1, 2], [3, 4]]`.
 
-What it cannot see: where a list of plain words begins and ends if no function word says so; then
-there are several readings, and the model chooses. A list is copied, so it ends where the request
-does.
+Pure. A list is copied, so it ends where the request does. What this cannot see: where a list of
+plain words begins and ends if no function word says so. Then there are several readings, the best
+of which comes first.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from .spans import Span
 
 _BRACKETED = re.compile(r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]|\{[^{}]*\}")
 _BETWEEN = re.compile(r"[\s,;&/'\"]*(?:and|or|,|&|as well as)?[\s'\"]*")
-_PARTED = re.compile(r"\s*(?:[,;&]|,?\s*\b(?:and|or)\b)\s*")
+
+_BETWEEN_WORDS = ("and", "or", "the", "a", "an")
 
 List = tuple[list[Any], list[Span]]
-"""A list's values, and the pieces they were read from."""
+"""The values of a list, and the pieces they were read from."""
 
 
 def lists(slot: Slot, request: Request) -> list[List]:
-    """Readings of the request as a list for an array slot, best first."""
+    """Return the readings of a request as a list for an array slot, best first."""
     item = slot.item
     if item is None:
         return []
-    if written := _written(slot, request):
+    written = _find_json(slot, request)
+    if written:
         return [written]
     if item.kind == "enum":
         named = chosen(item, request)
@@ -41,52 +43,56 @@ def lists(slot: Slot, request: Request) -> list[List]:
     if item.kind in ("integer", "number"):
         found = numbers(item, request)
         found = [v for v in found if v.span and not v.span.text.isalpha()] or found
-        return [
-            ([_typed(item, v.value) for v in run], _spans(run)) for run in _runs(found, request)
-        ]
+        runs = _runs(found, request)
+        return [([_convert(item, v.value) for v in run], _spans(run)) for run in runs]
     if item.kind != "string":
         return []
-    if quoted := request.single("quoted"):
-        runs = _runs([Value(s.text, s) for s in quoted], request)
+    return _string_lists(slot, request)
+
+
+def _string_lists(slot: Slot, request: Request) -> list[List]:
+    quoted = request.single("quoted")
+    if quoted:
+        runs = _runs([Value(span.text, span) for span in quoted], request)
         return [([v.value for v in run], _spans(run)) for run in runs]
-    mentioned = told(slot, request)
-    if len(mentioned) > 1:
-        mentioned.sort(key=lambda v: v.span.first if v.span else 0)
-        return [([v.value for v in mentioned], _spans(mentioned))]
+    listed = told(slot, request)
+    if len(listed) > 1:
+        listed.sort(key=lambda v: v.span.first if v.span else 0)
+        return [([v.value for v in listed], _spans(listed))]
     return enumerations(request, slot.words)
 
 
 def chosen(item: Slot, request: Request) -> List:
-    """Every choice of an enumeration that the request names, in the request's order."""
-    found: list[tuple[int, Any, Span]] = []
+    """Return every choice of an enum that the request names, in the request's order."""
+    found: list[tuple[Any, Span]] = []
     for choice in item.choices:
-        standing = (s for s in places_of(stems(str(choice)), request) if request.is_free(s))
-        standing = (s for s in standing if not request.in_name(s))
-        span = next(standing, None) or _shortened(str(choice), request)
+        spans = places_of(stems(str(choice)), request)
+        free = (span for span in spans if request.is_free(span) and not request.in_name(span))
+        span = next(free, None) or _find_shortened(str(choice), request)
         if span is not None:
-            found.append((span.first, choice, span))
-    found.sort(key=lambda one: one[0])
-    return [choice for _, choice, _ in found], [span for *_, span in found]
+            found.append((choice, span))
+    found.sort(key=lambda pair: pair[1].first)
+    return [choice for choice, _ in found], [span for _, span in found]
 
 
-def _shortened(choice: str, request: Request) -> Span | None:
-    """A word of which a choice of one word is a part, or that it begins with: `carbs` for
-    `Carbohydrates`.
+def _find_shortened(choice: str, request: Request) -> Span | None:
+    """Return a word that has a one-word choice as a part, or that the choice begins with.
+
+    For instance `carbs` for `Carbohydrates`.
     """
     if not choice.isalpha():
         return None
     for span in request.single("word"):
         if request.in_name(span):
             continue
-        begun = stem(span.text)
-        if stem(choice) in stems(span.text) or (
-            len(begun) >= 4 and choice.lower().startswith(begun)
-        ):
+        start = stem(span.text)
+        is_start = len(start) >= 4 and choice.lower().startswith(start)
+        if is_start or stem(choice) in stems(span.text):
             return span
     return None
 
 
-def _typed(item: Slot, value: Any) -> Any:
+def _convert(item: Slot, value: Any) -> Any:
     return float(value) if item.kind == "number" and isinstance(value, int) else value
 
 
@@ -94,8 +100,8 @@ def _spans(values: Sequence[Value]) -> list[Span]:
     return [v.span for v in values if v.span]
 
 
-def _written(slot: Slot, request: Request) -> List | None:
-    """A list written as JSON, where it has the depth that is asked for."""
+def _find_json(slot: Slot, request: Request) -> List | None:
+    """Return a list that is written as JSON, if its items are what the slot takes."""
     for match in _BRACKETED.finditer(request.text):
         inside = [i for i, a in enumerate(request.atoms) if match.start() <= a.start < match.end()]
         span = Span(match.group(), inside[0], inside[-1], "run") if inside else None
@@ -105,37 +111,43 @@ def _written(slot: Slot, request: Request) -> List | None:
             value = json.loads(match.group().replace("'", '"'))
         except (ValueError, RecursionError):
             continue
-        if (
-            isinstance(value, list)
-            and (made := _fitting(slot, cast("list[Any]", value))) is not None
-        ):
-            return made, [span]
+        items = _convert_items(slot, cast("list[Any]", value)) if isinstance(value, list) else None
+        if items is not None:
+            return items, [span]
     return None
 
 
-def _fitting(slot: Slot, value: list[Any]) -> list[Any] | None:
-    """The list with its items typed; None if they are of another kind."""
+_TYPES: dict[str, tuple[type, ...]] = {
+    "integer": (int,),
+    "number": (int, float),
+    "string": (str,),
+    "enum": (str,),
+}
+
+
+def _convert_items(slot: Slot, items: list[Any]) -> list[Any] | None:
+    """Return a list with its items converted; None if they are of another kind."""
     item = slot.item
     if item is None:
         return None
-    if item.kind == "array":
-        inner = [
-            _fitting(item, cast("list[Any]", v)) if isinstance(v, list) else None for v in value
-        ]
-        return None if any(v is None for v in inner) else inner
-    kinds: dict[str, tuple[type, ...]] = {
-        "integer": (int,),
-        "number": (int, float),
-        "string": (str,),
-        "enum": (str,),
-    }
-    if not all(isinstance(v, kinds.get(item.kind, ())) and not isinstance(v, bool) for v in value):
-        return None
-    return [_typed(item, v) for v in value]
+    converted: list[Any] = []
+    for value in items:
+        if item.kind == "array":
+            inner = (
+                _convert_items(item, cast("list[Any]", value)) if isinstance(value, list) else None
+            )
+            if inner is None:
+                return None
+            converted.append(inner)
+        elif isinstance(value, _TYPES.get(item.kind, ())) and not isinstance(value, bool):
+            converted.append(_convert(item, value))
+        else:
+            return None
+    return converted
 
 
 def _runs(pieces: Sequence[Value], request: Request) -> list[list[Value]]:
-    """Pieces that stand together."""
+    """Return the pieces, grouped by which of them stand together."""
     runs: list[list[Value]] = []
     for piece in pieces:
         if runs and _adjoins(request, runs[-1][-1].span, piece.span):
@@ -153,8 +165,9 @@ def _adjoins(request: Request, left: Span | None, right: Span | None) -> bool:
 
 
 def enumerations(request: Request, own: frozenset[str] = frozenset()) -> list[List]:
-    """Plain words that are counted up: short free pieces with commas, `and` or `or` between them.
-    Longest first.
+    """Return lists of plain words: short free pieces with commas, `and` or `or` between them.
+
+    The longest list comes first. `own` are the slot's own words: a piece does not end with them.
     """
     atoms = request.atoms
     groups: list[list[Span]] = []
@@ -164,13 +177,17 @@ def enumerations(request: Request, own: frozenset[str] = frozenset()) -> list[Li
         if len(group) > 1:
             groups.append(group)
         at = max(after, at + 1)
-    named = [[_without(request, span, own) for span in group] for group in groups]
-    return sorted((([s.text for s in g], g) for g in named), key=lambda one: -len(one[0]))
+    found: list[List] = []
+    for group in groups:
+        pieces = [_strip_own_words(request, span, own) for span in group]
+        found.append(([piece.text for piece in pieces], pieces))
+    return sorted(found, key=lambda one: -len(one[0]))
 
 
-def _without(request: Request, span: Span, own: frozenset[str]) -> Span:
-    """A piece without the parameter's own word at its end: `engine size and fuel economy
-    variables`.
+def _strip_own_words(request: Request, span: Span, own: frozenset[str]) -> Span:
+    """Return a piece without the slot's own word at its end.
+
+    For instance `variables` in `engine size and fuel economy variables`.
     """
     last = span.last
     while last > span.first and request.atoms[last].text.islower() and request.stems[last] in own:
@@ -186,19 +203,13 @@ def _without(request: Request, span: Span, own: frozenset[str]) -> Span:
 
 
 def _group(request: Request, first: int) -> tuple[list[Span], int]:
-    """The pieces counted up from here, and the atom after them."""
+    """Return the pieces of a list that begins here, and the atom after them."""
     found: list[Span] = []
     at = first
     while (piece := _piece(request, at)) is not None:
         found.append(piece)
         at = piece.last + 1
-        while at < len(request.atoms) and request.atoms[at].text.lower() in (
-            "and",
-            "or",
-            "the",
-            "a",
-            "an",
-        ):
+        while at < len(request.atoms) and request.atoms[at].text.lower() in _BETWEEN_WORDS:
             at += 1
         if at >= len(request.atoms):
             break
@@ -209,24 +220,24 @@ def _group(request: Request, first: int) -> tuple[list[Span], int]:
 
 
 def _piece(request: Request, first: int) -> Span | None:
-    """The longest piece from here without a function word, a comma or a border of sentences, at
-    most four atoms.
+    """Return the longest piece from here, of at most four atoms.
+
+    It has no function word, no comma and no end of a sentence inside.
     """
-    atoms, last = request.atoms, first - 1
+    atoms = request.atoms
+    last = first - 1
     while last + 1 < len(atoms) and last - first < 3:
         atom = atoms[last + 1]
-        if atom.text.lower() in FUNCTION_WORDS or not request.is_free(
-            Span("", last + 1, last + 1, "")
-        ):
+        if atom.text.lower() in FUNCTION_WORDS:
+            break
+        if not request.is_free(Span("", last + 1, last + 1, "")):
             break
         if last >= first and not request.text[atoms[last].end : atom.start].isspace():
             break
         last += 1
     if last < first or (request.heads(first) and first == last):
         return None
-    return Span(
-        request.text[atoms[first].start : atoms[last].end] if last > first else atoms[first].text,
-        first,
-        last,
-        "run",
-    )
+    text = atoms[first].text
+    if last > first:
+        text = request.text[atoms[first].start : atoms[last].end]
+    return Span(text, first, last, "run")

@@ -1,8 +1,8 @@
-"""Which number of a request fills which slot: by the words they stand near, their units, years,
-then in the order of both.
+"""Assign the numbers of a request to slots.
 
-Pure. All numbers and all numeric slots are looked at together, optional ones as well: a number that
-stands beside an optional parameter's own word is not free for the others.
+Pure. What counts is the words that a number stands near, its unit, and whether it is a year; then
+the order of numbers and slots. All numbers and all numeric slots are looked at together, optional
+ones as well: a number beside an optional parameter's own word is not free for the others.
 """
 
 from __future__ import annotations
@@ -26,65 +26,88 @@ _DECIMAL = re.compile(r"decimal|\b0?\.\d|between 0 and 1", re.IGNORECASE)
 _COUNTS = frozenset(["count", "number", "num", "limit", "top", "total", "quantity", "max", "n"])
 
 FAR = 4
-"""Atoms between a number and a word, from which on they have nothing to do with each other."""
-UNFILLED, OPTIONAL, ORDER = 9.0, 3.2, 0.4
-"""Costs: of a required slot without a number, of an optional one, of two numbers in the other
-order.
-"""
-MOST_SLOTS, MOST_NUMBERS = 7, 9
+"""Atoms between a number and a word from which on they have nothing to do with each other."""
+
+UNFILLED = 9.0
+"""Cost of a required slot without a number."""
+
+OPTIONAL = 3.2
+"""Cost of an optional slot without a number."""
+
+ORDER = 0.4
+"""Cost of two numbers that stand in another order than their slots."""
+
+MOST_SLOTS = 7
+MOST_NUMBERS = 9
+"""With more slots or numbers than these nothing is assigned."""
 
 
 def numbers(slot: Slot, request: Request) -> list[Value]:
-    """The numbers that may fill a slot, in the request's order. Number words only where there are
-    no digits, or before a noun.
+    """Return the numbers that may fill a slot, in the request's order.
+
+    Numbers in words count only if there are no digits, or before what the slot counts.
     """
     found: list[Value] = []
-    pieces = [s for s in request.single("number", "word") if number(s.text) is not None]
-    digits = any(c.isdigit() for s in pieces for c in s.text)
+    pieces = [span for span in request.single("number", "word") if number(span.text) is not None]
+    has_digits = any(any(map(str.isdigit, span.text)) for span in pieces)
     for span in pieces:
-        if digits and span.text.isalpha() and not _counts(slot, request, span):
+        if has_digits and span.text.isalpha() and not _is_count(slot, request, span):
             continue
         if any(span.overlaps(formula) for formula in request.formulas):
             continue
-        if (value := _value(slot, request, span)) is not None:
+        value = _value(slot, request, span)
+        if value is not None:
             found.append(Value(value, span))
     return found
 
 
-def _counts(slot: Slot, request: Request, span: Span) -> bool:
-    """Whether a number word stands before what the slot counts: `two tickets`."""
-    counted = not _COUNTS.isdisjoint(content(slot.name)) and not any(map(str.isdigit, slot.name))
-    return counted and span.text.lower() != "one" and request.near(span, slot.words, 3) <= 3
+def _is_count(slot: Slot, request: Request, span: Span) -> bool:
+    """Return whether a number in words stands before what the slot counts: `two tickets`."""
+    if _COUNTS.isdisjoint(content(slot.name)) or any(map(str.isdigit, slot.name)):
+        return False
+    return span.text.lower() != "one" and request.near(span, slot.words, 3) <= 3
 
 
 def _value(slot: Slot, request: Request, span: Span) -> float | int | None:
+    """Return a number as the slot's value; None if it cannot be that."""
     value = number(span.text)
-    if value is None or (
-        any(day.overlaps(span) for day, _ in request.days) and not _yearly(slot, value)
-    ):
+    if value is None:
+        return None
+    is_in_date = any(day.overlaps(span) for day, _ in request.days)
+    if is_in_date and not _is_year(slot, value):
         return None
     value = value * _SCALES.get(request.after(span), 1)
-    share = _DECIMAL.search(slot.about) or not _PERCENT.search(slot.about + slot.name)
-    if (
-        slot.kind == "number"
-        and share
-        and (span.text.endswith("%") or request.after(span) == "percent")
-    ):
+    if slot.kind == "number" and _is_percentage(span, request) and not _takes_percent(slot):
         value = value / 100
-    if slot.kind == "integer" and value != int(value):
+    if slot.kind == "integer":
+        if value != int(value):
+            return None
+        value = int(value)
+    low = slot.schema.get("minimum")
+    high = slot.schema.get("maximum")
+    if (low is not None and value < low) or (high is not None and value > high):
         return None
-    value = int(value) if slot.kind == "integer" else value
-    low, high = slot.schema.get("minimum"), slot.schema.get("maximum")
-    return value if (low is None or value >= low) and (high is None or value <= high) else None
+    return value
 
 
-def _yearly(slot: Slot, value: float) -> bool:
+def _is_percentage(span: Span, request: Request) -> bool:
+    return span.text.endswith("%") or request.after(span) == "percent"
+
+
+def _takes_percent(slot: Slot) -> bool:
+    """Return whether a slot takes 5 for 5%, and not 0.05."""
+    if _DECIMAL.search(slot.about):
+        return False
+    return _PERCENT.search(slot.about + slot.name) is not None
+
+
+def _is_year(slot: Slot, value: float) -> bool:
     return "year" in content(slot.name) and 1000 <= value <= 2999
 
 
 @frozen
 class _Numeric:
-    """A slot with the words of its name and its description that no other slot has."""
+    """A slot, with the words of its name and its description that no other slot has."""
 
     slot: Slot
     name: frozenset[str]
@@ -92,42 +115,57 @@ class _Numeric:
 
 
 def assign(slots: Sequence[Slot], request: Request) -> dict[str, Value]:
-    """Numbers for numeric slots, all at once. Only what is settled: the rest is left to the model.
+    """Return the numbers of numeric slots, by the slots' names.
 
-    Raises nothing; with too many slots or numbers it settles nothing.
+    Only what is settled is there; the rest is left to the model. With too many slots or numbers
+    nothing is settled.
     """
     offered = {slot.name: [v for v in numbers(slot, request) if v.span] for slot in slots}
-    pieces = {v.span.first for found in offered.values() for v in found if v.span}
-    required = [s for s in slots if s.required]
+    pieces = _distinct_spans(offered)
+    required = [slot for slot in slots if slot.required]
     if not pieces or len(slots) > MOST_SLOTS or len(pieces) > MOST_NUMBERS:
         return {}
-    if enumerated := _respectively(required, offered, request):
-        return enumerated
-    chosen = _cheapest([_numeric(s, slots) for s in slots], offered, request)
-    enough = len(pieces) <= len(required)
+    in_order = _assign_respectively(required, offered, request)
+    if in_order:
+        return in_order
+    chosen = _cheapest([_numeric(slot, slots) for slot in slots], offered, request)
+    has_no_spare_numbers = len(required) > 1 and len(pieces) <= len(required)
     found: dict[str, Value] = {}
     for slot in slots:
         value = chosen.get(slot.name)
         if value is None:
             continue
-        cost = distance(_numeric(slot, slots), value, request)
-        alone = len(offered[slot.name]) == 1
-        if cost <= 3 or (slot.required and (alone or (enough and len(required) > 1))):
+        is_only_one = len(offered[slot.name]) == 1
+        is_needed = slot.required and (is_only_one or has_no_spare_numbers)
+        if is_needed or distance(_numeric(slot, slots), value, request) <= 3:
             found[slot.name] = value
     return found
 
 
+def _distinct_spans(offered: dict[str, list[Value]]) -> list[Span]:
+    """Return the pieces of all values, each once, in the request's order."""
+    spans: dict[int, Span] = {}
+    for found in offered.values():
+        for value in found:
+            if value.span is not None:
+                spans[value.span.first] = value.span
+    return [spans[first] for first in sorted(spans)]
+
+
 def _numeric(slot: Slot, slots: Sequence[Slot]) -> _Numeric:
     name = frozenset(content(slot.name))
-    others = [s for s in slots if s is not slot]
-    names = frozenset(w for o in others for w in content(o.name))
-    words = frozenset(w for o in others for w in o.words)
-    return _Numeric(slot, (name - names) or name, slot.words - words - names | (name - names))
+    others = [other for other in slots if other is not slot]
+    other_names = frozenset[str]().union(*(content(other.name) for other in others))
+    other_words = frozenset[str]().union(*(other.words for other in others))
+    own_name = name - other_names
+    return _Numeric(slot, own_name or name, slot.words - other_words - other_names | own_name)
 
 
 def distance(numeric: _Numeric, value: Value, request: Request) -> float:
-    """How far a number is from being this slot's: 0 by its unit or as a year, else atoms to the
-    nearest own word.
+    """Return how far a number is from being a slot's value.
+
+    In general it is the number of atoms to the nearest of the slot's own words. It is small for a
+    unit that the slot is measured in and for a year that it asks for, and larger for other units.
     """
     span = value.span
     if span is None:
@@ -136,65 +174,64 @@ def distance(numeric: _Numeric, value: Value, request: Request) -> float:
         float(request.near(span, numeric.name, FAR)),
         request.near(span, numeric.words, FAR) + 0.5,
     )
-    unit, words = request.unit(span), numeric.slot.words
-    agreed = agrees(unit, words)
-    cost = cost if agreed is None else min(cost, 0.6) if agreed else cost + 2
+    unit = request.unit(span)
+    words = numeric.slot.words
+    unit_agrees = agrees(unit, words)
+    if unit_agrees:
+        cost = min(cost, 0.6)
+    elif unit_agrees is False:
+        cost += 2
     if span.text.isdigit() and len(span.text) == 4 and 1900 <= int(span.text) <= 2100:
-        cost = (
-            min(cost, 0.5)
-            if "year" in words
-            else cost + 3 * (request.before(span) in ("in", "of", "since"))
-        )
-    counted = request.after(span)
-    if numeric.name & _COUNTS and span.text.isalpha():
-        cost = min(cost, 2.0)
-    if numeric.name & _COUNTS and counted.isalpha() and counted.endswith("s") and not is_unit(unit):
-        cost = min(cost, 2.0)
+        if "year" in words:
+            cost = min(cost, 0.5)
+        elif request.before(span) in ("in", "of", "since"):
+            cost += 3
+    if numeric.name & _COUNTS:
+        counted = request.after(span)
+        is_plural = counted.isalpha() and counted.endswith("s") and not is_unit(unit)
+        if is_plural or span.text.isalpha():
+            cost = min(cost, 2.0)
     return cost
 
 
 def _cheapest(
     numerics: Sequence[_Numeric], offered: dict[str, list[Value]], request: Request
 ) -> dict[str, Value]:
-    """The assignment of least cost: branch and bound over the slots in their order."""
+    """Return the assignment of least cost, by branch and bound over the slots in their order."""
     best: tuple[float, dict[str, Value]] = (math.inf, {})
 
-    def go(at: int, cost: float, used: tuple[int, ...], made: dict[str, Value]) -> None:
+    def assign_from(
+        at: int, cost: float, used: tuple[int, ...], assigned: dict[str, Value]
+    ) -> None:
         nonlocal best
         if cost >= best[0]:
             return
         if at == len(numerics):
-            best = (cost, made)
+            best = (cost, assigned)
             return
-        numeric = numerics[at]
-        for value in offered[numeric.slot.name]:
+        slot = numerics[at].slot
+        for value in offered[slot.name]:
             if value.span is None or value.span.first in used:
                 continue
-            more = distance(numeric, value, request) + ORDER * sum(
-                u > value.span.first for u in used
-            )
-            go(
-                at + 1,
-                cost + more,
-                (*used, value.span.first),
-                {**made, numeric.slot.name: value},
-            )
-        go(at + 1, cost + (UNFILLED if numeric.slot.required else OPTIONAL), used, made)
+            place = value.span.first
+            out_of_order = sum(other > place for other in used)
+            more = distance(numerics[at], value, request) + ORDER * out_of_order
+            assign_from(at + 1, cost + more, (*used, place), {**assigned, slot.name: value})
+        unfilled = UNFILLED if slot.required else OPTIONAL
+        assign_from(at + 1, cost + unfilled, used, assigned)
 
-    go(0, 0.0, (), {})
+    assign_from(0, 0.0, (), {})
     return best[1]
 
 
-def _respectively(
+def _assign_respectively(
     slots: Sequence[Slot], offered: dict[str, list[Value]], request: Request
 ) -> dict[str, Value]:
-    """`base and height as 6 cm and 10 cm`: all the slots' words first, then as many numbers as a
-    list.
+    """Assign numbers that are listed in the order of the slots' words.
+
+    All the words come first, then as many numbers: `base and height as 6 cm and 10 cm`.
     """
-    pieces = sorted(
-        {v.span.first: v.span for f in offered.values() for v in f if v.span}.values(),
-        key=lambda s: s.first,
-    )
+    pieces = _distinct_spans(offered)
     if len(slots) < 2 or len(pieces) != len(slots):
         return {}
     places: list[tuple[int, Slot]] = []

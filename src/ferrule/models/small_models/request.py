@@ -1,9 +1,8 @@
-"""A person's words, cut up once (`spans`), with the pieces that are taken. What all of a tool's
-slots are filled from.
+"""A person's request, cut into pieces once (`spans`), and which of them are taken.
 
-Besides the pieces themselves it knows what can be seen without a tool: which words stand near
-which, which runs are names (`Bank of America`, `S&P 500`), which pieces are dates, which unit a
-number came with.
+All of a tool's slots are filled from it. Besides the pieces it knows what can be seen without a
+tool: which words stand near which, which runs are names (`Bank of America`, `S&P 500`), which
+pieces are dates, and which unit a number came with.
 """
 
 from __future__ import annotations
@@ -18,49 +17,61 @@ from .spans import Span, atoms, spans
 from .units import UNITS
 
 _WITHIN_NAMES = frozenset(["of", "the", "de", "la", "du", "von", "van", "&", "vs", "vs."])
-_TERM = r"(?:\d+(?:\.\d+)?[a-z]?|[a-z]|(?:sin|cos|tan|log|ln|exp|sqrt)\([^()]*\))(?:(?:\^|\*\*)\(?[\w.]+\)?)?"
+_TERM = (
+    r"(?:\d+(?:\.\d+)?[a-z]?|[a-z]|(?:sin|cos|tan|log|ln|exp|sqrt)\([^()]*\))"
+    r"(?:(?:\^|\*\*)\(?[\w.]+\)?)?"
+)
 _FORMULA = re.compile(
-    rf"(?<![\w.'])(?:[a-z]\([a-z]\)\s*=\s*|[a-z]\s*=\s*)?(?P<body>{_TERM}(?:\s*[-+*/]\s*{_TERM})*)(?![\w])"
+    r"(?<![\w.'])(?:[a-z]\([a-z]\)\s*=\s*|[a-z]\s*=\s*)?"
+    rf"(?P<body>{_TERM}(?:\s*[-+*/]\s*{_TERM})*)(?![\w])"
 )
 _GLUED = re.compile(r"(?:[\d.,]+(?:[eE][-+]?\d+)?)(%|°?[A-Za-z]{1,3})(?:/.*|\^?\d|[²³])?")
 
 
 MOST_ATOMS = 1000
-"""Words of a request that are looked at: of a longer one, the head."""
+"""Atoms of a request that are looked at. Of a longer one only the head is."""
 
 
 class Request:
-    """A person's words, cut up once, with the pieces that are taken."""
+    """A person's request, cut into pieces once, and which of them are taken."""
 
     def __init__(self, text: str, own: frozenset[str] = frozenset()) -> None:
-        """`own` are the words of the tool's name: what it is asked by, seldom what it is asked
-        about.
+        """Cut a request into pieces.
+
+        Args:
+            text: The request.
+            own: Stems of the tool's name. People ask for the tool by them; they are seldom values.
         """
-        self.text, self.own = text, own
+        self.text = text
+        self.own = own
         self.atoms = atoms(text)[:MOST_ATOMS]
         self.spans = spans(text, self.atoms)
         self.stems = [stem(a.text) if a.kind == "word" else "" for a in self.atoms]
         self.taken: list[Span] = []
-        # A name with a stop inside (`Mr. X`) is none of the runs between borders of sentences.
+        # A name with a full stop inside (`Mr. X`) is none of the runs within a sentence.
         known = {(s.first, s.last) for s in self.spans}
         self.spans += [n for n in self.names if (n.first, n.last) not in known]
 
     def take(self, span: Span | None) -> None:
+        """Take a piece: no other slot can have it, or any part of it."""
         if span is not None:
             self.taken.append(span)
 
     def free(self) -> list[Span]:
+        """Return the pieces that are not taken."""
         return [s for s in self.spans if self.is_free(s)]
 
     def is_free(self, span: Span) -> bool:
+        """Return whether no part of a piece is taken."""
         return not any(span.overlaps(t) for t in self.taken)
 
     def single(self, *kinds: str) -> list[Span]:
+        """Return the free pieces of one atom that are of these kinds."""
         return [s for s in self.free() if s.first == s.last and s.kind in kinds]
 
     @cached_property
     def formulas(self) -> list[Span]:
-        """Runs that are calculated with: `3x^2 + 2x - 1`."""
+        """Runs that are formulas: `3x^2 + 2x - 1`."""
         found: list[Span] = []
         for match in _FORMULA.finditer(self.text):
             inside = [i for i, a in enumerate(self.atoms) if match.start() <= a.start < match.end()]
@@ -70,8 +81,9 @@ class Request:
         return found
 
     def near(self, span: Span, words: frozenset[str], reach: int = 4) -> int:
-        """How many atoms lie between a piece and the nearest of these words; `reach + 1` if none is
-        that near.
+        """Return the distance in atoms from a piece to the nearest of these words.
+
+        It is `reach + 1` if none is within reach.
         """
         best = reach + 1
         for index, word in enumerate(self.stems):
@@ -81,14 +93,17 @@ class Request:
         return best
 
     def before(self, span: Span) -> str:
+        """Return the word before a piece, in lower case; "" at the beginning."""
         return self.atoms[span.first - 1].text.lower() if span.first else ""
 
     def after(self, span: Span) -> str:
+        """Return the word after a piece, in lower case; "" at the end."""
         return self.atoms[span.last + 1].text.lower() if span.last + 1 < len(self.atoms) else ""
 
     def unit(self, span: Span) -> str:
-        """The word for the unit that a number came with (`6cm`, `$5`, `5 kg`), as a stem; empty
-        without one.
+        """Return the stem of the unit that a number came with (`6cm`, `$5`, `5 kg`).
+
+        Without a known unit it is the stem of whatever word follows; "" if there is none.
         """
         if span.text[:1] in UNITS:
             return stem(UNITS[span.text[0]])
@@ -98,7 +113,7 @@ class Request:
 
     @cached_property
     def days(self) -> list[tuple[Span, Day]]:
-        """Dates, and where they stand."""
+        """The dates in the request, and where they stand."""
         found: list[tuple[Span, Day]] = []
         for start, end, day in days(self.text):
             inside = [i for i, a in enumerate(self.atoms) if a.start < end and a.end > start]
@@ -108,7 +123,7 @@ class Request:
 
     @cached_property
     def relative_days(self) -> list[Span]:
-        """Days named as seen from today."""
+        """Where days are named as seen from today."""
         found: list[Span] = []
         for start, end in relative(self.text):
             inside = [i for i, a in enumerate(self.atoms) if start <= a.start < end]
@@ -118,7 +133,7 @@ class Request:
 
     @cached_property
     def names(self) -> list[Span]:
-        """Runs of words that are written as names, as long as they go; no comma inside."""
+        """The longest runs of words that are written as names, without a comma inside."""
         found: list[Span] = []
         at = 0
         while at < len(self.atoms):
@@ -132,47 +147,51 @@ class Request:
         return found
 
     def in_name(self, span: Span) -> bool:
-        """Whether it is a part of a longer name: `history` of `Natural History Museum`."""
+        """Return whether it is a part of a longer name: `history` of `Natural History Museum`."""
         return any(span.inside(name) for name in self.names)
 
     def _name_from(self, first: int) -> int | None:
-        """The last atom of the name that begins here, or None."""
-        if not self._capital(first):
+        """Return the last atom of the name that begins here, or None."""
+        if not self._is_name_word(first):
             return None
-        last, at = first, first + 1
-        while at < len(self.atoms) and (self._gap(at).isspace() or self._abbreviated(at)):
-            if self._capital(at) or (self.atoms[at].kind == "number" and self._capital(at - 1)):
+        last = first
+        at = first + 1
+        while at < len(self.atoms) and (self._gap(at).isspace() or self._follows_abbreviation(at)):
+            if self._is_name_word(at) or (
+                self.atoms[at].kind == "number" and self._is_name_word(at - 1)
+            ):
                 last = at
             elif self.atoms[at].text not in _WITHIN_NAMES:
                 break
             at += 1
         return last
 
-    def _abbreviated(self, index: int) -> bool:
-        """Whether the stop before an atom belongs to an abbreviation: `Mr. X`."""
-        return bool(_ABBREVIATED.search(self.text[: self.atoms[index].start].rstrip()))
+    def _follows_abbreviation(self, index: int) -> bool:
+        """Return whether the full stop before an atom belongs to an abbreviation: `Mr. X`."""
+        return bool(_ABBREVIATION.search(self.text[: self.atoms[index].start].rstrip()))
 
     def _gap(self, index: int) -> str:
         return self.text[self.atoms[index - 1].end : self.atoms[index].start]
 
-    def _capital(self, index: int) -> bool:
-        """Whether it is written as a name is. At the head of a sentence a capital says nothing."""
+    def _is_name_word(self, index: int) -> bool:
+        """Return whether an atom is written as a name is.
+
+        At the head of a sentence one capital says nothing.
+        """
         atom = self.atoms[index]
         if atom.kind == "word" and _IDENTIFIER.fullmatch(atom.text):
             return True
-        if (
-            atom.kind == "quoted"
-            or not re.match(r"[^\W\d_]", atom.text)
-            or not atom.text[0].isupper()
-        ):
+        if atom.kind == "quoted" or not re.match(r"[^\W\d_]", atom.text):
+            return False
+        if not atom.text[0].isupper():
             return False
         return bool(re.search(r"(?<=.)[A-Z]", atom.text)) or not self.heads(index)
 
     def heads(self, index: int) -> bool:
-        """Whether an atom is the first of a sentence."""
+        """Return whether an atom is the first of a sentence."""
         before = self.text[: self.atoms[index].start].rstrip(" \"'(")
-        return not before or (before[-1] in ".!?:" and not _ABBREVIATED.search(before))
+        return not before or (before[-1] in ".!?:" and not _ABBREVIATION.search(before))
 
 
 _IDENTIFIER = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+")
-_ABBREVIATED = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|St|vs|No|Prof|Jr|Inc|Ltd|[A-Z])\.$")
+_ABBREVIATION = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|St|vs|No|Prof|Jr|Inc|Ltd|[A-Z])\.$")

@@ -1,5 +1,6 @@
-"""Parameters as slots: what their schema, name and description say of what may fill them. Pure, the
-same for every tool.
+"""Parameters as slots: what their schema, name and description say of what may fill them.
+
+Pure, and the same for every tool.
 """
 
 from __future__ import annotations
@@ -43,8 +44,19 @@ _HEAD_ENDS = re.compile(
 
 @frozen
 class Slot:
-    """A parameter. `kind` is string, integer, number, boolean, enum, array, object; `role` is path,
-    text or "".
+    """A parameter of a tool.
+
+    Attributes:
+        name: The parameter's name.
+        kind: string, integer, number, boolean, enum, array or object.
+        required: Whether the tool requires it.
+        about: Its description.
+        role: What a string is for: path, text or "".
+        choices: The values of an enum.
+        default: The default value.
+        schema: Its JSON Schema; of several alternatives the first that is not null.
+        item: The slot of an array's items.
+        words: Stems of its name and of the first sentence of its description.
     """
 
     name: str
@@ -61,49 +73,49 @@ class Slot:
 
 @frozen
 class Value:
-    """A possible value and, where it was copied, the piece of the request it was copied from."""
+    """A possible value and, if it was copied, the piece of the request it was copied from."""
 
     value: Any
     span: Span | None = None
 
 
 def outermost(found: Sequence[Value]) -> list[Value]:
-    """Values whose piece is no part of another's."""
+    """Return the values whose piece is no part of another value's piece."""
     spans = [value.span for value in found if value.span]
-    return [v for v in found if v.span is None or not any(v.span.inside(one) for one in spans)]
+    return [v for v in found if v.span is None or not any(v.span.inside(span) for span in spans)]
 
 
 def read_slots(schema: Mapping[str, Any]) -> list[Slot]:
-    """The parameters of a tool's schema, in its order."""
+    """Return the parameters of a tool's schema, in its order."""
     properties = cast(Mapping[str, Mapping[str, Any]], schema.get("properties") or {})
     required = frozenset(cast(Sequence[str], schema.get("required") or ()))
     return [read_slot(name, part, name in required) for name, part in properties.items()]
 
 
 def read_slot(name: str, schema: Mapping[str, Any], required: bool) -> Slot:
-    part = _plainest(schema)
+    """Return a parameter as a slot."""
+    part = _first_alternative(schema)
     about = str(schema.get("description") or part.get("description") or "")
     kind = _kind(part)
-    choices = tuple(part.get("enum") or (() if "const" not in part else (part["const"],)))
+    choices = tuple(part.get("enum") or ())
+    if not choices and "const" in part:
+        choices = (part["const"],)
     item = None
     if kind == "array":
-        item = read_slot(
-            name,
-            cast(Mapping[str, Any], part.get("items") or {"type": "string"}),
-            required,
-        )
+        items = cast(Mapping[str, Any], part.get("items") or {"type": "string"})
+        item = read_slot(name, items, required)
     words = frozenset(content(name)) | frozenset(content(first_sentence(about)))
     role = _role(name, about) if kind == "string" else ""
     default = schema.get("default", part.get("default"))
     return Slot(name, kind, required, about, role, choices, default, part, item, words)
 
 
-def _plainest(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The first alternative that is not null: what a small model can manage."""
+def _first_alternative(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the first alternative that is not null, which is what a small model can manage."""
     for key in ("anyOf", "oneOf"):
         for part in cast(Sequence[Mapping[str, Any]], schema.get(key) or ()):
             if part.get("type") != "null":
-                return _plainest(part)
+                return _first_alternative(part)
     return schema
 
 
@@ -114,7 +126,7 @@ def _kind(part: Mapping[str, Any]) -> str:
     if isinstance(kind, list):
         named = [str(k) for k in cast(list[object], kind) if k != "null"]
         kind = named[0] if named else "string"
-    # Spellings of other dialects, as met in catalogs that were not made for JSON Schema.
+    # Other spellings are found in catalogs that were not made for JSON Schema.
     known = {
         "float": "number",
         "double": "number",
@@ -127,7 +139,8 @@ def _kind(part: Mapping[str, Any]) -> str:
 
 
 def _role(name: str, about: str) -> str:
-    named, head = set(stems(name)), set(stems(_HEAD_ENDS.split(about, maxsplit=1)[0]))
+    named = set(stems(name))
+    head = set(stems(_HEAD_ENDS.split(about, maxsplit=1)[0]))
     if named & PATHS or (head & PATHS and not named & _TEXTS):
         return "path"
     return "text" if (named | head) & _TEXTS else ""

@@ -1,7 +1,7 @@
-"""Pieces of a request that may be an argument: what a small model copies instead of inventing.
+"""Find the pieces of a request that may be an argument, which a small model copies.
 
 Pure. A request is cut into atoms (quoted text, paths, numbers, words); a span is a run of atoms.
-Nothing here knows a tool: the forms are those of ordinary text (quotes, slashes, digits, English
+Nothing here knows a tool: it goes by the forms of ordinary text (quotes, slashes, digits, English
 function words). What it cannot see: values that must be worked out (sums, translations, units).
 """
 
@@ -14,8 +14,7 @@ from ferrule.core.frozen import frozen
 from ferrule.tools.word_stems import FUNCTION_WORDS
 
 LONGEST = 24
-"""Atoms in one span at the most. Longer texts are only offered whole, to the end of the sentence.
-"""
+"""Atoms in one span, at most. Of longer texts only parts are offered."""
 
 _PIECE = re.compile(
     r"```(?:\w*\n)?(?P<fence>.*?)```"
@@ -29,8 +28,11 @@ _PIECE = re.compile(
 )
 _OPEN, _CLOSE = "([{<\"'“‘", ",;:!?)]}>\"'”’"
 _LIST = re.compile(r"[,;](?!\d{3}(?!\d))|(?<!\d)[,;]|[()\[\]{}]+")
+_RANGE = re.compile(r"(\d+)[-–](\d+)")
+_ASSIGNMENT = re.compile(r"(\w{1,24})=([-+]?[\d.]+)")
 _INITIALS = re.compile(r"(?:[A-Za-z]\.){2,}")
 _NUMBER = re.compile(r"[-+]?[$€£]?(\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(\.\d+)?(?:[eE]([-+]?\d+))?")
+_AFTER_NUMBER = re.compile(r"(?:%|°?[A-Za-zµΩ°²³]{0,4}(?:/[A-Za-z]{1,4}[²³]?)?|st|nd|rd|th)")
 _FILE = re.compile(
     r"[\w.+@-]*\.[A-Za-z]\w{0,9}|\.[A-Za-z][\w.-]*|[~\w.@*+-]*(?:/[\w.@*+-]*)+|[\w-]*\*[\w.*-]*"
 )
@@ -53,9 +55,13 @@ NUMBER_WORDS = {word: value for value, word in enumerate(_COUNTING.split())} | {
 
 @frozen
 class Atom:
-    """One piece. `text` is its value (without quotes); `start`/`end` are its place in the request.
+    """One piece of a request.
 
-    `kind` is `quoted`, `url`, `path`, `number` or `word`.
+    Attributes:
+        text: Its value, without quotes.
+        start: Where it begins in the request.
+        end: Where it ends.
+        kind: `quoted`, `url`, `path`, `number` or `word`.
     """
 
     text: str
@@ -77,13 +83,13 @@ class Span:
         return self.first <= other.last and other.first <= self.last
 
     def inside(self, other: Span) -> bool:
-        """Whether it is a part of another one, and less than all of it."""
+        """Return whether it is a part of another span, and less than all of it."""
         within = other.first <= self.first and self.last <= other.last
         return within and self.last - self.first < other.last - other.first
 
 
 def atoms(request: str) -> list[Atom]:
-    """The request cut up, in order."""
+    """Cut a request into atoms, in order."""
     found: list[Atom] = []
     for match in _PIECE.finditer(request):
         group = match.lastgroup or "word"
@@ -91,19 +97,15 @@ def atoms(request: str) -> list[Atom]:
         if group == "word":
             found.extend(_words(text, match.start()))
         elif text.strip():
-            found.append(
-                Atom(
-                    text.strip("\n") if group == "fence" else text,
-                    *match.span(),
-                    "quoted",
-                )
-            )
+            value = text.strip("\n") if group == "fence" else text
+            found.append(Atom(value, *match.span(), "quoted"))
     return found
 
 
 def _words(text: str, start: int) -> Iterator[Atom]:
-    """What stands between two blanks, without punctuation around it; `[1,2]`, `a=2` and `12-14`
-    come apart.
+    """Yield the atoms of what stands between two blanks, without punctuation around it.
+
+    `[1,2]`, `a=2` and `12-14` are cut.
     """
     bare = text.lstrip(_OPEN)
     start += len(text) - len(bare)
@@ -112,10 +114,9 @@ def _words(text: str, start: int) -> Iterator[Atom]:
         bare = bare.rstrip("." + _CLOSE)
     if bare.endswith(("'s", "’s")):
         bare = bare[:-2]
-    if match := re.fullmatch(r"(\d+)[-–](\d+)", bare) or re.fullmatch(
-        r"(\w{1,24})=([-+]?[\d.]+)", bare
-    ):
-        pieces = [(match.group(i), match.start(i)) for i in (1, 2)]
+    pair = _RANGE.fullmatch(bare) or _ASSIGNMENT.fullmatch(bare)
+    if pair:
+        pieces = [(pair.group(i), pair.start(i)) for i in (1, 2)]
     elif "," in bare and not _URL.fullmatch(bare):
         pieces = list(_cut(bare))
     else:
@@ -126,6 +127,7 @@ def _words(text: str, start: int) -> Iterator[Atom]:
 
 
 def _cut(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the parts of a list, and where they begin."""
     at = 0
     for match in _LIST.finditer(text):
         yield text[at : match.start()], at
@@ -142,8 +144,9 @@ def _kind(text: str) -> str:
 
 
 def number(text: str) -> float | int | None:
-    """The number a piece begins with or is (`1,200`, `$5`, `3.5%`, `20kg`, `1e-9`, `seven`), or
-    None.
+    """Return the number a piece is or begins with, or None.
+
+    For instance `1,200`, `$5`, `3.5%`, `20kg`, `1e-9` or `seven`.
     """
     word = text.lower()
     if word in NUMBER_WORDS:
@@ -154,7 +157,7 @@ def number(text: str) -> float | int | None:
     rest = text[match.end() :]
     if text[0] in "$€£" and rest in _SCALED:
         return round(float(re.sub(r"[$€£,]", "", match.group(0))) * _SCALED[rest])
-    if not re.fullmatch(r"(?:%|°?[A-Za-zµΩ°²³]{0,4}(?:/[A-Za-z]{1,4}[²³]?)?|st|nd|rd|th)", rest):
+    if not _AFTER_NUMBER.fullmatch(rest):
         return None
     bare = re.sub(r"[$€£,+]", "", match.group(0))
     value = float(bare)
@@ -164,29 +167,27 @@ def number(text: str) -> float | int | None:
 
 
 def spans(request: str, pieces: Sequence[Atom]) -> list[Span]:
-    """All runs that may be a value: no function word at either end, no sentence border inside.
+    """Return all runs that may be a value.
 
-    Quoted text, paths and links stand alone as well as in longer runs.
+    They have no function word at either end, and no end of a sentence inside. Quoted text, paths
+    and links stand alone as well as in longer runs.
     """
     found: list[Span] = []
-    seen: set[tuple[int, int]] = set()
     for first in range(len(pieces)):
-        if _empty(request, pieces[first]):
+        if _has_no_content(request, pieces[first]):
             continue
         for last in range(first, min(first + LONGEST, len(pieces))):
-            if last > first and _SENTENCE.search(
-                request, pieces[last - 1].end, pieces[last].start + 1
-            ):
-                break
-            if _empty(request, pieces[last]) or (first, last) in seen:
-                continue
-            seen.add((first, last))
-            found.append(_span(request, pieces, first, last))
+            if last > first:
+                gap = (pieces[last - 1].end, pieces[last].start + 1)
+                if _SENTENCE.search(request, *gap):
+                    break
+            if not _has_no_content(request, pieces[last]):
+                found.append(_make_span(request, pieces, first, last))
     return found
 
 
-def _empty(request: str, atom: Atom) -> bool:
-    """Whether it carries no content. At the head of a sentence a capital says nothing."""
+def _has_no_content(request: str, atom: Atom) -> bool:
+    """Return whether it is a function word. At the head of a sentence a capital says nothing."""
     if atom.kind != "word":
         return False
     before = request[: atom.start].rstrip()
@@ -194,7 +195,7 @@ def _empty(request: str, atom: Atom) -> bool:
     return text in FUNCTION_WORDS or not re.search(r"\w", text)
 
 
-def _span(request: str, pieces: Sequence[Atom], first: int, last: int) -> Span:
+def _make_span(request: str, pieces: Sequence[Atom], first: int, last: int) -> Span:
     if first == last:
         return Span(pieces[first].text, first, last, pieces[first].kind)
     return Span(request[pieces[first].start : pieces[last].end], first, last, "run")

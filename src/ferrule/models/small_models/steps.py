@@ -1,19 +1,20 @@
-"""The `constrained` way for models too small to plan: one step at a time, each decided in the
-cheapest sure way.
+"""The `constrained` tool mode for models too small to plan: one step at a time.
 
-    a person's message, tools offered   a call, chosen by `choose` and filled by `fill`;
-                                        in words only if the message is small talk by a wide margin
-    results                             the model's own words on them, bounded, if they say something that
-                                        stands in the results; and the results themselves below, so
-                                        that the answer holds the fact whatever the words are. A
-                                        failure is told as it is: a small model would call it a
-                                        success
-    tools not offered, or a schema      the model as it is
+    what the model is asked        how it answers
+    a message, with tools          with a call, chosen by `tool_choice` and filled by
+                                   `argument_filling`; in words only if the message is small talk by
+                                   a wide margin
+    tool results                   with the model's own words, bounded, if they say something that
+                                   stands in the results. The results themselves follow, so that the
+                                   answer holds the fact whatever the words are. A failure is
+                                   reported as it is: a small model would call it a success
+    no tools, or a schema          as the model does by itself
 
-So a run is one call and one answer. That is what a model of this size can be trusted with; whoever
-needs several steps asks several times, or takes a larger model.
+So a run is one call and one answer, which is what a model of this size can be trusted with. Those
+who need several steps ask several times, or use a larger model.
 
-Windows are small too: what is said before is cut to `REMEMBERED` characters, a result to `READ`.
+Context windows are small too: the conversation before is cut to `REMEMBERED` characters, a result
+to `READ`.
 """
 
 from __future__ import annotations
@@ -37,22 +38,28 @@ from .request import Request
 from .slots import read_slots
 from .tool_choice import Chooser, Learned, Offer, asked
 
-READ, SHOWN, REMEMBERED = 1200, 2000, 3000
-"""Characters: of a result that the model reads, of a result that is shown below its words, of
-earlier talk.
-"""
+READ = 1200
+"""Characters of results that the model reads."""
 
-TALK, NO_TOOL = 0.5, 0.2
-"""Words instead of a call: small talk must score at least `TALK` and no tool more than `NO_TOOL`.
-"""
+SHOWN = 2000
+"""Characters of a result that is shown below the model's words."""
+
+REMEMBERED = 3000
+"""Characters of the conversation before."""
+
+TALK = 0.5
+"""Score that small talk must reach for an answer in words instead of a call."""
+
+NO_TOOL = 0.2
+"""Score that no tool may exceed for an answer in words instead of a call."""
 
 MOST_LEARNED = 8
-"""Sets of tools a wire remembers."""
+"""Sets of tools that are remembered for a model client."""
 
 
 @runtime_checkable
 class Small(Protocol):
-    """A wire to a small model, with its extra powers (`fill.Powers`)."""
+    """The model client of a small model, with what else it can do (`argument_filling.Powers`)."""
 
     @property
     def model(self) -> str: ...
@@ -64,19 +71,20 @@ class Small(Protocol):
 
 
 _LEARNED: WeakKeyDictionary[Small, dict[tuple[str, ...], Learned]] = WeakKeyDictionary()
-"""What choosers learned, by wire: a session, and a program that opens many, pays for a set of tools
-once.
+"""What choosers learned, by model client.
+
+A session, and a program that opens many of them, computes it once for a set of tools.
 """
 
 
 class SmallExchange:
-    """An `Exchange` that takes the decisions apart for a small model."""
+    """An `Exchange` that divides a turn into small decisions, for a small model."""
 
     def __init__(
-        self, wire: Small, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+        self, client: Small, system: str, tools: Sequence[ToolSpec], options: ModelOptions
     ) -> None:
         self.notices: list[tuple[str, str]] = []
-        self._wire = wire
+        self._client = client
         self._system = system
         self._specs = {spec.wire_name: spec for spec in tools}
         self._options = replace(
@@ -94,64 +102,69 @@ class SmallExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        """See `Exchange.ask`."""
+        """Ask the model; see `Exchange.ask`."""
         last = history[-1] if history else UserMessage("")
-        asked_for = tools and schema is None and isinstance(last, UserMessage) and self._specs
-        if asked_for and (call := await self._call(last.text, sink)):
-            return ModelAnswered("", (call,), stop="calls", way="constrained")
+        may_call = tools and schema is None and bool(self._specs)
+        if may_call and isinstance(last, UserMessage):
+            call = await self._choose_call(last.text, sink)
+            if call:
+                return ModelAnswered("", (call,), stop="calls", way="constrained")
         if schema is None and isinstance(last, ToolMessage):
-            return await self._report(history, sink)
-        return await self._words(history, schema, sink)
+            return await self._report_results(history, sink)
+        return await self._answer_in_words(history, schema, sink)
 
-    async def _call(self, text: str, sink: Sink | None) -> Call | None:
-        """The call a message asks for; None if it asks for words."""
+    async def _choose_call(self, text: str, sink: Sink | None) -> Call | None:
+        """Return the call that a message asks for; None if it asks for words."""
         request = Request(text)
         if not self._chooser.ready:
-            await self._prepare(sink)
-        ranked = self._chooser.rank(request, (await self._wire.embed([asked(text)]))[0])
+            await self._prepare_chooser(sink)
+        vectors = await self._client.embed([asked(text)])
+        ranked = self._chooser.rank(request, vectors[0])
         talk = next(score for score, offer in ranked if offer is None)
         best, chosen = next((score, offer) for score, offer in ranked if offer is not None)
-        plain = all(atom.kind == "word" for atom in request.atoms)
-        if plain and talk >= TALK and best <= NO_TOOL:
+        has_only_words = all(atom.kind == "word" for atom in request.atoms)
+        if has_only_words and talk >= TALK and best <= NO_TOOL:
             return None
         spec = self._specs[chosen.name]
+        schema = parameters(spec)
         filling = Filling(
-            self._wire, spec.wire_name, spec.description, parameters(spec), _shown(spec)
+            self._client, spec.wire_name, spec.description, schema, _example_arguments(spec)
         )
-        arguments = _repaired(await filling.arguments(text), parameters(spec))
+        arguments = _drop_refused(await filling.arguments(text), schema)
         return Call("", spec.name, compact(arguments))
 
-    async def _prepare(self, sink: Sink | None) -> None:
-        """Let the chooser learn, unless an exchange of this wire had the same tools before."""
+    async def _prepare_chooser(self, sink: Sink | None) -> None:
+        """Let the chooser learn, unless this model client had the same tools before."""
         prompts = tuple(self._chooser.prompts())
-        known = _LEARNED.setdefault(self._wire, {})
+        known = _LEARNED.setdefault(self._client, {})
         if prompts not in known:
             if sink is not None:
                 sink.notice("model", "reading the tools' descriptions (kept for the next time)")
-            made = self._chooser.learned(await self._wire.embed(prompts, keep=True))
+            learned = self._chooser.learned(await self._client.embed(prompts, keep=True))
             while len(known) >= MOST_LEARNED:
                 known.pop(next(iter(known)), None)
-            known[prompts] = made
+            known[prompts] = learned
         self._chooser.use(known[prompts])
 
-    async def _report(self, history: Sequence[Message], sink: Sink | None) -> ModelAnswered:
-        """What the results say: in the model's words, then as they are."""
+    async def _report_results(self, history: Sequence[Message], sink: Sink | None) -> ModelAnswered:
+        """Answer with what the results say: in the model's words, then as they are."""
         results = _last_results(history)
         request = next((m.text for m in reversed(history) if isinstance(m, UserMessage)), "")
         cut = [replace(r, text=_cut(r.text, READ // len(results))) for r in results]
-        told = UserMessage(
+        question = UserMessage(
             f"{_cut(request, READ)}\n\n{show_results(cut)}\n\nAnswer in one sentence."
         )
         answer = ModelAnswered()
-        if all(r.success for r in results):
-            answer = await self._open().ask([told], tools=False)
-        said = answer.text.strip() if _grounded(answer.text, request, results) else ""
-        text = "\n\n".join(part for part in (said, *(_quoted(r, said) for r in results)) if part)
+        if all(result.success for result in results):
+            answer = await self._open().ask([question], tools=False)
+        said = answer.text.strip() if _is_grounded(answer.text, request, results) else ""
+        parts = [said, *(_quote(result, said) for result in results)]
+        text = "\n\n".join(part for part in parts if part)
         if sink is not None:
             sink.text(text)
         return replace(answer, text=text, stop="end", way="constrained")
 
-    async def _words(
+    async def _answer_in_words(
         self,
         history: Sequence[Message],
         schema: Mapping[str, Any] | None,
@@ -161,7 +174,7 @@ class SmallExchange:
         return replace(answer, way="constrained")
 
     def _open(self) -> Exchange:
-        inner = self._wire.open(self._system, (), self._options)
+        inner = self._client.open(self._system, (), self._options)
         inner.notices = self.notices
         return inner
 
@@ -172,7 +185,10 @@ def _offer(spec: ToolSpec) -> Offer:
 
 
 def requests_of(spec: ToolSpec) -> list[tuple[str, Mapping[str, Any]]]:
-    """A tool's examples that say how people ask: `{"request": "...", "arguments": {...}}`."""
+    """Return a tool's example requests with their arguments.
+
+    These are its examples of the shape `{"request": "...", "arguments": {...}}`.
+    """
     found: list[tuple[str, Mapping[str, Any]]] = []
     for example in spec.examples:
         request, arguments = example.get("request"), example.get("arguments")
@@ -181,14 +197,15 @@ def requests_of(spec: ToolSpec) -> list[tuple[str, Mapping[str, Any]]]:
     return found
 
 
-def _shown(spec: ToolSpec) -> list[tuple[str, str]]:
+def _example_arguments(spec: ToolSpec) -> list[tuple[str, str]]:
     return [(request, compact(dict(arguments))) for request, arguments in requests_of(spec)[:3]]
 
 
-def _repaired(arguments: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments without optional ones that the schema refuses. A required one that is wrong
-    stays: the dispatcher's answer says what is the matter with it, as it does where the schema
-    itself is broken.
+def _drop_refused(arguments: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments without optional ones that the schema refuses.
+
+    A required one that is wrong stays: the dispatcher's answer says what is the matter with it, as
+    it does where the schema itself is broken.
     """
     import jsonschema_rs
 
@@ -213,15 +230,16 @@ def _last_results(history: Sequence[Message]) -> list[ToolMessage]:
     return results[::-1]
 
 
-def _grounded(said: str, request: str, results: Sequence[ToolMessage]) -> bool:
-    """Whether the words hold something of the results that was not in the question already."""
-    news = {word for r in results for word in content(r.text) if len(word) > 1} - set(
-        content(request)
-    )
-    return not news.isdisjoint(content(said))
+def _is_grounded(said: str, request: str, results: Sequence[ToolMessage]) -> bool:
+    """Return whether the words hold something of the results that the question does not."""
+    found: set[str] = set()
+    for result in results:
+        found.update(word for word in content(result.text) if len(word) > 1)
+    return not (found - set(content(request))).isdisjoint(content(said))
 
 
-def _quoted(result: ToolMessage, said: str) -> str:
+def _quote(result: ToolMessage, said: str) -> str:
+    """Return a result as it is shown; "" if the model's words hold all of it."""
     text = result.text.strip()
     if not result.success:
         return f"`{result.tool}` failed: {_reason(text)}"
@@ -231,14 +249,14 @@ def _quoted(result: ToolMessage, said: str) -> str:
 
 
 def _reason(text: str) -> str:
-    """The message of a result object (`Result.envelope`), or the text as it is."""
+    """Return the error message of a result object (`Result.envelope`), or the text as it is."""
     try:
         value = json.loads(text.splitlines()[0] if text else "")
     except ValueError:
         return _cut(text, SHOWN)
-    message = (
-        cast("dict[str, Any]", value).get("error_message") if isinstance(value, dict) else None
-    )
+    message = None
+    if isinstance(value, dict):
+        message = cast("dict[str, Any]", value).get("error_message")
     return _cut(str(message or text), SHOWN)
 
 
@@ -247,20 +265,20 @@ def _cut(text: str, most: int) -> str:
 
 
 def _recent(history: Sequence[Message]) -> list[Message]:
-    """The end of the talk, without calls, as far as it fits; the last message always, cut if it
-    must be.
+    """Return the end of the conversation, without calls, as far as it fits.
+
+    The last message is always there, and cut if it must be.
     """
     kept: list[Message] = []
     left = REMEMBERED
     for message in reversed(history):
         text = show_results([message]) if isinstance(message, ToolMessage) else message.text
-        if not text or (kept and len(text) > left):
-            if kept:
-                break
+        if kept and (not text or len(text) > left):
+            break
+        if not text:
             continue
         text = _cut(text, REMEMBERED)
         left -= len(text)
-        kept.append(
-            AssistantMessage(text) if isinstance(message, AssistantMessage) else UserMessage(text)
-        )
+        is_answer = isinstance(message, AssistantMessage)
+        kept.append(AssistantMessage(text) if is_answer else UserMessage(text))
     return kept[::-1]

@@ -1,15 +1,16 @@
-"""Which tool a request is for: a score made of meaning, words and fit. Pure; the vectors come from
-the model.
+"""Choose the tool that a request is for, by a score made of meaning, words and fit.
 
-    meaning   a ridge classifier over the model's own hidden state after "means in one word" (Jiang et al. 2023,
-              "Scaling Sentence Embeddings with Large Language Models"): its classes are the tools,
-              its few examples their descriptions and example requests
+    meaning   a ridge classifier over the model's own hidden state after "means in one word" (Jiang
+              et al. 2023, "Scaling Sentence Embeddings with Large Language Models"): its classes
+              are the tools, its few examples their descriptions and example requests
     words     BM25 over names, descriptions and example requests
     name      words of its name that no other tool's name has
-    fit       whether the request holds what the tool needs, and whether the tool has a place for what it holds
+    fit       whether the request holds what the tool needs, and whether the tool has a place for
+              what it holds
 
-What a request is about must not hang on the names in it, so paths and quoted text are masked before
-it is embedded. The weights were set on evals/tasks.yaml, for all tools alike.
+Pure; the vectors come from the model. What a request is about must not depend on the names in it,
+so paths and quoted text are masked before it is embedded. The weights were set on evals/tasks.yaml,
+for all tools alike.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from operator import mul
 
 from ferrule.core.frozen import frozen
@@ -28,7 +30,7 @@ from .request import Request
 from .slots import Slot
 
 MEANING = 'This request: "{}" means in one word: "'
-"""What is embedded. The word that would follow is what the request is about."""
+"""The text that is embedded. The word that would follow is what the request is about."""
 
 EVERYDAY = (
     "put on some jazz",
@@ -50,7 +52,7 @@ EVERYDAY = (
     "Set the volume to 30 percent",
     "Restart the printer",
 )
-"""Requests of every kind. Their mean is what all requests have in common."""
+"""Requests of every kind. The mean of their vectors is what all requests have in common."""
 
 SMALL_TALK = (
     "Hello, how are you?",
@@ -62,26 +64,41 @@ SMALL_TALK = (
     "What is your opinion on poetry?",
     "Good morning!",
 )
-"""What no tool is for: answered in words."""
+"""Requests that no tool is for, and that are answered in words."""
 
-WORDS, MISSING, UNPLACED, LOOSE, RIDGE, GAIN = 0.06, 0.2, 0.2, 0.05, 1.5, 1.5
-DISTINCT, MOST_DISTINCT = 0.2, 2
-"""For a word of the request that only one tool's name has, and how many such words count. Of a tool
-with example requests these say more than its name, so there it counts nothing.
+GAIN = 1.5
+"""Weight of the meaning."""
+
+RIDGE = 1.5
+"""Penalty of the ridge regression."""
+
+WORDS = 0.06
+"""Weight of the words' BM25 score."""
+
+MISSING = 0.2
+UNPLACED = 0.2
+LOOSE = 0.05
+"""Weights of what does not fit; see `misfit`."""
+
+DISTINCT = 0.2
+"""Weight of a word of the request that only this tool's name has.
+
+The example requests of a tool say more than its name, so where it has some this counts nothing.
 """
+
+MOST_DISTINCT = 2
+"""How many such words count."""
 
 _FILE_LIKE = re.compile(r"\.\w+$")
 
 
 Learned = tuple[list[float], list[list[float]]]
-"""The mean of everyday requests, and a weight vector a tool and one for words."""
+"""The mean of everyday requests, and a weight vector for each tool and one for words."""
 
 
 @frozen
 class Offer:
-    """A tool as a candidate: its wire name, what it says of itself, its slots, how people ask for
-    it.
-    """
+    """A tool as a candidate: its wire name, its description, its slots, and example requests."""
 
     name: str
     description: str
@@ -90,7 +107,7 @@ class Offer:
 
 
 def masked(request: Request) -> str:
-    """The request with its paths and quotations replaced by common words."""
+    """Return a request with its paths and quotations replaced by common words."""
     parts: list[str] = []
     at = 0
     for atom in request.atoms:
@@ -106,19 +123,20 @@ def masked(request: Request) -> str:
 
 
 def asked(text: str) -> str:
-    """The prompt whose vector is the meaning of a request."""
+    """Return the prompt whose vector is the meaning of a request."""
     return MEANING.format(masked(Request(text)))
 
 
 def told(offer: Offer) -> str:
-    """The prompt whose vector is the meaning of a tool's description."""
+    """Return the prompt whose vector is the meaning of a tool's description."""
     name = re.sub(r"[_.\-:]+", " ", offer.name)
     return MEANING.format(f"{name}: {first_sentence(offer.description)}")
 
 
 class Chooser:
-    """Ranks the offers for a request. `vector` of a prompt is looked up in what `prompts` asked
-    for.
+    """Ranks tools for a request.
+
+    Before the first `rank`, embed what `prompts` returns and give the vectors to `learn`.
     """
 
     def __init__(self, offers: Sequence[Offer]) -> None:
@@ -129,16 +147,20 @@ class Chooser:
         self._middle: list[float] = []
 
     def prompts(self) -> list[str]:
-        """Everything to embed before the first `rank`: the same for the same tools."""
-        found = [asked(r) for r in (*EVERYDAY, *SMALL_TALK)] + [told(o) for o in self.offers]
-        return found + [asked(r) for o in self.offers for r in o.requests]
+        """Return everything to embed before the first `rank`: the same for the same tools."""
+        found = [asked(request) for request in (*EVERYDAY, *SMALL_TALK)]
+        found += [told(offer) for offer in self.offers]
+        for offer in self.offers:
+            found += [asked(request) for request in offer.requests]
+        return found
 
     @property
     def ready(self) -> bool:
+        """Whether it has learned what it needs to rank."""
         return bool(self._weights)
 
     def learn(self, vectors: Sequence[Sequence[float]]) -> None:
-        """Take the vectors of `prompts`, in order."""
+        """Learn from the vectors of `prompts`, in order."""
         self.use(self.learned(vectors))
 
     def use(self, learned: Learned) -> None:
@@ -146,34 +168,37 @@ class Chooser:
         self._middle, self._weights = learned
 
     def learned(self, vectors: Sequence[Sequence[float]]) -> Learned:
-        """What the vectors of `prompts` teach; about half a second for twenty tools with
-        examples.
+        """Return what the vectors of `prompts` teach.
+
+        Takes about half a second for twenty tools with examples.
         """
-        everyday, rest = vectors[: len(EVERYDAY)], vectors[len(EVERYDAY) :]
-        talk, rest = rest[: len(SMALL_TALK)], rest[len(SMALL_TALK) :]
-        descriptions, examples = rest[: len(self.offers)], rest[len(self.offers) :]
+        remaining = iter(vectors)
+        everyday = list(islice(remaining, len(EVERYDAY)))
+        talk = list(islice(remaining, len(SMALL_TALK)))
+        descriptions = list(islice(remaining, len(self.offers)))
+        examples = list(remaining)
         middle = mean(everyday)
         between = mean(descriptions) if len(descriptions) > 1 else middle
-        rows = [unit(_minus(v, between)) for v in descriptions] + [
-            unit(_minus(v, middle)) for v in examples
-        ]
+        rows = [unit(_minus(vector, between)) for vector in descriptions]
+        rows += [unit(_minus(vector, middle)) for vector in examples]
+        rows += [unit(_minus(vector, middle)) for vector in talk]
         classes = list(range(len(self.offers)))
-        classes += [i for i, o in enumerate(self.offers) for _ in o.requests]
-        rows += [unit(_minus(v, middle)) for v in talk]
+        for index, offer in enumerate(self.offers):
+            classes += [index] * len(offer.requests)
         classes += [len(self.offers)] * len(talk)
         return middle, ridge(rows, classes, len(self.offers) + 1, RIDGE)
 
     def rank(self, request: Request, vector: Sequence[float]) -> list[tuple[float, Offer | None]]:
-        """Offers with their scores, best first; None stands for an answer in words. Ties keep the
-        catalog's order.
+        """Return the offers with their scores, best first; None stands for an answer in words.
+
+        Ties keep the catalog's order.
         """
         point = unit(_minus(vector, self._middle))
         said = set(content(request.text))
         words = self._lexicon.scores(said)
         scored: list[tuple[float, Offer | None]] = []
-        for number, (offer, weights) in enumerate(
-            zip((*self.offers, None), self._weights, strict=True)
-        ):
+        choices = zip((*self.offers, None), self._weights, strict=True)
+        for number, (offer, weights) in enumerate(choices):
             value = GAIN * sum(map(mul, point, weights))
             if offer is not None:
                 missing, unplaced, loose = misfit(request, offer)
@@ -186,66 +211,73 @@ class Chooser:
 
 
 def distinct(names: Sequence[str]) -> list[set[str]]:
-    """Of each name, the words that no other name has."""
-    counted = Counter(word for name in names for word in set(content(name)))
+    """Return for each name the words that no other name has."""
+    counted: Counter[str] = Counter()
+    for name in names:
+        counted.update(set(content(name)))
     return [{word for word in content(name) if counted[word] == 1} for name in names]
 
 
 def _words(offer: Offer) -> list[str]:
-    """A word of the name counts twice."""
-    examples = [word for text in offer.requests for word in content(masked(Request(text)))]
-    return content(offer.name) * 2 + content(offer.description) + examples
+    """Return the words of a tool and its example requests; those of its name count twice."""
+    found = content(offer.name) * 2 + content(offer.description)
+    for text in offer.requests:
+        found += content(masked(Request(text)))
+    return found
 
 
 def misfit(request: Request, offer: Offer) -> tuple[int, int, int]:
-    """What does not fit: required slots without a piece, pieces without a slot, words without a
-    place.
+    """Count what does not fit.
 
-    Words that the tool uses of itself need no place; neither does the verb that the request begins
-    with.
+    Words that the tool uses of itself need no place, and neither does the verb that the request
+    begins with.
+
+    Returns:
+        Required slots without a piece, pieces without a slot, and words without a place.
     """
     own = own_words(offer)
-    numeric = [s for s in offer.slots if s.kind in ("integer", "number")]
-    texts = [s for s in offer.slots if s.kind in ("string", "array", "object")]
-    free = [s for s in texts if s.role != "path"]
+    numeric = [slot for slot in offer.slots if slot.kind in ("integer", "number")]
+    texts = [slot for slot in offer.slots if slot.kind in ("string", "array", "object")]
+    takes_words = any(slot.role != "path" for slot in texts)
     numbers = len(request.single("number"))
     marked = len({span.text for span in request.single("path", "quoted", "url")})
-    loose = sum(
-        atom.kind == "word"
-        and index > 0
-        and bool(rest := content(atom.text))
-        and not own.issuperset(rest)
-        for index, atom in enumerate(request.atoms)
-    )
-    needed = sum(s.required for s in texts)
-    missing = max(0, sum(s.required for s in numeric) - numbers) + max(0, needed - marked - loose)
+    loose = 0
+    for atom in request.atoms[1:]:
+        words = content(atom.text) if atom.kind == "word" else []
+        if words and not own.issuperset(words):
+            loose += 1
+    needed_numbers = sum(slot.required for slot in numeric)
+    needed_texts = sum(slot.required for slot in texts)
+    missing = max(0, needed_numbers - numbers) + max(0, needed_texts - marked - loose)
     unplaced = max(0, marked - len(texts))
-    if not free:
-        unplaced += max(0, numbers - len(numeric))
-        loose = max(0, loose - max(0, len(texts) - marked))
-    return missing, unplaced, 0 if free else loose
+    if takes_words:
+        return missing, unplaced, 0
+    unplaced += max(0, numbers - len(numeric))
+    return missing, unplaced, max(0, loose - max(0, len(texts) - marked))
 
 
 def own_words(offer: Offer) -> frozenset[str]:
-    """The words a tool uses of itself and its parameters."""
+    """Return the words that a tool uses of itself and its parameters."""
     found = set(content(offer.name)) | set(content(offer.description))
     for slot in offer.slots:
-        found |= slot.words | {word for choice in slot.choices for word in content(str(choice))}
+        found |= slot.words
+        for choice in slot.choices:
+            found.update(content(str(choice)))
     return frozenset(found)
 
 
 def ridge(
     rows: Sequence[Sequence[float]], classes: Sequence[int], count: int, penalty: float
 ) -> list[list[float]]:
-    """One weight vector a class: ridge regression onto class membership, in its dual form.
+    """Return one weight vector per class: ridge regression onto class membership.
 
-    Few rows and many columns, so the system solved is rows by rows: (R R' + penalty I) A = Y,
-    weights R' A.
+    There are few rows and many columns, so it is done in its dual form. The system that is solved
+    is rows by rows: (R R' + penalty I) A = Y, and the weights are R' A.
     """
     system = [[sum(map(mul, a, b)) for b in rows] for a in rows]
     for i in range(len(rows)):
         system[i][i] += penalty
-    targets = [[(1.0 if c == k else 0.0) - 1.0 / count for k in range(count)] for c in classes]
+    targets = [_centred_membership(number, count) for number in classes]
     factors = solve(system, targets)
     columns = list(zip(*rows, strict=True))
     return [
@@ -254,9 +286,14 @@ def ridge(
     ]
 
 
+def _centred_membership(number: int, count: int) -> list[float]:
+    return [(1.0 if other == number else 0.0) - 1.0 / count for other in range(count)]
+
+
 def solve(system: list[list[float]], targets: list[list[float]]) -> list[list[float]]:
-    """Gaussian elimination without pivots: the system is symmetric and positive definite. Both are
-    used up.
+    """Solve a system by Gaussian elimination. Both arguments are used up.
+
+    It does without pivots, as the system is symmetric and positive definite.
     """
     size = len(system)
     for i in range(size):
@@ -278,6 +315,7 @@ def solve(system: list[list[float]], targets: list[list[float]]) -> list[list[fl
 
 
 def unit(vector: Sequence[float]) -> list[float]:
+    """Return a vector of length 1 in the same direction."""
     size = math.sqrt(sum(map(mul, vector, vector))) or 1.0
     return [a / size for a in vector]
 
@@ -287,4 +325,5 @@ def _minus(left: Sequence[float], right: Sequence[float]) -> list[float]:
 
 
 def mean(vectors: Sequence[Sequence[float]]) -> list[float]:
+    """Return the mean of vectors."""
     return [sum(column) / len(vectors) for column in zip(*vectors, strict=True)]

@@ -1,7 +1,7 @@
-"""What units measure: which number with a unit can be which parameter. Pure; English words and the
-common abbreviations.
+"""What units measure, and so which number with a unit can be which parameter.
 
-Nothing is converted: a value in another unit than the parameter's is handed on as it was written.
+Pure; English words and the common abbreviations. Nothing is converted: a value in another unit than
+the parameter's is handed on as it was written.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 from ferrule.tools.word_stems import stem
 
 _ABBREVIATED = """
-% percent | $ dollar | € euro | £ pound | kg kilogram | g gram | mg milligram | lb pound | lbs pound | km kilometer
-m meter | cm centimeter | mm millimeter | mi mile | ft foot | feet foot | s second | sec second | h hour | hr hour
-hrs hour | min minute | mins minute | ms millisecond | °c celsius | °f fahrenheit | c celsius | f fahrenheit | k kelvin
-mph mile | hz hertz | n newton | v volt | a ampere | w watt | j joule | l liter | pa pascal | atm atmosphere
+% percent | $ dollar | € euro | £ pound
+kg kilogram | g gram | mg milligram | lb pound | lbs pound
+km kilometer | m meter | cm centimeter | mm millimeter | mi mile | ft foot | feet foot
+s second | sec second | h hour | hr hour | hrs hour | min minute | mins minute | ms millisecond
+°c celsius | °f fahrenheit | c celsius | f fahrenheit | k kelvin
+mph mile | hz hertz | n newton | v volt | a ampere | w watt | j joule
+l liter | pa pascal | atm atmosphere
 """
 _MEASURED = {
     "mass weight": "kilogram gram milligram pound ton ounce",
@@ -36,17 +39,20 @@ _MEASURED = {
 
 
 def _pairs() -> dict[str, str]:
-    pairs = [
-        pair.split() for line in _ABBREVIATED.strip().splitlines() for pair in line.split(" | ")
-    ]
-    return {pair[0]: pair[1] for pair in pairs}
+    pairs: dict[str, str] = {}
+    for line in _ABBREVIATED.strip().splitlines():
+        for pair in line.split(" | "):
+            abbreviation, word = pair.split()
+            pairs[abbreviation] = word
+    return pairs
 
 
 def _quantities() -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for names, units in _MEASURED.items():
+        quantities = frozenset(map(stem, names.split()))
         for unit in map(stem, units.split()):
-            found[unit] = found.get(unit, frozenset[str]()) | {stem(name) for name in names.split()}
+            found[unit] = found.get(unit, frozenset[str]()) | quantities
     return found
 
 
@@ -58,12 +64,12 @@ _ALL = frozenset(name for names in _QUANTITIES.values() for name in names)
 
 
 def is_unit(word: str) -> bool:
-    """Whether a stem is a unit's."""
+    """Return whether a stem is that of a unit."""
     return word in _QUANTITIES
 
 
 def agrees(unit: str, words: frozenset[str]) -> bool | None:
-    """Whether a parameter with these words is measured in this unit; None if neither says."""
+    """Return whether a parameter with these words is measured in a unit; None if nobody knows."""
     if not unit or unit not in _QUANTITIES:
         return True if unit and unit in words else None
     if unit in words or not words.isdisjoint(_QUANTITIES[unit]):

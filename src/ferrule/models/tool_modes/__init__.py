@@ -1,6 +1,14 @@
-"""How tools are called (`native`, `constrained`, `text`, `commands`), and falling from one mode to
-the next.
+"""Tool modes: how a model calls tools, and the fallback from one mode to the next.
 
-Modules: `commands`, `constrained`, `live_probe`, `plain_conversation`, `reply_reader`,
-`second_try`, `selection`, `text`.
+    selection            opens a conversation, chooses its tool mode and falls back to the next one
+    constrained          the `constrained` mode: replies forced by a JSON Schema
+    text                 the `text` mode: calls are read out of the reply's text
+    commands             the `commands` mode: commands in back-ticks
+    reply_reader         sinks that read calls out of a streamed reply
+    plain_conversation   a history with tools as messages without tools
+    second_try           one more question where a native answer is of no use
+    live_probe           a small request that finds out whether a model calls tools
+
+The `native` mode, the provider's own tools field, is the model client itself. Only `selection` and
+what it imports are loaded for it; the other modes are loaded when they are used.
 """

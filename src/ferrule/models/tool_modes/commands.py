@@ -1,4 +1,4 @@
-"""The `commands` way: back-ticked commands, for models that manage no notation at all.
+"""The `commands` tool mode: commands in back-ticks, for models that manage no other notation.
 
     `/read notes.txt`        `/search TODO path=src`        `/run ls -la`
 
@@ -8,11 +8,15 @@
 
     `/git log --oneline -3`  `/read {"path": "notes.txt", "line_start": 3}`
 
-Each is an ordinary call and takes the same steps as any other: a tagged block is no second way to
-write. Values stand in the order of what the tool requires, the last one takes the rest of the line,
-others follow as `name=value`. Quotes around a value are no part of it. A command without any values
-is a word about a command where its tool requires some; one whose values cannot be told apart is a
-call with broken arguments, which the model is told of. Other text stays text.
+Each makes an ordinary call, which takes the same steps as any other: a tagged block is no other way
+to write a file.
+
+- Values stand in the order of the tool's required parameters. The last one takes the rest of the
+  line; other parameters follow as `name=value`. Quotes around a value are no part of it.
+- A command without any values, whose tool requires some, only mentions the command: it is text.
+- A command whose values cannot be told apart makes a call with unreadable arguments, and the model
+  is told so.
+- Everything else is text.
 """
 
 from __future__ import annotations
@@ -52,12 +56,12 @@ _FENCE = re.compile(
     r"^[ \t]{0,3}(`{3,})([^\n`]*)\n(.*?)(?:^[ \t]{0,3}\1`*[ \t\r]*$|\Z)", re.MULTILINE | re.DOTALL
 )
 _TICKED = re.compile(r"(?<!`)`(/[A-Za-z][^`\n]*)`(?!`)")
-_TARGET = re.compile(
-    r"\s*(?:[\w+#-]+[ "
-    r"\t:]+)?(?:(?:path|file|filename)\s*[=:]\s*)?[\"']?([^\s\"'=:]*[./][^\s\"'=:]*|(?<==)[^\s\"'=:]+)[\"']?\s*\Z"
+_BLOCK_TARGET = re.compile(
+    r"\s*(?:[\w+#-]+[ \t:]+)?(?:(?:path|file|filename)\s*[=:]\s*)?[\"']?"
+    r"([^\s\"'=:]*[./][^\s\"'=:]*|(?<==)[^\s\"'=:]+)[\"']?\s*\Z"
 )
-_NAMED = re.compile(r"\s*(?:path|file|filename)\s*[=:]\s*[\"']?([^\s\"']+)[\"']?\s*\Z")
-_WORD = re.compile(r"""\s+([A-Za-z_]\w*)=("[^"]*"|'[^']*'|\S+)\Z""")
+_NAMED_TARGET = re.compile(r"\s*(?:path|file|filename)\s*[=:]\s*[\"']?([^\s\"']+)[\"']?\s*\Z")
+_NAMED_VALUE = re.compile(r"""\s+([A-Za-z_]\w*)=("[^"]*"|'[^']*'|\S+)\Z""")
 
 
 _TOKEN = re.compile(r"""("[^"]*"|'[^']*'|\S+)\s*""")
@@ -68,14 +72,14 @@ _ONE_WORD = frozenset(
 
 
 class _Unclear(ValueError):
-    """Values that cannot be told apart."""
+    """Raised where values cannot be told apart."""
 
 
 @frozen
 class Command:
-    """A tool as a command: `words` are the parameters filled by position, the last one takes the
-    rest of the line.
+    """A tool as a command.
 
+    `words` are the parameters that are filled by position; the last one takes the rest of the line.
     `rest` is a list of texts that takes whatever words follow, as a shell would split them.
     """
 
@@ -88,28 +92,29 @@ class Command:
 
     @property
     def usage(self) -> str:
-        """How it is written."""
+        """The command as it is written, with placeholders for its values."""
         shown = [f"<{word}>" if word in self.required else f"[{word}]" for word in self.words]
-        shown += [f"[{self.rest} …]"] if self.rest else []
+        if self.rest:
+            shown.append(f"[{self.rest} …]")
         named = [f"[{name}=…]" for name in self.properties if name not in (*self.words, self.rest)]
         return " ".join(["/" + self.name, *shown, *named])
 
     def call(self, line: str) -> Call | None:
-        """The call that the text after the command's name makes; broken arguments where the text is
-        not clear.
+        """Return the call that the text after the command's name makes.
 
-        None: there are no values, and the tool requires some.
+        Where the text is not clear, the call has unreadable arguments. None if there are no values
+        and the tool requires some.
         """
         line = line.strip()
         if not line and self.required:
             return None
         try:
-            values = self._object(line) or self._values(line)
+            values = self._read_object(line) or self._read_values(line)
         except _Unclear:
             return Call("", self.tool, unreadable(line))
         return Call("", self.tool, compact(values))
 
-    def _object(self, line: str) -> dict[str, Any] | None:
+    def _read_object(self, line: str) -> dict[str, Any] | None:
         if not line.startswith("{"):
             return None
         try:
@@ -118,45 +123,55 @@ class Command:
             return None
         return cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else None
 
-    def _values(self, line: str) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        line = " " + line
-        while (word := _WORD.search(line)) and word.group(1) in self.properties:
-            if word.group(1) in values:
-                raise _Unclear
-            values[word.group(1)] = self._typed(word.group(1), _unquoted(word.group(2)))
-            line = line[: word.start()]
+    def _read_values(self, line: str) -> dict[str, Any]:
+        values, line = self._read_named_values(" " + line)
         line = line.strip()
-        free = [name for name in self.words if name not in values]
-        for index, name in enumerate(free):
+        unfilled = [name for name in self.words if name not in values]
+        for index, name in enumerate(unfilled):
             if not line:
                 break
-            last = index == len(free) - 1 and not self.rest
-            value, line = (line, "") if last else self._first(name, line, free[index + 1 :])
-            if last and name in _ONE_WORD and not _TOKEN.fullmatch(value):
+            takes_rest = index == len(unfilled) - 1 and not self.rest
+            if takes_rest:
+                value, line = line, ""
+            else:
+                value, line = self._read_word(name, line, unfilled[index + 1 :])
+            if takes_rest and name in _ONE_WORD and not _TOKEN.fullmatch(value):
                 raise _Unclear
-            values[name] = self._typed(name, _unquoted(value))
+            values[name] = self._convert(name, _unquote(value))
         if line:
             values[self.rest] = self._split(line)
         if not self.required <= values.keys():
             raise _Unclear
         return values
 
-    def _first(self, name: str, line: str, others: Sequence[str]) -> tuple[str, str]:
-        """The first word of a line as a value, and the rest. Of two texts in a row the first one
-        has to be in quotes.
+    def _read_named_values(self, line: str) -> tuple[dict[str, Any], str]:
+        """Take `name=value` pairs off the end of a line. Return them and what is left."""
+        values: dict[str, Any] = {}
+        while (named := _NAMED_VALUE.search(line)) and named.group(1) in self.properties:
+            name = named.group(1)
+            if name in values:
+                raise _Unclear
+            values[name] = self._convert(name, _unquote(named.group(2)))
+            line = line[: named.start()]
+        return values, line
+
+    def _read_word(self, name: str, line: str, others: Sequence[str]) -> tuple[str, str]:
+        """Return the first word of a line, which is the value of `name`, and the rest.
+
+        Of two texts in a row the first one has to be in quotes.
         """
         token = _TOKEN.match(line)
         if token is None:
             raise _Unclear
-        value, rest = token.group(1), line[token.end() :]
-        single = name in _ONE_WORD or "string" not in self._kinds(name) or name not in self.required
-        if (
-            not single
-            and others
-            and value[0] not in "\"'"
-            and len(_TOKEN.findall(rest)) != len(others)
-        ):
+        value = token.group(1)
+        rest = line[token.end() :]
+        is_one_word = (
+            name in _ONE_WORD or "string" not in self._types(name) or name not in self.required
+        )
+        is_quoted = value[0] in "\"'"
+        if is_one_word or is_quoted or not others:
+            return value, rest
+        if len(_TOKEN.findall(rest)) != len(others):
             raise _Unclear
         return value, rest
 
@@ -168,33 +183,35 @@ class Command:
         except ValueError:
             raise _Unclear from None
 
-    def _kinds(self, name: str) -> frozenset[str]:
+    def _types(self, name: str) -> frozenset[str]:
         return kinds_of(self.properties.get(name))
 
-    def _typed(self, name: str, text: str) -> Any:
-        kinds = self._kinds(name)
-        if "string" in kinds:
+    def _convert(self, name: str, text: str) -> Any:
+        """Return a text as a value of one of the parameter's types."""
+        types = self._types(name)
+        if "string" in types:
             return text
-        if "boolean" in kinds and text.lower() in ("true", "false"):
+        if "boolean" in types and text.lower() in ("true", "false"):
             return text.lower() == "true"
         try:
             decoded = json.loads(text)
         except (ValueError, RecursionError):
             raise _Unclear from None
-        if kind_of(decoded) not in kinds:
+        if kind_of(decoded) not in types:
             raise _Unclear
         return decoded
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
+    """Return a text without the quotes around it."""
     inner = text[1:-1]
-    return (
-        inner if len(text) >= 2 and text[0] == text[-1] in "\"'" and text[0] not in inner else text
-    )
+    if len(text) >= 2 and text[0] == text[-1] in "\"'" and text[0] not in inner:
+        return inner
+    return text
 
 
 class Commands:
-    """The commands of some tools. A name that two tools could have goes to the first."""
+    """The commands of some tools. A name that two tools could have goes to the first one."""
 
     def __init__(self, specs: Sequence[ToolSpec]) -> None:
         self._by_name: dict[str, Command] = {}
@@ -208,17 +225,13 @@ class Commands:
         properties = cast("Mapping[str, Any]", schema.get("properties") or {})
         required = frozenset(cast("Sequence[str]", schema.get("required") or ()))
         base = spec.wire_name.rpartition("__")[2]
-        if (
-            base == "write_file"
-            and {"path", "content"} <= properties.keys()
-            and self._write is None
-        ):
+        writes_files = base == "write_file" and {"path", "content"} <= properties.keys()
+        if writes_files and self._write is None:
             self._write = (spec.wire_name, "path", "content")
-        needed = tuple(name for name in properties if name in required)
-        words = (
-            needed
-            or tuple(name for name in properties if "string" in kinds_of(properties[name]))[:1]
-        )
+        words = tuple(name for name in properties if name in required)
+        if not words:
+            texts = [name for name in properties if "string" in kinds_of(properties[name])]
+            words = tuple(texts[:1])
         lists = [name for name in properties if _is_list_of_texts(properties[name])]
         rest = lists[0] if len(lists) == 1 and lists[0] not in words else ""
         verbs = _VERBS.get(base, (base.split("_")[0],))
@@ -229,7 +242,7 @@ class Commands:
         self._shown.append(command)
 
     def prompt(self, specs: Sequence[ToolSpec]) -> str:
-        """The commands for the system text."""
+        """Return the system text's section on the commands."""
         described = {spec.wire_name: spec.description.strip().partition("\n")[0] for spec in specs}
         lines = [
             "# Commands",
@@ -258,30 +271,31 @@ class Commands:
         return "\n".join(lines)
 
     def read(self, text: str) -> list[Call]:
-        """The calls that a reply makes, in their order. A block's text is never read for commands
-        in a line.
+        """Return the calls that a reply makes, in their order.
+
+        Commands in a line are not looked for inside fenced blocks.
         """
         found: list[Call] = []
         at = 0
         for block in _FENCE.finditer(text):
-            found += self._ticked(text[at : block.start()])
-            found += self._block(block.group(1), block.group(2), block.group(3))
+            found += self._read_inline(text[at : block.start()])
+            found += self._read_block(block.group(1), block.group(2), block.group(3))
             at = block.end()
-        return found + list(self._ticked(text[at:]))
+        return found + list(self._read_inline(text[at:]))
 
-    def _ticked(self, text: str) -> Iterator[Call]:
+    def _read_inline(self, text: str) -> Iterator[Call]:
         for match in _TICKED.finditer(text):
-            call = self._line(match.group(1))
+            call = self._read_line(match.group(1))
             if call is not None:
                 yield call
 
-    def _line(self, line: str) -> Call | None:
+    def _read_line(self, line: str) -> Call | None:
         name, _, rest = line.strip()[1:].partition(" ")
         command = self._by_name.get(name)
         return command.call(rest) if command else None
 
-    def _block(self, ticks: str, tag: str, content: str) -> list[Call]:
-        target = _NAMED.match(tag) or _TARGET.match(tag)
+    def _read_block(self, ticks: str, tag: str, content: str) -> list[Call]:
+        target = _NAMED_TARGET.match(tag) or _BLOCK_TARGET.match(tag)
         if target and self._write:
             tool, path, text = self._write
             # A block within the block has the same marks: which of them ends the content cannot be
@@ -289,12 +303,18 @@ class Commands:
             if re.search(rf"^[ \t]{{0,3}}{ticks}", content, re.MULTILINE):
                 return [Call("", tool, unreadable(f"{ticks}{tag}\n{content}"))]
             return [Call("", tool, compact({path: target.group(1), text: content}))]
-        lines = [line for line in content.splitlines() if line.strip()]
-        calls = [self._line(line) if line.strip().startswith("/") else None for line in lines]
-        return [call for call in calls if call] if calls and all(calls) else []
+        calls: list[Call] = []
+        for line in content.splitlines():
+            if not line.strip():
+                continue
+            call = self._read_line(line) if line.strip().startswith("/") else None
+            if call is None:
+                return []
+            calls.append(call)
+        return calls
 
     def write(self, call: Call) -> str:
-        """A call as a command, for a history that was made in another way."""
+        """Return a call as a command, for a history that was made in another tool mode."""
         return f"`/{call.tool} {call.arguments}`"
 
 
@@ -305,20 +325,22 @@ def _is_list_of_texts(schema: Any) -> bool:
 
 
 def open_commands(
-    wire: Wire, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    client: Wire, system: str, tools: Sequence[ToolSpec], options: ModelOptions
 ) -> Exchange:
-    """A conversation in the `commands` way. The system text gets a section on the commands. No
-    I/O.
+    """Open a conversation in the `commands` mode, with a section on them in the system text.
+
+    No I/O.
     """
     commands = Commands(tools)
     section = commands.prompt(tools) if tools else ""
-    inner = wire.open("\n\n".join(part for part in (system, section) if part), (), options)
-    return CommandsExchange(inner, tools, commands, thinking=starts_thinking(wire.model))
+    inner = client.open("\n\n".join(part for part in (system, section) if part), (), options)
+    return CommandsExchange(inner, tools, commands, thinking=starts_thinking(client.model))
 
 
 class CommandsExchange:
-    """An `Exchange` over one that knows no tools. Replies keep their commands: they are what the
-    model said.
+    """An `Exchange` in the `commands` mode, over one that was opened without tools.
+
+    Replies keep their commands, as they are what the model said.
     """
 
     def __init__(
@@ -333,12 +355,17 @@ class CommandsExchange:
         self._names = Names(specs)
         self._commands = commands
         self._thinking = thinking
-        self._plain = PlainHistory(self._shown)
+        self._plain = PlainHistory(self._render)
         self.notices: list[tuple[str, str]] = inner.notices
 
-    def _shown(self, text: str, calls: Sequence[Call]) -> str:
-        said = {(call.tool, call.arguments) for call in self._commands.read(text)}
-        missing = [c for c in self._names.outward(calls) if (c.tool, c.arguments) not in said]
+    def _render(self, text: str, calls: Sequence[Call]) -> str:
+        """Write an answer as this model would have written it."""
+        written = {(call.tool, call.arguments) for call in self._commands.read(text)}
+        missing = [
+            call
+            for call in self._names.outward(calls)
+            if (call.tool, call.arguments) not in written
+        ]
         return "\n".join(part for part in (text, *map(self._commands.write, missing)) if part)
 
     async def ask(
@@ -349,31 +376,29 @@ class CommandsExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        """See `Exchange.ask`. A reply that was cut inside a block writes nothing."""
-        between = ReadingSink(Reader((), fenced=False, thinking=self._thinking), sink)
+        """Ask the model; see `Exchange.ask`. A reply that was cut inside a block writes nothing."""
+        reading_sink = ReadingSink(Reader((), fenced=False, thinking=self._thinking), sink)
         answer = await self._inner.ask(
             self._plain.convert(history),
             tools=tools,
             schema=schema,
-            sink=between if sink is not None else None,
+            sink=reading_sink if sink is not None else None,
         )
-        reading = between.finish(answer)
-        made = self._commands.read(reading.text) if tools and schema is None else []
-        if answer.stop == "length" and _open_block(reading.text):
-            made = made[:-1]
-        calls = answer.calls + self._names.inward(made)
+        reading = reading_sink.finish(answer)
+        commands = self._commands.read(reading.text) if tools and schema is None else []
+        if answer.stop == "length" and _ends_in_open_block(reading.text):
+            commands = commands[:-1]
+        calls = answer.calls + self._names.inward(commands)
         stop = stop_of(answer, calls=bool(calls))
         return ModelAnswered(
             reading.text, calls, reasoned(answer, reading), answer.usage, stop, "commands"
         )
 
 
-def _open_block(text: str) -> bool:
-    """Whether the last block of a text was not closed."""
+def _ends_in_open_block(text: str) -> bool:
+    """Return whether the last block of a text was not closed."""
     blocks = list(_FENCE.finditer(text))
-    last = blocks[-1].group(0).rstrip() if blocks else ""
-    return (
-        bool(blocks)
-        and blocks[-1].end() == len(text)
-        and not re.search(r"^[ \t]{0,3}`{3,}\Z", last, re.M)
-    )
+    if not blocks or blocks[-1].end() != len(text):
+        return False
+    last = blocks[-1].group(0).rstrip()
+    return re.search(r"^[ \t]{0,3}`{3,}\Z", last, re.MULTILINE) is None

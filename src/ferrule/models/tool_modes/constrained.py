@@ -1,13 +1,12 @@
-"""The `constrained` way: tools are described in the system text, the reply is forced by a JSON
-Schema.
+"""The `constrained` tool mode: tools in the system text, the reply forced by a JSON Schema.
 
     {"reply": {"calls": [{"tool": "read_file", "arguments": {"path": "a.txt"}}]}}
     {"reply": {"answer": "It says hello."}}
 
-Works with every wire whose `ask` honours `schema` (Ollama `format`, OpenAI `response_format`,
-llama.cpp's grammars). A reply that does not fit after all (cut off, or a server that takes the
-schema as advice) is sent back once with the validator's words. For wires of the profile `small` see
-`models.small_models.steps`.
+Works with every model client whose `ask` honours `schema` (Ollama `format`, OpenAI
+`response_format`, llama.cpp's grammars). A reply that does not fit after all (a server may take the
+schema as advice) is sent back once with the validator's message; a reply that was cut off is not.
+For model clients of the profile `small` see `models.small_models.steps`.
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ from .plain_conversation import PlainHistory
 from .text import Names, parameters
 
 MOST_CALLS = 15
-"""In one reply: the limit of a round, so that a list cannot run away."""
+"""Calls in one reply: the limit of a turn, so that a list cannot run away."""
 
 
 def open_constrained(
-    wire: Wire, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    client: Wire, system: str, tools: Sequence[ToolSpec], options: ModelOptions
 ) -> Exchange:
-    """A conversation in the `constrained` way. No I/O."""
-    if getattr(wire, "profile", "") == "small":
+    """Open a conversation in the `constrained` mode. No I/O."""
+    if getattr(client, "profile", "") == "small":
         from ferrule.models.small_models.steps import Small, SmallExchange
 
-        if isinstance(wire, Small):
-            return SmallExchange(wire, system, tools, options)
+        if isinstance(client, Small):
+            return SmallExchange(client, system, tools, options)
     section = constrained_prompt(tools) if tools else ""
-    inner = wire.open("\n\n".join(part for part in (system, section) if part), (), options)
+    inner = client.open("\n\n".join(part for part in (system, section) if part), (), options)
     return ConstrainedExchange(inner, tools)
 
 
 def constrained_prompt(specs: Sequence[ToolSpec]) -> str:
-    """The tools and the form of a reply, for the system text. Byte-stable for the same specs."""
+    """Return the system text's section on the tools. Byte-stable for the same specs."""
     listed = "\n\n".join(
         f"## {spec.wire_name}\n{spec.description.strip()}\nArguments (JSON Schema): {spec.schema}"
         for spec in specs
@@ -62,28 +61,32 @@ def constrained_prompt(specs: Sequence[ToolSpec]) -> str:
 
 
 def reply_schema(specs: Sequence[ToolSpec]) -> dict[str, Any]:
-    """The JSON Schema of a reply. Definitions of the tools' schemas move to the root, under the
-    tool's name.
+    """Return the JSON Schema of a reply.
+
+    Definitions in the tools' schemas move to the root, under the tool's name.
     """
     definitions: dict[str, Any] = {}
     choices = [_call_schema(spec, definitions) for spec in specs]
     calls = {"type": "array", "items": {"anyOf": choices}, "minItems": 1, "maxItems": MOST_CALLS}
-    forms = [_exactly(calls=calls), _exactly(answer={"type": "string"})]
-    schema = _exactly(reply={"anyOf": forms})
+    forms = [_object_of(calls=calls), _object_of(answer={"type": "string"})]
+    schema = _object_of(reply={"anyOf": forms})
     return {**schema, "$defs": definitions} if definitions else schema
 
 
 def _call_schema(spec: ToolSpec, definitions: dict[str, Any]) -> dict[str, Any]:
+    tool = spec.wire_name
     arguments = dict(parameters(spec))
     for key in ("$defs", "definitions"):
-        for name, part in cast("Mapping[str, Any]", arguments.pop(key, None) or {}).items():
-            definitions[f"{spec.wire_name}.{name}"] = _moved(part, spec.wire_name)
+        own = cast("Mapping[str, Any]", arguments.pop(key, None) or {})
+        for name, part in own.items():
+            definitions[f"{tool}.{name}"] = _with_moved_references(part, tool)
     # `tool` stands first: the grammar writes properties in this order, and the arguments depend on
     # the tool.
-    return _exactly(tool={"const": spec.wire_name}, arguments=_moved(arguments, spec.wire_name))
+    return _object_of(tool={"const": tool}, arguments=_with_moved_references(arguments, tool))
 
 
-def _exactly(**properties: Any) -> dict[str, Any]:
+def _object_of(**properties: Any) -> dict[str, Any]:
+    """Return the schema of an object with exactly these properties."""
     return {
         "type": "object",
         "properties": properties,
@@ -92,10 +95,10 @@ def _exactly(**properties: Any) -> dict[str, Any]:
     }
 
 
-def _moved(part: Any, tool: str) -> Any:
-    """A schema whose references point to where its definitions moved."""
+def _with_moved_references(part: Any, tool: str) -> Any:
+    """Return a schema whose references point to where its definitions moved."""
     if isinstance(part, list):
-        return [_moved(item, tool) for item in cast("list[Any]", part)]
+        return [_with_moved_references(item, tool) for item in cast("list[Any]", part)]
     if not isinstance(part, dict):
         return part
     moved: dict[str, Any] = {}
@@ -103,13 +106,13 @@ def _moved(part: Any, tool: str) -> Any:
         if key == "$ref" and isinstance(value, str):
             moved[key] = f"#/$defs/{tool}.{value.rsplit('/', 1)[-1]}"
         else:
-            moved[key] = _moved(value, tool)
+            moved[key] = _with_moved_references(value, tool)
     return moved
 
 
 @frozen
 class Reply:
-    """What a reply says; `problem` is set if it does not fit the schema."""
+    """A decoded reply. `problem` says why it does not fit the schema; it is empty if it fits."""
 
     answer: str = ""
     calls: tuple[Call, ...] = ()
@@ -117,26 +120,27 @@ class Reply:
 
 
 class ConstrainedExchange:
-    """An `Exchange` over one that honours a schema."""
+    """An `Exchange` in the `constrained` mode, over one that honours a schema."""
 
     def __init__(self, inner: Exchange, specs: Sequence[ToolSpec]) -> None:
         self._inner = inner
         self._names = Names(specs)
         self._schema = reply_schema(specs) if specs else None
         self._validator: Any = None
-        self._plain = PlainHistory(self._written)
+        self._plain = PlainHistory(self._render)
         self._converted = 0
         self._sent: list[Message] = []
         self.notices: list[tuple[str, str]] = inner.notices
 
-    def _written(self, text: str, calls: Sequence[Call]) -> str:
-        """An answer as this model wrote it."""
+    def _render(self, text: str, calls: Sequence[Call]) -> str:
+        """Write an answer as this model wrote it."""
         if not calls:
             return compact({"reply": {"answer": text}})
-        made = [
-            {"tool": c.tool, "arguments": _object(c.arguments)} for c in self._names.outward(calls)
+        written = [
+            {"tool": call.tool, "arguments": _decode_arguments(call.arguments)}
+            for call in self._names.outward(calls)
         ]
-        return compact({"reply": {"calls": made}})
+        return compact({"reply": {"calls": written}})
 
     async def ask(
         self,
@@ -146,7 +150,10 @@ class ConstrainedExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        """See `Exchange.ask`. The reply is JSON, so words reach the sink when it is whole."""
+        """Ask the model; see `Exchange.ask`.
+
+        The reply is JSON, so its text reaches the sink only when it is whole.
+        """
         converted = self._plain.convert(history)
         self._sent.extend(converted[self._converted :])
         self._converted = len(converted)
@@ -156,23 +163,27 @@ class ConstrainedExchange:
         answer = await self._inner.ask(self._sent, tools=False, schema=self._schema)
         reply = self._read(answer.text)
         if reply.problem and answer.stop != "length":
-            answer, reply = await self._again(answer, reply)
-        return self._answered(answer, reply, sink)
+            answer, reply = await self._try_again(answer, reply)
+        return self._finish(answer, reply, sink)
 
-    async def _again(self, first: ModelAnswered, reply: Reply) -> tuple[ModelAnswered, Reply]:
-        """One more try, with what was wrong. Both messages stay: the prefix may only grow."""
+    async def _try_again(self, first: ModelAnswered, reply: Reply) -> tuple[ModelAnswered, Reply]:
+        """Ask once more, and say what was wrong.
+
+        Both messages stay in the conversation, as its prefix may only grow.
+        """
         problem = f"That reply does not fit: {reply.problem}. Reply again, as one JSON object."
         self._sent.append(AssistantMessage(spell_out(first.text) or "(nothing)"))
         self._sent.append(UserMessage(spell_out(problem)))
         second = await self._inner.ask(self._sent, tools=False, schema=self._schema)
         return replace(second, usage=first.usage + second.usage), self._read(second.text)
 
-    def _answered(self, answer: ModelAnswered, reply: Reply, sink: Sink | None) -> ModelAnswered:
+    def _finish(self, answer: ModelAnswered, reply: Reply, sink: Sink | None) -> ModelAnswered:
+        """Return the answer that a reply makes. Raises ProviderError if it does not fit."""
         if answer.stop in ("length", "filter") and reply.problem:
             return replace(answer, way="constrained")
         if reply.problem and not reply.calls:
             raise ProviderError(
-                f"the model did not keep to the form of a reply: {reply.problem}",
+                f"the model's reply does not fit its JSON Schema: {reply.problem}",
                 code="schema_unsupported",
             )
         if sink is not None and reply.answer:
@@ -187,8 +198,9 @@ class ConstrainedExchange:
         )
 
     def _read(self, text: str) -> Reply:
-        """A reply from its JSON. A call with arguments that do not fit is kept as well: the
-        dispatcher says why.
+        """Decode a reply.
+
+        A call with arguments that do not fit is kept as well: the dispatcher says why.
         """
         try:
             value = json.loads(text)
@@ -198,16 +210,14 @@ class ConstrainedExchange:
         inner: Any = cast("dict[str, Any]", value).get("reply") if isinstance(value, dict) else None
         if not isinstance(inner, dict):
             return Reply(problem=problem or "no `reply`")
-        said = cast("dict[str, Any]", inner)
-        made = (
-            [_call(c) for c in cast("list[Any]", said.get("calls") or [])]
-            if isinstance(said.get("calls"), list)
-            else []
-        )
-        calls = self._names.inward([c for c in made if c is not None])
-        return Reply(str(said.get("answer") or ""), calls, problem)
+        reply = cast("dict[str, Any]", inner)
+        listed = reply.get("calls")
+        members = cast("list[Any]", listed) if isinstance(listed, list) else []
+        calls = [call for call in map(_read_call, members) if call is not None]
+        return Reply(str(reply.get("answer") or ""), self._names.inward(calls), problem)
 
     def _problem(self, value: Any) -> str:
+        """Return why a value does not fit the schema; "" if it does."""
         if self._validator is None:
             import jsonschema_rs
 
@@ -216,16 +226,17 @@ class ConstrainedExchange:
         return "; ".join(errors)[:500]
 
 
-def _call(value: Any) -> Call | None:
+def _read_call(value: Any) -> Call | None:
     if not isinstance(value, dict):
         return None
-    made = cast("dict[str, Any]", value)
-    if not isinstance(made.get("tool"), str):
+    call = cast("dict[str, Any]", value)
+    if not isinstance(call.get("tool"), str):
         return None
-    return Call("", made["tool"], compact(made.get("arguments") or {}))
+    return Call("", call["tool"], compact(call.get("arguments") or {}))
 
 
-def _object(arguments: str) -> Any:
+def _decode_arguments(arguments: str) -> Any:
+    """Return arguments as a value, or as they are if they are no JSON."""
     try:
         return json.loads(arguments)
     except (ValueError, RecursionError):

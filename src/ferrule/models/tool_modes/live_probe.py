@@ -1,8 +1,7 @@
-"""Finding out whether tools work where nobody says: the model is asked, once, to call a tool that
-does nothing.
+"""Probe whether a model calls tools, where neither its server nor its name says so.
 
-It costs one small request. What came of it is kept with the model client, for all its
-conversations.
+The model is asked, once, to call a tool that does nothing. This costs one small request. The result
+is kept per model client and serves all its conversations.
 """
 
 from __future__ import annotations
@@ -24,41 +23,47 @@ _TOOL = ToolSpec(
 )
 _QUESTION = "Call the tool `report_ready` with ready = true now. Write nothing else."
 
-_known: WeakKeyDictionary[Wire, bool] = WeakKeyDictionary()
+_probed_clients: WeakKeyDictionary[Wire, bool] = WeakKeyDictionary()
 
 
-async def probe_tools(wire: Wire, options: ModelOptions) -> bool:
+async def probe_tools(client: Wire, options: ModelOptions) -> bool:
     """Return whether the model calls a tool that is sent in the tools field.
 
-    Raises ProviderError if the question could not be answered; then it is asked again the next
-    time.
+    Raises:
+        ProviderError: If the request failed for another reason. Nothing is kept then, so the next
+            call asks again.
     """
-    if wire in _known:
-        return _known[wire]
-    exchange = wire.open("", (_TOOL,), replace(options, provider_tools=(), tool_search=""))
+    if client in _probed_clients:
+        return _probed_clients[client]
+    exchange = client.open("", (_TOOL,), replace(options, provider_tools=(), tool_search=""))
     try:
         answer = await exchange.ask([UserMessage(_QUESTION)])
-        able = bool(answer.calls)
+        calls_tools = bool(answer.calls)
     except ProviderError as error:
         if not refuses_tools(error):
             raise
-        able = False
-    _known[wire] = able
-    return able
+        calls_tools = False
+    _probed_clients[client] = calls_tools
+    return calls_tools
 
 
-async def probed(wire: Wire) -> Capabilities:
-    """The model's capabilities, with the tools probed where its server does not say. Raises
-    ProviderError.
+async def probed(client: Wire) -> Capabilities:
+    """Return the model's capabilities, and probe for tools where its server does not say.
+
+    Raises:
+        ProviderError: If the server could not be asked.
     """
-    found = await wire.capabilities()
+    found = await client.capabilities()
     if found.tools is not None:
         return found
-    return replace(found, tools=await probe_tools(wire, ModelOptions()), source=SOURCE)
+    return replace(found, tools=await probe_tools(client, ModelOptions()), source=SOURCE)
 
 
 def refuses_tools(error: ProviderError) -> bool:
-    """Whether a server that was not known to take tools refused a request because of them."""
+    """Return whether a server refused a request because of the tools in it.
+
+    For servers that are not known to take tools: their errors are judged by status and wording.
+    """
     if error.code == "tools_unsupported":
         return True
     bad_request = error.code in ("http_400", "http_422", "http_501", "choice_unsupported")

@@ -1,10 +1,13 @@
-"""Asking once more, where a native answer is of no use as it is: it says nothing, or it has a call
-in its words and none beside them.
+"""Ask a model once more where its native answer is of no use as it is.
 
-A call between marks is run (`selection`). One without marks (a fenced block, bare JSON, Python) may
-be an example that somebody asked for, so it is not run: the model is told so, once. What it said
-stands, unless it makes a call then; a second answer without a call is left out. An empty answer is
-asked for again as it was: some servers lose one now and then. A second empty one is taken as meant.
+    the answer is empty            the same question is asked again: some servers lose an answer now
+                                   and then. A second empty answer is taken as meant.
+    a tool call without marks      It may be an example that somebody asked for (a fenced block,
+    stands in the text             bare JSON, Python), so it is not run, and the model is told so,
+                                   once. If it makes a call then, both answers are joined; a second
+                                   answer without a call is dropped and the first one stands.
+
+A call between marks is not asked about but run (see `selection`).
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ if TYPE_CHECKING:
     from .text import Names
 
 EMPTY = "the answer was empty: asked again"
-"""What people are told of an empty answer."""
+"""Notice for an empty answer."""
 
-_TOLD = (
+_CALL_NOT_RUN = (
     "[Your answer has a call of `{tool}` in its text, and nothing was run. If you mean it, "
     "call the tool as tools are called here; "
     "if not, repeat your answer.]"
@@ -31,10 +34,9 @@ _TOLD = (
 
 
 def in_words(answer: ModelAnswered, names: Names) -> str:
-    """The tool, as the wire names it, whose call an answer has in its text; "" for any other
-    answer.
+    """Return the wire name of the tool that an answer calls in its text; "" if there is no call.
 
-    All that could be calls in it must be calls of tools on offer, by their exact names.
+    Everything in the text that could be a call must call an offered tool by its exact name.
     """
     if not any(name in answer.text for name in names.schemas):
         return ""
@@ -43,29 +45,30 @@ def in_words(answer: ModelAnswered, names: Names) -> str:
     reader = Reader(tools=names.schemas)
     reader.feed(answer.text)
     calls = reader.finish(cut=answer.stop == "length").calls
-    return calls[0].tool if calls and all(call.tool in names.schemas for call in calls) else ""
+    if not calls or any(call.tool not in names.schemas for call in calls):
+        return ""
+    return calls[0].tool
 
 
 def told_of(tool: str) -> str:
-    """What people are told of a call in words."""
+    """Return the notice for a call in an answer's text."""
     return f"`{tool}` was called in words and not run: asked once more"
 
 
 def told(history: Sequence[Message], answer: ModelAnswered, tool: str) -> list[Message]:
-    """What the model is asked the second time: the history, what it said, and what is wrong with
-    it. The session keeps none of it.
+    """Return the second question: the history, the answer, and what is wrong with it.
+
+    The session keeps none of this.
     """
     return [
         *history,
         AssistantMessage(spell_out(answer.text)),
-        UserMessage(_TOLD.format(tool=tool)),
+        UserMessage(_CALL_NOT_RUN.format(tool=tool)),
     ]
 
 
 def joined(first: ModelAnswered, second: ModelAnswered) -> ModelAnswered:
-    """What the two answers come to: the first one, with the calls and words of the second if that
-    makes calls.
-    """
+    """Join two answers: the first one, with the text and calls of the second if it has calls."""
     usage = first.usage + second.usage
     if not second.calls:
         return replace(first, usage=usage)

@@ -1,13 +1,13 @@
-"""Which way calls are made, best first, and falling from one to the next.
+"""Open a conversation in the best tool mode a model can manage, and fall back to the next one.
 
     native        the provider's tools field
     constrained   tools in the system text, the reply forced by a JSON Schema
     text          tools in the system text, calls read out of the reply
-    commands      back-ticked commands; only if asked for
+    commands      commands in back-ticks; only if asked for
 
-A fall is an event that people see. Nothing is lost by it: every way takes the whole history on each
-ask. Most conversations are native, so the other ways, and what reads calls out of text, are loaded
-when they are needed.
+A fallback is reported as a notice. Nothing is lost by it: every mode takes the whole history on
+each ask. Most conversations are native, so the other modes, and what reads calls out of text, are
+loaded when they are needed.
 """
 
 from __future__ import annotations
@@ -33,17 +33,19 @@ if TYPE_CHECKING:
     from .text import Names
 
 WAYS = ("native", "constrained", "text", "commands")
-"""The ways, best first."""
+"""The tool modes, best first."""
 
 _REFUSALS = ("tools_unsupported", "schema_unsupported")
-"""Codes of a ProviderError that say: this way is closed, another may be open."""
+"""Codes of a ProviderError that rule out the tool mode in use, but perhaps not the next one."""
 
 Notice = Callable[[str, str], None]
+"""Takes the topic and the text of a notice."""
 
 
 def choose(capabilities: Capabilities) -> str:
-    """Return the best way that a model may manage: unknown means native, which is what a refusal
-    tells us most about.
+    """Return the best tool mode a model may manage.
+
+    Where nobody knows whether the model takes tools, this is `native`: its refusal says most.
     """
     if capabilities.tools is not False:
         return "native"
@@ -51,7 +53,7 @@ def choose(capabilities: Capabilities) -> str:
 
 
 async def open_exchange(
-    wire: Wire,
+    client: Wire,
     way: str = "auto",
     system: str = "",
     tools: Sequence[ToolSpec] = (),
@@ -60,81 +62,106 @@ async def open_exchange(
     *,
     native_fallback: str = "allow",
 ) -> tuple[Exchange, str]:
-    """A conversation and the way in which calls are made in it.
+    """Open a conversation, and return it with the tool mode it begins in.
 
-    With `auto` the model's capabilities decide and a refusal falls to the next way; a way that is
-    named is kept. Without tools it is `native` with none. What others may have written is spelled
-    out (`models.untrusted_text`): this is where every conversation with a model is opened.
-    `native_fallback` says what becomes of calls that a model writes as text in the native way:
-    `allow`, `allow_once` or `reject`. `notice` hears of falls (topic `fallback`) where an ask has
-    no sink. Raises ConfigError for an unknown way, ProviderError if the model cannot be asked what
-    it can do.
+    Every conversation with a model is opened here, so that what others may have written is spelled
+    out in all of them (`models.untrusted_text`).
+
+    Args:
+        client: The model client.
+        way: A tool mode, which is kept, or `auto`: then the model's capabilities decide, and a
+            refusal falls back to the next mode. Without tools the mode is always `native`.
+        system: The system text.
+        tools: The tools on offer.
+        options: Options of the model; the defaults if None.
+        notice: Hears of fallbacks (topic `fallback`) where an ask has no sink.
+        native_fallback: What becomes of calls that a model writes as text in the native mode:
+            `allow` runs them, `allow_once` runs those of the first such answer, `reject` runs none.
+
+    Raises:
+        ConfigError: If `way` or `native_fallback` is none of these.
+        ProviderError: If the model cannot be asked for its capabilities.
     """
     if way not in ("auto", *WAYS):
         raise ConfigError(
-            f"`{way}` is not a way to call tools",
+            f"`{way}` is not a tool mode",
             code="way",
-            hint=f"one of auto, {', '.join(WAYS)}",
+            hint=f"use one of auto, {', '.join(WAYS)}",
         )
     if native_fallback not in ("allow", "allow_once", "reject"):
         raise ConfigError(
-            f"`{native_fallback}` says nothing about text-style calls",
-            hint="allow, allow_once or reject",
+            f"`{native_fallback}` is no value of `native_fallback`",
+            hint="use allow, allow_once or reject",
         )
     settings = options or ModelOptions()
-    tokens = not getattr(wire, "encodes_text", False)
+    tokens = not getattr(client, "encodes_text", False)
     system = spell_out(system, tokens=tokens)
     if not tools:
-        return SpellingExchange(wire.open(system, (), settings), tokens=tokens), "native"
+        return SpellingExchange(client.open(system, (), settings), tokens=tokens), "native"
     tools = SPELLED_TOOLS.of(tools, tokens=tokens)
-    capabilities = await wire.capabilities() if way == "auto" else Capabilities()
-    unsure = way == "auto" and capabilities.tools is None
-    first = choose(capabilities) if way == "auto" else way
-    left = (
-        [w for w in ("constrained", "text") if WAYS.index(w) > WAYS.index(first)]
-        if way == "auto"
-        else []
-    )
-    if capabilities.structured is False:
-        left = [w for w in left if w != "constrained"]
-    ladder = LadderExchange(
-        wire,
+    modes = [way]
+    unsure = False
+    if way == "auto":
+        capabilities = await client.capabilities()
+        modes = _modes_to_try(capabilities)
+        unsure = capabilities.tools is None
+    exchange = FallbackExchange(
+        client,
         system,
         tools,
         settings,
-        [first, *left],
+        modes,
         notice,
         native_fallback=native_fallback,
         unsure=unsure,
     )
-    return SpellingExchange(ladder, tokens=tokens), first
+    return SpellingExchange(exchange, tokens=tokens), modes[0]
 
 
-class LadderExchange:
-    """An `Exchange` that goes over to the next way when the provider refuses the one in use.
+def _modes_to_try(capabilities: Capabilities) -> list[str]:
+    """Return the tool mode to begin with and those to fall back to."""
+    first = choose(capabilities)
+    fallbacks = [mode for mode in ("constrained", "text") if WAYS.index(mode) > WAYS.index(first)]
+    if capabilities.structured is False:
+        fallbacks = [mode for mode in fallbacks if mode != "constrained"]
+    return [first, *fallbacks]
 
-    `unsure`: nobody said whether this model takes tools. Until it has called one, an answer without
-    a call may mean that the tools never reached it; then it is probed, once (`live_probe`).
-    """
+
+class FallbackExchange:
+    """An `Exchange` that falls back to the next tool mode when the provider refuses one."""
 
     def __init__(
         self,
-        wire: Wire,
+        client: Wire,
         system: str,
         tools: Sequence[ToolSpec],
         options: ModelOptions,
-        ways: Sequence[str],
+        modes: Sequence[str],
         notice: Notice | None = None,
         *,
         native_fallback: str = "allow",
         unsure: bool = False,
     ) -> None:
+        """Open the first of the tool modes.
+
+        Args:
+            client: The model client.
+            system: The system text.
+            tools: The tools on offer.
+            options: Options of the model.
+            modes: The tool modes, in the order in which they are tried.
+            notice: Hears of fallbacks where an ask has no sink.
+            native_fallback: See `open_exchange`.
+            unsure: Whether nobody said that this model takes tools. Until it has called one, an
+                answer without a call may mean that the tools never reached it; then it is probed,
+                once (`live_probe`).
+        """
         self._unsure = unsure
-        self._wire = wire
+        self._client = client
         self._system = system
         self._tools = tools
         self._options = options
-        self._ways = list(ways)
+        self._modes = list(modes)
         self._notice = notice
         self._fallback = native_fallback
         self._exchange = self._open()
@@ -150,28 +177,23 @@ class LadderExchange:
 
     @cached_property
     def _thinking(self) -> bool:
-        return starts_thinking(self._wire.model)
+        return starts_thinking(self._client.model)
 
     @property
     def way(self) -> str:
-        """The way in use."""
-        return self._ways[0]
+        """The tool mode in use."""
+        return self._modes[0]
 
     def _open(self) -> Exchange:
-        given = (self._wire, self._system, self._tools, self._options)
         if self.way == "native":
-            return self._wire.open(self._system, self._tools, self._options)
+            return self._client.open(self._system, self._tools, self._options)
         if self.way == "constrained":
-            from .constrained import open_constrained
-
-            return open_constrained(*given)
-        if self.way == "text":
-            from .text import open_text
-
-            return open_text(*given)
-        from .commands import open_commands
-
-        return open_commands(*given)
+            from .constrained import open_constrained as open_mode
+        elif self.way == "text":
+            from .text import open_text as open_mode
+        else:
+            from .commands import open_commands as open_mode
+        return open_mode(self._client, self._system, self._tools, self._options)
 
     def _reader(self) -> Reader:
         from ferrule.models.dialects import Reader
@@ -186,177 +208,198 @@ class LadderExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        """See `Exchange.ask`. The answer's `way` says in which way it came."""
+        """Ask the model; see `Exchange.ask`. The answer's `way` is the tool mode it came in."""
         while True:
-            native = self._ways[0] == "native"
-            reads = native and tools and schema is None
+            native = self.way == "native"
+            reads_text = native and tools and schema is None
             try:
-                if sink is not None and reads and self._fallback != "reject":
-                    answer = await self._native(history, sink)
+                if reads_text:
+                    answer = await self._ask_native(history, sink)
                 else:
                     answer = await self._exchange.ask(
                         history, tools=tools, schema=schema, sink=sink
                     )
-                    # Nearly every answer has no character that could open a call, and goes on as it
-                    # came.
-                    if reads and MAY_OPEN.search(answer.text):
-                        reject = self._fallback == "reject"
-                        answer = self._rejected(answer, sink) if reject else self._read(answer)
             except ProviderError as error:
-                if len(self._ways) < 2 or not self._closed(error):
+                if len(self._modes) < 2 or not self._rules_out_mode(error):
                     raise
-                self._fall(f"is refused ({error.detail})", sink)
+                self._fall_back(f"is refused ({error.detail})", sink)
                 continue
-            if native and self._unsure and tools and await self._ignored(answer, sink):
-                return await self._anew(history, answer, schema, sink)
-            if not reads or answer.calls or answer.stop != "end":
-                return answer
-            if answer.text and (self._fallback == "reject" or not MAY_CALL.search(answer.text)):
-                return answer
-            return await self._again(history, answer, sink)
+            if native and tools and self._unsure and await self._are_tools_ignored(answer, sink):
+                return await self._ask_in_next_mode(history, answer, schema, sink)
+            if reads_text and self._needs_second_try(answer):
+                return await self._try_again(history, answer, sink)
+            return answer
 
-    def _closed(self, error: ProviderError) -> bool:
-        """Whether this error says that the way in use is closed."""
-        if error.code in _REFUSALS:
-            return True
-        if self.way == "native" and self._unsure:
-            return refuses_tools(error)
-        # Not every server that takes no schema finds the words for it.
-        return self.way == "constrained" and error.code in ("http_400", "http_422")
+    async def _ask_native(self, history: Sequence[Message], sink: Sink | None) -> ModelAnswered:
+        """Ask in the native mode. Calls between marks in the answer's text count too."""
+        if sink is not None and self._fallback != "reject":
+            reading_sink = PlainSink(self._reader, sink, thinking=self._thinking)
+            answer = await self._exchange.ask(history, tools=True, sink=reading_sink)
+            reading = reading_sink.finish(answer)
+            return answer if reading is None else self._take_calls(answer, reading, sink)
+        answer = await self._exchange.ask(history, tools=True, schema=None, sink=sink)
+        # Nearly every answer has no character that could open a call, and goes on as it came.
+        if not MAY_OPEN.search(answer.text):
+            return answer
+        if self._fallback == "reject":
+            return self._reject_calls(answer, sink)
+        return self._read_whole(answer)
 
-    async def _ignored(self, answer: ModelAnswered, sink: Sink | None) -> bool:
-        """Whether this answer has no call because the tools never reached the model."""
+    def _read_whole(self, answer: ModelAnswered) -> ModelAnswered:
+        """Read the calls out of an answer that was not streamed and in which a mark could open."""
+        reading_sink = PlainSink(self._reader, None)
+        reading = reading_sink.finish(answer)
+        return answer if reading is None else self._take_calls(answer, reading, None)
+
+    def _take_calls(
+        self, answer: ModelAnswered, reading: Reading, sink: Sink | None
+    ) -> ModelAnswered:
+        """Return the answer with the calls that were read out of its text, and say so."""
+        reasoning = reasoned(answer, reading)
+        if not reading.calls:
+            return replace(answer, text=reading.text, reasoning=reasoning)
         if answer.calls:
-            self._unsure = False
-            return False
-        if answer.stop != "end" or len(self._ways) < 2:
-            return False
-        try:
-            able = await probe_tools(self._wire, self._options)
-        except ProviderError as error:
-            self._tell(
-                sink,
-                "fallback",
-                f"whether tools reach the model could not be found out: {error.detail}",
-            )
-            return False
-        self._unsure = False
-        return not able
-
-    async def _anew(
-        self,
-        history: Sequence[Message],
-        answer: ModelAnswered,
-        schema: Mapping[str, Any] | None,
-        sink: Sink | None,
-    ) -> ModelAnswered:
-        """The answer in the next way. What was said without the tools was heard, and is left
-        out.
-        """
-        self._fall("is ignored: the model was asked to call a tool and did not", sink)
-        if sink is not None and answer.text:
-            sink.text("\n\n")
-        again = await self.ask(history, schema=schema, sink=sink)
-        return replace(again, usage=answer.usage + again.usage)
-
-    async def _again(
-        self, history: Sequence[Message], answer: ModelAnswered, sink: Sink | None
-    ) -> ModelAnswered:
-        """The answer, after a second question where it is empty or has a call in its words
-        (`second_try`).
-        """
-        from . import second_try
-
-        tool = second_try.in_words(answer, self._names) if answer.text else ""
-        if answer.text and not tool:
-            return answer
-        topic, why = (
-            ("native_tool_fallback", second_try.told_of(tool))
-            if tool
-            else ("retry", second_try.EMPTY)
-        )
-        self._tell(sink, topic, why)
-        try:
-            if tool:
-                return await self._told(second_try.told(history, answer, tool), answer, sink)
-            again = await self._exchange.ask(history)
-        except ProviderError as error:
-            self._tell(sink, topic, f"that failed, so the answer stands: {error.detail}")
-            return answer
-        if self._fallback != "reject" and MAY_OPEN.search(again.text):
-            again = self._read(again)
-        if sink is not None and again.text:
-            sink.text(again.text)
-        return replace(again, usage=answer.usage + again.usage)
-
-    async def _told(
-        self, question: Sequence[Message], answer: ModelAnswered, sink: Sink | None
-    ) -> ModelAnswered:
-        from .second_try import joined
-
-        # An exchange of its own: the session's takes a history that only grows, and this question
-        # is no part of it.
-        aside = self._open()
-        said = await aside.ask(question)
-        for topic, text in aside.notices:
-            self._tell(sink, topic, text)
-        if sink is not None and said.calls and said.text:
-            sink.text(f"\n\n{said.text}")
-        return joined(answer, said)
-
-    def _fall(self, why: str, sink: Sink | None) -> None:
-        before, kept = self.way, self.notices
-        del self._ways[0]
-        self._exchange = self._open()
-        self.notices = self._exchange.notices
-        self.notices.extend(kept)
-        self._tell(sink, "fallback", f"{before} {why}; going on with {self.way}")
-
-    def _tell(self, sink: Sink | None, topic: str, text: str) -> None:
-        if sink is not None:
-            sink.notice(topic, text)
-        elif self._notice is not None:
-            self._notice(topic, text)
-        else:
-            self.notices.append((topic, text))
-
-    async def _native(self, history: Sequence[Message], sink: Sink) -> ModelAnswered:
-        """The provider's own answer, streamed; calls between marks in the text count too."""
-        between = PlainSink(self._reader, sink, thinking=self._thinking)
-        answer = await self._exchange.ask(history, tools=True, sink=between)
-        reading = between.finish(answer)
-        return answer if reading is None else self._taken(answer, reading, sink)
-
-    def _read(self, answer: ModelAnswered) -> ModelAnswered:
-        """An answer in one piece, in which a mark could open."""
-        between = PlainSink(self._reader, None)
-        reading = between.finish(answer)
-        return answer if reading is None else self._taken(answer, reading, None)
-
-    def _taken(self, answer: ModelAnswered, reading: Reading, sink: Sink | None) -> ModelAnswered:
-        """The answer with the calls that were read out of its text, which is said."""
-        if not reading.calls or answer.calls:
-            plain = reading.text if not reading.calls else answer.text
-            return replace(answer, text=plain, reasoning=reasoned(answer, reading))
+            return replace(answer, reasoning=reasoning)
         named = ", ".join(sorted({call.tool for call in reading.calls}))
-        self._tell(sink, "native_tool_fallback", f"read from the text of a native answer: {named}")
+        self._notify(
+            sink, "native_tool_fallback", f"read from the text of a native answer: {named}"
+        )
         if self._fallback == "allow_once":
             self._fallback = "reject"
         return replace(
             answer,
             text=reading.text,
             calls=self._names.inward(reading.calls),
-            reasoning=reasoned(answer, reading),
+            reasoning=reasoning,
             stop=stop_of(answer, calls=True),
             way="text",
             raw=None,
         )
 
-    def _rejected(self, answer: ModelAnswered, sink: Sink | None) -> ModelAnswered:
+    def _reject_calls(self, answer: ModelAnswered, sink: Sink | None) -> ModelAnswered:
+        """Return the answer as it is, and say so if its text holds calls."""
         reader = self._reader()
         reader.feed(answer.text)
         if not answer.calls and reader.finish().calls:
-            self._tell(
+            self._notify(
                 sink, "native_tool_fallback", "calls in the text of a native answer were not run"
             )
         return answer
+
+    # ---- falling back
+
+    def _rules_out_mode(self, error: ProviderError) -> bool:
+        """Return whether an error says that the tool mode in use does not work."""
+        if error.code in _REFUSALS:
+            return True
+        if self.way == "native" and self._unsure:
+            return refuses_tools(error)
+        # Not every server that takes no schema says so in its error.
+        return self.way == "constrained" and error.code in ("http_400", "http_422")
+
+    async def _are_tools_ignored(self, answer: ModelAnswered, sink: Sink | None) -> bool:
+        """Return whether an answer has no call because the tools never reached the model."""
+        if answer.calls:
+            self._unsure = False
+            return False
+        if answer.stop != "end" or len(self._modes) < 2:
+            return False
+        try:
+            calls_tools = await probe_tools(self._client, self._options)
+        except ProviderError as error:
+            self._notify(
+                sink,
+                "fallback",
+                f"whether tools reach the model could not be found out: {error.detail}",
+            )
+            return False
+        self._unsure = False
+        return not calls_tools
+
+    async def _ask_in_next_mode(
+        self,
+        history: Sequence[Message],
+        answer: ModelAnswered,
+        schema: Mapping[str, Any] | None,
+        sink: Sink | None,
+    ) -> ModelAnswered:
+        """Ask again in the next mode.
+
+        The answer without the tools was streamed already; it is no part of what is returned.
+        """
+        self._fall_back("is ignored: the model was asked to call a tool and did not", sink)
+        if sink is not None and answer.text:
+            sink.text("\n\n")
+        again = await self.ask(history, schema=schema, sink=sink)
+        return replace(again, usage=answer.usage + again.usage)
+
+    def _fall_back(self, why: str, sink: Sink | None) -> None:
+        """Open the next tool mode, and say why."""
+        before = self.way
+        pending = self.notices
+        del self._modes[0]
+        self._exchange = self._open()
+        self.notices = self._exchange.notices
+        self.notices.extend(pending)
+        self._notify(sink, "fallback", f"{before} {why}; going on with {self.way}")
+
+    # ---- second tries
+
+    def _needs_second_try(self, answer: ModelAnswered) -> bool:
+        """Return whether an answer is empty, or may have a call without marks in its text."""
+        if answer.calls or answer.stop != "end":
+            return False
+        if not answer.text:
+            return True
+        return self._fallback != "reject" and MAY_CALL.search(answer.text) is not None
+
+    async def _try_again(
+        self, history: Sequence[Message], answer: ModelAnswered, sink: Sink | None
+    ) -> ModelAnswered:
+        """Return the answer, after a second question where it needs one (`second_try`)."""
+        from . import second_try
+
+        tool = second_try.in_words(answer, self._names) if answer.text else ""
+        if tool:
+            topic, notice = "native_tool_fallback", second_try.told_of(tool)
+        elif answer.text:
+            return answer
+        else:
+            topic, notice = "retry", second_try.EMPTY
+        self._notify(sink, topic, notice)
+        try:
+            if tool:
+                question = second_try.told(history, answer, tool)
+                second = await self._ask_aside(question, sink)
+                return second_try.joined(answer, second)
+            again = await self._exchange.ask(history)
+        except ProviderError as error:
+            self._notify(sink, topic, f"that failed, so the answer stands: {error.detail}")
+            return answer
+        if self._fallback != "reject" and MAY_OPEN.search(again.text):
+            again = self._read_whole(again)
+        if sink is not None and again.text:
+            sink.text(again.text)
+        return replace(again, usage=answer.usage + again.usage)
+
+    async def _ask_aside(self, question: Sequence[Message], sink: Sink | None) -> ModelAnswered:
+        """Ask a question that is no part of the session, in an exchange of its own.
+
+        The session's own exchange takes a history that only grows.
+        """
+        aside = self._open()
+        answer = await aside.ask(question)
+        for topic, text in aside.notices:
+            self._notify(sink, topic, text)
+        if sink is not None and answer.calls and answer.text:
+            sink.text(f"\n\n{answer.text}")
+        return answer
+
+    def _notify(self, sink: Sink | None, topic: str, text: str) -> None:
+        """Give a notice to the sink, else to whoever hears of fallbacks, else keep it."""
+        if sink is not None:
+            sink.notice(topic, text)
+        elif self._notice is not None:
+            self._notice(topic, text)
+        else:
+            self.notices.append((topic, text))

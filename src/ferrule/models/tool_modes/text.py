@@ -1,7 +1,7 @@
-"""The `text` way: tools are described in the system text, calls are read out of the reply.
+"""The `text` tool mode: tools are described in the system text, calls are read out of the reply.
 
 The model is asked for the notation its family was trained on (`models.dialects`); whatever notation
-it then uses is understood. The wire below is opened without tools.
+it then uses is understood. The model client is opened without tools.
 """
 
 from __future__ import annotations
@@ -22,17 +22,20 @@ from .reply_reader import ReadingSink, reasoned, stop_of
 
 
 def open_text(
-    wire: Wire, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    client: Wire, system: str, tools: Sequence[ToolSpec], options: ModelOptions
 ) -> Exchange:
-    """A conversation in the `text` way. The system text gets a section on the tools. No I/O."""
-    dialects = for_model(wire.model)
+    """Open a conversation in the `text` mode, with a section on the tools in the system text.
+
+    No I/O.
+    """
+    dialects = for_model(client.model)
     section = text_prompt(tools, dialects[0]) if tools else ""
-    inner = wire.open("\n\n".join(part for part in (system, section) if part), (), options)
-    return TextExchange(inner, tools, dialects, thinking=starts_thinking(wire.model))
+    inner = client.open("\n\n".join(part for part in (system, section) if part), (), options)
+    return TextExchange(inner, tools, dialects, thinking=starts_thinking(client.model))
 
 
 def text_prompt(specs: Sequence[ToolSpec], dialect: Dialect) -> str:
-    """The tools and how to call them, for the system text. Byte-stable for the same specs."""
+    """Return the system text's section on the tools. Byte-stable for the same specs."""
     described = "\n\n".join(map(_describe, specs))
     example = dialect.render([Call("", specs[0].wire_name, _example(specs[0]))]) if specs else ""
     lines = [
@@ -73,9 +76,9 @@ def _describe(spec: ToolSpec) -> str:
 
 
 def _example(spec: ToolSpec) -> str:
-    """Arguments to show: the tool's own example, or a placeholder for each required parameter."""
-    if examples := spec.argument_examples:
-        return compact(dict(examples[0]))
+    """Return example arguments: the tool's own, or a placeholder for each required parameter."""
+    if spec.argument_examples:
+        return compact(dict(spec.argument_examples[0]))
     schema = parameters(spec)
     properties = cast("Mapping[str, Any]", schema.get("properties") or {})
     return compact(
@@ -84,34 +87,46 @@ def _example(spec: ToolSpec) -> str:
 
 
 def _placeholder(schema: Any) -> Any:
-    kind = cast("Mapping[str, Any]", schema).get("type") if isinstance(schema, Mapping) else None
-    shown: dict[Any, Any] = {"integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}
-    return shown.get(kind, "...") if isinstance(kind, str) else "..."
+    if not isinstance(schema, Mapping):
+        return "..."
+    json_type = cast("Mapping[str, Any]", schema).get("type")
+    if not isinstance(json_type, str):
+        return "..."
+    placeholders: dict[str, Any] = {
+        "integer": 1,
+        "number": 1,
+        "boolean": True,
+        "array": [],
+        "object": {},
+    }
+    return placeholders.get(json_type, "...")
 
 
 def parameters(spec: ToolSpec) -> Mapping[str, Any]:
-    """The schema of a tool's arguments as a value."""
+    """Return the schema of a tool's arguments as a value; empty if it is no object."""
     decoded = json.loads(spec.schema)
     return cast("Mapping[str, Any]", decoded) if isinstance(decoded, dict) else {}
 
 
 class Names:
-    """Tool names as the model writes them, and the full names that the rest of Ferrule uses."""
+    """Translates between the tool names that a model writes and the full names of the tools."""
 
     def __init__(self, specs: Sequence[ToolSpec]) -> None:
-        self._out = {spec.name: spec.wire_name for spec in specs}
-        self._back = {spec.wire_name: spec.name for spec in specs}
+        self._to_wire = {spec.name: spec.wire_name for spec in specs}
+        self._to_full = {spec.wire_name: spec.name for spec in specs}
         self.schemas = {spec.wire_name: parameters(spec) for spec in specs}
 
     def outward(self, calls: Sequence[Call]) -> list[Call]:
-        return [replace(call, tool=self._out.get(call.tool, call.tool)) for call in calls]
+        """Return calls with the names that the model writes."""
+        return [replace(call, tool=self._to_wire.get(call.tool, call.tool)) for call in calls]
 
     def inward(self, calls: Sequence[Call]) -> tuple[Call, ...]:
-        return tuple(replace(call, tool=self._back.get(call.tool, call.tool)) for call in calls)
+        """Return calls with the full names of the tools."""
+        return tuple(replace(call, tool=self._to_full.get(call.tool, call.tool)) for call in calls)
 
 
 class TextExchange:
-    """An `Exchange` over one that knows no tools."""
+    """An `Exchange` in the `text` mode, over one that was opened without tools."""
 
     def __init__(
         self,
@@ -125,12 +140,12 @@ class TextExchange:
         self._names = Names(specs)
         self._dialect = dialects[0]
         self._thinking = thinking
-        self._plain = PlainHistory(self._shown)
+        self._plain = PlainHistory(self._render)
         self.notices: list[tuple[str, str]] = inner.notices
         self._notices = Notices(self.notices)
 
-    def _shown(self, text: str, calls: Sequence[Call]) -> str:
-        """An answer as this model would have written it."""
+    def _render(self, text: str, calls: Sequence[Call]) -> str:
+        """Write an answer as this model would have written it."""
         if not calls:
             return text
         written = self._dialect.render(self._names.outward(calls))
@@ -144,16 +159,19 @@ class TextExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        """See `Exchange.ask`. With `tools` False, or a schema, calls in the reply are text like any
-        other.
+        """Ask the model; see `Exchange.ask`.
+
+        With `tools` False, or with a schema, calls in the reply are text like any other.
         """
         reader = self._reader(calls=tools and schema is None and bool(self._names.schemas))
-        between = ReadingSink(reader, sink)
-        messages = self._plain.convert(history)
+        reading_sink = ReadingSink(reader, sink)
         answer = await self._inner.ask(
-            messages, tools=tools, schema=schema, sink=between if sink is not None else None
+            self._plain.convert(history),
+            tools=tools,
+            schema=schema,
+            sink=reading_sink if sink is not None else None,
         )
-        reading = between.finish(answer)
+        reading = reading_sink.finish(answer)
         for problem in reading.problems:
             self._notices.tell(sink, "reading", problem)
         calls = answer.calls + self._names.inward(reading.calls)
