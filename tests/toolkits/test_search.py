@@ -103,7 +103,7 @@ def test_a_pattern_is_a_regular_expression_unless_said_otherwise(tmp_path: Path)
         ({"pattern": "x", "max_results": 0}, "from 1 to 1000, found 0"),
         ({"pattern": "x", "max_results": 1001}, "from 1 to 1000, found 1001"),
         ({"pattern": "x", "context_lines": 21}, "from 0 to 20"),
-        ({"pattern": "x", "file_filter": "!*.py"}, "no glob"),
+        ({"pattern": "x", "file_filter": "!*.py"}, "not a glob"),
         ({"pattern": "x", "exclude": "{a,b}{c,d}{e,f}{g,h}{i,j}{k,l}{m,n}"}, "globs"),
     ],
 )

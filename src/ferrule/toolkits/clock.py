@@ -1,4 +1,4 @@
-"""What time it is and where we are."""
+"""Tools that tell the current time and the working directory."""
 
 from __future__ import annotations
 

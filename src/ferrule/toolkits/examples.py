@@ -1,7 +1,8 @@
 """How people ask for the built-in tools: a request and the arguments that answer it.
 
 Shown to models that were never taught to call tools, those most like the request first. They are
-part of a tool's description: kept apart here so that a strong model's prompt does not grow by them.
+part of a tool's description but are kept here, so that a strong model's prompt does not grow by
+them.
 """
 
 from __future__ import annotations
@@ -224,13 +225,11 @@ EXAMPLES: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
         ("Where on the disk is this project?", {}),
     ),
 }
-"""By tool name. Nothing of `evals/` may stand here, nor a rewording of it."""
+"""By tool name. Nothing of `evals/` may be repeated here, not even reworded."""
 
 
 def examples_for(name: str) -> tuple[Mapping[str, Any], ...]:
-    """The examples of a tool in the form of `Tool.examples`: `{"request": ..., "arguments":
-    {...}}`.
-    """
+    """Return the examples of a tool as `Tool.examples`: `{"request": ..., "arguments": {...}}`."""
     return tuple(
         {"request": request, "arguments": arguments}
         for request, arguments in EXAMPLES.get(name, ())
@@ -238,5 +237,5 @@ def examples_for(name: str) -> tuple[Mapping[str, Any], ...]:
 
 
 def with_examples(*tools: Tool) -> tuple[Tool, ...]:
-    """The tools, each with the requests that stand here for it."""
+    """Return the tools, each with its examples."""
     return tuple(replace(tool, examples=examples_for(tool.name)) for tool in tools)

@@ -1,13 +1,15 @@
-"""Packs: tools that work on a folder, put together for an agent with one call.
+"""Packs: tools that work on a folder, assembled for an agent with one call.
 
-    agent_read_tools     read_file, read_file_tail, list_directory, get_file_outline, search_files, git_inspect   group `read`
-    agent_edit_tools     write_file, edit_file, create_directory, delete_path                                     group `edit`
-    agent_command_tools  run_command, read_command_output, read_command_output_tail                               group `command`
+    agent_read_tools     group `read`: read_file, read_file_tail, list_directory,
+                         get_file_outline, search_files, git_inspect
+    agent_edit_tools     group `edit`: write_file, edit_file, create_directory, delete_path
+    agent_command_tools  group `command`: run_command, read_command_output,
+                         read_command_output_tail
     agent_host_tools     read and command together; edits are a pack of their own on purpose
 
 A pack takes its own options by name and those of `tools.pack_options.Shape`. It adds nothing to
 what the tools may do: the workspace of the run is the boundary, `root` only narrows it, and every
-call goes through the gate.
+call passes the permission gate.
 """
 
 from __future__ import annotations
@@ -29,21 +31,25 @@ from .subfolder import Folder, based, confined
 
 T = TypeVar("T")
 
-_READ = (read_file, read_file_tail, list_files, file_outline)
-_EDIT = (write_file, edit_file, create_dir, delete_path)
-_KEYS = {
+_READ_TOOLS = (read_file, read_file_tail, list_files, file_outline)
+_EDIT_TOOLS = (write_file, edit_file, create_dir, delete_path)
+_REQUIRED_NAMES = {
     "list_files": "list_directory",
     "file_outline": "get_file_outline",
     "git_command": "git_inspect",
     "create_dir": "create_directory",
 }
-"""Names of our tools -> what requirement 001 calls them. Several names for one thing never meet in
-one pack.
+"""Names of our tools -> what requirement 001 calls them.
+
+Several names for one tool never occur in one pack.
 """
 
 
 class SearchOptions(TypedDict, total=False):
-    """`max_search_matches` and `search_exclude_globs` are other names of the same options."""
+    """Options of `search_files`.
+
+    `max_search_matches` and `search_exclude_globs` are other names for the same options.
+    """
 
     search_max_matches: int
     max_search_matches: int
@@ -71,114 +77,117 @@ class RunOptions(TypedDict, total=False):
 
 
 class ReadPack(Shape, SearchOptions, total=False):
-    """What `agent_read_tools` takes besides `root`."""
+    """Options of `agent_read_tools` besides `root`."""
 
 
 class CommandPack(Shape, RunOptions, total=False):
-    """What `agent_command_tools` takes besides `root`."""
+    """Options of `agent_command_tools` besides `root`."""
 
 
 class HostPack(Shape, SearchOptions, RunOptions, total=False):
-    """What `agent_host_tools` takes besides `root`."""
+    """Options of `agent_host_tools` besides `root`."""
 
 
 def agent_read_tools(root: Folder = None, **options: Unpack[ReadPack]) -> tuple[Tool, ...]:
-    """Tools that look and change nothing, kept to `root` (a folder of the workspace; None: all of
-    it).
+    """Return tools that look and change nothing.
 
-    Raises ConfigError for an option, key or name that does not exist, naming the nearest.
+    Args:
+        root: The folder of the workspace that the tools are limited to; None: all of it.
+
+    Raises:
+        ConfigError: An option, key or name does not exist; the message names the nearest.
     """
     check_options(options, ReadPack)
-    search, shape = _taken(options, SearchOptions)
-    return shaped(_read(root, search), shape)
+    search, shape = _split_options(options, SearchOptions)
+    return shaped(_make_read_tools(root, search), shape)
 
 
 def agent_edit_tools(root: Folder = None, **options: Unpack[Shape]) -> tuple[Tool, ...]:
-    """Tools that change files, kept to `root`. Raises ConfigError as `agent_read_tools` does."""
-    return shaped(_edit(root), options)
+    """Return tools that change files. Arguments and errors are those of `agent_read_tools`."""
+    return shaped(_make_edit_tools(root), options)
 
 
 def agent_command_tools(root: Folder = None, **options: Unpack[CommandPack]) -> tuple[Tool, ...]:
-    """Tools that run programs and read their output, kept to `root`. Raises ConfigError as
-    `agent_read_tools` does.
+    """Return tools that run programs and read their output.
+
+    Arguments and errors are those of `agent_read_tools`.
     """
     check_options(options, CommandPack)
-    run, shape = _taken(options, RunOptions)
-    return shaped(_commands(root, run, shape), shape)
+    run, shape = _split_options(options, RunOptions)
+    return shaped(_make_command_tools(root, run, shape), shape)
 
 
 def agent_host_tools(root: Folder = None, **options: Unpack[HostPack]) -> tuple[Tool, ...]:
-    """`agent_read_tools` and `agent_command_tools` as one set. Raises ConfigError as these do."""
+    """Return `agent_read_tools` and `agent_command_tools` as one set."""
     check_options(options, HostPack)
-    search, rest = _taken(options, SearchOptions)
-    run, shape = _taken(rest, RunOptions)
-    return shaped((*_read(root, search), *_commands(root, run, shape)), shape)
+    search, rest = _split_options(options, SearchOptions)
+    run, shape = _split_options(rest, RunOptions)
+    return shaped((*_make_read_tools(root, search), *_make_command_tools(root, run, shape)), shape)
 
 
-def _read(root: Folder, options: Mapping[str, Any]) -> tuple[Tool, ...]:
+def _make_read_tools(root: Folder, options: Mapping[str, Any]) -> tuple[Tool, ...]:
     search = search_tool(
-        max_matches=_either(options, "search_max_matches", "max_search_matches", 50),
-        exclude_globs=_globs(_either(options, "exclude_globs", "search_exclude_globs", ())),
+        max_matches=_take_either(options, "search_max_matches", "max_search_matches", 50),
+        exclude_globs=_check_globs(
+            _take_either(options, "exclude_globs", "search_exclude_globs", ())
+        ),
     )
-    tools = (*confined((*_READ, search), root), *based([git_command], root))
-    return _as_required(tools, "read")
+    tools = (*confined((*_READ_TOOLS, search), root), *based([git_command], root))
+    return _rename_as_required(tools, "read")
 
 
-def _edit(root: Folder) -> tuple[Tool, ...]:
-    return _as_required(confined(_EDIT, root), "edit")
+def _make_edit_tools(root: Folder) -> tuple[Tool, ...]:
+    return _rename_as_required(confined(_EDIT_TOOLS, root), "edit")
 
 
-def _commands(root: Folder, options: Mapping[str, Any], shape: Shape) -> tuple[Tool, ...]:
+def _make_command_tools(root: Folder, options: Mapping[str, Any], shape: Shape) -> tuple[Tool, ...]:
+    # Loaded only for packs that run commands.
     from .commands import CommandOptions, command_tools
     from .commands.policy import Behavior
 
-    behavior = _either(options, "command_behavior", "run_command_behavior", None)
-    given: dict[str, Any] = {
-        name: options[name]
-        for name in (
-            "max_inline_bytes",
-            "allow_argv_prefixes",
-            "preserve_filtered_output",
-            "lifecycle",
-        )
-        if name in options
-    }
-    made = command_tools(
+    behavior = _take_either(options, "command_behavior", "run_command_behavior", None)
+    passed_on = (
+        "max_inline_bytes",
+        "allow_argv_prefixes",
+        "preserve_filtered_output",
+        "lifecycle",
+    )
+    given: dict[str, Any] = {name: options[name] for name in passed_on if name in options}
+    tools = command_tools(
         CommandOptions(
             root=os.fspath(root) if root is not None else "",
             cwd=os.fspath(cast("str | os.PathLike[str]", options.get("cwd", ""))),
             behavior=Behavior.of(behavior or {}),
-            command_policy=_either(options, "command_policy", "allow_command", None),
+            command_policy=_take_either(options, "command_policy", "allow_command", None),
             output_format=_record_format(shape),
             names=dict(shape.get("names") or {}),
             namespace=shape.get("namespace", ""),
             **given,
         )
     )
-    readers = [tool.name for tool in made if tool.name.startswith("read_command_output")]
-    return toolset.annotated(
-        toolset.keyed(made, "command"), {"run_command": {"result_readers": readers}}
-    )
+    readers = [tool.name for tool in tools if tool.name.startswith("read_command_output")]
+    keyed = toolset.keyed(tools, "command")
+    return toolset.annotated(keyed, {"run_command": {"result_readers": readers}})
 
 
 def _record_format(shape: Shape) -> Any:
-    """JSON text unless somebody wants the records shaped otherwise; then they come as they are."""
+    """Return JSON text unless the caller formats the records; then they are passed as values."""
     if shape.get("result_formatter") or shape.get("formatters"):
         return "value"
-    wanted = shape.get("output_format", "json")
-    return "json" if "output_format" not in shape else "display" if wanted == "display" else "value"
+    if "output_format" not in shape:
+        return "json"
+    return "display" if shape["output_format"] == "display" else "value"
 
 
-def _as_required(tools: Iterable[Tool], group: str) -> tuple[Tool, ...]:
-    """Tools under the names that the requirement gives them."""
+def _rename_as_required(tools: Iterable[Tool], group: str) -> tuple[Tool, ...]:
+    """Return the tools under the names that the requirement gives them."""
     found = tuple(tools)
-    known = {name: key for name, key in _KEYS.items() if any(tool.name == name for tool in found)}
-    return toolset.renamed(
-        toolset.keyed(found, group, keys=_KEYS), {key: key for key in known.values()}
-    )
+    present = {tool.name for tool in found}
+    new_names = {key: key for name, key in _REQUIRED_NAMES.items() if name in present}
+    return toolset.renamed(toolset.keyed(found, group, keys=_REQUIRED_NAMES), new_names)
 
 
-def _globs(globs: Any) -> tuple[str, ...]:
+def _check_globs(globs: Any) -> tuple[str, ...]:
     if isinstance(globs, str):
         raise ConfigError(
             f"exclude_globs: found the text {globs!r}", hint=f"give a list: [{globs!r}]"
@@ -186,14 +195,15 @@ def _globs(globs: Any) -> tuple[str, ...]:
     return tuple(globs)
 
 
-def _taken(options: Mapping[str, Any], kind: type) -> tuple[dict[str, Any], Any]:
-    """Options of one kind, and the others. An option whose value is None says nothing."""
+def _split_options(options: Mapping[str, Any], kind: type) -> tuple[dict[str, Any], Any]:
+    """Split options into those of one kind and the others. None counts as not given."""
     names = kind.__annotations__
     own = {name: value for name, value in options.items() if name in names and value is not None}
-    return own, {name: value for name, value in options.items() if name not in names}
+    others = {name: value for name, value in options.items() if name not in names}
+    return own, others
 
 
-def _either(options: Mapping[str, Any], name: str, other: str, default: T) -> T:
+def _take_either(options: Mapping[str, Any], name: str, other: str, default: T) -> T:
     if name in options and other in options:
         raise ConfigError(f"`{name}` and `{other}` are one option", hint=f"give `{name}` alone")
     return cast("T", options.get(name, options.get(other, default)))

@@ -1,14 +1,13 @@
-"""Runs a program that a tool chose itself, so that it, and all it starts, is gone when the call is
-over.
+"""Runs a program that a tool chose itself, and ends it with all its children when the call is over.
 
-Not for commands of a model: those go through the session's own sandbox. Here nothing is confined
-but by the `wall` that a caller gives, only ended (`sandbox.sandbox.plain`). The rules:
+Not for commands of a model: those use the session's own sandbox. Here nothing is confined except by
+the `wall` that a caller gives, only ended (`sandbox.sandbox.plain`). The rules:
 
-* One pipe for both outputs unless `errors` is given: only so is the order of arrival true.
-* Timeout, cancellation, a sink that has enough: SIGTERM, `grace` seconds, SIGKILL, for every
+* One pipe for both outputs unless `errors` is given: only then is the order of arrival true.
+* On timeout, cancellation, or a sink that has enough: SIGTERM, `grace` seconds, SIGKILL, for every
   descendant.
-* What the program leaves behind when it ends is ended as well, and named.
-* `run_process` returns within `timeout + grace` and a few seconds, whatever holds the pipes.
+* What the program leaves running when it ends is ended as well, and named.
+* `run_process` returns within `timeout + grace` and a few seconds, whoever keeps the pipes open.
 * If our process dies, a supervisor sees its socket close and ends the tree.
 
 Linux only (pidfd, /proc, subreaper). Not protected: what the program asks another service to do
@@ -38,12 +37,19 @@ async def run_process(
     grace: float = 0.5,
     wall: Wall | None = None,
 ) -> Ended:
-    """Run `program` with the words `argv` in the folder that `directory` is a descriptor of.
+    """Run `program` with the words `argv`.
 
-    `output` gets standard output, and standard error too unless `errors` is given. Standard input
-    is `stdin` and then its end. `timeout` and `grace` are seconds. `wall` are the files that it may
-    use; None: all. Raises ToolFailed if the program cannot be started. When cancelled, the tree of
-    processes is ended before the cancellation goes on.
+    When cancelled, the process tree is ended before the cancellation goes on.
+
+    Args:
+        directory: Descriptor of the folder to run in.
+        output: Gets standard output, and standard error too unless `errors` is given.
+        stdin: The whole standard input.
+        timeout, grace: In seconds.
+        wall: The files that it may use; None: all.
+
+    Raises:
+        ToolFailed: The program cannot be started.
     """
     return await plain().run(
         Command(
@@ -62,23 +68,23 @@ async def run_process(
 
 
 def find_program(name: str, path: str, *, outside: str = "") -> str | None:
-    """The file that `name` stands for, by the absolute folders of `path`, or None.
+    """Return the file that `name` stands for, by the absolute folders of `path`, or None.
 
     Relative folders (also the empty one) are skipped, and so are folders at or below `outside`: a
-    file that a tool could have written must not take the place of a program that was allowed by its
-    name.
+    file that a tool could have written must not replace a program that was allowed by its name.
     """
     for folder in path.split(os.pathsep):
-        if not folder.startswith("/") or (outside and _below(folder, outside)):
+        if not folder.startswith("/") or (outside and _is_below(folder, outside)):
             continue
         candidate = os.path.join(folder, name)  # noqa: PTH118  names of programs are text, not paths of ours
         if os.path.isfile(candidate) and os.access(candidate, os.X_OK):  # noqa: PTH113  as above
-            if outside and _below(candidate, outside):
+            if outside and _is_below(candidate, outside):
                 continue
             return candidate
     return None
 
 
-def _below(path: str, folder: str) -> bool:
-    real, root = Path(path).resolve(), Path(folder).resolve()
+def _is_below(path: str, folder: str) -> bool:
+    real = Path(path).resolve()
+    root = Path(folder).resolve()
     return real == root or root in real.parents

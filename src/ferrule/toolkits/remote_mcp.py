@@ -1,9 +1,9 @@
-"""Asks whether a remote MCP server that the provider reaches may be called (`models.hosted_tools`).
+"""Asks whether the provider may call a remote MCP server (`models.hosted_tools`).
 
-The provider asks, not the model, and the provider makes the call: this tool only carries the
-question through the gate, to a person and into the journal, and its success is the yes. Rules can
-deny it by its name; each question is critical, so no rule and no answer in advance says yes for a
-person. Where it is not among the tools, the answer is no.
+The provider asks, not the model, and the provider makes the call: this tool only passes the
+question through the gate, to a person and into the journal, and its success is the approval. Rules
+can deny it by its name; each question is critical, so no rule and no answer in advance approves it
+for a person. If this tool is missing, the answer is no.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Tools that are kept to one folder of the workspace: what they name must lie in it, or the call is
-refused.
+"""Tools that are limited to one folder of the workspace; a path outside of it is refused.
 
 The workspace stays the boundary, and names stay names from its root, so rules, refusals and results
-speak of the same paths as everywhere; a folder only makes less of it reachable. A folder outside of
-the workspace makes every call a
-refusal: where tools work is the run's decision, not a pack's.
+use the same paths as everywhere; a folder only makes less of it reachable. If the folder lies
+outside of the workspace, every call is refused: where tools work is the run's decision, not a
+pack's.
 """
 
 from __future__ import annotations
@@ -27,35 +26,34 @@ Folder = str | os.PathLike[str] | None
 
 
 def confined(tools: Iterable[Tool], folder: Folder) -> tuple[Tool, ...]:
-    """The tools, kept to `folder`: a path argument that names something else is refused before
-    anything is opened.
+    """Limit tools to `folder`: another path as an argument is refused before anything is opened.
 
-    Where a call leaves a path at `.`, it means the folder.
+    If a call leaves a path at `.`, it means the folder.
     """
     start = os.fspath(folder) if folder is not None else "."
-    return tuple(tool if start == "." else _confined(tool, start) for tool in tools)
+    return tuple(tool if start == "." else _limit_tool(tool, start) for tool in tools)
 
 
-def _confined(tool: Tool, start: str) -> Tool:
-    if tool.context_parameter is None or not any(
-        t.kind in ("read", "write") for t in tool.touches.values()
-    ):
+def _limit_tool(tool: Tool, start: str) -> Tool:
+    limits_paths = any(touch.kind in ("read", "write") for touch in tool.touches.values())
+    if tool.context_parameter is None or not limits_paths:
         return tool
-    handler, preview, context = tool.handler, tool.preview, tool.context_parameter
+    handler = tool.handler
+    preview = tool.preview
+    context_name = tool.context_parameter
 
-    def kept(values: Mapping[str, Any], given: Context) -> dict[str, Any]:
-        return _kept(tool, values, start, given.resource(Workspace))
+    def limit(values: Mapping[str, Any], context: Context) -> dict[str, Any]:
+        return _limit_paths(tool, values, start, context.resource(Workspace))
 
-    def left_open(values: Mapping[str, Any]) -> bool:
-        return any(values.get(name) in ("", ".") for name in tool.touches)
+    def explain(answer: Any, values: Mapping[str, Any]) -> Any:
+        left_open = any(values.get(name) in ("", ".") for name in tool.touches)
+        return _explain_names(answer, start, values[context_name]) if left_open else answer
 
     def run(**values: Any) -> Any:
-        answer = handler(**kept(values, values[context]))
-        return _placed(answer, start, values[context]) if left_open(values) else answer
+        return explain(handler(**limit(values, values[context_name])), values)
 
     async def run_async(**values: Any) -> Any:
-        answer = await handler(**kept(values, values[context]))
-        return _placed(answer, start, values[context]) if left_open(values) else answer
+        return explain(await handler(**limit(values, values[context_name])), values)
 
     tool = replace(tool, handler=run_async if tool.is_async else run)
     if preview is None:
@@ -63,14 +61,14 @@ def _confined(tool: Tool, start: str) -> Tool:
 
     async def show(values: Mapping[str, Any], context: Any) -> str:
         try:
-            return await preview(kept(values, context), context)
+            return await preview(limit(values, context), context)
         except ToolFailed as failure:
             return f"[this call would fail: {failure}]"
 
     return replace(tool, preview=show)
 
 
-def _kept(
+def _limit_paths(
     tool: Tool, values: Mapping[str, Any], start: str, workspace: Workspace
 ) -> dict[str, Any]:
     folder = within(workspace, start)
@@ -79,21 +77,18 @@ def _kept(
         value = values.get(parameter)
         if touch.kind not in ("read", "write") or value is None:
             continue
-        paths = (
-            [value]
-            if isinstance(value, str)
-            else [str(one) for one in cast("Iterable[object]", value)]
-        )
-        found = [_below(workspace, path, folder) for path in paths]
-        changed[parameter] = found[0] if isinstance(value, str) else found
+        if isinstance(value, str):
+            changed[parameter] = _resolve_below(workspace, value, folder)
+        else:
+            paths = cast("Iterable[object]", value)
+            changed[parameter] = [_resolve_below(workspace, str(path), folder) for path in paths]
     return changed
 
 
-def _placed(answer: Any, start: str, context: Context) -> Any:
-    """A text whose names begin in the folder, with a line that says so: in a call they begin at the
-    workspace.
+def _explain_names(answer: Any, start: str, context: Context) -> Any:
+    """Add a line to a text: its names begin in the folder, those of a call at the workspace.
 
-    Values name paths from the workspace already.
+    Values that are not text name paths from the workspace already.
     """
     folder = context.resource(Workspace).name(start)
     if not folder or not isinstance(answer, str):
@@ -105,8 +100,10 @@ def _placed(answer: Any, start: str, context: Context) -> Any:
 
 
 def within(workspace: Workspace, start: str) -> str:
-    """The name of a folder that tools are kept to. Raises ToolFailed(permission_denied) if it is
-    not in the workspace.
+    """Return the name of the folder that tools are limited to.
+
+    Raises:
+        ToolFailed: `permission_denied` if it is not in the workspace.
     """
     try:
         return workspace.permit(start, write=False)
@@ -114,12 +111,11 @@ def within(workspace: Workspace, start: str) -> str:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
             f"nothing was done: these tools are kept to {shown(start)}, which no tool of "
-            f"this run may use ({failure}); "
-            "ask the person to change it",
+            f"this run may use ({failure}); ask the person to change it",
         ) from None
 
 
-def _below(workspace: Workspace, path: str, folder: str) -> str:
+def _resolve_below(workspace: Workspace, path: str, folder: str) -> str:
     if path in ("", "."):
         return folder or "."
     name = workspace.name(path)
@@ -129,29 +125,30 @@ def _below(workspace: Workspace, path: str, folder: str) -> str:
     raise ToolFailed(
         ErrorType.PERMISSION_DENIED,
         f"{shown(path)} lies outside of {shown(folder + '/')}, which this tool is kept to; "
-        "paths begin at the workspace, "
-        f"as in {shown(f'{folder}/{example}')}",
+        f"paths begin at the workspace, as in {shown(f'{folder}/{example}')}",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _NamesBelow(Names):
-    """The lists of a workspace, asked from one of its folders."""
+    """The protected names of a workspace, for paths that begin at one of its folders."""
 
     folder: str = ""
     outer: Names = Names()
 
     def check(self, name: str, *, write: bool) -> str | None:
         whole = f"{self.folder}/{name}" if name else self.folder
-        # The base class by name: `super()` does not work in a dataclass with slots.
+        # The base class is named because `super()` does not work in a dataclass with slots.
         return self.outer.check(whole, write=write) or Names.check(self, name, write=write)
 
 
 def subfolder(workspace: Workspace, start: str) -> Workspace:
-    """A folder of a workspace as a workspace: for what works on a whole one, such as a repository.
+    """Return a folder as a workspace, for what works on a whole one, such as a repository.
 
-    What the outer one refuses, it refuses too. Raises ToolFailed if there is no such folder, or a
-    link leads to it.
+    What the outer workspace refuses, it refuses too.
+
+    Raises:
+        ToolFailed: There is no such folder, or a link leads to it.
     """
     name = within(workspace, start)
     if not name:
@@ -176,30 +173,33 @@ def subfolder(workspace: Workspace, start: str) -> Workspace:
 
 
 def based(tools: Iterable[Tool], start: Folder) -> tuple[Tool, ...]:
-    """The tools, with the folder as their workspace: names begin there. For tools of a
-    repository.
+    """Return the tools with the folder as their workspace: names begin there.
+
+    For the tools of a repository.
     """
     folder = os.fspath(start) if start is not None else "."
-    return tuple(tool if folder == "." else _based(tool, folder) for tool in tools)
+    return tuple(tool if folder == "." else _move_tool(tool, folder) for tool in tools)
 
 
-def _based(tool: Tool, start: str) -> Tool:
-    handler, preview, name = tool.handler, tool.preview, tool.context_parameter
+def _move_tool(tool: Tool, start: str) -> Tool:
+    handler = tool.handler
+    preview = tool.preview
+    name = tool.context_parameter
     if name is None or not tool.is_async:
         return tool
 
-    def at(context: Context) -> Context:
+    def enter(context: Context) -> Context:
         inner = subfolder(context.resource(Workspace), start)
         return replace(context, resources={**context.resources, Workspace: inner})
 
     async def run(**values: Any) -> Any:
-        answer = await handler(**{**values, name: at(values[name])})
-        return _placed(answer, start, values[name])
+        answer = await handler(**{**values, name: enter(values[name])})
+        return _explain_names(answer, start, values[name])
 
     async def show(values: Mapping[str, Any], context: Any) -> str:
         assert preview is not None
         try:
-            return await preview(values, at(context))
+            return await preview(values, enter(context))
         except ToolFailed as failure:
             return f"[this call would fail: {failure}]"
 

@@ -1,6 +1,4 @@
-"""The task list of a session: what a model means to do and how far it is. Lives in
-`Context.memory`.
-"""
+"""The task list of a session, kept in `Context.memory`: what a model plans and how far it is."""
 
 from __future__ import annotations
 
@@ -18,14 +16,14 @@ from .examples import with_examples
 Status = Literal["pending", "in_progress", "completed"]
 
 MOST = 500
-"""Tasks of one session."""
+"""Most tasks of one session."""
 LONGEST = 2000
-"""Characters of a task."""
-_MEMORY = "ferrule.tasks"
+"""Most characters of a task."""
+_MEMORY_KEY = "ferrule.tasks"
 
 
 class Task(TypedDict):
-    """One task, as it is shown. Ids are `task_1`, `task_2` ... and are never used twice."""
+    """One task as it is shown. Ids are `task_1`, `task_2` ... and are never reused."""
 
     id: str
     status: Status
@@ -33,14 +31,14 @@ class Task(TypedDict):
 
 
 @dataclass(slots=True)
-class _List:
+class _TaskList:
     tasks: dict[str, Task] = field(default_factory=dict[str, Task])
 
 
-def _list(context: Context) -> dict[str, Task]:
-    kept = context.memory.setdefault(_MEMORY, _List())
-    assert isinstance(kept, _List)
-    return kept.tasks
+def _tasks(context: Context) -> dict[str, Task]:
+    task_list = context.memory.setdefault(_MEMORY_KEY, _TaskList())
+    assert isinstance(task_list, _TaskList)
+    return task_list.tasks
 
 
 @tool(side_effect="none", risk="safe", parallel=False)
@@ -48,7 +46,7 @@ async def add_task(
     content: Annotated[str, "What is to be done, in one line."], context: Context
 ) -> str:
     """Add a task to the list of what is to be done. Returns its id, such as `task_1`."""
-    tasks = _list(context)
+    tasks = _tasks(context)
     content = content.strip()
     if not content:
         raise RetryCall("`content` is empty; say what is to be done")
@@ -64,7 +62,7 @@ async def add_task(
 @tool(side_effect="none", risk="safe", parallel=False)
 async def list_tasks(context: Context) -> list[Task]:
     """List all tasks with their ids and states, in the order they were added."""
-    return [task.copy() for task in _list(context).values()]
+    return [task.copy() for task in _tasks(context).values()]
 
 
 @tool(side_effect="none", risk="safe", parallel=False, idempotent=True)
@@ -74,14 +72,15 @@ async def update_task(
     context: Context,
 ) -> str:
     """Say how far a task is: pending, in_progress or completed."""
-    tasks = _list(context)
+    tasks = _tasks(context)
     task = tasks.get(task_id.strip())
     if task is None:
         known = ", ".join(list(tasks)[:20]) or "none yet; add one with `add_task`"
         raise ToolFailed(
             ErrorType.NOT_FOUND, f"there is no task `{task_id[:100]}`; the tasks are: {known}"
         )
-    before, task["status"] = task["status"], status
+    before = task["status"]
+    task["status"] = status
     return f"{task['id']} is {status} (was {before}): {task['content']}"
 
 

@@ -120,7 +120,7 @@ async def test_standard_input_and_timeout_hold_in_the_background(world: World) -
     record = await world.run(
         f"{HIDDEN} cat; sleep 1000", stdin="given\n", background=True, timeout_ms=500
     )
-    told = await world.until_told("had run for 0.5 s")
+    told = await world.until_told("ended by its timeout after 0.5 s")
     assert "given" in told
     final = await world.wait(record)
     assert (final["status"], final["timed_out"], final["exit_code"]) == ("timed_out", True, -1)

@@ -392,7 +392,7 @@ def test_a_timeout_outside_its_bounds_is_refused(folder: Path, timeout: float) -
 
 def test_what_was_left_running_is_named(folder: Path) -> None:
     answer = run(folder, "setsid sleep 1000 >/dev/null 2>&1 & echo done", SHELL, shell=True)
-    assert answer.startswith("done\n[ended, as it had left them running: sleep (")
+    assert answer.startswith("done\n[ended what it had left running: sleep (")
 
 
 def test_an_unknown_program_is_not_found(folder: Path) -> None:

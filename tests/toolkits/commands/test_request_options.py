@@ -67,7 +67,7 @@ async def test_an_output_can_be_thrown_away(world: World) -> None:
     shown = await world.tools["run_command"].preview(
         {"argv": ["x"], "capture": {"stdout": False}}, world.context()
     )
-    assert "standard output is thrown away" in shown
+    assert "standard output is discarded" in shown
 
 
 @pytest.mark.proves("command.capture-options")

@@ -2,23 +2,23 @@
 
     agent = Agent("openai:gpt-5", tools=[*agent_read_tools(), code_tool(agent_read_tools())])
 
-What takes a model five rounds (read, look, read on) takes a script one, and what it reads does not
-fill the history. The script is Python as Monty has it (the package `pydantic-monty`, extra `code`):
-an interpreter written for this, without files, network, clock, environment or imports of anything
-but a few pure modules. The rules:
+What takes a model five turns (read, look, read on) takes a script one, and what it reads does not
+fill the history. The script is Python as implemented by Monty (the package `pydantic-monty`, extra
+`code`): an interpreter written for this, without files, network, clock, environment or imports of
+anything but a few pure modules. The rules:
 
-* A script reaches nothing but the tools it was given; each call of one is a call of the run: gate,
-  hooks, journal (`Context.call`).
-* A refused or failed call is an exception in the script; what it does not catch fails the script,
-  with the line and the type.
+* A script reaches only the tools it was given; each call of one is a call of the run: gate, hooks,
+  journal (`Context.call`).
+* A refused or failed call is an exception in the script; an exception that it does not catch fails
+  the script, with the line and the type.
 * Time, memory, depth, calls, source, printed text and the size of values are bounded
-  (`CodeLimits`); a breach ends the script.
-* Each script has a process of its own, which is gone when it is over; nothing of it is kept.
+  (`CodeLimits`); exceeding a bound ends the script.
+* Each script has a process of its own, which ends with it; nothing of it is kept.
 * Only tools that read may be bound, unless `read_only=False`.
 
 Not protected: a defect of Monty itself that lets a script out of its interpreter would run as this
-user; the process is not confined by `sandbox`. It is off unless a program hands this tool to an
-Agent.
+user; the process is not confined by `sandbox`. Code mode is off unless a program gives this tool to
+an Agent.
 
 Modules: `bindings`, `data`, `failures`, `library`, `limits`, `script`.
 """
@@ -42,7 +42,7 @@ from .script import Ran, run_script
 __all__ = ["CodeLimits", "Ran", "code_tool"]
 
 _READS = (SideEffect.NONE, SideEffect.READ)
-_GRACE = 10.0
+_GRACE_SECONDS = 10.0
 
 
 def code_tool(
@@ -52,15 +52,17 @@ def code_tool(
     name: str = "run_code",
     read_only: bool = True,
 ) -> Tool:
-    """The tool that runs scripts over `tools`, which the Agent must have as well (their loading may
-    be `internal`).
+    """Return the tool that runs scripts over `tools`.
 
-    The description lists the functions, sorted, the same for the same tools. Raises
-    ToolDefinitionError where a tool may do more than read and `read_only` was not turned off, or is
-    named like this one.
+    The Agent must have these tools as well (their loading may be `internal`). The description lists
+    the functions, sorted, and is the same for the same tools.
+
+    Raises:
+        ToolDefinitionError: A tool may do more than read while `read_only` is set, or has the name
+            of this one.
     """
     bindings = bind(tools)
-    _check(bindings, name, read_only=read_only)
+    _check_tools(bindings, name, read_only=read_only)
     bounds = limits or CodeLimits()
 
     async def run_code(
@@ -73,17 +75,17 @@ def code_tool(
         run_code,
         name=name,
         description=describe(bindings, bounds),
-        # What the script's calls do is judged call by call; the script alone does nothing.
+        # The calls of a script are judged one by one; the script itself does nothing.
         side_effect=SideEffect.NONE if read_only else SideEffect.UNDECLARED,
         risk="safe",
-        timeout=bounds.total_seconds + _GRACE,
+        timeout=bounds.total_seconds + _GRACE_SECONDS,
         max_attempts=1,
         parallel=False,
     )
     return replace(made, output=RecordOutput(Ran))
 
 
-def _check(bindings: dict[str, Binding], name: str, *, read_only: bool) -> None:
+def _check_tools(bindings: dict[str, Binding], name: str, *, read_only: bool) -> None:
     if not bindings:
         raise ToolDefinitionError(
             f"tool `{name}`: no tools were given", hint="give those that a script may call"
@@ -97,8 +99,6 @@ def _check(bindings: dict[str, Binding], name: str, *, read_only: bool) -> None:
         if read_only and tool.side_effect not in _READS:
             raise ToolDefinitionError(
                 f"tool `{name}`: `{tool.full_name}` may do more than read ({tool.side_effect})",
-                hint=(
-                    "leave it out, or say `read_only=False`: each of its calls still passes the "
-                    "gate"
-                ),
+                hint="leave it out, or say `read_only=False`: each of its calls still passes the "
+                "gate",
             )

@@ -1,5 +1,6 @@
-"""What leaves a script becomes JSON data, or is refused: counted, so that a small value cannot
-become a large one on the way.
+"""Values that leave a script: they become JSON data, or are refused.
+
+They are counted, so that a small value cannot become a large one on the way.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 
 DEEPEST = 100
-"""Values within each other."""
+"""Most levels of nested values."""
 MOST_DIGITS = 4_000
-"""Digits of a whole number: Python writes no longer ones."""
+"""Most digits of a whole number: Python writes no longer ones."""
 
 
 class _Counter:
-    """How many values and characters there may still be. A list that holds itself twice, sixty
-    times over, has 2 ** 60.
+    """Counts how many values and characters there may still be.
+
+    A list that contains itself twice, sixty times over, has 2 ** 60 values.
     """
 
     def __init__(self, nodes: int, where: str) -> None:
@@ -36,19 +38,21 @@ class _Counter:
             raise ToolFailed(
                 ErrorType.LIMIT,
                 f"{self.where} is too large (more than {self.nodes} values, "
-                f"{64 * self.nodes} characters or {DEEPEST} levels); "
-                "pass the part that is needed",
+                f"{64 * self.nodes} characters or {DEEPEST} levels); pass the part that is needed",
             )
 
 
 def as_data(value: object, where: str, nodes: int) -> Any:
-    """The value as JSON: tuples and sets become lists, keys text. Raises RetryCall naming `where`,
-    ToolFailed(limit).
+    """Convert a value to JSON: tuples and sets become lists, keys become text.
+
+    Raises:
+        RetryCall: It contains something that is not data; the message names `where`.
+        ToolFailed: `limit` if it is too large.
     """
-    return _converted(value, _Counter(nodes, where), 0)
+    return _convert(value, _Counter(nodes, where), 0)
 
 
-def _converted(value: object, counter: _Counter, depth: int) -> Any:
+def _convert(value: object, counter: _Counter, depth: int) -> Any:
     counter.take(value, depth)
     if value is None or isinstance(value, (bool, str)):
         return value
@@ -57,14 +61,14 @@ def _converted(value: object, counter: _Counter, depth: int) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return value
     if isinstance(value, (list, tuple)):
-        return [_converted(item, counter, depth + 1) for item in cast("list[object]", value)]
+        return [_convert(item, counter, depth + 1) for item in cast("list[object]", value)]
     if isinstance(value, (set, frozenset)):
-        items = [_converted(item, counter, depth + 1) for item in cast("set[object]", value)]
+        items = [_convert(item, counter, depth + 1) for item in cast("set[object]", value)]
         return sorted(items, key=repr)
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, object]", value).items()
         return {
-            _key(key, counter, depth + 1): _converted(item, counter, depth + 1)
+            _convert_key(key, counter, depth + 1): _convert(item, counter, depth + 1)
             for key, item in pairs
         }
     if isinstance(value, (int, float)):
@@ -78,7 +82,7 @@ def _converted(value: object, counter: _Counter, depth: int) -> Any:
     )
 
 
-def _key(key: object, counter: _Counter, depth: int) -> str:
+def _convert_key(key: object, counter: _Counter, depth: int) -> str:
     counter.take(key, depth)
     if isinstance(key, str):
         return key

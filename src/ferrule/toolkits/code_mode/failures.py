@@ -1,6 +1,4 @@
-"""How a script can fail: exceptions within it, and what it did not catch as an error of the
-call.
-"""
+"""How a script can fail: exceptions within it, and uncaught ones as an error of the call."""
 
 from __future__ import annotations
 
@@ -20,13 +18,13 @@ _EXCEPTIONS = {
     ErrorType.IO_ERROR: "OSError",
     ErrorType.TIMEOUT: "TimeoutError",
 }
-"""What a failed call is in the script; `RuntimeError` for every other type."""
+"""The exception of a failed call in the script; `RuntimeError` for every other type."""
 LONGEST = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """A failed call as the script saw it, and what it was."""
+    """A failed call: the exception in the script, and the type of the error."""
 
     exception: str
     message: str
@@ -34,7 +32,7 @@ class Raised:
 
 
 def raised_for(function: str, error_type: ErrorType, message: str) -> Raised:
-    """The exception of a failed call: it names the function and the type of the error."""
+    """Return the exception of a failed call: it names the function and the type of the error."""
     return Raised(
         _EXCEPTIONS.get(error_type, "RuntimeError"),
         f"{function}: {error_type}: {message[:LONGEST]}",
@@ -43,13 +41,11 @@ def raised_for(function: str, error_type: ErrorType, message: str) -> Raised:
 
 
 def said(error: Any, raised: list[Raised], limits: CodeLimits) -> tuple[ErrorType, str]:
-    """Type and message for what Monty raised. The line is the script's own."""
+    """Return type and message of an error that Monty raised, with the line of the script."""
     monty = library()
-    frames: list[Any] = (
-        error.traceback()
-        if isinstance(error, (monty.MontySyntaxError, monty.MontyRuntimeError))
-        else []
-    )
+    frames: list[Any] = []
+    if isinstance(error, (monty.MontySyntaxError, monty.MontyRuntimeError)):
+        frames = error.traceback()
     where = f"line {frames[-1].line}: " if frames else ""
     if isinstance(error, monty.MontySyntaxError):
         return (
@@ -59,22 +55,24 @@ def said(error: Any, raised: list[Raised], limits: CodeLimits) -> tuple[ErrorTyp
     if isinstance(error, monty.MontyConversionError):
         return (
             ErrorType.INTERNAL_ERROR,
-            (
-                f"a result could not be handed to the script: {str(error)[:LONGEST]}; leave that "
-                "call out"
-            ),
+            f"a result could not be handed to the script: {str(error)[:LONGEST]}; leave that "
+            "call out",
         )
     shown = error.display("type-msg") if isinstance(error, monty.MontyRuntimeError) else str(error)
     inner = error.exception()
-    if bound := _bound(inner, str(error), limits):
-        return bound[0], f"{where}{bound[1]}"
-    for one in raised:
-        if one.message in shown:
-            return one.error_type, f"{where}{shown[: 2 * LONGEST]}"
+    exceeded = _exceeded_limit(inner, str(error), limits)
+    if exceeded is not None:
+        error_type, message = exceeded
+        return error_type, f"{where}{message}"
+    for failed_call in raised:
+        if failed_call.message in shown:
+            return failed_call.error_type, f"{where}{shown[: 2 * LONGEST]}"
     return ErrorType.VALIDATION_FAILED, f"{where}{shown[:LONGEST]}{_hint(shown)}"
 
 
-def _bound(inner: BaseException, message: str, limits: CodeLimits) -> tuple[ErrorType, str] | None:
+def _exceeded_limit(
+    inner: BaseException, message: str, limits: CodeLimits
+) -> tuple[ErrorType, str] | None:
     if isinstance(inner, TimeoutError) and "time limit exceeded" in message:
         return (
             ErrorType.TIMEOUT,
@@ -106,7 +104,7 @@ def _hint(shown: str) -> str:
 
 
 def crashed(error: Any, limits: CodeLimits) -> tuple[ErrorType, str]:
-    """For a worker that was ended or ended itself."""
+    """Return type and message for a worker that was ended or ended itself."""
     if error.timed_out:
         return (
             ErrorType.TIMEOUT,

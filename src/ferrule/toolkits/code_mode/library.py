@@ -1,4 +1,4 @@
-"""Loads the interpreter of scripts, or says how to get it."""
+"""Loads the interpreter of scripts, or explains how to install it."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from ferrule.core.errors import ToolFailed
 
 
 def library() -> Any:
-    """The package `pydantic_monty`. Raises ToolFailed(not_found) where it is not installed."""
+    """Return the package `pydantic_monty`. Raises ToolFailed(not_found) if it is not installed."""
     try:
         import pydantic_monty
     except ImportError:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
             "scripts need the package `pydantic-monty`, which is not installed; ask the "
-            "person to run "
-            "`pip install 'ferrule[code]'`, or call the tools one by one",
+            "person to run `pip install 'ferrule[code]'`, or call the tools one by one",
         ) from None
-    _leave_in_peace()
+    _delay_exit()
     return pydantic_monty
 
 
-_FAREWELL = 0.2
-"""Seconds."""
+_EXIT_SECONDS = 0.2
 
 
 @cache
-def _leave_in_peace() -> None:
-    """Monty's threads (1.4) may still be putting a closed pool away when the interpreter ends, and
-    one that reaches for it then aborts the process. There is nothing to wait on, so it gets a
-    moment: this makes the abort rare and does not rule it out.
+def _delay_exit() -> None:
+    """Delay the end of the process, once.
+
+    Monty's threads (1.4) may still be closing a pool when the interpreter ends, and a thread that
+    reaches for it then aborts the process. There is nothing to wait on, so they get a moment: this
+    makes the abort rare but does not rule it out.
     """
-    atexit.register(time.sleep, _FAREWELL)
+    atexit.register(time.sleep, _EXIT_SECONDS)

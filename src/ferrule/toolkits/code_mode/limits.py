@@ -1,4 +1,4 @@
-"""What a script may use."""
+"""The limits of a script."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from dataclasses import dataclass
 class CodeLimits:
     """Bounds of one script.
 
-    `seconds` is time in which the script itself computes, `total_seconds` also counts its calls;
-    `memory` is bytes of its values, `depth` calls of functions within each other. `calls` counts
-    calls of tools, `parallel` those that run at a time. `source` and `printed` are characters,
-    `nodes` values in one argument or result.
+    Attributes:
+        seconds: Time in which the script itself computes.
+        total_seconds: Time including its calls.
+        memory: Bytes of its values.
+        depth: Calls of functions within each other.
+        calls: Calls of tools.
+        parallel: Calls that run at a time.
+        source: Characters of the script.
+        printed: Characters of its output that are kept.
+        nodes: Values in one argument or result.
     """
 
     seconds: float = 5.0

@@ -1,14 +1,13 @@
-"""One script from its start to its end: Monty runs it, and every time it asks for something it is
-answered here.
+"""One script from its start to its end: Monty runs it, and its requests are answered here.
 
     code -> worker process -> asks: a function, a name, a file, a clock, … -> a bound tool, or no ->
     … -> value
 
-A script that says `await` anywhere gets its calls as awaitables, and those that it awaits together
-run together: reads beside each other, all others one by one in the order they were made. A call
+A script that contains `await` anywhere gets its calls as awaitables, and those that it awaits
+together run together: reads in parallel, all others one by one in the order they were made. A call
 that is not awaited is made with the next that is; one after the last `await` is not made, and the
-answer says so. A script without `await` gets values. Which it is is a matter of text: the word in a
-comment counts too.
+result says so. A script without `await` gets values. The text alone decides which applies: the word
+in a comment counts too.
 """
 
 from __future__ import annotations
@@ -30,12 +29,13 @@ from .failures import Raised, crashed, raised_for, said
 from .library import library
 from .limits import CodeLimits
 
-_MOST_NAMES = 60
+_MAX_NAMES = 60
 
 
 class Ran(TypedDict):
-    """What a script came to. `value` is that of its last expression, `output` what it printed;
-    `notes` say what was cut.
+    """The result of a script.
+
+    `value` is that of its last expression, `output` what it printed; `notes` say what was cut.
     """
 
     value: Any
@@ -47,8 +47,12 @@ class Ran(TypedDict):
 async def run_script(
     code: str, bindings: Mapping[str, Binding], limits: CodeLimits, context: Context
 ) -> Ran:
-    """Raises ToolFailed: parse_error, limit, timeout, what a call failed with, validation_failed
-    for any other exception.
+    """Run a script.
+
+    Raises:
+        ToolFailed: `parse_error`, `limit`, `timeout`, the error of a failed call, and
+            `validation_failed` for any other exception.
+        ConfigError: There is no run that could make its calls.
     """
     check_text(code, "code", limits.source)
     if context.call is None:
@@ -61,7 +65,7 @@ async def run_script(
         async with asyncio.timeout(limits.total_seconds):
             return await script.run()
     except TimeoutError:
-        raise script.ended(
+        raise script.failure(
             ErrorType.TIMEOUT,
             f"the script and its calls took more than {limits.total_seconds:g} s; make fewer calls",
         ) from None
@@ -70,7 +74,7 @@ async def run_script(
 
 
 class _Script:
-    """A script on its way."""
+    """A script in progress."""
 
     def __init__(
         self, code: str, bindings: Mapping[str, Binding], limits: CodeLimits, context: Context
@@ -109,22 +113,21 @@ class _Script:
                     snapshot = await self._answer(snapshot)
                 value = as_data(snapshot.output, "the script's value", self.limits.nodes)
         except monty.MontyCrashedError as error:
-            raise self.ended(*crashed(error, self.limits)) from None
+            raise self.failure(*crashed(error, self.limits)) from None
         except monty.MontyError as error:
-            raise self.ended(*said(error, self.raised, self.limits)) from None
+            raise self.failure(*said(error, self.raised, self.limits)) from None
         except ToolFailed as failure:
-            raise self.ended(failure.error_type, failure.message) from None
-        return Ran(
-            value=value, output="".join(self._printed), calls=self.calls, notes=self._all_notes()
-        )
+            raise self.failure(failure.error_type, failure.message) from None
+        output = "".join(self._printed)
+        return Ran(value=value, output=output, calls=self.calls, notes=self._all_notes())
 
     def _bounds(self) -> Any:
         return {
             "max_feed_duration_secs": self.limits.seconds,
             "max_memory": self.limits.memory,
             "max_recursion_depth": self.limits.depth,
-            # Names, clocks and files are asked for too, and refused; a script that does nothing
-            # else is ended.
+            # Requests for names, clocks and files count too although they are refused; a script
+            # that does nothing else is ended.
             "max_suspensions": 20 * self.limits.calls + 1_000,
         }
 
@@ -140,43 +143,42 @@ class _Script:
                 f"{-self._room} more characters were printed than the {self.limits.printed} "
                 "that are kept"
             )
-        if never := len(self._asked):
-            notes.append(f"{never} calls were not made because nothing awaited them")
+        never_made = len(self._asked)
+        if never_made:
+            notes.append(f"{never_made} calls were not made because nothing awaited them")
         return notes
 
-    def ended(self, error_type: ErrorType, message: str) -> ToolFailed:
-        """The failure of the script, with what it had printed and how many calls it had made by
-        then.
-        """
+    def failure(self, error_type: ErrorType, message: str) -> ToolFailed:
+        """Return the failure of the script, with its output and number of calls until then."""
         data = {"output": "".join(self._printed), "calls": self.calls, "notes": self._all_notes()}
         return ToolFailed(error_type, message, data=data)
 
     async def stop(self) -> None:
-        """End the calls that still run."""
+        """End the calls that are still running."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    # ---- what a script asks for
+    # ---- the requests of a script
 
     async def _answer(self, snapshot: Any) -> Any:
         monty = library()
         if isinstance(snapshot, monty.AsyncFutureSnapshot):
-            return await snapshot.resume(await self._settled(snapshot.pending_call_ids))
+            return await snapshot.resume(await self._settle(snapshot.pending_call_ids))
         if isinstance(snapshot, monty.AsyncNameLookupSnapshot):
             if snapshot.object_id is None and snapshot.variable_name in self.bindings:
-                return await snapshot.resume(value=_named(snapshot.variable_name))
+                return await snapshot.resume(value=_function_named(snapshot.variable_name))
             return await snapshot.resume()
         if snapshot.is_os_function:
             # Files, environment, clock, imports: Monty's own refusal is an exception that the
             # script can read.
             return await snapshot.resume_not_handled()
-        return await snapshot.resume(await self._function(snapshot))
+        return await snapshot.resume(await self._call_function(snapshot))
 
-    async def _function(self, snapshot: Any) -> Any:
+    async def _call_function(self, snapshot: Any) -> Any:
         binding = self.bindings.get(snapshot.function_name) if snapshot.object_id is None else None
         if binding is None:
-            return _no_function(str(snapshot.function_name), self.bindings)
+            return _unknown_function(str(snapshot.function_name), self.bindings)
         self.calls += 1
         line = self.code.encode()[: snapshot.position.start].count(b"\n") + 1
         if self.calls > self.limits.calls:
@@ -199,20 +201,21 @@ class _Script:
         if len(positional) > len(binding.parameters):
             raise RetryCall(f"takes {len(binding.parameters)} arguments, found {len(positional)}")
         given = dict(zip(binding.parameters, positional, strict=False))
-        if twice := given.keys() & named.keys():
+        twice = given.keys() & named.keys()
+        if twice:
             raise RetryCall(f"`{min(twice)}` was given twice")
-        return cast(
-            "dict[str, Any]",
-            as_data({**given, **named}, "what it was called with", self.limits.nodes),
-        )
+        data = as_data({**given, **named}, "what it was called with", self.limits.nodes)
+        return cast("dict[str, Any]", data)
 
-    async def _settled(self, pending: list[int]) -> dict[int, Any]:
-        """Answers of all that is awaited now. All, not the first: what a script does next must not
-        depend on who was faster.
+    async def _settle(self, pending: list[int]) -> dict[int, Any]:
+        """Return the answers of everything that is awaited now.
+
+        All, not the first: what a script does next must not depend on which call was faster.
         """
         wanted = sorted(pending)
         for number in wanted:
-            if asked := self._asked.pop(number, None):
+            asked = self._asked.pop(number, None)
+            if asked is not None:
                 self._tasks[number] = asyncio.create_task(self._call(*asked))
         await asyncio.gather(*(self._tasks[number] for number in wanted))
         return {number: self._tasks.pop(number).result() for number in wanted}
@@ -242,20 +245,21 @@ class _Script:
 
 
 _POLICY: Any = {"datetime": "call_host", "sleep": "zero", "random_start": {"seed": 0}}
-"""No clock, no waiting, and the same random numbers every time: a script with the same answers does
-the same.
+"""No clock, no waiting, and the same random numbers every time.
+
+A script that gets the same answers does the same.
 """
 
 
-def _named(name: str) -> Any:
+def _function_named(name: str) -> Any:
     def function() -> None: ...
 
     function.__name__ = name
     return function
 
 
-def _no_function(name: str, bindings: Mapping[str, Binding]) -> Any:
-    known = ", ".join(list(bindings)[:_MOST_NAMES])
+def _unknown_function(name: str, bindings: Mapping[str, Binding]) -> Any:
+    known = ", ".join(list(bindings)[:_MAX_NAMES])
     return {
         "exc_type": "NameError",
         "message": f"name '{name[:60]}' is not defined; functions: {known}",

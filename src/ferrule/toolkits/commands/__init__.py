@@ -1,13 +1,15 @@
-"""Commands: running programs for a model, and all that belongs to it.
+"""Commands: the tools that run programs for a model.
 
-    plain.py      the built-in `run_command`: few parameters, readable text
-    full.py       `command_tools(options)`: the same with everything requirement 001 asks for
-    readers.py, lifecycle.py    what commands said, and those in the background
-    runner.py     from a call to a running command, every check in its order
-    request.py, plan.py, policy.py, verdict.py    the checks
-    session_commands.py, outputs.py, output_folder.py, record.py    what a running command is, keeps and tells
+    plain               the built-in `run_command`: few parameters, readable text
+    full                `command_tools(options)`: the full `run_command` of requirement 001
+    readers, lifecycle  the output of earlier commands, and commands in the background
+    runner              from a call to a running command, with every check in order
+    request, plan, policy, verdict                     the checks
+    session_commands, outputs, output_folder, record   running commands, their output and records
+    capture, pipelines, output_copies                  keeping the output that a filter hides
+    scripts, steps, retries                            commands for programs instead of models
 
-`TOOLS` is what a session has unless its author asks for more.
+`TOOLS` are those a session has unless its author asks for more.
 """
 
 from __future__ import annotations

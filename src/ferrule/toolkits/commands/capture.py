@@ -1,25 +1,25 @@
 """Keeps what a producer wrote when a filter shows only a part of it: `make 2>&1 | tail -3`.
 
-A copy is taken between the two, by the system's own `tee`; the filter gets every byte, and the
-model is told where the copy is, so that it need not run a slow command again. The rules:
+A copy is taken between the two by the system's own `tee`; the filter gets every byte, and the model
+learns where the copy is, so it need not run a slow command again. The rules:
 
 * The model's command decides what happens, with or without a copy: the same bytes from the filter,
   the same standard error, the same exit status (also under `set -e` and `set -o pipefail`).
-* What is not understood whole is left alone, with the reason (`pipelines.py`).
-* A copy that cannot be made, or no further (full disk, no `tee`), costs the copy and nothing else.
+* A text that is not understood completely is left alone, with the reason (`pipelines.py`).
+* If a copy cannot be made or continued (full disk, no `tee`), only the copy is lost.
 * A copy has a largest size. Beyond it the file stops growing and the pipeline goes on: `tee` runs
   under the shell's own `ulimit -f` with SIGXFSZ ignored, so a write fails and POSIX has `tee` carry
   on with the other output (IEEE Std 1003.1, tee, Consequences of Errors). No program of ours stands
   in the way of the bytes.
-* The producer's exit status is reported beside the filter's. bash tells it behind the pipeline
+* The producer's exit status is reported beside the filter's. bash provides it after the pipeline
   (`PIPESTATUS`); for other shells the producer is put into a group that writes its status down.
 
-Where it differs from running without: one more process reads and writes, so a producer learns one
+Differences from running without a copy: one more process reads and writes, so a producer learns one
 read later that its filter is gone, and may have finished by then. In a `sh` that is bash, a
 producer ended by a signal is mentioned on standard error (bash does not mention it within a
 pipeline); a message that bash prints about a whole pipeline shows the addition. A producer's status
-is None where nobody could write it down: the shell was killed, a compound command failed under `set
--e`, or (not in bash) a builtin got SIGPIPE or `exit` stood in the pipeline.
+is None if nobody could write it down: the shell was killed, a compound command failed under `set
+-e`, or (not in bash) a builtin got SIGPIPE or the pipeline contained `exit`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,15 @@ CAPTURE_LIMIT = 64 * 1024 * 1024
 """Bytes of a producer's output that are kept."""
 
 _SHELLS = frozenset(("bash", "sh", "dash", "ash", "mksh"))
-"""All pipelines of the tests were run in these (`ash` is BusyBox). Not in the list after the same:
-zsh, which sends output both into a file and down the pipe, and ksh93, whose pipes are sockets.
+"""Shells in which the tests run all pipelines (`ash` is BusyBox).
+
+Not in the list because the tests failed: zsh, which sends output both into a file and down the
+pipe, and ksh93, whose pipes are sockets.
 """
 _UNITS = {"bash": 1024, "dash": 512, "ash": 512, "mksh": 512}
-"""What `ulimit -f` counts. A `sh` may be either: it is given the larger, and keeps half at the
-least.
+"""Bytes that `ulimit -f` counts in.
+
+A `sh` may be any of these: it is given the larger unit, and keeps at least half.
 """
 
 
@@ -76,12 +79,17 @@ class LeftAlone:
 def plan_capture(
     command: str | Sequence[str], path: str, *, shell: str = "bash", limit: int = CAPTURE_LIMIT
 ) -> CapturePlan | LeftAlone:
-    """How `command` would run with a copy of its producer's output at `path`. Pure.
+    """Plan how `command` would run with a copy of its producer's output at `path`. Pure.
 
-    `command` is text for `shell` (`bash`, `sh`, `dash`, `ash` or `mksh`), or the words of such a
-    shell with `-c` and a text. `path` is absolute, does not exist, and stands in a folder that the
-    command has no reason to list. `limit` is the largest size of the copy in bytes, at least 1024.
-    Raises ValueError for a path or limit that is neither.
+    Args:
+        command: Text for `shell`, or the words of such a shell with `-c` and a text.
+        path: Absolute path of the copy. It does not exist, and is in a folder that the command has
+            no reason to list.
+        shell: `bash`, `sh`, `dash`, `ash` or `mksh`.
+        limit: Largest size of the copy in bytes, at least 1024.
+
+    Raises:
+        ValueError: The path is not absolute, or the limit is too small.
     """
     if not path.startswith("/") or limit < 1024:
         raise ValueError(
@@ -90,15 +98,15 @@ def plan_capture(
     try:
         if isinstance(command, str):
             return _plan(command, base(shell), path, limit)
-        at = _text_index(command)
-        plan = _plan(command[at], base(command[0]), path, limit)
+        index = _find_text_index(command)
+        plan = _plan(command[index], base(command[0]), path, limit)
     except NotTaken as reason:
         return LeftAlone(str(reason))
-    return replace(plan, command=(*command[:at], str(plan.command), *command[at + 1 :]))
+    return replace(plan, command=(*command[:index], str(plan.command), *command[index + 1 :]))
 
 
-def _text_index(words: Sequence[str]) -> int:
-    """Where the text stands in `sh -c text`."""
+def _find_text_index(words: Sequence[str]) -> int:
+    """Return the index of the text in the words of `sh -c text`."""
     if not words or base(words[0]) not in _SHELLS:
         raise NotTaken("it is run without a shell")
     expected = re.compile(r"--noprofile|--norc|--login|-[eul]+|-[eu]*o|pipefail")
@@ -113,22 +121,19 @@ def _text_index(words: Sequence[str]) -> int:
 def _plan(text: str, shell: str, path: str, limit: int) -> CapturePlan:
     if shell not in _SHELLS:
         raise NotTaken(f"how `{shell}` reads it was not checked")
-    if (folder := os.path.dirname(path)) != "/" and folder in text:  # noqa: PTH120  text of another system's view
+    folder = os.path.dirname(path)  # noqa: PTH120  text of another system's view
+    if folder != "/" and folder in text:
         raise NotTaken(f"it names `{folder}`, where the copy would be")
     found = last_pipeline(text, bash=shell == "bash")
     rewritten = _Rewritten(text.encode(), found, path)
-    tee = _tee(path, limit // _UNITS.get(shell, 1024))
-    return CapturePlan(
-        rewritten.with_codes(tee) if shell == "bash" else rewritten.with_group(tee),
-        path,
-        rewritten.producer,
-        rewritten.filter,
-        found.parts,
-        limit,
-    )
+    tee = _tee_command(path, limit // _UNITS.get(shell, 1024))
+    command = rewritten.with_codes(tee) if shell == "bash" else rewritten.with_group(tee)
+    return CapturePlan(command, path, rewritten.producer, rewritten.filter, found.parts, limit)
 
 
 class _Rewritten:
+    """A text that is taken apart and put together with `tee` in it."""
+
     def __init__(self, source: bytes, found: Pipeline, path: str) -> None:
         self._before = source[: found.start].decode()
         self.producer = source[found.start : found.pipe].decode().strip()
@@ -138,12 +143,14 @@ class _Rewritten:
         self._status = shlex.quote(_status_path(path))
 
     def with_codes(self, tee: str) -> str:
-        # An EXIT trap would see `set -e` too, but a shell with a trap may sleep through a SIGTERM.
+        # An EXIT trap would see `set -e` too, but a shell with a trap may miss a SIGTERM.
         # `(exit)`: `exit` itself would have a login shell read its logout file.
-        worked, ended = (f'__ferrule=({code} "${{PIPESTATUS[@]}}")' for code in ("0", '"$?"'))
-        kept = f"&& {worked} || {ended}" if self._simple else f"; {ended}"
+        succeeded = '__ferrule=(0 "${PIPESTATUS[@]}")'
+        ended = '__ferrule=("$?" "${PIPESTATUS[@]}")'
+        kept = f"&& {succeeded} || {ended}" if self._simple else f"; {ended}"
         note = (
-            '{ printf parts; printf " %s" "${__ferrule[@]:1}"; [[ ! -o pipefail ]] || printf " pipefail"; echo; } '
+            '{ printf parts; printf " %s" "${__ferrule[@]:1}"; '
+            '[[ ! -o pipefail ]] || printf " pipefail"; echo; } '
             f"2>/dev/null >>{self._status} || :"
         )
         return (
@@ -152,19 +159,18 @@ class _Rewritten:
         )
 
     def with_group(self, tee: str) -> str:
-        # `set -e` would leave the group before the note is made. Behind `&&` it does not look: for
-        # single commands that is all it changes; within a compound command it would change what
-        # runs.
+        # `set -e` would leave the group before the note is made, except behind `&&`: for single
+        # commands that changes nothing else; in a compound command it would change what runs.
         kept = "&& __ferrule=0 || __ferrule=$?" if self._simple else "; __ferrule=$?"
         note = f'{{ echo "producer $__ferrule" >>{self._status}; }} 2>/dev/null || :'
         group = f'{{ {self.producer} {kept}; {note}; exit "$__ferrule"; }}'
         return f"{self._before}{group} | {tee} | {self.filter}{self._after}"
 
 
-def _tee(path: str, blocks: int) -> str:
-    """A part of a pipeline that copies, bounded; its own status is always 0.
+def _tee_command(path: str, blocks: int) -> str:
+    """Return a part of a pipeline that copies up to a limit; its own status is always 0.
 
-    `command` passes functions by. Without a `tee` on the PATH the bytes go on through `cat`.
+    `command` skips functions. Without a `tee` on the PATH the bytes are passed on by `cat`.
     """
     return (
         "{ set +e; umask 077; command trap '' XFSZ && ulimit -f " + str(blocks) + "; "
@@ -178,29 +184,34 @@ def _status_path(path: str) -> str:
     return f"{path}.status"
 
 
-# ---- afterwards
+# ---- after the command has ended
 
 
 def finish_capture(
     plan: CapturePlan, found: Path | None = None, *, shown: str | None = None
 ) -> dict[str, Any] | None:
-    """What the model is told of a copy, or None if there is none. To be called once the command is
-    over.
+    """Return what the model is told of a copy, or None if there is none.
 
-    `found` is where the copy lies for this process, `shown` what the model calls it (both: as the
-    command did). The record: `full_output_path`, `producer`, `filter`, `hint`, `producer_exit_code`
-    (None: unknown), `bytes`, and `complete` (False: the copy ended before the output did). Removes
-    the notes beside the copy, not the copy.
+    Call it when the command has ended. It removes the notes beside the copy, not the copy.
+
+    Args:
+        found: Path of the copy for this process; None: as the command saw it.
+        shown: Path that the model is told; None: as the command saw it.
+
+    Returns:
+        `full_output_path`, `producer`, `filter`, `hint`, `producer_exit_code` (None: unknown),
+        `bytes`, and `complete` (False: the copy ended before the output did).
     """
     file = Path(plan.path) if found is None else found
-    notes = _notes(file.with_name(file.name + ".status"))
+    notes = _read_notes(file.with_name(file.name + ".status"))
     try:
         facts = os.lstat(file)
     except OSError:
         return None
     if not stat.S_ISREG(facts.st_mode):
-        return None  # the command put something else in its place
-    code, complete = _producer_status(notes, plan), notes.get("tee") == ["0"]
+        return None  # The command put something else in its place.
+    code = _producer_status(notes, plan)
+    complete = notes.get("tee") == ["0"]
     return {
         "full_output_path": shown or plan.path,
         "producer": plan.producer,
@@ -214,29 +225,31 @@ def finish_capture(
 
 def _hint(size: int, code: int | None, complete: bool) -> str:
     if complete:
-        said = f"all {size} bytes that the producer wrote are in this file"
+        extent = f"all {size} bytes that the producer wrote are in this file"
     else:
-        said = (
+        extent = (
             f"the first {size} bytes that the producer wrote are in this file, the rest was not "
             "kept"
         )
     failed = f"; the producer ended with status {code}" if code else ""
-    return f"{said}: read it instead of running the command again{failed}"
+    return f"{extent}: read it instead of running the command again{failed}"
 
 
-_NOTES = 4096
+_NOTES_BYTES = 4096
 
 
-def _notes(file: Path) -> dict[str, list[str]]:
-    """What the shell wrote down. A command can write here too: it is read as data, of a plain file,
-    briefly.
+def _read_notes(file: Path) -> dict[str, list[str]]:
+    """Read what the shell wrote down.
+
+    A command can write here too, so only a little of a regular file is read, as data.
     """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return {}
     try:
-        data = os.read(descriptor, _NOTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        data = os.read(descriptor, _NOTES_BYTES) if is_file else b""
         file.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
@@ -245,17 +258,20 @@ def _notes(file: Path) -> dict[str, list[str]]:
 
 
 def _producer_status(notes: dict[str, list[str]], plan: CapturePlan) -> int | None:
-    if told := notes.get("producer"):
-        return _code(told[0])
+    status = notes.get("producer")
+    if status:
+        return _parse_code(status[0])
     words = notes.get("parts", [])
-    codes = [_code(word) for word in words if word != "pipefail"]
-    # The last two are the copy's and the filter's.
+    codes = [_parse_code(word) for word in words if word != "pipefail"]
+    # The last two are the status of `tee` and of the filter.
     if len(codes) != plan.parts + 2 or None in codes:
         return None
     producer = codes[:-2]
-    failed = [code for code in producer if code] if "pipefail" in words else []
-    return failed[-1] if failed else producer[-1]
+    failed = [code for code in producer if code]
+    if "pipefail" in words and failed:
+        return failed[-1]
+    return producer[-1]
 
 
-def _code(word: str) -> int | None:
+def _parse_code(word: str) -> int | None:
     return int(word) if re.fullmatch(r"[0-9]{1,3}", word) else None

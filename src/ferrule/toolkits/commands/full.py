@@ -1,6 +1,4 @@
-"""`run_command` with all that requirement 001 asks for, and the set of tools around it
-(`command_tools`).
-"""
+"""`run_command` with all that requirement 001 asks for, and its set of tools (`command_tools`)."""
 
 from __future__ import annotations
 
@@ -24,9 +22,10 @@ from .runner import Ready, launch, plan_of, prepare, preview_of, see, showing_of
 
 
 def command_tools(options: CommandOptions | None = None) -> tuple[Tool, ...]:
-    """`run_command` in full, `read_command_output` and `read_command_output_tail`; with `lifecycle`
-    also `poll_command`, `wait_command` and `kill_command`. Plain tools: they can be renamed and
-    wrapped, and `options.names` then says what they are called.
+    """Return the full `run_command`, `read_command_output` and `read_command_output_tail`.
+
+    With `options.lifecycle` also `poll_command`, `wait_command` and `kill_command`. These are plain
+    tools: they can be renamed and wrapped, and `options.names` then holds their new names.
     """
     chosen = options or CommandOptions()
     more = lifecycle_tools(chosen) if chosen.lifecycle else ()
@@ -34,21 +33,21 @@ def command_tools(options: CommandOptions | None = None) -> tuple[Tool, ...]:
 
 
 def run_command_tool(options: CommandOptions) -> Tool:
-    """The full `run_command` of one set of options."""
+    """Return the full `run_command` for one set of options."""
 
     async def preview(values: Mapping[str, Any], context: Any) -> str:
-        """The exact command line, where and how it would run."""
-        request, planned, folder = plan_of(_given(values), context, options)
+        """Show the exact command line, where and how it would run."""
+        request, planned, folder = plan_of(_drop_missing(values), context, options)
         return preview_of(replace(request, cwd=folder), planned)
 
     def impossible(values: Mapping[str, Any]) -> list[str]:
-        """What is wrong with a request as such, before it is known what the settings make of it."""
+        """List what is wrong with a request as such, whatever the settings make of it."""
         try:
-            parse(_given(values), options, CommandPolicy())
+            parse(_drop_missing(values), options, CommandPolicy())
         except RetryCall as problem:
             return [str(problem)]
         except ToolFailed:
-            # A refusal, not a mistake: it is made, and recorded, where it always was.
+            # A refusal is not a mistake: it is raised, and recorded, by the call itself.
             return []
         return []
 
@@ -134,21 +133,19 @@ def run_command_tool(options: CommandOptions) -> Tool:
             "login": login,
             "interactive": interactive,
         }
-        return await _run(_given(values), context, options, made)
+        return await _run(_drop_missing(values), context, options, made)
 
     made: Tool = run_command
     return made
 
 
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that say something."""
+def _drop_missing(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that were given."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _is_readable(context: Context, options: CommandOptions) -> bool:
-    """Whether a copy would have a reader: a tool of the session, or the script that runs the
-    command.
-    """
+    """Return whether a tool of the session, or the calling script, can read a copy."""
     usable = context.resources.get(Usable)
     if not isinstance(usable, Usable):
         return True

@@ -1,4 +1,4 @@
-"""`command_json`: runs a program that writes JSON, and gives the value."""
+"""`command_json`: runs a program that writes JSON, and returns the value."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ferrule.core.errors import FerruleError
 from .scripts import Record, Runner
 from .steps import Spec, command_step
 
-_INLINE = 16 * 1024 * 1024
-_SHOWN = 400
+_INLINE_BYTES = 16 * 1024 * 1024
+_SHOWN_CHARACTERS = 400
 
 
 class CommandFailed(FerruleError):
-    """A command did not give what it was run for.
+    """A command did not produce the value that it was run for.
 
     `code` is `command_failed`, `empty_output`, `output_too_large` or `invalid_json`; `step` is the
     record of the step.
@@ -42,63 +42,72 @@ async def command_json(
     name: str = "json",
     **step: Any,
 ) -> Any:
-    """Run a command and parse what it wrote (RFC 8259, so NaN and Infinity are no JSON).
+    """Run a command and parse its output (RFC 8259, so NaN and Infinity are not JSON).
 
-    `options` are further fields of the request. `allow_empty`: output of blanks is None. `step` are
-    options of `command_step` (`retry`, `classify`, ...), which go by how the command ended, not by
-    what it wrote. Raises CommandFailed; with `result="record"` nothing is raised and the answer is
-    `{ok, value, error: None | {code, message}, step}`.
+    Args:
+        options: Further fields of the request.
+        result: `record` returns `{ok, value, error: None | {code, message}, step}` and raises
+            nothing.
+        allow_empty: Blank output is None.
+        step: Options of `command_step` (`retry`, `classify`, ...). They depend on how the command
+            ended, not on what it wrote.
+
+    Raises:
+        CommandFailed: The command failed, or its output is not JSON.
     """
     given = dict(options or {})
-    own = dict(spec.get("capture") or {}) if isinstance(spec, Mapping) else {}
-    given["capture"] = {"max_inline_bytes": _INLINE, **own, **(given.get("capture") or {})}
+    from_spec = dict(spec.get("capture") or {}) if isinstance(spec, Mapping) else {}
+    from_options: Mapping[str, Any] = given.get("capture") or {}
+    given["capture"] = {"max_inline_bytes": _INLINE_BYTES, **from_spec, **from_options}
     ran = await command_step(name, spec, given, runner=runner, **step)
     try:
-        value = _parsed(ran, stream, allow_empty)
-    except CommandFailed as failed:
-        if result == "record":
-            error = {"code": failed.code, "message": failed.detail}
-            return {"ok": False, "value": None, "error": error, "step": ran}
-        raise
-    return {"ok": True, "value": value, "error": None, "step": ran} if result == "record" else value
+        value = _parse(ran, stream, allow_empty)
+    except CommandFailed as failure:
+        if result != "record":
+            raise
+        error = {"code": failure.code, "message": failure.detail}
+        return {"ok": False, "value": None, "error": error, "step": ran}
+    if result != "record":
+        return value
+    return {"ok": True, "value": value, "error": None, "step": ran}
 
 
-def _parsed(step: Record, stream: str, allow_empty: bool) -> Any:
-    said = f"`{step['name']}`"
+def _parse(step: Record, stream: str, allow_empty: bool) -> Any:
+    name = f"`{step['name']}`"
     if not step["ok"]:
         how = step.get("error") or f"{step['status']}, exit code {step['exit_code']}"
-        end = step["failure_tail"].strip()[-_SHOWN:]
-        detail = f"{said} failed: {how}" + (f"\n{end}" if end and end != how else "")
+        end = step["failure_tail"].strip()[-_SHOWN_CHARACTERS:]
+        detail = f"{name} failed: {how}"
+        if end and end != how:
+            detail += f"\n{end}"
         raise CommandFailed(detail, step=step, hint="its `step` has the whole record")
     size = step["cut_outputs"].get(stream)
     if size is not None:
-        # Before anything is parsed: the middle is missing, and what is left could be JSON by
-        # chance.
+        # Checked before parsing: the middle is missing, and the rest could be JSON by chance.
         raise CommandFailed(
-            f"{said} wrote {size} bytes to {stream}, more than is read of it",
+            f"{name} wrote {size} bytes to {stream}, more than is read of it",
             code="output_too_large",
             step=step,
-            hint=(
-                "raise `capture.max_inline_bytes` (and the runner's own), or have the command "
-                "write less"
-            ),
+            hint="raise `capture.max_inline_bytes` (and the runner's own), or have the command "
+            "write less",
         )
     text = step["outputs"][stream]
     if not text.strip():
         if allow_empty:
             return None
         raise CommandFailed(
-            f"{said} wrote nothing to {stream}",
+            f"{name} wrote nothing to {stream}",
             code="empty_output",
             step=step,
             hint="pass `allow_empty=True` for None",
         )
     try:
-        return json.loads(text.removeprefix("\ufeff"), parse_constant=_no_constant)
+        return json.loads(text.removeprefix("\ufeff"), parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
-        detail = f"{said} wrote no JSON to {stream}: {error}; it begins {text[:_SHOWN]!r}"
+        begin = repr(text[:_SHOWN_CHARACTERS])
+        detail = f"{name} wrote no JSON to {stream}: {error}; it begins {begin}"
         raise CommandFailed(detail, code="invalid_json", step=step) from None
 
 
-def _no_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"`{name}` is not JSON")

@@ -1,4 +1,4 @@
-"""Commands in the background: how they stand, waiting for one, ending one."""
+"""Tools for commands in the background: their state, waiting for one, ending one."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ID = Annotated[str, "The `handle_id` or `command_id` of a command."]
 
 
 def lifecycle_tools(options: CommandOptions) -> tuple[Tool, ...]:
-    """`poll_command`, `wait_command` and `kill_command`, answering in the form of these options."""
+    """Return `poll_command`, `wait_command` and `kill_command`, answering as these options say."""
 
     @tool(side_effect="none", risk="safe", polls=True)
     async def poll_command(handle_id: _ID, context: Context) -> Any:
         """Say how a command in the background stands, with its output so far. Does not wait."""
-        return _state(located(context, handle_id), context, options)
+        return _answer(located(context, handle_id), context, options)
 
     @tool(side_effect="none", risk="safe", polls=True, timeout=LONGEST_WAIT_MS / 1000 + 60)
     async def wait_command(
@@ -41,7 +41,7 @@ def lifecycle_tools(options: CommandOptions) -> tuple[Tool, ...]:
             raise RetryCall(f"`timeout_ms` must be from 0 to {LONGEST_WAIT_MS}, found {timeout_ms}")
         handle = located(context, handle_id)
         await handle.wait(timeout_ms / 1000)
-        return _state(handle, context, options)
+        return _answer(handle, context, options)
 
     @tool(side_effect="execute", risk="safe", polls=True, idempotent=True)
     async def kill_command(handle_id: _ID, context: Context) -> Any:
@@ -55,24 +55,23 @@ def lifecycle_tools(options: CommandOptions) -> tuple[Tool, ...]:
                 raise
             return rendered({"cancelled": False, "reason": error.message}, options)
         cancelled = await Commands.of(context).kill(handle)
-        record = {"cancelled": cancelled, **_record(handle, context, options)}
-        return rendered(
-            record,
-            options,
-            lambda: f"[{'ended' if cancelled else 'was over'}] {_shown(handle, options)}",
-        )
+        record = {"cancelled": cancelled, **_make_record(handle, context, options)}
+        outcome = "ended" if cancelled else "was over"
+        return rendered(record, options, lambda: f"[{outcome}] {_format_output(handle, options)}")
 
     return poll_command, wait_command, kill_command
 
 
-def _state(handle: Handle, context: Context, options: CommandOptions) -> Any:
+def _answer(handle: Handle, context: Context, options: CommandOptions) -> Any:
     handle.unheard = 0
-    return rendered(_record(handle, context, options), options, lambda: _shown(handle, options))
+    return rendered(
+        _make_record(handle, context, options), options, lambda: _format_output(handle, options)
+    )
 
 
-def _record(handle: Handle, context: Context, options: CommandOptions) -> dict[str, Any]:
+def _make_record(handle: Handle, context: Context, options: CommandOptions) -> dict[str, Any]:
     return record_of(handle, showing_of(context, options, options.max_inline_bytes))
 
 
-def _shown(handle: Handle, options: CommandOptions) -> str:
+def _format_output(handle: Handle, options: CommandOptions) -> str:
     return display(handle, handle.outputs.combined.text(options.max_inline_bytes))

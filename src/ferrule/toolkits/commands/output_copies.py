@@ -1,9 +1,9 @@
-"""Copies of what a filter hides (`capture.py`): where they are made, and how they become outputs
-like the others.
+"""Copies of what a filter hides (`capture.py`): where they are made and how they become outputs.
 
-A copy is made by the command itself, where it can write; when it is over the file is moved into the
-session's folder, which no command reaches, and from then on it is read like any output. What is not
-a plain file with one name is left where it is: a command can put anything in its place.
+A copy is made by the command itself, in a place where it can write. When the command has ended, the
+file is moved into the session's folder, which no command reaches, and from then on it is read like
+any output. Anything but a regular file with one name is left where it is: a command can put
+anything in its place.
 """
 
 from __future__ import annotations
@@ -22,38 +22,41 @@ from .outputs import Stream
 from .plan import SHELL, Planned
 from .session_commands import Handle
 
-_CHUNK = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy to come. `found` is where our process sees the file that the command writes."""
+    """A copy that a command will make. `found` is the path of its file for this process."""
 
     plan: CapturePlan
     found: Path
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The words to run instead of those that were planned."""
+        """The words to run instead of the planned ones."""
         command = self.plan.command
         return (*SHELL, command) if isinstance(command, str) else command
 
     def collect(self, handle: Handle, folder: Folder) -> None:
-        """When the command is over: the copy becomes one of its outputs, and its record says so."""
+        """Make the copy an output of the command that has ended, and add it to its record."""
         name = f"{handle.command_id}.copy"
-        told = finish_capture(self.plan, self.found, shown=str(folder.path / name))
-        taken = None if told is None else _moved(self.found, folder, name)
-        if told is not None and taken is not None:
-            size = taken.st_size
-            handle.extras["copy"] = Stream(
-                folder, name, 0, size=size, stored=size, identity=identity_of(taken)
-            )
-            handle.added["output_capture"] = told
+        capture = finish_capture(self.plan, self.found, shown=str(folder.path / name))
+        if capture is None:
+            return
+        moved = _move(self.found, folder, name)
+        if moved is None:
+            return
+        size = moved.st_size
+        handle.extras["copy"] = Stream(
+            folder, name, 0, size=size, stored=size, identity=identity_of(moved)
+        )
+        handle.added["output_capture"] = capture
 
 
 def arrange(planned: Planned, sandbox: Sandbox, folder: Folder) -> Copy | None:
-    """A copy of what this command's last filter hides; None where there is none to make."""
-    place = _place(sandbox, folder)
+    """Plan a copy of what this command's last filter hides; None if there is nothing to copy."""
+    place = _writable_folder(sandbox, folder)
     if place is None:
         return None
     found, seen = place
@@ -65,17 +68,19 @@ def arrange(planned: Planned, sandbox: Sandbox, folder: Folder) -> Copy | None:
     return Copy(plan, found / name)
 
 
-def _place(sandbox: Sandbox, folder: Folder) -> tuple[Path, str] | None:
-    """A folder that commands of this sandbox can write: as we see it, and as they do."""
+def _writable_folder(sandbox: Sandbox, folder: Folder) -> tuple[Path, str] | None:
+    """Return a folder that the sandbox's commands can write: its path for us, and for them."""
     if sandbox.applied().rung == "none":
         found = folder.path / "copies"
         return found, str(found)
     scratch = sandbox.scratch
-    return None if scratch is None else (scratch[0] / ".copies", f"{scratch[1]}/.copies")
+    if scratch is None:
+        return None
+    return scratch[0] / ".copies", f"{scratch[1]}/.copies"
 
 
-def _moved(found: Path, folder: Folder, name: str) -> os.stat_result | None:
-    """The file at its new place; None if it is none that we would show."""
+def _move(found: Path, folder: Folder, name: str) -> os.stat_result | None:
+    """Move the file to its new place; None if it is not one that we would show."""
     try:
         descriptor = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -84,20 +89,20 @@ def _moved(found: Path, folder: Folder, name: str) -> os.stat_result | None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
             return None
-        # Copied, not renamed: whoever still has the old file open writes into the old file.
-        return _copied(descriptor, folder, name)
+        # Copied, not renamed: whoever still has the old file open writes only into the old file.
+        return _copy(descriptor, folder, name)
     except OSError:
-        folder.remove(name)  # a full disk costs the copy and nothing else
+        folder.remove(name)  # A full disk costs only the copy.
         return None
     finally:
         os.close(descriptor)
         found.unlink(missing_ok=True)
 
 
-def _copied(source: int, folder: Folder, name: str) -> os.stat_result:
+def _copy(source: int, folder: Folder, name: str) -> os.stat_result:
     target = folder.create(name)
     try:
-        while data := os.read(source, _CHUNK):
+        while data := os.read(source, _CHUNK_BYTES):
             os.write(target, data)
         return os.fstat(target)
     finally:

@@ -1,12 +1,11 @@
-"""Where a session keeps what its commands say: a folder of its own, outside the workspace, gone
-with the session.
+"""The folder of a session's command outputs: outside the workspace, removed with the session.
 
-    <state>/commands/<random>.lock     held (flock) for as long as the session lives
-    <state>/commands/<random>/         mode 0700; files are made with O_EXCL and O_NOFOLLOW, mode 0600
+    <state>/commands/<random>.lock     locked (flock) as long as the session lives
+    <state>/commands/<random>/         mode 0700; files have mode 0600 (O_EXCL and O_NOFOLLOW)
 
-A lock that can be taken belongs to a session that died: its folder is removed when the next one
-begins. The kernel lets go of a lock with its process, so a new process with an old number confuses
-nobody.
+A lock that can be taken belongs to a session that died: its folder is removed when the next session
+begins. The kernel releases a lock with its process, so a new process with an old number does no
+harm.
 """
 
 from __future__ import annotations
@@ -24,32 +23,37 @@ from uuid import uuid4
 from ferrule.core.errors import FerruleError
 from ferrule.storage import paths
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Folder:
-    """The folder of one session. Made when it is asked for; `close` removes it, at the latest the
-    interpreter's end.
+    """The folder of one session, made on demand.
+
+    `close` removes it, or the end of the interpreter does.
     """
 
     def __init__(self) -> None:
-        above, ours = _above()
-        reap(above)
-        name, lock = _locked(above)
-        self.path = above / name
+        parent, parent_is_ours = _parent_folder()
+        reap(parent)
+        name, lock = _lock_new_name(parent)
+        self.path = parent / name
         self.path.mkdir(mode=0o700)
         self._descriptor = os.open(
             self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         )
-        self._finalizer = weakref.finalize(self, _remove, self.path, self._descriptor, lock, ours)
+        self._finalizer = weakref.finalize(
+            self, _remove, self.path, self._descriptor, lock, parent_is_ours
+        )
 
     def create(self, name: str) -> int:
-        """A new file, for writing."""
-        return os.open(name, _NEW, 0o600, dir_fd=self._descriptor)
+        """Create a file, and return a descriptor for writing."""
+        return os.open(name, _CREATE_FLAGS, 0o600, dir_fd=self._descriptor)
 
     def open(self, name: str, identity: tuple[int, ...]) -> int:
-        """A file for reading, if it is still the one that `identity_of` tells of. Raises
-        FileNotFoundError.
+        """Open a file for reading if it is still the one with this `identity_of`.
+
+        Raises:
+            FileNotFoundError: The file is gone or was replaced.
         """
         descriptor = os.open(
             name,
@@ -63,23 +67,22 @@ class Folder:
         return descriptor
 
     def remove(self, name: str) -> None:
-        """Remove a file that may be gone already."""
+        """Remove a file that may already be gone."""
         if self._descriptor >= 0:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self._descriptor)
 
     def close(self) -> None:
-        """Remove the folder and all it holds. Safe to call twice; what is asked of it afterwards
-        fails.
-        """
-        # Never used again: its number may soon belong to something else.
+        """Remove the folder and its content. Safe to call twice; it cannot be used again."""
+        # The descriptor's number may soon belong to something else.
         self._descriptor = -1
         self._finalizer()
 
 
-def _above() -> tuple[Path, bool]:
-    """The folder of all sessions; where the state folder cannot be written, a fresh one that is
-    ours alone.
+def _parent_folder() -> tuple[Path, bool]:
+    """Return the folder of all sessions, and whether it is ours alone.
+
+    If the state folder cannot be written, it is a temporary one of our own.
     """
     try:
         return paths.private_folder(paths.state() / "commands"), False
@@ -88,16 +91,17 @@ def _above() -> tuple[Path, bool]:
 
 
 def identity_of(status: os.stat_result) -> tuple[int, ...]:
-    """Device, inode, and when it was last changed: without the last for a file that is still
-    written.
+    """Return device, inode, and time of the last change of a file.
+
+    A file that is still being written is compared without the last.
     """
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def reap(above: Path) -> None:
-    """Remove the folders of sessions that are no more."""
+    """Remove the folders of sessions that have died."""
     for lock in sorted(above.glob("*.lock")):
-        descriptor = _try(lock)
+        descriptor = _try_lock(lock)
         if descriptor is None:
             continue
         try:
@@ -107,12 +111,12 @@ def reap(above: Path) -> None:
             os.close(descriptor)
 
 
-def _try(lock: Path) -> int | None:
-    """The lock as a descriptor if nobody holds it."""
+def _try_lock(lock: Path) -> int | None:
+    """Return the lock as a descriptor if nobody holds it."""
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return None  # removed by another one in the same moment, or no file of ours
+        return None  # Removed by another process at the same moment, or not a file of ours.
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -121,22 +125,22 @@ def _try(lock: Path) -> int | None:
     return descriptor
 
 
-def _locked(above: Path) -> tuple[str, int]:
-    """A fresh name whose lock we hold."""
+def _lock_new_name(parent: Path) -> tuple[str, int]:
+    """Return a new name, and its lock which we hold."""
     while True:
         name = uuid4().hex
-        descriptor = os.open(above / f"{name}.lock", _NEW, 0o600)
+        descriptor = os.open(parent / f"{name}.lock", _CREATE_FLAGS, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink:
             return name, descriptor
-        # Someone reaped it between its making and our lock.
+        # Another session removed it before we had the lock.
         os.close(descriptor)
 
 
-def _remove(path: Path, descriptor: int, lock: int, ours: bool) -> None:
+def _remove(path: Path, descriptor: int, lock: int, parent_is_ours: bool) -> None:
     shutil.rmtree(path, ignore_errors=True)
     path.with_suffix(".lock").unlink(missing_ok=True)
-    if ours:
+    if parent_is_ours:
         path.parent.rmdir()
     os.close(descriptor)
     os.close(lock)

@@ -1,8 +1,8 @@
-"""What a command says: kept in files as it comes, shown in part, read in parts.
+"""The outputs of a command: kept in files as they come, shown in part, read in parts.
 
-Three files per command, `stdout`, `stderr` and `combined` (in the order of arrival; exact only
-where both outputs share a pipe, and then `stdout` is `combined` and `stderr` stays empty). They
-hold `limit` bytes together: what comes beyond is counted and its end is kept for showing, and
+There are three files per command, `stdout`, `stderr` and `combined` (in the order of arrival; exact
+only if both outputs share a pipe, and then `stdout` is `combined` and `stderr` stays empty). They
+hold `limit` bytes together: what exceeds that is counted and its end is kept for showing, and
 `incomplete` says so. No cut splits a character.
 """
 
@@ -20,9 +20,7 @@ Name = Literal["stdout", "stderr", "combined"]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of an output: `content` is `size` bytes of the file from `offset` on, as text; the
-    file holds `total`.
-    """
+    """A part of an output as text: `size` bytes from `offset` on, of a file of `total` bytes."""
 
     content: str
     offset: int
@@ -32,8 +30,9 @@ class Piece:
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """One output. `size`, `lines` and `digest` count all that came, also what the file does not
-    hold.
+    """One output.
+
+    `size`, `lines` and `digest` cover everything that came, also what the file does not hold.
     """
 
     folder: Folder
@@ -55,21 +54,22 @@ class Stream:
 
     @property
     def path(self) -> str:
-        """Where the file is."""
+        """The path of the file."""
         return str(self.folder.path / self.name)
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of all that came."""
+        """SHA-256 (hex) of everything that came."""
         return self._digest.hexdigest()
 
     @property
     def line_count(self) -> int:
-        """Lines, a last one without its end included."""
-        return self.lines + (bool(self._last()) and self._last() != b"\n")
+        """The number of lines, including a last one without its end."""
+        last = self._last()
+        return self.lines + (bool(last) and last != b"\n")
 
     def add(self, data: bytes, room: int) -> int:
-        """Take output in; the file gets at most `room` bytes of it. Returns how many it got."""
+        """Add output; the file gets at most `room` bytes of it. Return how many it got."""
         self.size += len(data)
         self.lines += data.count(b"\n")
         self._digest.update(data)
@@ -89,10 +89,9 @@ class Stream:
         return written
 
     def close(self) -> None:
-        """No more will come."""
+        """Close the file: no more output will come."""
         if self._descriptor >= 0:
-            # From here on nobody changes it; and its inode may be given to another file, once it is
-            # removed.
+            # From here on nobody changes the file. Its inode may be reused once it is removed.
             self.identity = identity_of(os.fstat(self._descriptor))
             os.close(self._descriptor)
             self._descriptor = -1
@@ -102,35 +101,39 @@ class Stream:
         return bytes((self._tail or self._head)[-1:])
 
     def text(self, most: int | None = None, where: str = "") -> str:
-        """Its beginning and its end, `most` bytes together, as text; what is missing is said, and
-        `where` it is.
+        """Return the beginning and the end as text, together at most `most` bytes.
 
-        Bytes that are not UTF-8 are replaced. With `most` None all that was kept.
+        What is left out is marked, with `where` it is. Bytes that are not UTF-8 are replaced. With
+        `most` None it is everything in memory.
         """
         head, tail = self._ends(most)
         missing = self.size - len(head) - len(tail)
         if not missing:
             return (head + tail).decode("utf-8", "replace")
-        head, tail = whole_end(head), whole_start(tail)
+        head = whole_end(head)
+        tail = whole_start(tail)
         missing = self.size - len(head) - len(tail)
         gap = f"\n[... {missing} bytes left out{where} ...]\n"
         return head.decode("utf-8", "replace") + gap + tail.decode("utf-8", "replace")
 
     def is_cut(self, most: int | None = None) -> bool:
-        """Whether `text` of so many bytes leaves something out."""
+        """Return whether `text` of so many bytes leaves something out."""
         head, tail = self._ends(most)
         return len(head) + len(tail) < self.size
 
     def _ends(self, most: int | None) -> tuple[bytes, bytes]:
-        """What to show of the beginning and of the end. All in the first if nothing has to be left
-        out.
+        """Return what to show of the beginning and of the end.
+
+        Everything is in the first if nothing has to be left out.
         """
-        head, tail = bytes(self._head), bytes(self._tail[-self.keep :]) if self.keep else b""
+        head = bytes(self._head)
+        tail = bytes(self._tail[-self.keep :]) if self.keep else b""
         if len(head) + len(tail) == self.size:
-            head, tail = head + tail, b""
-            if most is None or len(head) <= most:
-                return head, tail
-            tail = head
+            whole = head + tail
+            if most is None or len(whole) <= most:
+                return whole, b""
+            head = whole
+            tail = whole
         if most is None:
             return head, tail
         first = min(len(head), most // 2)
@@ -138,32 +141,32 @@ class Stream:
         return head[:first], tail[len(tail) - last :]
 
     def shrink(self, keep: int) -> None:
-        """Let go of what is held for showing, but for `keep` bytes of its beginning and of its
-        end.
-        """
-        if keep < self.keep:
-            both = (
-                self._head + self._tail
-                if len(self._head) + len(self._tail) == self.size
-                else self._tail
-            )
-            self._tail = (
-                both[max(keep, len(both) - keep) :]
-                if len(both) == self.size
-                else both[-keep or len(both) :]
-            )
-            self._head, self.keep = self._head[:keep], keep
+        """Free memory: keep only `keep` bytes of the beginning and as many of the end."""
+        if keep >= self.keep:
+            return
+        is_whole = len(self._head) + len(self._tail) == self.size
+        held = self._head + self._tail if is_whole else self._tail
+        if len(held) == self.size:
+            self._tail = held[max(keep, len(held) - keep) :]
+        else:
+            self._tail = held[-keep or len(held) :]
+        self._head = self._head[:keep]
+        self.keep = keep
 
     def end(self, most: int) -> str:
-        """Its last `most` bytes at the most, as text."""
-        whole = len(self._head) + len(self._tail) == self.size
-        held = bytes(self._head + self._tail if whole else self._tail)
-        cut = held[len(held) - most :] if most < len(held) else held
-        return (cut if len(cut) == self.size else whole_start(cut)).decode("utf-8", "replace")
+        """Return the last `most` bytes at most, as text."""
+        is_whole = len(self._head) + len(self._tail) == self.size
+        held = bytes(self._head + self._tail if is_whole else self._tail)
+        end = held[max(0, len(held) - most) :]
+        if len(end) < self.size:
+            end = whole_start(end)
+        return end.decode("utf-8", "replace")
 
     def read(self, offset: int, length: int) -> Piece:
-        """`length` bytes of the file from `offset` on, moved to whole characters. Raises OSError if
-        it is gone.
+        """Read `length` bytes of the file from `offset` on, adjusted to whole characters.
+
+        Raises:
+            OSError: The file is gone.
         """
         descriptor = self.folder.open(self.name, self.identity)
         try:
@@ -173,50 +176,59 @@ class Stream:
             data = os.pread(descriptor, offset - start + length + 3, start)
         finally:
             os.close(descriptor)
-        begin = _character(data, offset - start)
+        begin = _character_start(data, offset - start)
         end = min(len(data), offset - start + length)
         if start + end < total:
-            # At least one character, or reading on would never end.
-            end = _character(data, end) if _character(data, end) > begin else _next(data, begin)
+            end = _character_start(data, end)
+            if end <= begin:
+                # At least one character, or reading on would never end.
+                end = _character_end(data, begin)
         content = data[begin:end].decode("utf-8", "replace")
         return Piece(content, start + begin, end - begin, total)
 
 
-def _character(data: bytes, index: int) -> int:
-    """Where the character begins that the byte at `index` belongs to; `index` if it belongs to none
-    before it.
+def _character_start(data: bytes, index: int) -> int:
+    """Return where the character begins that the byte at `index` belongs to.
+
+    It is `index` itself if the byte belongs to no character before it.
     """
     for back in range(1, min(3, index) + 1):
         byte = data[index - back]
         if byte & 0xC0 != 0x80:
-            whole = index < len(data) and data[index] & 0xC0 == 0x80
-            return index - back if whole and _size(byte) > back else index
+            continues = index < len(data) and data[index] & 0xC0 == 0x80
+            return index - back if continues and _character_size(byte) > back else index
     return index
 
 
-def _next(data: bytes, index: int) -> int:
+def _character_end(data: bytes, index: int) -> int:
     end = index + 1
-    while end < len(data) and end - index < _size(data[index]) and data[end] & 0xC0 == 0x80:
+    while (
+        end < len(data) and end - index < _character_size(data[index]) and data[end] & 0xC0 == 0x80
+    ):
         end += 1
     return end
 
 
-def _size(lead: int) -> int:
-    """Bytes of the character that begins with this one."""
-    return 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2 if lead >= 0xC0 else 1
+def _character_size(lead: int) -> int:
+    """Return the number of bytes of the character that begins with this one."""
+    if lead >= 0xF0:
+        return 4
+    if lead >= 0xE0:
+        return 3
+    return 2 if lead >= 0xC0 else 1
 
 
 def whole_end(data: bytes) -> bytes:
-    """Without a character that was cut at the end."""
+    """Drop a character that was cut at the end."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != 0x80:
-            return data[:-back] if _size(byte) > back else data
+            return data[:-back] if _character_size(byte) > back else data
     return data
 
 
 def whole_start(data: bytes) -> bytes:
-    """Without the rest of a character that was cut at the start."""
+    """Drop the rest of a character that was cut at the start."""
     skip = 0
     while skip < min(3, len(data)) and data[skip] & 0xC0 == 0x80:
         skip += 1
@@ -245,42 +257,46 @@ class Outputs:
         return stream
 
     def take(self, data: bytes) -> bool:
-        """A sink for standard output, or for both where they are merged."""
+        """Take standard output, or both outputs if they are merged. A sink."""
         return self._take(self.stdout, data)
 
     def take_error(self, data: bytes) -> bool:
-        """A sink for standard error."""
+        """Take standard error. A sink."""
         return self._take(self.stderr, data)
 
     def _take(self, stream: Stream, data: bytes) -> bool:
         streams = (self.combined,) if stream is self.combined else (stream, self.combined)
         share = self._room // len(streams)
-        for one in streams:
+        for target in streams:
             try:
-                self._room -= one.add(data, min(share, len(data)))
+                self._room -= target.add(data, min(share, len(data)))
             except OSError as error:
-                # A full disk ends the keeping, not the command.
-                self.incomplete, self._room = error.strerror or str(error), 0
+                # A full disk ends the recording, not the command.
+                self._stop_storing(error.strerror or str(error))
         if share < len(data) and not self.incomplete:
-            self.incomplete, self._room = "the command said more than its files may hold", 0
+            self._stop_storing("the command said more than its files may hold")
         return True
 
+    def _stop_storing(self, reason: str) -> None:
+        self.incomplete = reason
+        self._room = 0
+
     def named(self, name: Name) -> Stream:
-        """One of the three."""
+        """Return one of the three streams."""
         return {"stdout": self.stdout, "stderr": self.stderr, "combined": self.combined}[name]
 
     @property
     def stored(self) -> int:
-        """Bytes in all files."""
+        """The number of bytes in all files."""
         return sum(stream.stored for stream in self._made)
 
     def close(self) -> None:
-        """No more will come."""
+        """Close the files: no more output will come."""
         for stream in self._made:
             stream.close()
 
     def shrink(self, keep: int) -> None:
-        """Let go of what is held in memory, but for a little."""
+        """Free memory: keep only a little of each output."""
         for stream in self._made:
             stream.shrink(keep)
 

@@ -1,11 +1,10 @@
-"""The last pipeline of a shell text: where a copy of a producer's output could be taken, or why
-nowhere.
+"""The last pipeline of a shell text: where a copy of a producer's output can be taken, or why not.
 
-Only text that is understood whole is touched: `permissions.commands.analysis` found no problem in
-it, every node of its syntax tree is of a kind listed here, and nothing in it changes the shell for
-what comes later (functions, aliases, traps, `exec`). Whatever is not known to be harmless is a
-reason to leave the text alone: the cost of that is a command that may have to be run again, the
-cost of a mistake is a wrong answer.
+Only text that is understood completely is changed: `permissions.commands.analysis` found no problem
+in it, every node of its syntax tree is of a kind listed here, and nothing in it changes the shell
+for what comes later (functions, aliases, traps, `exec`). Whatever is not known to be harmless is a
+reason to leave the text alone: that costs at most a command that has to be run again, while a
+mistake costs a wrong answer.
 """
 
 from __future__ import annotations
@@ -27,23 +26,28 @@ if TYPE_CHECKING:
 FILTERS = listed("""
     tail wc sort uniq cat nl tac rev column fold fmt cut tr grep egrep fgrep base64 od hexdump xxd
     cksum sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum shasum""")
-"""Filters that read all they are given. Never head, sed or awk: they may stop, or ask for a certain
-line only.
+"""Filters that read all their input.
+
+Never head, sed or awk: they may stop, or ask for a certain line only.
 """
 
 _GREPS = listed("grep egrep fgrep")
 _STOPPING_LETTERS = re.compile(r"-[^-].*[qmlL]|-[qmlL]")
 _STOPPING = (
-    "--quiet", "--silent", "--max-count", "--files-with-matches", "--files-without-match",
-)  # fmt: skip
+    "--quiet",
+    "--silent",
+    "--max-count",
+    "--files-with-matches",
+    "--files-without-match",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """Byte offsets into the text as UTF-8.
 
-    `start` is where the first part begins, `pipe` is the last `|`, `end` is where the filter ends.
-    `parts` are the parts before the filter, `simple` is True if all of them are single commands.
+    `start` is the beginning of the first part, `pipe` the last `|`, `end` the end of the filter.
+    `parts` counts the parts before the filter; `simple` is True if all are single commands.
     """
 
     start: int
@@ -54,32 +58,38 @@ class Pipeline:
 
 
 class NotTaken(Exception):
-    """Why a text is left alone."""
+    """A text is left alone, for this reason."""
 
 
 def last_pipeline(text: str, *, bash: bool) -> Pipeline:
-    """The pipeline that ends the text. `bash`: whether bash reads it, or some other POSIX shell.
+    """Return the pipeline that ends the text.
 
-    Raises NotTaken with the reason.
+    Args:
+        bash: Whether bash reads the text, or another POSIX shell.
+
+    Raises:
+        NotTaken: No copy can be taken, with the reason.
     """
     if "\n" in text.strip():
         raise NotTaken("it has more than one line")
     analysis = analyse(text)
-    if why := analysis.over_limit or analysis.problem:
-        raise NotTaken(why)
+    problem = analysis.over_limit or analysis.problem
+    if problem:
+        raise NotTaken(problem)
     if CRASHING.search(text):
         raise NotTaken("it holds a character that the parser cannot read")
     source = text.encode()
     root = _parse(source)
-    if why := misread(root, source, text):
-        raise NotTaken(f"it is not sure how a shell reads it: {why}")
+    problem = misread(root, source, text)
+    if problem:
+        raise NotTaken(f"it is not sure how a shell reads it: {problem}")
     _check_kinds(root, bash)
     for words in _programs(root):
         _check_program(words)
-    parts, pipe, redirects = _ending(root)
+    parts, pipe, redirects = _last_statement(root)
     _check_filter(parts[-1], redirects)
     end = max(node.end_byte for node in (parts[-1], *redirects))
-    simple = all(_bare(part).type == "command" for part in parts[:-1])
+    simple = all(_without_redirects(part).type == "command" for part in parts[:-1])
     return Pipeline(parts[0].start_byte, pipe, end, len(parts) - 1, simple)
 
 
@@ -87,22 +97,21 @@ def _parse(source: bytes) -> Node:
     import tree_sitter  # heavy: `analyse` has loaded it by now
     import tree_sitter_bash
 
-    return (
-        tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-        .parse(source)
-        .root_node
-    )
+    language = tree_sitter.Language(tree_sitter_bash.language())
+    return tree_sitter.Parser(language).parse(source).root_node
 
 
-# ---- which trees are understood
+# ---- the trees that are understood
 
 _WORD_KINDS = listed("""
-    word number raw_string string string_content concatenation simple_expansion expansion variable_name
-    special_variable_name arithmetic_expansion binary_expression unary_expression test_operator brace_expression""")
+    word number raw_string string string_content concatenation simple_expansion expansion
+    variable_name special_variable_name arithmetic_expansion binary_expression unary_expression
+    test_operator brace_expression""")
 _STATEMENT_KINDS = listed("""
-    program list pipeline command command_name variable_assignment variable_assignments declaration_command
-    unset_command redirected_statement file_redirect file_descriptor compound_statement for_statement
-    while_statement if_statement elif_clause else_clause do_group test_command""")
+    program list pipeline command command_name variable_assignment variable_assignments
+    declaration_command unset_command redirected_statement file_redirect file_descriptor
+    compound_statement for_statement while_statement if_statement elif_clause else_clause do_group
+    test_command""")
 _BASH_KINDS = listed("ansi_c_string")
 _REASONS = {
     "command_substitution": "it holds a command substitution",
@@ -123,7 +132,7 @@ _TOKENS = {
     "((": "it holds `((`",
 }
 _VARIABLES = re.compile(r"_|PIPESTATUS|LINENO|SECONDS|BASH\w*|SHELLOPTS|PPID|__ferrule\w*")
-"""Variables in which an addition to the text could be seen."""
+"""Variables that could reveal an addition to the text."""
 
 
 def _nodes(root: Node) -> Iterator[Node]:
@@ -135,54 +144,68 @@ def _nodes(root: Node) -> Iterator[Node]:
 
 
 def _check_kinds(root: Node, bash: bool) -> None:
-    known = _WORD_KINDS | _STATEMENT_KINDS | (_BASH_KINDS if bash else frozenset[str]())
+    known = _WORD_KINDS | _STATEMENT_KINDS
+    if bash:
+        known |= _BASH_KINDS
     for node in _nodes(root):
-        if why := (_REASONS if node.is_named else _TOKENS).get(node.type):
-            raise NotTaken(why)
+        reasons = _REASONS if node.is_named else _TOKENS
+        if node.type in reasons:
+            raise NotTaken(reasons[node.type])
     for node in _nodes(root):
         if node.is_named and node.type not in known:
             raise NotTaken(f"it holds `{node.type}`, which is not looked into")
-        if node.type == "expansion" and any(
-            child.type not in _WORD_KINDS for child in node.named_children
-        ):
+        if node.type == "expansion" and not _is_plain_expansion(node):
             raise NotTaken("it holds an expansion that is not plain")
         if node.type.endswith("variable_name") and _VARIABLES.fullmatch(_text(node)):
             raise NotTaken(f"it looks at `{_text(node)}`")
 
 
-def _ending(root: Node) -> tuple[list[Node], int, list[Node]]:
-    """The last top-level statement: its parts, where its last pipe is, redirects that stand behind
-    it.
-    """
+def _is_plain_expansion(node: Node) -> bool:
+    return all(child.type in _WORD_KINDS for child in node.named_children)
+
+
+def _last_statement(root: Node) -> tuple[list[Node], int, list[Node]]:
+    """Return the last top-level statement: its parts, its last pipe, the redirects after it."""
     parts: list[Node] = []
     pipes: list[Node] = []
     redirects: list[Node] = []
     ended = False
-    for node in _flat(root):
+    for node in _flatten(root):
         if node.type in (";", "&&", "||"):
             ended = True
             continue
         if ended:
-            parts, pipes, redirects, ended = [], [], [], False
-        {"|": pipes, "file_redirect": redirects}.get(node.type, parts).append(node)
-        if len(parts) != len(pipes) + (node.type != "|") or (
-            redirects and node is not redirects[-1]
-        ):
+            parts = []
+            pipes = []
+            redirects = []
+            ended = False
+        if node.type == "|":
+            pipes.append(node)
+        elif node.type == "file_redirect":
+            redirects.append(node)
+        else:
+            parts.append(node)
+        alternates = len(parts) == len(pipes) + (node.type != "|")
+        redirects_are_last = not redirects or node is redirects[-1]
+        if not alternates or not redirects_are_last:
             raise NotTaken("where its pipes stand is not plain")
     if not pipes:
         raise NotTaken("its last statement has no pipe")
     return parts, pipes[-1].start_byte, redirects
 
 
-def _flat(node: Node) -> Iterator[Node]:
-    """Statements, redirects and operators in the order of the text.
+def _flatten(node: Node) -> Iterator[Node]:
+    """Yield statements, redirects and operators in the order of the text.
 
-    The grammar nests `a | b | c && d` as if `&&` bound tighter than `|`. The order of the operators
-    is all that is taken from it; what they bind is known.
+    The grammar nests `a | b | c && d` as if `&&` bound tighter than `|`. Only the order of the
+    operators is taken from it; what they bind is known.
     """
-    if node.type in ("program", "list", "pipeline") or _bare(node).type in ("list", "pipeline"):
+    if node.type in ("program", "list", "pipeline") or _without_redirects(node).type in (
+        "list",
+        "pipeline",
+    ):
         for child in node.children:
-            yield from _flat(child)
+            yield from _flatten(child)
     else:
         yield node
 
@@ -191,7 +214,7 @@ def _flat(node: Node) -> Iterator[Node]:
 
 
 def _check_filter(node: Node, redirects: list[Node]) -> None:
-    command = _bare(node)
+    command = _without_redirects(node)
     if command.type != "command":
         raise NotTaken("its filter is not a single command")
     own = [*_redirects(node), *_redirects(command), *redirects]
@@ -204,7 +227,7 @@ def _check_filter(node: Node, redirects: list[Node]) -> None:
     if name not in FILTERS:
         raise NotTaken(f"`{name or '?'}` is not a filter that reads all it is given")
     if name in _GREPS:
-        if any(_diverts(redirect) for redirect in own):
+        if any(_redirects_stdout(redirect) for redirect in own):
             # Into /dev/null, grep stops at the first match.
             raise NotTaken(f"`{name}` writes into a file")
         if any(_may_stop(word) for word in words[1:]):
@@ -212,7 +235,7 @@ def _check_filter(node: Node, redirects: list[Node]) -> None:
 
 
 def _may_stop(word: Word) -> bool:
-    """An argument of grep that ends it before its input does, or that could turn out to."""
+    """Return whether an argument of grep ends it before its input does, or could turn out to."""
     if word.may_be_flag and not word.known:
         return True
     if not word.text.startswith("--"):
@@ -223,10 +246,12 @@ def _may_stop(word: Word) -> bool:
 
 # ---- all programs
 
-_CHANGES = listed("trap exec eval source . alias unalias shopt enable umask builtin fc coproc")
+_CHANGES_SHELL = listed(
+    "trap exec eval source . alias unalias shopt enable umask builtin fc coproc"
+)
 _LISTS_PROCESSES = listed("ps pgrep pidof pstree top lsof fuser jobs")
-_GRAMMAR = listed("! time { }")
-_SET = re.compile(r"[-+][eu]*o?|pipefail")
+_KEYWORDS = listed("! time { }")
+_SET_OPTION = re.compile(r"[-+][eu]*o?|pipefail")
 
 
 def _check_program(words: list[Word]) -> None:
@@ -235,37 +260,40 @@ def _check_program(words: list[Word]) -> None:
     if not words[0].known:
         raise NotTaken("which program runs is known only when it runs")
     name = base(words[0].text)
-    if name in _GRAMMAR:
+    if name in _KEYWORDS:
         raise NotTaken(f"`{name}` belongs to the whole pipeline")
     named = {base(word.text) for word in words} if name == "command" else {name}
-    if named & _CHANGES:
+    if named & _CHANGES_SHELL:
         raise NotTaken(f"`{name}` changes the shell")
     if named & _LISTS_PROCESSES:
         raise NotTaken(f"`{name}` would see one process more")
-    if name == "set" and not all(word.known and _SET.fullmatch(word.text) for word in words[1:]):
+    if name == "set" and not all(
+        word.known and _SET_OPTION.fullmatch(word.text) for word in words[1:]
+    ):
         raise NotTaken("`set` changes more than what happens after a failure")
 
 
 def _programs(root: Node) -> Iterator[list[Word]]:
     for node in _nodes(root):
-        if node.type == "command" and (words := _words(node)):
+        if node.type != "command":
+            continue
+        words = _words(node)
+        if words:
             yield words
 
 
 def _words(command: Node) -> list[Word]:
     found: list[Word] = []
     for child in command.named_children:
-        if child.type not in ("variable_assignment", "file_redirect"):
-            found.append(
-                read_word(
-                    child.named_children[0] if child.type == "command_name" else child, "", ""
-                )
-            )
+        if child.type in ("variable_assignment", "file_redirect"):
+            continue
+        word = child.named_children[0] if child.type == "command_name" else child
+        found.append(read_word(word, "", ""))
     return found
 
 
-def _bare(node: Node) -> Node:
-    """A statement without its redirects."""
+def _without_redirects(node: Node) -> Node:
+    """Return a statement without its redirects."""
     body = node.child_by_field_name("body") if node.type == "redirected_statement" else None
     return node if body is None else body
 
@@ -274,8 +302,8 @@ def _redirects(node: Node) -> list[Node]:
     return [child for child in node.named_children if child.type == "file_redirect"]
 
 
-def _diverts(redirect: Node) -> bool:
-    """It sends standard output into a file (`2>file` and `>&2` do not)."""
+def _redirects_stdout(redirect: Node) -> bool:
+    """Return whether standard output goes into a file (`2>file` and `>&2` do not do that)."""
     children = {child.type: _text(child) for child in redirect.named_children}
     duplicates = _operator(redirect).endswith("&") and "number" in children
     return ">" in _operator(redirect) and children.get("file_descriptor") != "2" and not duplicates

@@ -1,7 +1,7 @@
 """`run_command` in its plain form: the built-in one, with few parameters and readable text.
 
-The full form (`full.py`) has all that requirement 001 asks for and answers with a record. Both are
-the same runner.
+The full form (`full.py`) has all that requirement 001 asks for and returns a record. Both use the
+same runner.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ _PLAIN = CommandOptions()
 
 
 def _request(values: Mapping[str, Any], policy: CommandPolicy) -> dict[str, Any]:
-    """The arguments of the full form that those of the plain one mean."""
+    """Translate the arguments of the plain form into those of the full one."""
     timeout = values.get("timeout")
     seconds = policy.timeout if timeout is None else timeout
-    if problem := _wrong_timeout(seconds):
+    problem = _timeout_problem(seconds)
+    if problem:
         raise RetryCall(problem)
     return {
         "command": values["command"],
@@ -43,17 +44,17 @@ def _request(values: Mapping[str, Any], policy: CommandPolicy) -> dict[str, Any]
 
 
 async def _preview(values: Mapping[str, Any], context: Any) -> str:
-    """The exact command line and where it would run."""
+    """Show the exact command line and where it would run."""
     request, planned, folder = plan_of(_request(values, CommandPolicy.of(context)), context, _PLAIN)
     return preview_of(replace(request, cwd=folder), planned)
 
 
 def _impossible(values: Mapping[str, Any]) -> list[str]:
-    problem = _wrong_timeout(values.get("timeout"))
+    problem = _timeout_problem(values.get("timeout"))
     return [problem] if problem else []
 
 
-def _wrong_timeout(seconds: float | None) -> str:
+def _timeout_problem(seconds: float | None) -> str:
     if seconds is None or 0.001 <= seconds <= LONGEST_TIMEOUT:
         return ""
     return f"`timeout` must be from 0.001 to {LONGEST_TIMEOUT} seconds, found {seconds}"
@@ -96,7 +97,7 @@ async def run_command(
         await see(handle, request, context)
         return _answer(handle, context)
     finally:
-        # The files have it; a session of many commands must not hold the output of each.
+        # The files have the output; a session of many commands must not hold all of it in memory.
         handle.outputs.shrink(_PLAIN.max_inline_bytes)
 
 
@@ -107,10 +108,12 @@ def _answer(handle: Handle, context: Context) -> str:
         return display(handle, text)
     tail = text[-_TAIL_ON_TIMEOUT:]
     size = handle.outputs.combined.size
-    seen = f"output until then ({size} bytes), its end:\n{tail}" if tail else "there was no output"
+    output = (
+        f"output until then ({size} bytes), its end:\n{tail}" if tail else "there was no output"
+    )
     raise ToolFailed(
         ErrorType.TIMEOUT,
         f"`{handle.planned.shown()[:200]}` was ended after {handle.seconds:g} s, and all it "
         "had started; what it did "
-        f"until then stands. {' '.join([*notices(handle, text), seen])}",
+        f"until then stands. {' '.join([*notices(handle, text), output])}",
     )

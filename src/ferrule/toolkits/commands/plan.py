@@ -1,19 +1,19 @@
 """From a request to what exactly would run, or the reason why it may not. No I/O.
 
-Two ways to say what to run, with the same checks:
+There are two ways to say what to run, with the same checks:
 
-* a list of words: run as it stands, no shell, nothing is expanded;
+* a list of words: run as it is, without a shell; nothing is expanded;
 * text: split at blanks with quotes respected, and run without a shell too. Text that would mean
-  something else in a shell (pipes, redirects, `;`, `$HOME`, `~`) is refused with the way to say it,
-  unless a shell is asked for and the run's settings allow shells.
+  something else in a shell (pipes, redirects, `;`, `$HOME`, `~`) is refused with a hint how to
+  write it, unless a shell is asked for and the run's settings allow shells.
 
-What it means is found out by `permissions.commands.analysis`, the same that the gate used for its
-rules; a difference between the two readings is a refusal. Reserved and secret names are the gate's
-matter; only the folder the command starts in is judged again here, since the gate reads file names
-from the root.
+Its meaning is found by `permissions.commands.analysis`, which the gate used for its rules too; a
+difference between the two readings is a refusal. Reserved and secret names are the gate's task;
+only the folder the command starts in is judged again here, since the gate reads file names from the
+root.
 
-Not protected: what an allowed program does to files (a sandbox's work), and programs under names
-that the tables of `permissions.commands.program_facts` never heard of.
+Not protected: what an allowed program does to files (the sandbox's task), and programs under names
+that the tables of `permissions.commands.program_facts` do not list.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ _MORE_EFFECTS: Mapping[str, tuple[str, ...]] = {
     "batcat": ("--pager", "--generate-config-file", "cache"),
     "htmlq": ("--output",),
 }
-"""Options of safe mode's own programs that run or write something, beyond those of
-`permissions.commands.program_facts`.
+"""Options of safe mode's own programs that run or write something.
+
+They come in addition to those of `permissions.commands.program_facts`.
 """
 
 _NO_SHELL = "the settings allow no shell (a person opens it with `commands.shell: true`)"
@@ -55,8 +56,10 @@ HOW = (
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What would run: its words, and what is known of them. `literal_globs` are words that a shell
-    would have expanded; `text` is what was given to a shell, empty without one.
+    """What would run: its words, and what is known of them.
+
+    `literal_globs` are words that a shell would have expanded; `text` is what was given to a shell,
+    empty without one.
     """
 
     argv: tuple[str, ...]
@@ -66,11 +69,11 @@ class Planned:
 
     @property
     def shell(self) -> bool:
-        """True if a shell reads it."""
+        """Whether a shell reads the command."""
         return bool(self.text)
 
     def shown(self) -> str:
-        """The exact command line, quoted for a shell, with control characters made visible."""
+        """Return the exact command line, quoted for a shell, control characters made visible."""
         return printable(shlex.join(self.argv))
 
 
@@ -82,9 +85,13 @@ def plan(
     workspace: Workspace,
     folder: str = "",
 ) -> Planned:
-    """Decide what exactly would run. Raises ToolFailed for what may not or cannot be run.
+    """Decide what exactly would run.
 
-    `folder` is where it starts, relative to the workspace.
+    Args:
+        folder: Where it starts, relative to the workspace.
+
+    Raises:
+        ToolFailed: It may not be run, or cannot.
     """
     planned = read(command, shell=shell, workspace=workspace)
     check(planned, policy=policy, workspace=workspace, folder=folder)
@@ -92,17 +99,22 @@ def plan(
 
 
 def read(command: str | Sequence[str], *, shell: bool, workspace: Workspace) -> Planned:
-    """The words that would run, and what they mean; not yet whether they may. Raises RetryCall."""
+    """Find the words that would run and their meaning, but do not judge them. Raises RetryCall."""
     if not isinstance(command, str) and shell:
         raise RetryCall("a shell takes the command as text; a list of words is run without a shell")
-    root, home = str(workspace.root), os.environ.get("HOME", "")
+    root = str(workspace.root)
+    home = os.environ.get("HOME", "")
     analysis = analyse(command, root=root, home=home, names=workspace.names)
     if analysis.over_limit or (analysis.problem and not shell):
         why = analysis.over_limit or analysis.problem
         raise RetryCall(f"`{printable(analysis.text)[:200]}` was not run: {why}; {HOW}")
     if shell:
         return Planned((*SHELL, str(command)), analysis, str(command))
-    argv, globs = _split(command, analysis) if isinstance(command, str) else (tuple(command), ())
+    if isinstance(command, str):
+        argv, globs = _split_text(command, analysis)
+    else:
+        argv = tuple(command)
+        globs = ()
     # The words that will run are judged, however they were written: one check for both forms.
     return Planned(argv, analyse(argv, root=root, names=workspace.names), "", globs)
 
@@ -110,9 +122,7 @@ def read(command: str | Sequence[str], *, shell: bool, workspace: Workspace) -> 
 def check(
     planned: Planned, *, policy: CommandPolicy, workspace: Workspace, folder: str = ""
 ) -> None:
-    """Raise ToolFailed if the settings do not allow this, or it names what it may not from
-    `folder`.
-    """
+    """Raise ToolFailed if the settings forbid this, or it names what it may not from `folder`."""
     if planned.shell:
         _check_shell(planned.analysis, policy)
     _check_programs(planned.analysis, policy)
@@ -129,18 +139,15 @@ def _check_shell(analysis: Analysis, policy: CommandPolicy) -> None:
         raise RetryCall(f"the command was not run: {analysis.problem}; write it more plainly")
 
 
-def _split(text: str, analysis: Analysis) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words of a text and its wildcards, if a shell would see the same words and nothing
-    else.
-    """
+def _split_text(text: str, analysis: Analysis) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words and wildcards of a text that a shell would read as the same words."""
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise RetryCall(
             f"`{printable(text)[:200]}` was not run: {str(error).lower()}; {HOW}"
         ) from None
-    # A part that is the whole text: what `sh -c` or `find -exec` would start are parts of their
-    # own.
+    # The part that is the whole text; what `sh -c` or `find -exec` start are parts of their own.
     part = next((part for part in analysis.parts if part.raw == analysis.text), None)
     if part is None or part.redirects or part.assignments or len(part.words) != len(words):
         raise RetryCall(_needs_shell(text))
@@ -157,18 +164,19 @@ def _split(text: str, analysis: Analysis) -> tuple[tuple[str, ...], tuple[str, .
 def _needs_shell(text: str) -> str:
     return (
         f"`{printable(text)[:200]}` was not run: it uses a shell's pipes, redirects, lists "
-        "or expansions, and "
-        f"{HOW}. Where the person has set `commands.shell: true`, ask for a shell. For these "
-        "characters as text, quote them in "
-        "single quotes"
+        f"or expansions, and {HOW}. Where the person has set `commands.shell: true`, ask for a "
+        "shell. For these characters as text, quote them in single quotes"
     )
 
 
 def _check_programs(analysis: Analysis, policy: CommandPolicy) -> None:
-    """Shells and safe mode, for every part: behind pipes and wrappers, in `find -exec` and `sh -c`
-    too.
+    """Check shells and safe mode for every part.
+
+    That includes parts behind pipes and wrappers, in `find -exec` and in `sh -c`.
     """
-    shells = [name for part in analysis.parts for name in _shells(part)]
+    shells: list[str] = []
+    for part in analysis.parts:
+        shells += _started_shells(part)
     if shells and not policy.shell_allowed:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED, f"`{shells[0]}` was not run: {_NO_SHELL}; {HOW}"
@@ -179,25 +187,29 @@ def _check_programs(analysis: Analysis, policy: CommandPolicy) -> None:
         # The name as it is written: `./ls` is another program than `ls`.
         names = [word.text if word.known else "?" for word in (*part.words[:1], *part.stripped[:1])]
         refused = policy.safe_mode.refuses(names)
-        effects = [hazard or "an expansion" for hazard in part.hazards] + _more_effects(part.argv)
-        if part.assignments:
-            effects.append(part.assignments[0])
-        effects += [
-            f"> {r.target.text}" for r in part.redirects if r.write and r.target.text != "/dev/null"
-        ]
+        effects = _effects(part)
         if refused or effects:
-            why = refused or f"safe mode is on and `{effects[0]}` does more than reading"
+            reason = refused or f"safe mode is on and `{effects[0]}` does more than reading"
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
-                (
-                    f"`{printable(part.raw)[:200]}` was not run: {why}; use another tool, or ask "
-                    "the person"
-                ),
+                f"`{printable(part.raw)[:200]}` was not run: {reason}; use another tool, or ask "
+                "the person",
             )
 
 
-def _shells(part: Part) -> list[str]:
-    """Shells that a part starts, itself or through a program that starts others."""
+def _effects(part: Part) -> list[str]:
+    """Return what a part does besides reading."""
+    found = [hazard or "an expansion" for hazard in part.hazards] + _more_effects(part.argv)
+    if part.assignments:
+        found.append(part.assignments[0])
+    for redirect in part.redirects:
+        if redirect.write and redirect.target.text != "/dev/null":
+            found.append(f"> {redirect.target.text}")
+    return found
+
+
+def _started_shells(part: Part) -> list[str]:
+    """Return the shells that a part starts, itself or through a program that starts others."""
     starts = part.program in RUNNERS and (part.program not in ("find", "fd") or part.hazards)
     words = part.words if starts else (*part.words[:1], *part.stripped[:1])
     return [word.text for word in words if base(word.text) in SHELLS]
@@ -206,18 +218,19 @@ def _shells(part: Part) -> list[str]:
 def _more_effects(argv: Sequence[str | None]) -> list[str]:
     program = argv[0] if argv else ""
     options = _MORE_EFFECTS.get(program or "", ())
-    found = [word for word in argv[1:] if word and word.partition("=")[0] in options]
+    words = [word for word in argv[1:] if word]
+    found = [word for word in words if word.partition("=")[0] in options]
     if program == "htmlq":
-        found += [
-            word
-            for word in argv[1:]
-            if word and word[:1] == "-" and word[1:2] != "-" and "o" in word
-        ]
+        found += [word for word in words if _is_short_option(word) and "o" in word]
     return found
 
 
+def _is_short_option(word: str) -> bool:
+    return word[:1] == "-" and word[1:2] != "-"
+
+
 def _check_folder(analysis: Analysis, workspace: Workspace, folder: str) -> None:
-    """File names again, as seen from the folder that the command starts in."""
+    """Judge file names again, as seen from the folder that the command starts in."""
     if not folder:
         return
     root = str(workspace.root)
@@ -229,5 +242,5 @@ def _check_folder(analysis: Analysis, workspace: Workspace, folder: str) -> None
 
 
 def printable(text: str) -> str:
-    """Text without characters that could hide or move what a person reads."""
+    """Make characters visible that could hide or move what a person reads."""
     return exact(text, keep="\n")

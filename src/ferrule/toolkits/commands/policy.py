@@ -1,9 +1,8 @@
-"""What commands may do: the person's settings, the options of one set of tools, and the function
-that may decide.
+"""What commands may do: the run's settings, the options of a toolset, and the deciding function.
 
-Two values, because two people write them. `CommandPolicy` is what the run's settings say; it is a
-resource of the context and nothing lifts it. `CommandOptions` is what the author of an agent wants
-of this set of tools: it only narrows (prefixes, a policy function) and sets defaults.
+There are two values because two people write them. `CommandPolicy` holds the run's settings; it is
+a resource of the context and nothing lifts it. `CommandOptions` is what the author of an agent
+wants of this set of tools: it only narrows (prefixes, a policy function) and sets defaults.
 """
 
 from __future__ import annotations
@@ -23,25 +22,27 @@ from ferrule.tools.context import Context
 
 OutputFormat = Literal["json", "value", "display"]
 PolicyFunction = Callable[[dict[str, Any], Mapping[str, Any]], object | Awaitable[object]]
-"""`command_policy(request, args)`: what is about to run, and the arguments as the model gave them.
-"""
+"""`command_policy(request, args)`: what will run, and the arguments as the model gave them."""
 
 LONGEST_TIMEOUT = 3600
-"""Seconds."""
+"""In seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandPolicy:
-    """What the run's settings say about commands. A resource of the context; without it, these
-    defaults.
+    """What the run's settings say about commands: a resource of the context, or these defaults.
 
-    `allow_env` are variables that children get besides the usual ones. `timeout` in seconds, where
-    the call says none. `keep` bytes of output are held from the beginning, and as many from the
-    end. `output_bytes` is what the files of one command may hold together, `result_bytes` what one
-    result may have, `most_running` how many commands of a session may run at once. `confine` is
-    what the session's sandbox must hold; None: what a sandbox holds by default, for the run's own
-    workspace. `on_gap` is what happens where the machine does not offer that; `off`: commands run
-    with all the rights of this process.
+    Attributes:
+        allow_env: Variables that children get besides the usual ones.
+        timeout: Seconds, if the call names none.
+        keep: Bytes of output held in memory from the beginning, and as many from the end.
+        output_bytes: What the files of one command may hold together.
+        result_bytes: What one result may have.
+        most_running: How many commands of a session may run at once.
+        confine: What the session's sandbox must enforce; None: what a sandbox enforces by default,
+            for the run's own workspace.
+        on_gap: What happens if the machine does not offer that; `off`: commands run with all the
+            rights of this process.
     """
 
     shell_allowed: bool = False
@@ -57,17 +58,17 @@ class CommandPolicy:
 
     @staticmethod
     def of(context: Context) -> CommandPolicy:
-        """The policy of this run."""
+        """Return the policy of this run."""
         found = context.resources.get(CommandPolicy)
         return found if isinstance(found, CommandPolicy) else CommandPolicy()
 
 
 @dataclass(frozen=True, slots=True)
 class Behavior:
-    """Defaults of requests that do not say it themselves, in milliseconds and bytes.
+    """Defaults for requests that do not set these fields, in milliseconds and bytes.
 
-    `background_after_ms` None: a command is waited for; 0: it goes on in the background at once;
-    else it is waited for that long.
+    `background_after_ms` None: wait until the command ends; 0: it goes on in the background at
+    once; otherwise wait for that long.
     """
 
     background_after_ms: int | None = None
@@ -77,13 +78,13 @@ class Behavior:
 
     def __post_init__(self) -> None:
         for name in ("background_after_ms", "progress_max_inline_bytes"):
-            _at_least(name, getattr(self, name), 0)
-        _at_least("progress_interval_ms", self.progress_interval_ms, 10)
-        _at_least("timeout_ms", self.timeout_ms, 1)
+            _check_at_least(name, getattr(self, name), 0)
+        _check_at_least("progress_interval_ms", self.progress_interval_ms, 10)
+        _check_at_least("timeout_ms", self.timeout_ms, 1)
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> Behavior:
-        """From a mapping, as `command_behavior` is written. Raises ConfigError naming the key."""
+        """Make it from a mapping, as `command_behavior` is written. Raises ConfigError."""
         known = [f.name for f in fields(Behavior)]
         for key in given:
             if key not in known:
@@ -93,8 +94,11 @@ class Behavior:
         return Behavior(**given)
 
 
-def _at_least(name: str, value: object, low: int) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < low):
+def _check_at_least(name: str, value: object, low: int) -> None:
+    if value is None:
+        return
+    # A bool is an int for Python, but not a number for a reader.
+    if not isinstance(value, int) or isinstance(value, bool) or value < low:
         raise ConfigError(f"{name} = {value!r}: must be a whole number, at least {low}")
 
 
@@ -102,13 +106,16 @@ def _at_least(name: str, value: object, low: int) -> None:
 class CommandOptions:
     """Options of one set of command tools.
 
-    `root`: commands start there or below; `cwd`: where they start if the call says nothing. Both
-    are paths of the workspace. `max_inline_bytes` is the most of each output that a result shows.
-    `allow_argv_prefixes`: a text is a program, a list the first words; None restricts nothing, an
-    empty list allows nothing. `command_policy` is described in `verdict.py`. `output_format`:
-    `json` (text), `value` (the record itself) or `display` (readable text). `names` and `namespace`
-    are what the tools are called in the catalog, so that results name readers that exist.
-    `lifecycle` adds poll, wait and kill.
+    Attributes:
+        root: Commands start there or below; a path of the workspace.
+        cwd: Where commands start if the call does not say; a path of the workspace.
+        max_inline_bytes: The most of each output that a result shows.
+        allow_argv_prefixes: A text is a program, a list the first words; None restricts nothing, an
+            empty list allows nothing.
+        command_policy: A function that decides, see `verdict.py`.
+        output_format: `json` (text), `value` (the record itself) or `display` (readable text).
+        lifecycle: Adds poll, wait and kill.
+        names, namespace: The tools' names in the catalog, so that results name existing readers.
     """
 
     root: str = ""
@@ -124,7 +131,7 @@ class CommandOptions:
     namespace: str = ""
 
     def __post_init__(self) -> None:
-        _at_least("max_inline_bytes", self.max_inline_bytes, 0)
+        _check_at_least("max_inline_bytes", self.max_inline_bytes, 0)
         if self.output_format not in ("json", "value", "display"):
             raise ConfigError(
                 f"output_format = {self.output_format!r}", hint="use `json`, `value` or `display`"
@@ -141,10 +148,13 @@ class CommandOptions:
         """The allowed first words, each as a tuple."""
         if self.allow_argv_prefixes is None:
             return None
-        return tuple((p,) if isinstance(p, str) else tuple(p) for p in self.allow_argv_prefixes)
+        return tuple(
+            (prefix,) if isinstance(prefix, str) else tuple(prefix)
+            for prefix in self.allow_argv_prefixes
+        )
 
     def called(self, tool: str) -> str:
-        """What a tool of this set is called in the catalog."""
+        """Return the name of a tool of this set in the catalog."""
         name = self.names.get(tool, tool)
         return f"{self.namespace}::{name}" if self.namespace else name
 
@@ -152,20 +162,19 @@ class CommandOptions:
 def beyond_prefixes(
     argv: Sequence[str], analysis: Analysis, prefixes: tuple[tuple[str, ...], ...], *, shell: bool
 ) -> str:
-    """Why a command does not begin as one of the prefixes says; empty if it does.
+    """Return why a command does not begin with one of the prefixes; empty if it does.
 
     In a shell every part must: behind pipes, in substitutions, in the text of `sh -c`. What a list
-    of words could not do either is refused as well: writing a file by a redirect, setting a
-    variable.
+    of words could not do is refused as well: writing a file by a redirect, setting a variable.
     """
-    if not shell and not _begins(tuple(argv), prefixes):
+    if not shell and not _has_prefix(tuple(argv), prefixes):
         return f"`{argv[0]}` with these words is not among the allowed commands"
     if analysis.problem or analysis.over_limit:
         return f"the command cannot be judged: {analysis.problem or analysis.over_limit}"
     if shell and not analysis.parts:
         return "the command names no program"
     for part in analysis.parts:
-        if part.words and not _begins(part.argv, prefixes):
+        if part.words and not _has_prefix(part.argv, prefixes):
             return f"`{part.raw[:200]}` is not among the allowed commands"
         if part.assignments:
             return f"`{part.assignments[0][:200]}` sets a variable"
@@ -175,5 +184,5 @@ def beyond_prefixes(
     return ""
 
 
-def _begins(words: Sequence[str | None], prefixes: tuple[tuple[str, ...], ...]) -> bool:
+def _has_prefix(words: Sequence[str | None], prefixes: tuple[tuple[str, ...], ...]) -> bool:
     return any(tuple(words[: len(prefix)]) == prefix for prefix in prefixes)

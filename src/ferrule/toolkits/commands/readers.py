@@ -1,9 +1,9 @@
-"""`read_command_output` and `read_command_output_tail`: what a command said, in parts.
+"""`read_command_output` and `read_command_output_tail`: parts of a command's output.
 
-A command is found among those of the same identity only; a path is a name for an output, compared
-as text and never opened as such. What is read is the very file that was made, or nothing. An answer
-is no larger than a result may be: reading on with `offset` leads to the end, whatever the sizes
-asked for.
+A command is found only among those of the same identity; a path is a name for an output, compared
+as text and never opened as such. What is read is the very file that was made, or nothing. A result
+is no larger than it may be: reading on with `offset` leads to the end, whatever sizes are asked
+for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .session_commands import Commands, Handle
 
 LENGTH = 65_536
 TAIL = 12_000
-_SPARE = 512
+_SPARE_BYTES = 512
 """Bytes of a result that are left for what others add to it."""
 
 _ID = Annotated[str, "The `command_id` of a command's result."]
@@ -35,7 +35,7 @@ _STREAM = Annotated[
 
 
 def reader_tools(options: CommandOptions) -> tuple[Tool, ...]:
-    """Both readers, answering in the form of these options."""
+    """Return both readers, answering in the form of these options."""
 
     @tool(side_effect="none", risk="safe", polls=True, inline=True)
     async def read_command_output(
@@ -78,8 +78,11 @@ def _check(name: str, value: int, low: int) -> None:
 
 
 def located(context: Context, *names: str) -> Handle:
-    """The command that one of these ids or paths names. Raises RetryCall for none or several,
-    ToolFailed(not_found).
+    """Return the command that one of these ids or paths names.
+
+    Raises:
+        RetryCall: None or several are given.
+        ToolFailed: `not_found` if there is no such command.
     """
     given = [name for name in names if name]
     if len(given) != 1:
@@ -94,7 +97,7 @@ def _find(
 ) -> tuple[Handle, Stream]:
     handle = located(context, command_id, handle_id, path)
     if path:
-        named = next((one for one in handle.streams() if one.path == path), None)
+        named = next((output for output in handle.streams() if output.path == path), None)
         if named is None:
             raise ToolFailed(
                 ErrorType.NOT_FOUND,
@@ -112,16 +115,19 @@ def _answer(
     context: Context,
     options: CommandOptions,
 ) -> Any:
-    room = CommandPolicy.of(context).result_bytes - _SPARE
-    record = _record(handle, output, offset, length := min(length, room))
-    while (size := len(compact(record).encode("utf-8", "replace"))) > room and length > 1:
+    room = CommandPolicy.of(context).result_bytes - _SPARE_BYTES
+    length = min(length, room)
+    while True:
+        record = _make_record(handle, output, offset, length)
+        size = len(compact(record).encode("utf-8", "replace"))
+        if size <= room or length <= 1:
+            break
         length = max(1, min(length * 3 // 4, length * room // size))
-        record = _record(handle, output, offset, length)
-    return rendered(record, options, lambda: _shown(record))
+    return rendered(record, options, lambda: _format(record))
 
 
-def _record(handle: Handle, output: Stream, offset: int | None, length: int) -> dict[str, Any]:
-    # The end is a place, too: with less to show of it, it begins later.
+def _make_record(handle: Handle, output: Stream, offset: int | None, length: int) -> dict[str, Any]:
+    # The end is a place, too: if less of it is shown, it begins later.
     begin = max(0, output.stored - length) if offset is None else offset
     try:
         piece = output.read(begin, length)
@@ -145,8 +151,10 @@ def _record(handle: Handle, output: Stream, offset: int | None, length: int) -> 
     return record
 
 
-def _shown(record: dict[str, Any]) -> str:
+def _format(record: dict[str, Any]) -> str:
     end = record["offset"] + record["bytes_read"]
     rest = "its end" if record["eof"] else f"go on at offset {end}"
     state = f"[bytes {record['offset']} to {end} of {record['total_bytes']}; {rest}]"
-    return f"{record['content'].removesuffix(chr(10))}\n{state}" if record["content"] else state
+    if not record["content"]:
+        return state
+    return f"{record['content'].removesuffix(chr(10))}\n{state}"

@@ -1,13 +1,13 @@
-"""What came of a command: the record of requirement 001, and the readable text that a model gets.
+"""The result of a command: the record of requirement 001, and the readable text for a model.
 
-The record fits a result: texts in it are shortened until it does, and each says where the rest is.
-Its fields:
+The record fits into a result: its texts are shortened until it does, and each says where the rest
+is. Its fields:
 
     command_id, handle_id, status (completed, running, timed_out, killed, blocked), success
     (completed with exit status 0), pid, process_group_id, started_at, ended_at (ms since 1970),
     duration_ms, exit_code (-1 if a signal ended it), signal, timed_out, stdout, stderr,
     output_path, stdout_path, stderr_path, line_count, byte_count, output_sha256, sandbox {kind,
-    enforced, not_enforced}, audit_id (the call's id), policy_context; where there is something to
+    enforced, not_enforced}, audit_id (the call's id), policy_context; if there is something to
     say: cut_outputs {stdout, stderr: their whole size in bytes}, process_cleanup {left, alive},
     output_incomplete, notes; of a preview: changes [{path, kind (created, changed, deleted),
     size}], changes_left_out
@@ -27,18 +27,20 @@ from .plan import Planned, printable
 from .policy import CommandOptions
 from .session_commands import Handle
 
-_NAMES = 12
-_CHANGES = 1000
-"""Changes of a preview that a record lists at the most."""
-_LONG = 32 * 1024
-_SPARE = 512
+_MAX_NAMES = 12
+_MAX_CHANGES = 1000
+"""Most changes of a preview that a record lists."""
+_LONG_TEXT = 32 * 1024
+_SPARE_BYTES = 512
 """Bytes of a result that are left for what others add to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Showing:
-    """How much is shown. `inline` bytes of each output, `room` bytes for the whole record, `reader`
-    reads the rest.
+    """How much is shown.
+
+    `inline` bytes of each output, `room` bytes for the whole record; the tool `reader` reads the
+    rest.
     """
 
     inline: int
@@ -47,11 +49,12 @@ class Showing:
 
 
 def record_of(handle: Handle, showing: Showing) -> dict[str, Any]:
-    """The record of a command, as it stands now."""
-    inline, changes = showing.inline, _CHANGES
+    """Return the record of a command in its present state."""
+    inline = showing.inline
+    changes = _MAX_CHANGES
     while True:
-        record = _record(handle, inline, changes, showing.reader)
-        size = len(compact(record).encode("utf-8", "replace")) + _SPARE
+        record = _make_record(handle, inline, changes, showing.reader)
+        size = len(compact(record).encode("utf-8", "replace")) + _SPARE_BYTES
         if size <= showing.room or inline == changes == 0:
             return record
         if inline:
@@ -60,8 +63,10 @@ def record_of(handle: Handle, showing: Showing) -> dict[str, Any]:
             changes //= 2
 
 
-def _record(handle: Handle, inline: int, changes: int, reader: str) -> dict[str, Any]:
-    ended, outputs, running = handle.ended, handle.outputs, handle.running
+def _make_record(handle: Handle, inline: int, changes: int, reader: str) -> dict[str, Any]:
+    ended = handle.ended
+    outputs = handle.outputs
+    running = handle.running
     where = f"; `{reader}` with command_id {handle.command_id} reads them"
     stdout = outputs.stdout.text(inline, where)
     stderr = "" if outputs.stdout is outputs.combined else outputs.stderr.text(inline, where)
@@ -91,28 +96,35 @@ def _record(handle: Handle, inline: int, changes: int, reader: str) -> dict[str,
         "policy_context": dict(handle.policy_context),
         **handle.added,
     }
-    if cut := _cut(handle, inline):
+    cut = _cut_outputs(handle, inline)
+    if cut:
         record["cut_outputs"] = cut
     if "output_capture" in record:
-        record["output_capture"] = _read_with(record["output_capture"], reader)
-    if ended is not None and (ended.left or ended.alive):
-        record["process_cleanup"] = {
-            "left": list(ended.left[:_NAMES]),
-            "alive": list(ended.alive[:_NAMES]),
-        }
+        record["output_capture"] = _add_reader(record["output_capture"], reader)
     if outputs.incomplete:
         record["output_incomplete"] = outputs.incomplete
-    if ended is not None and "changes" in record:
-        record |= _changes(ended, changes)
-    if ended is not None and (
-        notes := hints(handle, ended, stdout + stderr, listed="changes" in record)
-    ):
-        record["notes"] = notes
+    if ended is not None:
+        _add_end(record, handle, ended, changes)
     return record
 
 
-def _cut(handle: Handle, inline: int) -> dict[str, int]:
-    """The outputs that are shown in part, by name, with their whole size."""
+def _add_end(record: dict[str, Any], handle: Handle, ended: Ended, changes: int) -> None:
+    """Add what is known of a command that has ended."""
+    if ended.left or ended.alive:
+        record["process_cleanup"] = {
+            "left": list(ended.left[:_MAX_NAMES]),
+            "alive": list(ended.alive[:_MAX_NAMES]),
+        }
+    has_changes = "changes" in record
+    if has_changes:
+        record |= _list_preview(ended, changes)
+    notes = hints(handle, ended, record["stdout"] + record["stderr"], listed=has_changes)
+    if notes:
+        record["notes"] = notes
+
+
+def _cut_outputs(handle: Handle, inline: int) -> dict[str, int]:
+    """Return the outputs that are shown in part, by name, with their whole size."""
     outputs = handle.outputs
     streams = {"stdout": outputs.stdout}
     if outputs.stdout is not outputs.combined:
@@ -120,20 +132,21 @@ def _cut(handle: Handle, inline: int) -> dict[str, int]:
     return {name: stream.size for name, stream in streams.items() if stream.is_cut(inline)}
 
 
-def _read_with(capture: dict[str, Any], reader: str) -> dict[str, Any]:
-    """What is said of a copy, with the one tool that reads it: it lies where no other tool
-    reaches.
-    """
+def _add_reader(capture: dict[str, Any], reader: str) -> dict[str, Any]:
+    """Add the tool that reads a copy to its hint: no other tool can reach the copy."""
     hint = f"{capture['hint']}; `{reader}` with `path` reads it"
     return {**capture, "hint": hint}
 
 
-def _changes(ended: Ended, most: int) -> dict[str, Any]:
-    shown = [{"path": one.name, "kind": one.kind, "size": one.size} for one in ended.changes[:most]]
+def _list_preview(ended: Ended, most: int) -> dict[str, Any]:
+    shown = [
+        {"path": change.name, "kind": change.kind, "size": change.size}
+        for change in ended.changes[:most]
+    ]
     left_out = len(ended.changes) - len(shown)
     if not left_out and not ended.changes_cut:
         return {"changes": shown}
-    # What a preview did not list itself is not counted: it is more than it looked at.
+    # Changes that the preview itself did not list are not counted: there may be more.
     return {
         "changes": shown,
         "changes_left_out": f"at least {left_out}" if ended.changes_cut else left_out,
@@ -141,19 +154,18 @@ def _changes(ended: Ended, most: int) -> dict[str, Any]:
 
 
 def exit_code(handle: Handle) -> int | None:
-    """The exit status; -1 if a signal ended it or nobody knows, None while it runs."""
+    """Return the exit status; -1 if a signal ended it or nobody knows, None while it runs."""
     if not handle.over:
         return None
-    code = (
-        handle.ended.exit_code if handle.ended is not None and handle.status != "killed" else None
-    )
-    return -1 if code is None else code
+    if handle.ended is None or handle.status == "killed" or handle.ended.exit_code is None:
+        return -1
+    return handle.ended.exit_code
 
 
 def blocked(
     planned: Planned, reason: str, call_id: str, allowed: Sequence[Sequence[str]] = ()
 ) -> dict[str, Any]:
-    """The record of a command that was not run."""
+    """Return the record of a command that was not run."""
     record: dict[str, Any] = {
         "status": "blocked",
         "blocked": True,
@@ -170,23 +182,24 @@ def blocked(
 
 
 def news_of(handle: Handle, inline: int) -> str:
-    """How a command in the background goes, or how it ended, with the last `inline` bytes of its
-    output.
+    """Describe the state or the end of a command in the background.
+
+    With the last `inline` bytes of its output.
     """
-    said = f"`{handle.planned.shown()[:200]}` ({handle.command_id})"
+    name = f"`{handle.planned.shown()[:200]}` ({handle.command_id})"
     state = "is still running" if not handle.over else ended_as(handle)
     size = handle.outputs.combined.size
-    text = f"{said} {state} after {handle.age_ms / 1000:.1f} s with {size} bytes of output"
+    text = f"{name} {state} after {handle.age_ms / 1000:.1f} s with {size} bytes of output"
     tail = handle.outputs.combined.end(inline)
     return f"{text}; the end of it:\n{tail}" if tail else text
 
 
 def ended_as(handle: Handle) -> str:
-    """How it ended, in words."""
+    """Describe how a command ended."""
     if handle.failure is not None:
         return f"failed: {handle.failure}"
     if handle.status == "timed_out":
-        return f"was ended, as it had run for {handle.seconds:g} s"
+        return f"was ended by its timeout after {handle.seconds:g} s"
     if handle.status == "killed" or handle.ended is None:
         return "was killed"
     signal = handle.ended.signal
@@ -194,18 +207,17 @@ def ended_as(handle: Handle) -> str:
 
 
 def display(handle: Handle, text: str) -> str:
-    """An output as a model reads it: the text, and how it ended if that is not status 0."""
-    return "".join(_around(handle, text))
+    """Format an output for a model: the text, and how it ended if that is not status 0."""
+    return "".join(_split_around_output(handle, text))
 
 
 def facts_of(handle: Handle, text: str) -> dict[str, Any]:
-    """How a command ended, for the program that called the tool (`tools.result_facts`), beside what
-    `display` makes of its output.
+    """Return how a command ended, for the program that called the tool (`tools.result_facts`).
 
-    `before` and `after` are what the text has around the output, `ending` the line end that was
-    left out between them.
+    `before` and `after` are what `display` puts around the output, `ending` the line end that it
+    leaves out between them.
     """
-    before, body, after = _around(handle, text)
+    before, body, after = _split_around_output(handle, text)
     code = exit_code(handle)
     return {
         "exit_code": -1 if code is None else code,
@@ -216,34 +228,31 @@ def facts_of(handle: Handle, text: str) -> dict[str, Any]:
     }
 
 
-def _around(handle: Handle, text: str) -> tuple[str, str, str]:
-    """What is said before an output, the output, and what is said after it."""
+def _split_around_output(handle: Handle, text: str) -> tuple[str, str, str]:
+    """Return the text before an output, the output, and the text after it."""
     if not handle.over:
         state = (
             f"[running in the background as {handle.command_id}; {handle.outputs.combined.size} "
             "bytes of output so far]"
         )
-        return ("", text.removesuffix("\n"), f"\n{state}") if text else ("", "", state)
-    said = notices(handle, text)
+        if not text:
+            return "", "", state
+        return "", text.removesuffix("\n"), f"\n{state}"
+    lines = notices(handle, text)
     if handle.status in ("timed_out", "killed"):
-        said = [
-            f"[{ended_as(handle)}]",
-            *(note for note in said if not note.startswith(("[ended by", "[exit"))),
-        ]
+        others = [line for line in lines if not line.startswith(("[ended by", "[exit"))]
+        lines = [f"[{ended_as(handle)}]", *others]
     nothing = "" if text else "(no output)"
-    if not said:
+    if not lines:
         return nothing, text, ""
-    if len(text) > _LONG:
-        # What is longer than a result may be is cut at its end: the status must not be lost with
-        # it.
-        return "\n".join([*said, ""]), text, ""
-    return nothing, text.removesuffix("\n"), "\n".join(["", *said])
+    if len(text) > _LONG_TEXT:
+        # A text longer than a result may be is cut at its end, and the status must not be cut off.
+        return "\n".join([*lines, ""]), text, ""
+    return nothing, text.removesuffix("\n"), "\n".join(["", *lines])
 
 
 def notices(handle: Handle, text: str) -> list[str]:
-    """What follows an output for a reader: how it ended if that is not status 0, and what to know
-    of it.
-    """
+    """Return the lines after an output: how it ended if not with status 0, and what to know."""
     ended = handle.ended
     if ended is None:
         return []
@@ -255,59 +264,67 @@ def notices(handle: Handle, text: str) -> list[str]:
     elif ended.exit_code is None and not ended.timed_out:
         found.append("[exit status unknown]")
     if ended.left:
-        found.append(f"[ended, as it had left them running: {', '.join(ended.left[:_NAMES])}]")
+        found.append(f"[ended what it had left running: {', '.join(ended.left[:_MAX_NAMES])}]")
     if ended.alive:
         found.append(
-            f"[may still be running: {', '.join(ended.alive[:_NAMES])}; check before doing "
+            f"[may still be running: {', '.join(ended.alive[:_MAX_NAMES])}; check before doing "
             "it again]"
         )
     return [*found, *(f"[{hint}]" for hint in hints(handle, ended, text))]
 
 
 def hints(handle: Handle, ended: Ended, text: str, *, listed: bool = False) -> list[str]:
-    """What may explain a failure, and what was held back. `listed`: what a preview changed is said
-    elsewhere.
+    """Return what may explain a failure, and what was withheld.
+
+    With `listed`, what a preview changed is listed elsewhere.
     """
-    planned, environment = handle.planned, handle.environment
+    planned = handle.planned
     found: list[str] = []
     failed = ended.exit_code != 0 and not ended.timed_out
     if failed and planned.literal_globs:
-        globs = ", ".join(f"`{printable(word)}`" for word in planned.literal_globs[:_NAMES])
+        globs = ", ".join(f"`{printable(word)}`" for word in planned.literal_globs[:_MAX_NAMES])
         found.append(f"{globs} was passed as it is: without a shell nothing expands it")
-    if failed and (names := _withheld(text, environment)):
-        shown = ", ".join(names[:_NAMES])
+    names = _missed_variables(text, handle.environment) if failed else []
+    if names:
+        shown = ", ".join(names[:_MAX_NAMES])
         found.append(
             f"not passed on from the environment: {shown}; a person can allow them by name"
         )
     if ended.refused:
-        shown = ", ".join(f"`{printable(name)}`" for name in ended.refused[:_NAMES])
+        shown = ", ".join(f"`{printable(name)}`" for name in ended.refused[:_MAX_NAMES])
         found.append(f"not created, as no tool may: {shown}")
     if ended.changes and listed:
         found.append("a preview: nothing was changed; `changes` lists what would be")
     elif ended.changes:
-        shown = ", ".join(
-            f"`{printable(change.name)}` {change.kind}" for change in ended.changes[:_NAMES]
-        )
-        more = f" and {len(ended.changes) - _NAMES} more" if len(ended.changes) > _NAMES else ""
-        found.append(f"a preview: nothing was changed; it would be {shown}{more}")
+        found.append(f"a preview: nothing was changed; it would be {_list_changes(ended)}")
     return [*found, *handle.hints]
 
 
-def _withheld(text: str, environment: ChildEnvironment) -> list[str]:
-    """Variables that may have been missed: those the output speaks of, else those that look like
-    secrets.
+def _list_changes(ended: Ended) -> str:
+    changes = [f"`{printable(change.name)}` {change.kind}" for change in ended.changes[:_MAX_NAMES]]
+    more = f" and {len(ended.changes) - _MAX_NAMES} more" if len(ended.changes) > _MAX_NAMES else ""
+    return ", ".join(changes) + more
+
+
+def _missed_variables(text: str, environment: ChildEnvironment) -> list[str]:
+    """Return variables that the command may have missed.
+
+    Those that the output mentions, else those that look like secrets.
     """
-    return list(environment.missing(text)) or [
-        name for name in environment.withheld if looks_secret(name)
-    ]
+    mentioned = list(environment.missing(text))
+    if mentioned:
+        return mentioned
+    return [name for name in environment.withheld if looks_secret(name)]
 
 
 def rendered(
     record: dict[str, Any], options: CommandOptions, display: Callable[[], str] | None = None
 ) -> Any:
-    """A record in the form that the options ask for."""
+    """Return a record in the form that the options ask for."""
     if options.output_format == "value":
         return record
+    if options.output_format == "display" and display is not None:
+        return display()
     if options.output_format == "display":
-        return display() if display is not None else str(record.get("reason") or compact(record))
+        return str(record.get("reason") or compact(record))
     return compact(record)

@@ -1,8 +1,7 @@
-"""What a command that wanted to make or configure a repository of git met: nobody but the person
-writes `.git/config` and hooks.
+"""Hints for a command that could not create or configure a git repository.
 
-git stops half-way and says "Permission denied" of a folder that is not there, which explains
-nothing.
+Only the person writes `.git/config` and hooks. git stops half-way and says "Permission denied" of a
+folder that does not exist, which explains nothing.
 """
 
 from __future__ import annotations
@@ -16,37 +15,43 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from .plan import printable
 
 _TOUCHED = re.compile(r"(?P<repository>(?:.*/)?\.git)/(?P<what>hooks|config)(?:\.lock)?$")
-_MOST = 3
+_MAX_HINTS = 3
 
 
 def repository_hints(refused: Iterable[str], workspace: Workspace) -> list[str]:
-    """What to know and to do, by the names that a command was refused to create. Looks at what is
-    there by now.
+    """Explain refused creations inside of repositories, and what to do about them.
+
+    Looks at what exists by now.
+
+    Args:
+        refused: Names that a command was not allowed to create.
     """
     found: dict[str, str] = {}
     for name in refused:
-        if match := _TOUCHED.fullmatch(name):
+        match = _TOUCHED.fullmatch(name)
+        if match:
             found.setdefault(match["repository"], match["what"])
-    hints = [_hint(repository, what, workspace) for repository, what in list(found.items())[:_MOST]]
+    first = list(found.items())[:_MAX_HINTS]
+    hints = [_hint(repository, what, workspace) for repository, what in first]
     return [hint for hint in hints if hint]
 
 
 def _hint(repository: str, what: str, workspace: Workspace) -> str:
     above = repository.removesuffix(".git").rstrip("/") or "."
-    shown, place = printable(repository), printable(above)
-    if _there(workspace, f"{repository}/HEAD"):
+    shown = printable(repository)
+    place = printable(above)
+    if _exists(workspace, f"{repository}/HEAD"):
         if what == "hooks":
-            return ""  # a repository that lacks the folder: what is refused is said already
+            return ""  # A repository without the folder: the refusal has already been reported.
         return (
             f"settings in `{shown}/config` are the person's to change: give one command its "
             "own with `git -c name=value`; "
             "`git config --global` holds for the commands of this session"
         )
-    left = (
-        f"`{shown}` is half made and no repository (`rm -r {shown}` removes it)"
-        if _there(workspace, repository)
-        else "nothing is left of it"
-    )
+    if _exists(workspace, repository):
+        left = f"`{shown}` is half made and no repository (`rm -r {shown}` removes it)"
+    else:
+        left = "nothing is left of it"
     return (
         f"a repository was begun in `{place}` and not finished, since no command may create "
         "hooks and settings of one: "
@@ -54,7 +59,7 @@ def _hint(repository: str, what: str, workspace: Workspace) -> str:
     )
 
 
-def _there(workspace: Workspace, name: str) -> bool:
+def _exists(workspace: Workspace, name: str) -> bool:
     try:
         workspace.stat(name)
     except ToolFailed:

@@ -1,14 +1,12 @@
-"""A request to run a command: the arguments of a call, checked and with the defaults of its set of
-tools.
+"""A request to run a command: the checked arguments of a call, with the defaults of its toolset.
 
-The same value is what `command_policy` is asked about and what it may replace, so it reads and
-writes one
-form: the arguments of `run_command` in full.
+`command_policy` is asked about this value and may replace it, so there is one form to read and
+write: the arguments of `run_command` in full.
 
 Environment variables come from the model here. The gate sees them (`permissions.variables`): a
 person is asked about those that can make a program run or load something else, and rules for the
-bare command do not cover the rest. Those that no person could judge are refused here as well, where
-a call did not come through a gate.
+bare command do not cover the rest. Those that no person could judge are refused here as well, in
+case a call did not pass a gate.
 """
 
 from __future__ import annotations
@@ -29,19 +27,21 @@ from .policy import LONGEST_TIMEOUT, CommandOptions, CommandPolicy
 
 Mode = Literal["argv", "shell"]
 EnvMode = Literal["inherit_clean", "replace", "patch"]
-"""`inherit_clean`: the filtered environment, changed by `env` and `env_remove`; `patch` is another
-word for it, since there is no wider one to change. `replace`: `env` alone.
+"""How the environment is made.
+
+`inherit_clean`: the filtered environment, changed by `env` and `env_remove`. `patch` means the
+same, since there is no wider environment to change. `replace`: `env` alone.
 """
-_MOST_VARIABLES = 100
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAX_VARIABLES = 100
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to run and how. Exactly one of `argv` and `text` is given; `cwd` is a path of the
-    workspace.
+    """What to run, and how.
 
-    Times in milliseconds, sizes in bytes. `background_after_ms` None: wait for its end; 0: do not
+    Exactly one of `argv` and `text` is given; `cwd` is a path of the workspace. Times are in
+    milliseconds, sizes in bytes. `background_after_ms` None: wait until the command ends; 0: do not
     wait.
     """
 
@@ -64,16 +64,16 @@ class Request:
 
     @property
     def command(self) -> str | tuple[str, ...]:
-        """What `plan` reads."""
+        """The command as `plan` reads it."""
         return self.text or self.argv
 
     @property
     def shell(self) -> bool:
-        """True if a shell is to read it."""
+        """Whether a shell reads the command."""
         return self.mode == "shell"
 
     def arguments(self) -> dict[str, Any]:
-        """As the arguments of the full `run_command`; `parse` of them is this request again."""
+        """Return the arguments of the full `run_command`; `parse` makes this request of them."""
         return {
             "command": self.text or list(self.argv),
             "mode": self.mode,
@@ -96,8 +96,9 @@ class Request:
         }
 
     def described(self, planned: Planned) -> dict[str, Any]:
-        """What a policy function is shown: the arguments, with the words that would run as
-        `argv`.
+        """Return what a policy function is shown.
+
+        The arguments, with the words that would run as `argv`.
         """
         text = self.text or shlex.join(planned.argv)
         return {**self.arguments(), "command": text, "argv": list(planned.argv)}
@@ -125,14 +126,20 @@ ARGUMENTS = (
 
 
 def parse(given: Mapping[str, Any], options: CommandOptions, policy: CommandPolicy) -> Request:
-    """A request from arguments (`ARGUMENTS`), with defaults and ceilings of the options. Raises
-    RetryCall.
+    """Make a request from arguments, with the defaults and upper limits of the options.
+
+    Args:
+        given: Arguments of the full `run_command`, see `ARGUMENTS`.
+
+    Raises:
+        RetryCall: An argument is unknown or out of range.
+        ToolFailed: `permission_denied` for variables or a shell that cannot be had.
     """
     for key in given:
         if key not in ARGUMENTS:
             raise RetryCall(f"a request has no field `{key}`; it has {', '.join(ARGUMENTS)}")
     behavior = options.behavior
-    argv, text = _command(given.get("command"), given.get("argv"))
+    argv, text = _split_command(given.get("command"), given.get("argv"))
     mode = given.get("mode") or "argv"
     if mode not in ("argv", "shell"):
         raise RetryCall(f"`mode` is `argv` or `shell`, found {mode!r}")
@@ -140,12 +147,16 @@ def parse(given: Mapping[str, Any], options: CommandOptions, policy: CommandPoli
     if env_mode not in get_args(EnvMode):
         raise RetryCall(f"`env_mode` is `inherit_clean`, `replace` or `patch`, found {env_mode!r}")
     _check_shell(given, mode)
-    capture = _capture(given.get("capture"))
-    most = capture.get("max_inline_bytes")
+    capture = _check_capture(given.get("capture"))
+    wanted_inline = capture.get("max_inline_bytes")
+    if wanted_inline is None:
+        wanted_inline = options.max_inline_bytes
     timeout = given.get("timeout_ms") or behavior.timeout_ms or policy.timeout * 1000
-    _within("timeout_ms", timeout, 1, LONGEST_TIMEOUT * 1000)
-    progress = _number(given, "progress_interval_ms", behavior.progress_interval_ms, 10, 3_600_000)
-    snippet = _number(
+    _check_range("timeout_ms", timeout, 1, LONGEST_TIMEOUT * 1000)
+    progress = _take_number(
+        given, "progress_interval_ms", behavior.progress_interval_ms, 10, 3_600_000
+    )
+    snippet = _take_number(
         given, "progress_max_inline_bytes", behavior.progress_max_inline_bytes, 0, 1 << 30
     )
     return Request(
@@ -153,24 +164,22 @@ def parse(given: Mapping[str, Any], options: CommandOptions, policy: CommandPoli
         argv=argv,
         text=text,
         cwd=given.get("cwd") or options.cwd or options.root or ".",
-        env=_variables(given.get("env") or {}, policy),
+        env=_check_variables(given.get("env") or {}, policy),
         env_mode=env_mode,
-        env_remove=_names(given.get("env_remove") or ()),
+        env_remove=_check_names(given.get("env_remove") or ()),
         stdin=given.get("stdin") or "",
         timeout_ms=timeout,
-        max_inline_bytes=min(
-            options.max_inline_bytes if most is None else most, options.max_inline_bytes
-        ),
+        max_inline_bytes=min(wanted_inline, options.max_inline_bytes),
         merge_stderr=bool(capture.get("merge_stderr", False)),
         keep_stdout=bool(capture.get("stdout", True)),
         keep_stderr=bool(capture.get("stderr", True)),
-        background_after_ms=_background(given, behavior.background_after_ms),
+        background_after_ms=_background_delay(given, behavior.background_after_ms),
         progress_interval_ms=progress,
         progress_max_inline_bytes=min(snippet, options.max_inline_bytes),
     )
 
 
-def _command(command: object, argv: object) -> tuple[tuple[str, ...], str]:
+def _split_command(command: object, argv: object) -> tuple[tuple[str, ...], str]:
     if (command is None) == (argv is None):
         raise RetryCall(
             "say what to run, once: as `command` (text or a list of words) or as `argv`"
@@ -187,43 +196,49 @@ def _command(command: object, argv: object) -> tuple[tuple[str, ...], str]:
     )
 
 
-def _capture(given: object) -> Mapping[str, Any]:
+def _check_capture(given: object) -> Mapping[str, Any]:
     if given is None:
         return {}
-    capture = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {"": None}
+    if not isinstance(given, Mapping):
+        raise _capture_error()
+    capture = cast("Mapping[str, Any]", given)
     for key, value in capture.items():
-        wanted = _CAPTURE.get(key)
-        if (
-            wanted is None
-            or type(value) is not wanted
-            or (key == "max_inline_bytes" and int(value) < 0)
-        ):
-            raise RetryCall(
-                "`capture` is an object with `max_inline_bytes` (from 0), `merge_stderr`, "
-                "`stdout` and `stderr` (true or "
-                "false)"
-            )
+        if key not in _CAPTURE_TYPES or type(value) is not _CAPTURE_TYPES[key]:
+            raise _capture_error()
+        if key == "max_inline_bytes" and int(value) < 0:
+            raise _capture_error()
     if capture.get("transport", "pipe") != "pipe":
         raise RetryCall(
             f"`capture.transport` = {capture['transport']!r}: outputs are pipes, and there "
             "is no terminal; leave it out"
         )
-    if capture.get("merge_stderr") and not (
-        capture.get("stdout", True) and capture.get("stderr", True)
-    ):
-        raise RetryCall("`capture`: outputs that are merged are kept or thrown away together")
+    keeps_both = capture.get("stdout", True) and capture.get("stderr", True)
+    if capture.get("merge_stderr") and not keeps_both:
+        raise RetryCall("`capture`: outputs that are merged are kept or discarded together")
     return capture
 
 
-_CAPTURE = {
-    "max_inline_bytes": int, "merge_stderr": bool, "stdout": bool, "stderr": bool, "transport": str,
-}  # fmt: skip
+def _capture_error() -> RetryCall:
+    return RetryCall(
+        "`capture` is an object with `max_inline_bytes` (from 0), `merge_stderr`, "
+        "`stdout` and `stderr` (true or false)"
+    )
+
+
+_CAPTURE_TYPES: Mapping[str, type] = {
+    "max_inline_bytes": int,
+    "merge_stderr": bool,
+    "stdout": bool,
+    "stderr": bool,
+    "transport": str,
+}
 
 
 def _check_shell(given: Mapping[str, Any], mode: Mode) -> None:
-    """Raises ToolFailed for a shell that is not to be had. What is judged is the text of a bash
-    that reads no start-up files and has no terminal: another shell would read the same text
-    otherwise.
+    """Raise for a shell that is not available.
+
+    The text is judged as a bash reads it that runs no start-up files and has no terminal. Another
+    shell would read the same text differently.
     """
     wanted = given.get("shell_id") or ""
     if wanted and mode != "shell":
@@ -231,61 +246,56 @@ def _check_shell(given: Mapping[str, Any], mode: Mode) -> None:
     if wanted and wanted != "bash":
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            (
-                f"`shell_id` = {str(wanted)[:100]!r}: texts are judged as bash reads them, so "
-                "only `bash` runs them; leave it out"
-            ),
+            f"`shell_id` = {str(wanted)[:100]!r}: texts are judged as bash reads them, so "
+            "only `bash` runs them; leave it out",
         )
     if given.get("login"):
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            (
-                "`login`: a login shell runs start-up files that nobody judged; leave it out, "
-                "and set variables with `env`"
-            ),
+            "`login`: a login shell runs start-up files that nobody judged; leave it out, "
+            "and set variables with `env`",
         )
     if given.get("interactive"):
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
             "`interactive`: there is no terminal to ask on; leave it out, and pass what it "
-            "would ask for as `stdin` or as "
-            "options of the program",
+            "would ask for as `stdin` or as options of the program",
         )
 
 
-def _background(given: Mapping[str, Any], default: int | None) -> int | None:
+def _background_delay(given: Mapping[str, Any], default: int | None) -> int | None:
     if given.get("background_after_ms") is not None:
-        return _number(given, "background_after_ms", 0, 0, LONGEST_TIMEOUT * 1000)
+        return _take_number(given, "background_after_ms", 0, 0, LONGEST_TIMEOUT * 1000)
     if given.get("background") is not None:
         return 0 if given["background"] else None
     return default
 
 
-def _number(given: Mapping[str, Any], name: str, default: int, low: int, high: int) -> int:
+def _take_number(given: Mapping[str, Any], name: str, default: int, low: int, high: int) -> int:
     value = given.get(name)
-    value = default if value is None else value
-    _within(name, value, low, high)
+    if value is None:
+        value = default
+    _check_range(name, value, low, high)
     return value
 
 
-def _within(name: str, value: object, low: int, high: int) -> None:
+def _check_range(name: str, value: object, low: int, high: int) -> None:
     if type(value) is not int or not low <= value <= high:
         raise RetryCall(f"`{name}` must be a whole number from {low} to {high}, found {value!r}")
 
 
-def _variables(given: object, policy: CommandPolicy) -> dict[str, str]:
+def _check_variables(given: object, policy: CommandPolicy) -> dict[str, str]:
     if not isinstance(given, Mapping):
         raise RetryCall('`env` is an object of variables, like {"CI": "1"}')
-    variables = {
-        str(name): str(value) for name, value in cast("Mapping[object, object]", given).items()
-    }
-    if len(variables) > _MOST_VARIABLES:
-        raise RetryCall(f"`env` sets {len(variables)} variables; the most is {_MOST_VARIABLES}")
+    pairs = cast("Mapping[object, object]", given).items()
+    variables = {str(name): str(value) for name, value in pairs}
+    if len(variables) > _MAX_VARIABLES:
+        raise RetryCall(f"`env` sets {len(variables)} variables; the most is {_MAX_VARIABLES}")
     if variables and policy.safe_mode.on:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED, "safe mode is on: no variables can be set; leave `env` out"
         )
-    for name in _names(variables):
+    for name in _check_names(variables):
         if loads_code(name):
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
@@ -296,10 +306,10 @@ def _variables(given: object, policy: CommandPolicy) -> dict[str, str]:
     return variables
 
 
-def _names(given: object) -> tuple[str, ...]:
+def _check_names(given: object) -> tuple[str, ...]:
     names = tuple(str(name) for name in cast("Sequence[object]", given))
     for name in names:
-        if isinstance(given, str) or not _NAME.fullmatch(name):
+        if isinstance(given, str) or not _VARIABLE_NAME.fullmatch(name):
             raise RetryCall(
                 f"`{name[:100]}` is not the name of a variable: letters, digits and `_`"
             )
@@ -307,8 +317,10 @@ def _names(given: object) -> tuple[str, ...]:
 
 
 def starting_folder(request: Request, options: CommandOptions, workspace: Workspace) -> str:
-    """Where it starts, relative to the workspace. Raises ToolFailed if it may not start there. No
-    I/O.
+    """Return the folder where the command starts, relative to the workspace. No I/O.
+
+    Raises:
+        ToolFailed: `permission_denied` if it may not start there.
     """
     folder = workspace.permit(request.cwd, write=False)
     root = workspace.name(options.root) if options.root else ""

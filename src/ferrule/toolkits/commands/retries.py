@@ -1,6 +1,4 @@
-"""How often a step is tried, as the caller says. Nothing is tried again by itself: without `retry`
-a step runs once.
-"""
+"""How often a step is tried. Nothing is retried by itself: without `retry` a step runs once."""
 
 from __future__ import annotations
 
@@ -16,18 +14,22 @@ Check = Callable[[dict[str, Any]], bool | Awaitable[bool]]
 Act = Callable[[dict[str, Any]], object]
 
 LONGEST_DELAY = 3_600_000
-"""Milliseconds."""
+"""In milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
     """When and how often a step is tried again.
 
-    `max_attempts` counts the first one. Before attempt n + 1 it waits `delay_ms` (constant), n
-    times that (linear) or 2 to the power of n - 1 times that (exponential), an hour at the most.
-    `should_retry` is asked with the step's record after each failure (default: yes, unless the
-    command was refused); `before_retry` is called with it after the wait. Both may be coroutine
-    functions. There is no jitter: a step takes the same way each time.
+    Before attempt n + 1 it waits `delay_ms` (constant), n times that (linear) or 2 to the power of
+    n - 1 times that (exponential), at most an hour. There is no jitter: a step behaves the same way
+    each time.
+
+    Attributes:
+        max_attempts: Counts the first attempt.
+        should_retry: Called with the step's record after each failure; default: yes, unless the
+            command was refused. May be a coroutine function.
+        before_retry: Called with the record after the wait. May be a coroutine function.
     """
 
     max_attempts: int = 1
@@ -51,14 +53,12 @@ class Retry:
 
     @staticmethod
     def of(given: Retry | Mapping[str, Any] | None) -> Retry:
-        """From a mapping with the same names. Raises ConfigError naming the key, for `jitter`
-        too.
-        """
+        """Make it from a mapping with the same names. Raises ConfigError, for `jitter` too."""
         if given is None:
             return Retry()
         if isinstance(given, Retry):
             return given
-        known = [f.name for f in fields(Retry)]
+        known = [known_field.name for known_field in fields(Retry)]
         for key in given:
             if key == "jitter":
                 raise ConfigError(
@@ -72,8 +72,7 @@ class Retry:
         return Retry(**given)
 
     def delay(self, failed: int) -> int:
-        """Milliseconds to wait after this many failed attempts."""
-        factor = {"constant": 1, "linear": failed, "exponential": 2 ** min(failed - 1, 32)}[
-            self.backoff
-        ]
+        """Return the milliseconds to wait after this many failed attempts."""
+        factors = {"constant": 1, "linear": failed, "exponential": 2 ** min(failed - 1, 32)}
+        factor = factors[self.backoff]
         return min(self.delay_ms * factor, LONGEST_DELAY)

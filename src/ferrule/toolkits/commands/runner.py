@@ -1,12 +1,13 @@
-"""From a call to a running command: every check in its order, then the start. The one way to a
-child process.
+"""From a call to a running command: every check in order, then the start.
+
+This is the only way to a child process:
 
     arguments -> request -> folder -> words -> prefixes -> settings -> policy function -> person ->
     start
 
-Nothing touches the disk before the last step, and what a policy function changed goes back to the
-first: through the session's own pipeline and gate where there is one, since the gate has judged
-other arguments.
+Nothing touches the disk before the last step. What a policy function changed goes back to the
+first: through the session's own pipeline and gate if there is one, since the gate has judged other
+arguments.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ from .session_commands import Commands, Handle, Reports, fresh_ids, owner
 from .start import environment_of, program_of, record_confined, sandbox_of
 from .verdict import judge
 
-_MOST_CHANGES = 3
+_MAX_CHANGES = 3
 _changes: ContextVar[int] = ContextVar("changes", default=0)
-"""How often policy functions have changed the request that is being judged."""
+"""Number of times that policy functions have changed the request that is being judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A command that passed every check. `folder` is where it starts, relative to the workspace."""
+    """A command that passed every check; it starts in `folder`, relative to the workspace."""
 
     request: Request
     planned: Planned
@@ -56,8 +57,10 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What the answer is without a start: the record of what was blocked; or, `finished`, what came
-    of the request that a policy function put in its place, as the tool answered it.
+    """An answer without a start.
+
+    It is the record of a blocked command, or (`finished`) the result of the request that a policy
+    function put in its place, as the tool returned it.
     """
 
     value: Any
@@ -67,10 +70,12 @@ class Answered:
 def plan_of(
     given: Mapping[str, Any], context: Context, options: CommandOptions
 ) -> tuple[Request, Planned, str]:
-    """The request, the words that would run and the folder. Raises ToolFailed for what the settings
-    do not allow.
+    """Return the request, the command to run and its folder.
+
+    Raises:
+        ToolFailed: The settings do not allow it.
     """
-    request, planned, folder = _read(given, context, options)
+    request, planned, folder = _read_request(given, context, options)
     check(
         planned,
         policy=CommandPolicy.of(context),
@@ -80,29 +85,36 @@ def plan_of(
     return request, planned, folder
 
 
-def _read(
+def _read_request(
     given: Mapping[str, Any], context: Context, options: CommandOptions
 ) -> tuple[Request, Planned, str]:
     workspace = context.resource(Workspace)
     request = parse(given, options, CommandPolicy.of(context))
     folder = starting_folder(request, options, workspace)
-    return request, read(request.command, shell=request.shell, workspace=workspace), folder
+    planned = read(request.command, shell=request.shell, workspace=workspace)
+    return request, planned, folder
 
 
 async def prepare(
     given: Mapping[str, Any], context: Context, options: CommandOptions, tool: Tool
 ) -> Ready | Answered:
-    """Judge a request. Raises ToolFailed for what the settings do not allow, ConfigError for a
-    policy function that answers nonsense.
+    """Judge a request.
+
+    Raises:
+        ToolFailed: The settings do not allow it.
+        ConfigError: A policy function returned a value that is not a verdict.
     """
-    policy, workspace = CommandPolicy.of(context), context.resource(Workspace)
-    request, planned, folder = _read(given, context, options)
+    policy = CommandPolicy.of(context)
+    workspace = context.resource(Workspace)
+    request, planned, folder = _read_request(given, context, options)
     if options.prefixes is not None:
-        why = beyond_prefixes(planned.argv, planned.analysis, options.prefixes, shell=planned.shell)
-        if why:
-            return Answered(blocked(planned, why, context.call_id, options.prefixes))
+        violation = beyond_prefixes(
+            planned.argv, planned.analysis, options.prefixes, shell=planned.shell
+        )
+        if violation:
+            return Answered(blocked(planned, violation, context.call_id, options.prefixes))
     check(planned, policy=policy, workspace=workspace, folder=folder)
-    request = _in_words(request, planned)
+    request = _with_words(request, planned)
     if options.command_policy is None:
         return Ready(request, planned, folder, {})
     verdict = await judge(options.command_policy, request.described(planned), given)
@@ -111,25 +123,29 @@ async def prepare(
     if verdict.changed is not None:
         changed = parse(verdict.changed, options, policy)
         words = read(changed.command, shell=changed.shell, workspace=workspace)
-        if (changed := _in_words(changed, words)) != request:
-            return await _again(changed, context, options, tool)
-    if verdict.ask and (no := await _asked(verdict.ask, request, planned, context, options, tool)):
-        return Answered(blocked(planned, no, context.call_id))
+        changed = _with_words(changed, words)
+        if changed != request:
+            return await _restart_with(changed, context, options, tool)
+    if verdict.ask:
+        refusal = await _ask_person(verdict.ask, request, planned, context, options, tool)
+        if refusal:
+            return Answered(blocked(planned, refusal, context.call_id))
     return Ready(request, planned, folder, verdict.context)
 
 
-def _in_words(request: Request, planned: Planned) -> Request:
-    """The same request with the words that would run: text without a shell is another spelling of
-    them.
+def _with_words(request: Request, planned: Planned) -> Request:
+    """Return the request with the words that would run.
+
+    Text without a shell is only another spelling of these words.
     """
     return request if planned.shell else replace(request, argv=planned.argv, text="")
 
 
-async def _again(
+async def _restart_with(
     request: Request, context: Context, options: CommandOptions, tool: Tool
 ) -> Ready | Answered:
-    """Run another request in place of this one, through everything that judged this one."""
-    if _changes.get() >= _MOST_CHANGES:
+    """Run another request instead, through every check that judged this one."""
+    if _changes.get() >= _MAX_CHANGES:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
             "the command was not run: the command policy keeps changing what it itself asked for",
@@ -137,7 +153,7 @@ async def _again(
     token = _changes.set(_changes.get() + 1)
     try:
         if context.call is None:
-            # No pipeline is around us, so none has judged the first request either.
+            # There is no pipeline here, so none has judged the first request either.
             return await prepare(request.arguments(), context, options, tool)
         result = await context.call(options.called(tool.name), request.arguments())
     finally:
@@ -149,7 +165,7 @@ async def _again(
     return Answered(result.data, finished=True)
 
 
-async def _asked(
+async def _ask_person(
     reason: str,
     request: Request,
     planned: Planned,
@@ -157,11 +173,16 @@ async def _asked(
     options: CommandOptions,
     tool: Tool,
 ) -> str:
-    """Put the question of a policy function to the person. Why not, or empty for a yes."""
+    """Ask the person the question of a policy function.
+
+    Returns:
+        The reason why not, or empty if the answer was yes.
+    """
     approver: Any = context.resources.get(Approver)
     if approver is None:
         return f"{reason}; this needs a person's yes and nobody can be asked"
-    name, arguments = options.called(tool.name), request.arguments()
+    name = options.called(tool.name)
+    arguments = request.arguments()
     answer = await approver.ask(
         ApprovalRequest(
             call=Call(context.call_id, name, compact(arguments)),
@@ -176,11 +197,13 @@ async def _asked(
             values=arguments,
         )
     )
-    return "" if answer.choice != "deny" else f"{reason}; the answer was no. {answer.note}".strip()
+    if answer.choice != "deny":
+        return ""
+    return f"{reason}; the answer was no. {answer.note}".strip()
 
 
 def preview_of(request: Request, planned: Planned) -> str:
-    """The exact command line, where and how it would run, and what it would be given."""
+    """Describe the exact command line, where and how it would run, and its input."""
     line = printable(planned.text) if planned.shell else planned.shown()
     how = "in a shell" if planned.shell else "without a shell"
     lines = [line, f"(in `{request.cwd or '.'}`, {how}, at most {request.timeout_ms / 1000:g} s)"]
@@ -191,30 +214,38 @@ def preview_of(request: Request, planned: Planned) -> str:
     lines += [f"with {name}={printable(value)}" for name, value in request.env.items()]
     if request.env_remove:
         lines.append(f"without {', '.join(request.env_remove)}")
-    if dropped := [
-        n
-        for n, kept in (("output", request.keep_stdout), ("error", request.keep_stderr))
-        if not kept
-    ]:
-        lines.append(f"(standard {' and '.join(dropped)} is thrown away)")
+    discarded: list[str] = []
+    if not request.keep_stdout:
+        discarded.append("output")
+    if not request.keep_stderr:
+        discarded.append("error")
+    if discarded:
+        lines.append(f"(standard {' and '.join(discarded)} is discarded)")
     if request.stdin:
         lines.append(f"standard input:\n{printable(request.stdin)}")
     return "\n".join(lines)
 
 
 async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = False) -> Handle:
-    """Start a command that passed every check. `keep` bytes of each output stay at hand from its
-    beginning, and as many from its end. With `copy`, what a filter at its end hides is kept too.
-    Raises ToolFailed if it cannot start.
+    """Start a command that passed every check.
+
+    Args:
+        keep: Bytes of each output that stay in memory from its beginning, and as many from its end.
+        copy: Whether to keep what a filter at the end of the command hides.
+
+    Raises:
+        ToolFailed: The command cannot start.
     """
-    request, planned = ready.request, ready.planned
-    policy, workspace = CommandPolicy.of(context), context.resource(Workspace)
+    request = ready.request
+    planned = ready.planned
+    policy = CommandPolicy.of(context)
+    workspace = context.resource(Workspace)
     environment = environment_of(request, policy, workspace, ready.folder)
     program = program_of(planned, environment.values, workspace, policy)
     commands = Commands.of(context)
     sandbox = await sandbox_of(context, commands)
     record_confined(context, sandbox, printable(program))
-    taken = arrange(planned, sandbox, commands.folder) if copy else None
+    arrangement = arrange(planned, sandbox, commands.folder) if copy else None
     command_id, handle_id = fresh_ids()
     seconds = request.timeout_ms / 1000
     if request.background_after_ms is None and context.deadline is not None:
@@ -226,19 +257,19 @@ async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = Fals
     try:
         directory = workspace.descriptor(ready.folder)
         command = Command(
-            planned.argv if taken is None else taken.argv,
+            planned.argv if arrangement is None else arrangement.argv,
             program=program,
             directory=directory,
             environment=environment.values,
-            output=outputs.take if request.keep_stdout else _dropped,
-            errors=_errors(request, outputs),
+            output=outputs.take if request.keep_stdout else _discard,
+            errors=_error_sink(request, outputs),
             stdin=request.stdin.encode("utf-8", "surrogateescape"),
             timeout=seconds,
             identity=context.identity,
         )
 
-        def handle(running: Running) -> Handle:
-            made = Handle(
+        def make_handle(running: Running) -> Handle:
+            handle = Handle(
                 owner(context.identity),
                 context.call_id,
                 planned,
@@ -252,13 +283,14 @@ async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = Fals
                 ready.policy_context,
             )
             if sandbox.policy is not None and sandbox.policy.preview:
-                made.added["changes"] = []
-            made.when_over.append(lambda: made.hints.extend(_explained(made, workspace)))
-            if (collect := taken and taken.collect) is not None:
-                made.when_over.append(lambda: collect(made, commands.folder))
-            return made
+                handle.added["changes"] = []
+            handle.when_over.append(lambda: handle.hints.extend(_explain(handle, workspace)))
+            collect = arrangement.collect if arrangement is not None else None
+            if collect is not None:
+                handle.when_over.append(lambda: collect(handle, commands.folder))
+            return handle
 
-        return await commands.start(sandbox, command, handle, most=policy.most_running)
+        return await commands.start(sandbox, command, make_handle, most=policy.most_running)
     except BaseException:
         outputs.discard()
         raise
@@ -267,29 +299,32 @@ async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = Fals
             os.close(directory)
 
 
-def _explained(handle: Handle, workspace: Workspace) -> list[str]:
+def _explain(handle: Handle, workspace: Workspace) -> list[str]:
     refused = handle.ended.refused if handle.ended is not None else ()
     return repository_hints(refused, workspace) if refused else []
 
 
-def _errors(request: Request, outputs: Outputs) -> Sink | None:
+def _error_sink(request: Request, outputs: Outputs) -> Sink | None:
     if request.merge_stderr:
         return None
-    return outputs.take_error if request.keep_stderr else _dropped
+    return outputs.take_error if request.keep_stderr else _discard
 
 
-def _dropped(data: bytes) -> bool:
-    """A sink for an output that nobody wants."""
+def _discard(data: bytes) -> bool:
+    """Discard an output that nobody wants. A sink."""
     return True
 
 
 async def see(handle: Handle, request: Request, context: Context) -> bool:
-    """Wait for a command as its request says. False if it goes on in the background, from where it
-    reports.
+    """Wait for a command as its request says.
 
-    A call that is cancelled while it waits takes the command with it.
+    A call that is cancelled while it waits ends the command too.
+
+    Returns:
+        False if the command goes on in the background, from where it reports.
     """
-    commands, after = Commands.of(context), request.background_after_ms
+    commands = Commands.of(context)
+    after = request.background_after_ms
     try:
         if after is None:
             return await handle.wait()
@@ -300,13 +335,15 @@ async def see(handle: Handle, request: Request, context: Context) -> bool:
         raise
     inline = request.progress_max_inline_bytes
     reports = Reports(
-        request.progress_interval_ms / 1000, context.tell, lambda h: news_of(h, inline)
+        request.progress_interval_ms / 1000,
+        context.tell,
+        lambda reported: news_of(reported, inline),
     )
     commands.report(handle, reports)
     return handle.over
 
 
 def showing_of(context: Context, options: CommandOptions, inline: int) -> Showing:
-    """How much of an output a result of this run may show."""
+    """Return how much of an output a result of this run may show."""
     room = CommandPolicy.of(context).result_bytes
     return Showing(inline, room, options.called("read_command_output"))

@@ -1,12 +1,12 @@
 """`CommandRunner`: the tools' own way to a child process, for programs instead of models.
 
-A script's commands and a model's go through the same checks, sandbox and files: give both the same
-`memory` (`Context.memory`) and `identity`, and ids, paths and readers of the one are those of the
-other. What differs are defaults, since here the author of the program says what runs: shells are
-allowed, and results are long.
+The commands of a script and those of a model use the same checks, sandbox and files: give both the
+same `memory` (`Context.memory`) and `identity`, and they share ids, paths and readers. Only the
+defaults differ, since here the author of the program decides what runs: shells are allowed, and
+results are long.
 
-Without a `sandbox`, and without `confine` in the policy, nothing holds a command beyond its timeout
-and its end, as with `subprocess`.
+Without a `sandbox`, and without `confine` in the policy, nothing restricts a command except its
+timeout, as with `subprocess`.
 """
 
 from __future__ import annotations
@@ -37,30 +37,33 @@ from .session_commands import Commands, Handle
 from .start import sandbox_of
 
 Record = dict[str, Any]
-"""What came of a command, as `record.py` describes it; JSON throughout."""
+"""The result of a command, as `record.py` describes it; JSON values only."""
 
 INLINE = 1024 * 1024
 """Bytes of each output that a record shows unless the request says otherwise."""
-_MOST_INLINE = 64 * 1024 * 1024
-_PENDING = 1024 * 1024
-"""Bytes that a slow reader of a stream may be behind before it misses some; the files have them."""
+_MAX_INLINE = 64 * 1024 * 1024
+_MAX_PENDING = 1024 * 1024
+"""Bytes that a slow reader of a stream may lag behind before it misses some; the files have all."""
 
 
 class Runner(Protocol):
     """Runs one request to its end.
 
     `request` has the arguments of the full `run_command` and may have `tail_bytes`: how many bytes
-    of the end of its output the record should have as `tail`. Contract: a command that fails, times
-    out, is refused or cannot be started is a record (`success` False), not an exception; when
-    cancelled, the command is ended first.
+    of the end of the output the record has as `tail`.
+
+    Contract: a command that fails, times out, is refused or cannot be started is a record
+    (`success` False), not an exception; when cancelled, the command is ended first.
     """
 
     async def __call__(self, request: Mapping[str, Any]) -> Record: ...
 
 
 class CommandRunner:
-    """Runs commands in `root` and below. To be closed, or used with `async with`: that ends what
-    runs and removes the files. It belongs to one event loop at a time.
+    """Runs commands in `root` and below.
+
+    Use it with `async with`, or close it: that ends running commands and removes the files. It
+    belongs to one event loop at a time.
     """
 
     def __init__(
@@ -74,13 +77,13 @@ class CommandRunner:
         memory: dict[str, Any] | None = None,
     ) -> None:
         self._workspace = root if isinstance(root, Workspace) else Workspace(Path(root))
-        # What a script runs, its author wrote: it has the author's rights unless a policy says
-        # otherwise.
+        # The author of a script wrote what it runs, so commands have the author's rights unless a
+        # policy says otherwise.
         self._policy = policy or CommandPolicy(
-            shell_allowed=True, result_bytes=2 * _MOST_INLINE, on_gap="off"
+            shell_allowed=True, result_bytes=2 * _MAX_INLINE, on_gap="off"
         )
         self._options = options or CommandOptions(
-            max_inline_bytes=_MOST_INLINE, output_format="value"
+            max_inline_bytes=_MAX_INLINE, output_format="value"
         )
         self._sandbox = sandbox or (plain() if policy is None else None)
         self._identity = identity or Identity(
@@ -105,15 +108,15 @@ class CommandRunner:
         return await self._run(request)
 
     async def stream(self, request: Mapping[str, Any]) -> AsyncIterator[Record]:
-        """Run a request, and give what it says as it comes.
+        """Run a request and yield its output as it comes.
 
         First `{"type": "output", "stream": "stdout" | "stderr", "text": ...}` for each piece
-        (`skipped`: bytes that a slow reader missed before it), at last `{"type": "result",
+        (`skipped`: bytes that a slow reader missed before it), then `{"type": "result",
         "record": ...}`. Leaving early ends the command.
         """
         pieces = _Pieces()
         task = asyncio.ensure_future(self._run(request, pieces))
-        task.add_done_callback(pieces.over)
+        task.add_done_callback(pieces.finish)
         try:
             async for piece in pieces:
                 yield piece
@@ -124,15 +127,17 @@ class CommandRunner:
             await asyncio.wait([task])
 
     async def wait(self, command_id: str, timeout_ms: int = 60_000) -> Record:
-        """The record of a command in the background once it has ended, or as it is after this time.
-        Raises ToolFailed(not_found).
+        """Return the record of a command in the background when it ends, or after this time.
+
+        Raises:
+            ToolFailed: `not_found` if there is no such command.
         """
         handle = self._commands.find(command_id, self._identity)
         await handle.wait(timeout_ms / 1000)
         return self._record(handle, INLINE, 0)
 
     async def cancel(self, command_id: str) -> bool:
-        """End a command. False if it is unknown or has ended before."""
+        """End a command. Return False if it is unknown or has already ended."""
         try:
             handle = self._commands.find(command_id, self._identity)
         except ToolFailed:
@@ -140,7 +145,7 @@ class CommandRunner:
         return await self._commands.kill(handle)
 
     async def close(self) -> None:
-        """End all that runs and remove what was kept. It can be used again."""
+        """End running commands and remove what was kept. The runner can be used again."""
         await self._commands.close()
 
     @property
@@ -148,18 +153,20 @@ class CommandRunner:
         return Commands.of(self._context())
 
     def _context(self, sandbox: Sandbox | None = None) -> Context:
-        held = sandbox or self._sandbox
+        chosen = sandbox or self._sandbox
         resources: dict[type, object] = {Workspace: self._workspace, CommandPolicy: self._policy}
-        if held is not None:
-            resources[Sandbox] = held
+        if chosen is not None:
+            resources[Sandbox] = chosen
         return Context(
             self._identity, f"script_{uuid4().hex[:12]}", memory=self._memory, resources=resources
         )
 
     async def _run(self, request: Mapping[str, Any], pieces: _Pieces | None = None) -> Record:
-        context, given = self._context(), dict(request)
+        context = self._context()
+        given = dict(request)
         if pieces is not None:
-            context = self._context(_Watched(await sandbox_of(context, self._commands), pieces))
+            sandbox = await sandbox_of(context, self._commands)
+            context = self._context(_WatchedSandbox(sandbox, pieces))
         tail = int(given.pop("tail_bytes", 0))
         capture = dict(given.pop("capture", None) or {})
         given["capture"] = {"max_inline_bytes": INLINE, **capture}
@@ -171,9 +178,9 @@ class CommandRunner:
             copy = self._options.preserve_filtered_output
             handle = await launch(ready, context, keep=max(inline, tail), copy=copy)
             await see(handle, ready.request, context)
-        except ToolFailed as failed:
-            return not_started(given, failed)
-        return {**self._record(handle, inline, tail), **_asked(ready.request)}
+        except ToolFailed as failure:
+            return not_started(given, failure)
+        return {**self._record(handle, inline, tail), **_command_fields(ready.request)}
 
     def _record(self, handle: Handle, inline: int, tail: int) -> Record:
         record = record_of(handle, showing_of(self._context(), self._options, inline))
@@ -182,14 +189,15 @@ class CommandRunner:
         return record
 
 
-def _asked(request: Request) -> Record:
+def _command_fields(request: Request) -> Record:
     words = {"command": request.text} if request.text else {"argv": list(request.argv)}
     return {**words, "cwd": request.cwd}
 
 
 def not_started(request: Mapping[str, Any], failed: ToolFailed) -> Record:
-    """The record of a request that never became a process: not allowed, no such program, not
-    understood.
+    """Return the record of a request that never became a process.
+
+    It was not allowed, not understood, or there is no such program.
     """
     return {
         "status": "not_started",
@@ -204,12 +212,13 @@ def not_started(request: Mapping[str, Any], failed: ToolFailed) -> Record:
     }
 
 
-class _Watched(Sandbox):
-    """Starts commands by another sandbox and looks on at what they say."""
+class _WatchedSandbox(Sandbox):
+    """A sandbox that starts commands by another one and copies their output."""
 
     def __init__(self, inner: Sandbox, pieces: _Pieces) -> None:
-        # Not the base's: all but `start` is the other's.
-        self._inner, self._pieces = inner, pieces
+        # The base class is not initialised: everything but `start` is the other sandbox's.
+        self._inner = inner
+        self._pieces = pieces
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -218,12 +227,12 @@ class _Watched(Sandbox):
         errors = command.errors
         watched = replace(
             command,
-            output=self._both("stdout", command.output),
-            errors=None if errors is None else self._both("stderr", errors),
+            output=self._tee("stdout", command.output),
+            errors=None if errors is None else self._tee("stderr", errors),
         )
         return await self._inner.start(watched)
 
-    def _both(
+    def _tee(
         self, stream: Literal["stdout", "stderr"], sink: Callable[[bytes], bool]
     ) -> Callable[[bytes], bool]:
         def take(data: bytes) -> bool:
@@ -234,11 +243,12 @@ class _Watched(Sandbox):
 
 
 class _Pieces:
-    """Output on its way from a sink, which cannot wait, to a reader, who may be slow."""
+    """Output on its way from a sink, which cannot wait, to a reader, which may be slow."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, bytes]] = []
-        self._size = self._skipped = 0
+        self._size = 0
+        self._skipped = 0
         self._news = asyncio.Event()
         self._over = False
         decoder = codecs.getincrementaldecoder("utf-8")
@@ -247,13 +257,13 @@ class _Pieces:
     def add(self, stream: str, data: bytes) -> None:
         self._waiting.append((stream, data))
         self._size += len(data)
-        while self._size > _PENDING and len(self._waiting) > 1:
+        while self._size > _MAX_PENDING and len(self._waiting) > 1:
             lost = len(self._waiting.pop(0)[1])
             self._size -= lost
             self._skipped += lost
         self._news.set()
 
-    def over(self, task: asyncio.Future[Record]) -> None:
+    def finish(self, task: asyncio.Future[Record]) -> None:
         self._over = True
         self._news.set()
 
@@ -262,16 +272,18 @@ class _Pieces:
             await self._news.wait()
             self._news.clear()
             over = self._over
-            waiting, self._waiting, self._size = self._waiting, [], 0
+            waiting = self._waiting
+            self._waiting = []
+            self._size = 0
             for stream, data in waiting:
                 text = self._decoders[stream].decode(data)
-                skipped, self._skipped = self._skipped, 0
-                if text or skipped:
-                    yield {
-                        "type": "output",
-                        "stream": stream,
-                        "text": text,
-                        **({"skipped": skipped} if skipped else {}),
-                    }
+                skipped = self._skipped
+                self._skipped = 0
+                if not text and not skipped:
+                    continue
+                piece: Record = {"type": "output", "stream": stream, "text": text}
+                if skipped:
+                    piece["skipped"] = skipped
+                yield piece
             if over:
                 return

@@ -1,14 +1,14 @@
 """The commands of a session: those that run, and those whose output can still be read.
 
-One `Commands` per session, in its memory. Every command, waited for or not, is a `Handle` with a
-task that sees it to its end; a call that waits for it only watches. So timeout, standard input and
-what is kept are the same in the foreground and in the background.
+There is one `Commands` per session, in its memory. Every command, whether a call waits for it or
+not, is a `Handle` with a task that follows it to its end; a waiting call only watches. So timeout,
+standard input and what is kept are the same in the foreground and in the background.
 
-* A handle belongs to an identity (tenant, user, session); to any other it does not exist.
-* `close` ends every command and removes every file. If the event loop goes down first, its
-  cancellation ends the commands; if the process dies, the launcher does, and the next session
-  removes the files.
-* Finished commands are kept for reading, the newest `KEPT` of them and at most `KEPT_BYTES` of
+* A handle belongs to an identity (tenant, user, session); for any other it does not exist.
+* `close` ends every command and removes every file. If the event loop stops first, its cancellation
+  ends the commands; if the process dies, the launcher dies too, and the next session removes the
+  files.
+* Finished commands are kept for reading: the newest `KEPT` of them, with at most `KEPT_BYTES` of
   output.
 """
 
@@ -35,24 +35,25 @@ from .plan import Planned
 from .session_sandbox import Confined
 
 KEY = "ferrule.commands"
-"""Where it lies in `Context.memory`."""
+"""The key of the session's commands in `Context.memory`."""
 KEPT = 256
 KEPT_BYTES = 1024**3
 FRESH = 32
-"""Finished commands whose output can be shown without reading it from its files."""
-_STALE = 1024
-"""Bytes of an older one's output that are still shown, of its beginning and of its end."""
+"""Finished commands whose output can be shown without reading their files."""
+_STALE_BYTES = 1024
+"""Bytes of an older command's output that are still shown, of its beginning and of its end."""
 
 
 def owner(identity: Identity) -> tuple[str, str, str]:
-    """Whom a command belongs to: runs of one session share their commands."""
+    """Return the owner of a command: the runs of one session share their commands."""
     return identity.tenant, identity.user, identity.session
 
 
 @dataclass(slots=True, eq=False)
 class Handle:
-    """One command, from its start to the end of the session. Times: `started_at` and `ended_at` in
-    ms since 1970.
+    """One command, from its start to the end of the session.
+
+    `started_at` and `ended_at` are in milliseconds since 1970.
     """
 
     owner: tuple[str, str, str]
@@ -67,17 +68,17 @@ class Handle:
     handle_id: str
     policy_context: Mapping[str, Any] = field(default_factory=dict[str, Any])
     extras: dict[str, Stream] = field(default_factory=dict[str, Stream])
-    """Further outputs that were kept, by name: readable like the three."""
+    """Further outputs that were kept, by name; they are read like the first three."""
     added: dict[str, Any] = field(default_factory=dict[str, Any])
     """Further fields of its record."""
     when_over: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
-    """Called in their order when it has ended, before anybody who waits for it goes on."""
+    """Called in order when it has ended, before anybody who waits for it goes on."""
     hints: list[str] = field(default_factory=list[str])
-    """What may explain how it ended, besides what the record finds out itself."""
+    """Explanations of how it ended, besides those that the record finds itself."""
     unheard: int = 0
-    """Reports since somebody last asked for it."""
+    """Reports since somebody last asked about the command."""
     awaited: int = 0
-    """Calls that wait for its end: who gets an answer needs no report."""
+    """Calls that wait for its end; they get a result and need no report."""
     started_at: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     began: float = field(default_factory=time.monotonic)
     duration_ms: int = 0
@@ -90,7 +91,7 @@ class Handle:
 
     @property
     def over(self) -> bool:
-        """True if it has ended."""
+        """Whether the command has ended."""
         return self.ended_at is not None
 
     @property
@@ -104,26 +105,27 @@ class Handle:
 
     @property
     def age_ms(self) -> int:
-        """How long it ran, or has run so far."""
-        return self.duration_ms if self.over else int((time.monotonic() - self.began) * 1000)
+        """How long the command ran, or has run so far."""
+        if self.over:
+            return self.duration_ms
+        return int((time.monotonic() - self.began) * 1000)
 
     def streams(self) -> Iterator[Stream]:
-        """All outputs that were kept."""
-        yield from (
-            self.outputs.combined,
-            self.outputs.stdout,
-            self.outputs.stderr,
-            *self.extras.values(),
-        )
+        """Yield all outputs that were kept."""
+        yield self.outputs.combined
+        yield self.outputs.stdout
+        yield self.outputs.stderr
+        yield from self.extras.values()
 
     @property
     def stored(self) -> int:
-        """Bytes in all its files."""
+        """The number of bytes in all its files."""
         return self.outputs.stored + sum(stream.stored for stream in self.extras.values())
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Until it has ended, at most `seconds`. True if it has. Cancelling this ends nothing.
-        Raises what kept it from starting.
+        """Wait until the command has ended, at most `seconds`. Return whether it has.
+
+        Cancelling this does not end the command. Raises the error that kept it from starting.
         """
         self.unheard = 0
         self.awaited += 1
@@ -131,7 +133,7 @@ class Handle:
             async with asyncio.timeout(seconds):
                 await self.done.wait()
         except TimeoutError:
-            pass  # it may have ended in this very moment: what counts is how it stands
+            pass  # It may have ended at this very moment: the answer is its state below.
         finally:
             self.awaited -= 1
         if self.failure is not None:
@@ -141,11 +143,11 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """What is told of a command in the background: every `seconds`, if there is something new, and
-    when it is over.
+    """How a command in the background is reported.
 
-    `tell` takes the words of `words`. After `most` reports that nobody followed up, the next one is
-    that it is over: a command must not fill the history of a model that does something else.
+    Every `seconds` if there is something new, and when it ends. `words` describes the command and
+    `tell` sends the text. After `most` reports that nobody followed up, the next one is its end: a
+    command must not fill the history of a model that is doing something else.
     """
 
     seconds: float
@@ -169,7 +171,7 @@ class Commands:
 
     @staticmethod
     def of(context: Context) -> Commands:
-        """The commands of this session. They end with it."""
+        """Return the commands of this session. They end with it."""
         found = context.memory.setdefault(KEY, Commands())
         assert isinstance(found, Commands)
         if found._closes_with is None:
@@ -179,18 +181,18 @@ class Commands:
 
     @property
     def running(self) -> int:
-        """How many run."""
+        """The number of commands that are running."""
         return sum(not handle.over for handle in self._handles.values())
 
     @property
     def folder(self) -> Folder:
-        """Where outputs are kept; made with the first command."""
+        """The folder of the outputs; created with the first command."""
         if self._folder is None:
             self._folder = Folder()
         return self._folder
 
     def outputs(self, command_id: str, *, keep: int, limit: int, merged: bool) -> Outputs:
-        """Fresh files for a command."""
+        """Create the output files of a command."""
         return Outputs(self.folder, command_id, keep=keep, limit=limit, merged=merged)
 
     async def start(
@@ -201,10 +203,12 @@ class Commands:
         *,
         most: int,
     ) -> Handle:
-        """Start a command and see it to its end. Raises ToolFailed if it cannot be started, or too
-        many run.
+        """Start a command and follow it to its end.
 
         A call that is cancelled while the command is being started leaves nothing behind.
+
+        Raises:
+            ToolFailed: The command cannot be started, or too many are running.
         """
         if self.running + self._starting >= most:
             raise ToolFailed(
@@ -218,27 +222,27 @@ class Commands:
         finally:
             self._starting -= 1
         if closed != self._closed:
-            # The session ended meanwhile, and has ended what it knew of.
-            await _whole(running.end())
+            # The session ended meanwhile, and has ended only the commands it knew.
+            await _complete(running.end())
             raise ToolFailed(
                 ErrorType.CANCELLED, "the session was closed while the command was being started"
             )
         handle = make(running)
         self._handles[handle.command_id] = handle
-        task = asyncio.create_task(self._see_to_its_end(handle))
+        task = asyncio.create_task(self._follow(handle))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return handle
 
-    async def _see_to_its_end(self, handle: Handle) -> None:
+    async def _follow(self, handle: Handle) -> None:
         try:
             handle.ended = await handle.running.wait()
         except asyncio.CancelledError:
-            # The loop is going down, and nobody will be there to end it later.
+            # The event loop is stopping, and nothing will be there to end the command later.
             handle.cancelled = True
             handle.ended = await handle.running.end()
             raise
-        except Exception as error:  # noqa: BLE001  boundary: whoever waits for it is told, whatever it was
+        except Exception as error:  # noqa: BLE001  boundary: whoever waits gets the error, whatever it is
             handle.failure = error
         finally:
             self._finish(handle)
@@ -258,59 +262,61 @@ class Commands:
             self._forget_old(handle)
 
     def report(self, handle: Handle, reports: Reports) -> None:
-        """Tell from now on how it goes, and that it is over (unless someone ended it on
-        purpose).
-        """
+        """Report progress from now on, and the end unless someone ended the command on purpose."""
         if handle.over:
             return
-        said = handle.outputs.combined.size
+        reported_size = handle.outputs.combined.size
         handle.unheard = 0
         later = asyncio.get_running_loop().call_later
 
-        def progress() -> None:
-            nonlocal said
-            if handle.outputs.combined.size != said and handle.unheard < reports.most:
-                said = handle.outputs.combined.size
+        def report_progress() -> None:
+            nonlocal reported_size
+            size = handle.outputs.combined.size
+            if size != reported_size and handle.unheard < reports.most:
+                reported_size = size
                 handle.unheard += 1
                 reports.tell(reports.words(handle))
-            handle.news = later(reports.seconds, progress)
+            handle.news = later(reports.seconds, report_progress)
 
-        def over() -> None:
+        def report_end() -> None:
             if not handle.cancelled and not handle.awaited:
                 reports.tell(reports.words(handle))
 
-        handle.when_over.append(over)
-        handle.news = later(reports.seconds, progress)
+        handle.when_over.append(report_end)
+        handle.news = later(reports.seconds, report_progress)
 
     async def kill(self, handle: Handle) -> bool:
-        """End a command. True if it was this that ended it."""
+        """End a command. Return whether this call ended it."""
         if handle.over or handle.cancelled:
             return False
         handle.cancelled = True
-        await _whole(handle.running.end())
+        await _complete(handle.running.end())
         await handle.done.wait()
         return handle.status == "killed"
 
     def find(self, name: str, identity: Identity) -> Handle:
-        """By command id, handle id, or the exact path of one of its outputs. Raises
-        ToolFailed(not_found).
+        """Find a command by command id, handle id, or the exact path of one of its outputs.
+
+        Raises:
+            ToolFailed: `not_found` if this identity has no such command.
         """
         for handle in self._handles.values():
-            if handle.owner == owner(identity) and (
-                name in (handle.command_id, handle.handle_id)
-                or any(name == stream.path for stream in handle.streams())
-            ):
+            if handle.owner != owner(identity):
+                continue
+            if name in (handle.command_id, handle.handle_id):
+                return handle
+            if any(name == stream.path for stream in handle.streams()):
                 return handle
         raise ToolFailed(
             ErrorType.NOT_FOUND,
             f"there is no command `{name[:200]}` in this session; use the `command_id` or a "
-            "path that a command's "
-            "result named",
+            "path that a command's result named",
         )
 
     async def close(self) -> None:
-        """End all that runs, remove all that was kept. Safe to call twice; commands can be started
-        again after it.
+        """End every running command and remove everything that was kept.
+
+        Safe to call twice; commands can be started again afterwards.
         """
         self._closed += 1
         while tasks := [task for task in self._tasks if not task.get_loop().is_closed()]:
@@ -320,35 +326,36 @@ class Commands:
         await self.confined.close()
         self._handles.clear()
         self._closes_with = None
-        folder, self._folder = self._folder, None
+        folder = self._folder
+        self._folder = None
         if folder is not None:
             folder.close()
 
     def _forget_old(self, newest: Handle) -> None:
         finished = [handle for handle in self._handles.values() if handle.over]
         stored = sum(handle.stored for handle in finished)
-        while (
-            finished and (len(finished) > KEPT or stored > KEPT_BYTES) and finished[0] is not newest
-        ):
+        while finished and finished[0] is not newest:
+            if len(finished) <= KEPT and stored <= KEPT_BYTES:
+                break
             oldest = finished.pop(0)
             stored -= oldest.stored
             del self._handles[oldest.command_id]
             for stream in oldest.streams():
                 stream.folder.remove(stream.name)
         for stale in finished[:-FRESH]:
-            stale.outputs.shrink(_STALE)
+            stale.outputs.shrink(_STALE_BYTES)
 
 
 def fresh_ids() -> tuple[str, str]:
-    """A command id and a handle id that nobody can guess."""
+    """Return a command id and a handle id that nobody can guess."""
     return f"cmd_{uuid4().hex[:20]}", f"handle_{uuid4().hex[:20]}"
 
 
 _pending: set[asyncio.Future[Any]] = set()
 
 
-async def _whole(work: Any) -> None:
-    """Do this to its end: a second cancellation must not leave the first one's work half done."""
+async def _complete(work: Any) -> None:
+    """Complete this work: a second cancellation must not leave it half done."""
     task = asyncio.ensure_future(work)
     _pending.add(task)
     task.add_done_callback(_pending.discard)

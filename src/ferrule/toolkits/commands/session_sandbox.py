@@ -1,8 +1,8 @@
-"""The sandbox of a session's commands: made with the first of them, on the loop that runs it,
-closed with the session.
+"""The sandbox of a session's commands.
 
-What holds them is a note in the journal, said once and again when it changes; so is a refusal. What
-a person answered is one too, written by whoever asked for us (`Approver`).
+It is made with the first command, on the loop that runs it, and closed with the session. What it
+enforces is a note in the journal, written once and again when it changes; so is a refusal. A
+person's answer is recorded by the `Approver` that asked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ferrule.tools.context import HELD, Context
 
 
 class Confined:
-    """At most one sandbox, and what a person said of its gaps."""
+    """At most one sandbox, and what a person said about its missing protection."""
 
     def __init__(self) -> None:
         self._sandbox: Sandbox | None = None
@@ -32,31 +32,35 @@ class Confined:
         self._noted = ""
 
     async def sandbox(self, policy: Policy, on_gap: Mode, context: Context) -> Sandbox:
-        """The sandbox for this policy. Raises ToolFailed where the machine cannot hold it and
-        nobody agreed to less.
+        """Return the sandbox for this policy.
+
+        Raises:
+            ToolFailed: The machine cannot enforce it, and nobody agreed to less.
         """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            old = self._sandbox, self._loop
-            self._sandbox, self._loop, self._making = None, loop, asyncio.Lock()
-            await _closed(*old)
-        async with self._making:  # commands that start together share one sandbox, and one question
+            old = self._sandbox
+            old_loop = self._loop
+            self._sandbox = None
+            self._loop = loop
+            self._making = asyncio.Lock()
+            await _close(old, old_loop)
+        # Commands that start together share one sandbox, and one question.
+        async with self._making:
             if self._sandbox is None or self._sandbox.policy != policy:
-                rung = await self._rung(policy, on_gap, context)
-                old, self._sandbox = (
-                    self._sandbox,
-                    Sandbox(policy, rung=rung, identity=context.identity),
-                )
-                self._note(rung.applied.in_words(), context)
-                await _closed(old, loop)
+                backend = await self._choose_backend(policy, on_gap, context)
+                old = self._sandbox
+                self._sandbox = Sandbox(policy, rung=backend, identity=context.identity)
+                self._note(backend.applied.in_words(), context)
+                await _close(old, loop)
             return self._sandbox
 
-    def _note(self, said: str, context: Context) -> None:
-        if said != self._noted:
-            self._noted = said
-            context.note(HELD, said)
+    def _note(self, text: str, context: Context) -> None:
+        if text != self._noted:
+            self._noted = text
+            context.note(HELD, text)
 
-    async def _rung(self, policy: Policy, on_gap: Mode, context: Context) -> Rung:
+    async def _choose_backend(self, policy: Policy, on_gap: Mode, context: Context) -> Rung:
         if on_gap == "off":
             return ladder(policy, probe())[-1]
         try:
@@ -68,23 +72,24 @@ class Confined:
             try:
                 return await settle(policy, gap, on_gap, self._consent)
             except SandboxGap as refused:
-                said = f"{refused.detail}; {refused.hint}" if refused.hint else refused.detail
-                self._note(f"commands are refused: {said}", context)
+                reason = f"{refused.detail}; {refused.hint}" if refused.hint else refused.detail
+                self._note(f"commands are refused: {reason}", context)
                 raise ToolFailed(
-                    ErrorType.PERMISSION_DENIED, f"the command was not run: {said}"
+                    ErrorType.PERMISSION_DENIED, f"the command was not run: {reason}"
                 ) from refused
 
     async def close(self) -> None:
-        """End what runs in it. Another one is made when it is needed again."""
-        sandbox, self._sandbox = self._sandbox, None
-        await _closed(sandbox, self._loop)
+        """End what runs in it. Another sandbox is made when one is needed again."""
+        sandbox = self._sandbox
+        self._sandbox = None
+        await _close(sandbox, self._loop)
 
 
-async def _closed(sandbox: Sandbox | None, loop: asyncio.AbstractEventLoop | None) -> None:
+async def _close(sandbox: Sandbox | None, loop: asyncio.AbstractEventLoop | None) -> None:
     if sandbox is None:
         return
     if loop is asyncio.get_running_loop():
         await sandbox.close()
     else:
-        # Its loop is gone, and with it what watched its commands.
+        # Its loop has stopped, and with it the tasks that watched its commands.
         await asyncio.to_thread(sandbox.close_now)

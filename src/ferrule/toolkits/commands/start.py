@@ -1,6 +1,4 @@
-"""What a command is started with: the session's sandbox, the program's file, its environment, its
-folder.
-"""
+"""What a command is started with: the sandbox, the program's file and the environment."""
 
 from __future__ import annotations
 
@@ -25,23 +23,25 @@ from .session_commands import Commands
 
 
 async def sandbox_of(context: Context, commands: Commands) -> Sandbox:
-    """What holds the commands of this run: a sandbox that it was given, else the session's own."""
+    """Return the sandbox for the commands of this run: a given one, else the session's own."""
     given = context.resources.get(Sandbox)
     if isinstance(given, Sandbox):
         return given
     policy = CommandPolicy.of(context)
     workspace = context.resource(Workspace)
-    held = policy.confine or Policy(workspace.root)
-    if held.root == workspace.root:
-        # Here and nowhere else: whoever made the policy, the names of this run hold in its
-        # commands.
-        held = replace(held, names=workspace.command_names(held.names))
-    return await commands.confined.sandbox(held, policy.on_gap, context)
+    sandbox_policy = policy.confine or Policy(workspace.root)
+    if sandbox_policy.root == workspace.root:
+        # Whoever made the policy, the protected names of this run hold for its commands.
+        names = workspace.command_names(sandbox_policy.names)
+        sandbox_policy = replace(sandbox_policy, names=names)
+    return await commands.confined.sandbox(sandbox_policy, policy.on_gap, context)
 
 
 def record_confined(context: Context, sandbox: Sandbox, program: str) -> None:
-    """Say in the journal what holds the program that this call is about to start. Raises
-    JournalError: then it must not.
+    """Record in the journal what confines the program that this call is about to start.
+
+    Raises:
+        JournalError: It cannot be recorded; then the program must not start.
     """
     applied = sandbox.applied()
     held = tuple(str(aspect) for aspect in Aspect if applied.holds.get(aspect) is Holds.YES)
@@ -52,21 +52,26 @@ def record_confined(context: Context, sandbox: Sandbox, program: str) -> None:
 def environment_of(
     request: Request, policy: CommandPolicy, workspace: Workspace, folder: str
 ) -> ChildEnvironment:
-    """What the child gets: the filtered environment (`replace`: none of it), what the request adds,
-    without what it removes. The whole environment is never handed on: that is what filters are for.
+    """Make the environment of the child.
+
+    It is the filtered environment (`replace`: none of it), with what the request adds and without
+    what it removes. The whole environment is never passed on.
     """
-    # Programs believe PWD: ours would name another folder.
+    # Programs trust PWD, and ours would name another folder.
     here = {"PWD": str(workspace.root / folder)} if "PWD" in os.environ else {}
     parent = dict[str, str]() if request.env_mode == "replace" else os.environ
-    kept = child_environment(parent, add=policy.allow_env, overrides={**here, **request.env})
-    values = {name: value for name, value in kept.values.items() if name not in request.env_remove}
-    return ChildEnvironment(values, tuple(name for name in kept.withheld if name not in values))
+    filtered = child_environment(parent, add=policy.allow_env, overrides={**here, **request.env})
+    values = {
+        name: value for name, value in filtered.values.items() if name not in request.env_remove
+    }
+    withheld = tuple(name for name in filtered.withheld if name not in values)
+    return ChildEnvironment(values, withheld)
 
 
 def program_of(
     planned: Planned, environment: Mapping[str, str], workspace: Workspace, policy: CommandPolicy
 ) -> str:
-    """The file to execute. Raises ToolFailed(not_found)."""
+    """Return the file to execute. Raises ToolFailed(not_found)."""
     name = planned.argv[0]
     if "/" in name:
         return name

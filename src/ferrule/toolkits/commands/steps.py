@@ -1,7 +1,6 @@
-"""Steps of a script: a named command, tried as often as the caller says, with one record of what
-happened.
+"""Steps of a script: a named command, tried as often as the caller says, with one record.
 
-A record is JSON throughout, so that it can be stored, compared and handed to whoever recovers:
+A record consists of JSON values, so that it can be stored, compared and passed on for recovery:
 
     name, argv or command, cwd, success, ok (the same), status, exit_code, timed_out, outputs
     {stdout, stderr}, ids {command_id, handle_id, audit_id}, live_log (the file that grows while it
@@ -11,7 +10,7 @@ A record is JSON throughout, so that it can be stored, compared and handed to wh
     attempts [{attempt, status, success, exit_code, timed_out, command_id, duration_ms, waited_ms}],
     classification, recovery_hint, error (only if it never started)
 
-Nothing is tried again unless `retry` says so, whatever the exit code: only the caller knows what is
+Nothing is retried unless `retry` says so, whatever the exit code: only the caller knows what is
 safe to repeat.
 """
 
@@ -29,8 +28,9 @@ from .retries import Retry
 from .scripts import Record, Runner
 
 Spec = str | Sequence[str] | Mapping[str, Any]
-"""What to run: words, a text without a shell, or a request in full (`{"command": ..., "mode":
-"shell", ...}`).
+"""What to run: words, a text without a shell, or a request in full.
+
+A request in full is a mapping: `{"command": ..., "mode": "shell", ...}`.
 """
 Classify = Callable[[Record], Any]
 Hint = str | Callable[[Record], Any]
@@ -38,20 +38,21 @@ Hint = str | Callable[[Record], Any]
 TAIL = 12_000
 """Bytes of a command's output that its step keeps, from the end."""
 REFERENCE_TAIL = 4000
-"""Bytes of it that a reference keeps."""
+"""Bytes of a command's output that a reference keeps, from the end."""
 
 _SYSTEM = SystemClock()
 
 
 def request_of(spec: Spec, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The request that a spec means; `options` are further fields of it. Raises ConfigError for an
-    empty one.
+    """Return the request that a spec means; `options` are further fields of it.
+
+    Raises:
+        ConfigError: The spec is empty.
     """
-    request = (
-        dict(spec)
-        if isinstance(spec, Mapping)
-        else {"command": spec if isinstance(spec, str) else list(spec)}
-    )
+    if isinstance(spec, Mapping):
+        request = dict(spec)
+    else:
+        request = {"command": spec if isinstance(spec, str) else list(spec)}
     request |= options or {}
     if not (request.get("command") or request.get("argv")):
         raise ConfigError("a step runs nothing", hint='give words, ["git", "status"], or a text')
@@ -70,56 +71,64 @@ async def command_step(
     tail_bytes: int = TAIL,
     clock: Clock = _SYSTEM,
 ) -> Record:
-    """Run a named step; returns its record, whether it worked or not.
+    """Run a named step and return its record, whether it succeeded or not.
 
-    `classify` gets the record after each attempt, and what it answers is the record's
-    `classification`: so `should_retry` can go by it. `recovery_hint` is text, or a function of the
-    record of a failed step. Both may be coroutine functions. Raises ConfigError for a spec or retry
-    that cannot be meant.
+    Args:
+        classify: Gets the record after each attempt; what it returns is the record's
+            `classification`, so `should_retry` can use it. May be a coroutine function.
+        recovery_hint: A text, or a (coroutine) function of the record of a failed step.
+
+    Raises:
+        ConfigError: The spec or the retry makes no sense.
     """
-    request, chosen = request_of(spec, options), Retry.of(retry)
+    request = request_of(spec, options)
+    chosen = Retry.of(retry)
     attempts: list[Record] = []
-    began, waited = clock.monotonic(), 0
+    began = clock.monotonic()
+    waited = 0
     while True:
         ran = await runner({**request, "tail_bytes": tail_bytes})
-        attempts.append(_attempt(len(attempts) + 1, ran, waited))
-        record = _record(name, request, ran, tail_bytes)
+        attempts.append(_make_attempt(len(attempts) + 1, ran, waited))
+        record = _make_record(name, request, ran, tail_bytes)
         record["attempts"] = attempts
         record["timings"]["total_ms"] = round((clock.monotonic() - began) * 1000)
         record["timings"]["waited_ms"] = sum(attempt["waited_ms"] for attempt in attempts)
-        record["classification"] = await _answer(classify, record)
-        if record["ok"] or len(attempts) >= chosen.max_attempts or not await _again(chosen, record):
+        record["classification"] = await _call(classify, record)
+        if (
+            record["ok"]
+            or len(attempts) >= chosen.max_attempts
+            or not await _should_retry(chosen, record)
+        ):
             break
         waited = chosen.delay(len(attempts))
         await clock.sleep(waited / 1000)
-        await _answer(chosen.before_retry, record)
-    hint = recovery_hint if isinstance(recovery_hint, str) else None
+        await _call(chosen.before_retry, record)
     if not record["ok"]:
-        record["recovery_hint"] = hint or await _answer(
-            None if hint else _function(recovery_hint), record
-        )
+        record["recovery_hint"] = await _hint(recovery_hint, record)
     return record
 
 
-def _function(hint: Hint | None) -> Callable[[Record], Any] | None:
-    return None if isinstance(hint, str) else hint
+async def _hint(hint: Hint | None, record: Record) -> Any:
+    if isinstance(hint, str):
+        return hint or None
+    return await _call(hint, record)
 
 
-async def _again(retry: Retry, record: Record) -> bool:
+async def _should_retry(retry: Retry, record: Record) -> bool:
     if retry.should_retry is None:
-        # The same question gets the same no.
+        # A blocked command would be blocked again.
         return record["status"] != "blocked"
-    return bool(await _answer(retry.should_retry, record))
+    return bool(await _call(retry.should_retry, record))
 
 
-async def _answer(function: Callable[[Record], Any] | None, record: Record) -> Any:
+async def _call(function: Callable[[Record], Any] | None, record: Record) -> Any:
     if function is None:
         return None
     answer = function(record)
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def _attempt(number: int, ran: Record, waited: int) -> Record:
+def _make_attempt(number: int, ran: Record, waited: int) -> Record:
     return {
         "attempt": number,
         "status": ran.get("status"),
@@ -132,13 +141,15 @@ def _attempt(number: int, ran: Record, waited: int) -> Record:
     }
 
 
-def _record(name: str, request: Mapping[str, Any], ran: Record, tail_bytes: int) -> Record:
+def _make_record(name: str, request: Mapping[str, Any], ran: Record, tail_bytes: int) -> Record:
     ok = bool(ran.get("success"))
-    tail = ran.get("tail") or _end(f"{ran.get('stdout', '')}{ran.get('stderr', '')}", tail_bytes)
+    tail = ran.get("tail") or _take_end(
+        f"{ran.get('stdout', '')}{ran.get('stderr', '')}", tail_bytes
+    )
     artifacts = ("output_path", "stdout_path", "stderr_path", "output_sha256", "output_capture")
     record: Record = {
         "name": name,
-        **_what_ran(request, ran),
+        **_command_fields(request, ran),
         "cwd": ran.get("cwd", request.get("cwd", ".")),
         "success": ok,
         "ok": ok,
@@ -157,32 +168,24 @@ def _record(name: str, request: Mapping[str, Any], ran: Record, tail_bytes: int)
         "classification": None,
         "recovery_hint": None,
     }
-    if why := ran.get("error") or ran.get("reason"):
-        record["error"] = why
+    reason = ran.get("error") or ran.get("reason")
+    if reason:
+        record["error"] = reason
     return record
 
 
-def _what_ran(request: Mapping[str, Any], ran: Record) -> Record:
-    """`argv` for words, `command` for a text."""
-    given = next(
-        (
-            source[key]
-            for source in (ran, request)
-            for key in ("argv", "command")
-            if source.get(key)
-        ),
-        "",
-    )
+def _command_fields(request: Mapping[str, Any], ran: Record) -> Record:
+    """Return `argv` for words, `command` for a text."""
+    candidates = (ran.get("argv"), ran.get("command"), request.get("argv"), request.get("command"))
+    given = next((candidate for candidate in candidates if candidate), "")
     return {"command": given} if isinstance(given, str) else {"argv": list(given)}
 
 
-def _end(text: str, most: int) -> str:
+def _take_end(text: str, most: int) -> str:
     data = text.encode("utf-8", "replace")
-    return (
-        text
-        if len(data) <= most
-        else whole_start(data[len(data) - most :]).decode("utf-8", "replace")
-    )
+    if len(data) <= most:
+        return text
+    return whole_start(data[len(data) - most :]).decode("utf-8", "replace")
 
 
 async def command_try(
@@ -192,19 +195,26 @@ async def command_try(
     clock: Clock = _SYSTEM,
     **common: Any,
 ) -> Record:
-    """Ordered fallbacks: the first step that works.
+    """Run alternatives in order until one works.
 
-    `alternatives` are the arguments of a `command_step` each (`name`, `spec`, and any of its
-    options), or names with their specs; `common` holds for all. Returns `{ok, name (of the one that
-    worked, else None), step (the last that ran), steps (all that ran)}`. Steps that failed before
-    the one that worked say `recovered_by`. Raises ConfigError if there is none.
+    Args:
+        alternatives: The arguments of a `command_step` each (`name`, `spec`, and any of its
+            options), or names with their specs.
+        common: Arguments of all steps.
+
+    Returns:
+        `{ok, name (of the one that worked, else None), step (the last that ran), steps (all that
+        ran)}`. Steps that failed before the one that worked have `recovered_by`.
+
+    Raises:
+        ConfigError: There is no alternative.
     """
     steps: list[Record] = []
     if isinstance(alternatives, Mapping):
         named = cast("Mapping[str, Spec]", alternatives)
         alternatives = [{"name": name, "spec": spec} for name, spec in named.items()]
-    for one in alternatives:
-        step = await command_step(runner=runner, clock=clock, **{**common, **one})
+    for alternative in alternatives:
+        step = await command_step(runner=runner, clock=clock, **{**common, **alternative})
         steps.append(step)
         if step["ok"]:
             for failed in steps[:-1]:
@@ -213,21 +223,20 @@ async def command_try(
     if not steps:
         raise ConfigError("command_try: there is nothing to try", hint="give at least one step")
     ok = steps[-1]["ok"]
-    return {"ok": ok, "name": steps[-1]["name"] if ok else None, "step": steps[-1], "steps": steps}
+    name = steps[-1]["name"] if ok else None
+    return {"ok": ok, "name": name, "step": steps[-1], "steps": steps}
 
 
 # ---- records of a whole script
 
 
 def append_step(steps: Sequence[Record], step: Record) -> list[Record]:
-    """The steps with one more; the list that was given stays as it is."""
+    """Return the steps with one more; the list that was given is not changed."""
     return [*steps, step]
 
 
 def unrecovered_failures(steps: Sequence[Record]) -> list[Record]:
-    """Steps that failed, and neither a fallback nor a later step of the same name made up for
-    it.
-    """
+    """Return the failed steps that no fallback and no later step of the same name repaired."""
     worked: set[str] = set()
     found: list[Record] = []
     for step in reversed(steps):
@@ -239,18 +248,19 @@ def unrecovered_failures(steps: Sequence[Record]) -> list[Record]:
 
 
 def has_unrecovered_failure(steps: Sequence[Record]) -> bool:
-    """True if one of the steps failed for good."""
+    """Return whether a step failed and was not recovered."""
     return bool(unrecovered_failures(steps))
 
 
 def last_failed_step(steps: Sequence[Record]) -> Record | None:
-    """The last step that failed, recovered or not."""
+    """Return the last step that failed, recovered or not."""
     return next((step for step in reversed(steps) if not step["ok"]), None)
 
 
 def step_reference(step: Record, tail_bytes: int = REFERENCE_TAIL) -> Record:
-    """A step in short, for whoever is to look into it: how it ended, the end of its output, where
-    the rest is.
+    """Return a step in short, for whoever investigates it.
+
+    It has the outcome, the end of the output, and where the rest is.
     """
     kept = (
         "name",
@@ -270,12 +280,12 @@ def step_reference(step: Record, tail_bytes: int = REFERENCE_TAIL) -> Record:
         "attempts": len(step["attempts"]),
         "command_id": step["ids"].get("command_id"),
         "live_log": step["live_log"],
-        "tail": _end(step["tail"], tail_bytes),
+        "tail": _take_end(step["tail"], tail_bytes),
     }
 
 
 def command_ok(value: Any = None, *, steps: Sequence[Record] = (), **more: Any) -> Record:
-    """The result of a script that worked."""
+    """Return the result of a script that succeeded."""
     return {
         "ok": True,
         "success": True,
@@ -286,7 +296,7 @@ def command_ok(value: Any = None, *, steps: Sequence[Record] = (), **more: Any) 
 
 
 def command_fail(reason: str, *, steps: Sequence[Record] = (), **more: Any) -> Record:
-    """The result of a script that did not: why, and a reference to the step that failed last."""
+    """Return the result of a script that failed, with a reference to the last failed step."""
     failed = last_failed_step(steps)
     return {
         "ok": False,

@@ -1,8 +1,7 @@
 """The syntax tree of a command line that may be rewritten: is it right, and what are its words?
 
-Does a tree account for every character of its text, the way a shell would read it?
-
-tree-sitter-bash parses editors' text, not hostile text: here and there it swallows a character,
+The check asks whether a tree accounts for every character of its text, the way a shell would read
+it. tree-sitter-bash parses editors' text, not hostile text: here and there it swallows a character,
 glues a newline into a word or splits a word in two, without an error node. Each such place is a way
 to show the analysis one command and the shell another. So the tree is checked: between two tokens
 there may be blanks and nothing else, a word holds no bare blank, and two words that touch are one
@@ -32,50 +31,55 @@ if TYPE_CHECKING:
 _LOOSE_TEXT = listed("string translated_string heredoc_body heredoc_redirect regex ERROR")
 """Nodes whose text between children is content, not blanks."""
 _WORDLIKE = listed("""
-    word number raw_string string ansi_c_string concatenation simple_expansion expansion command_name test_operator
-    command_substitution brace_expression variable_name arithmetic_expansion extglob_pattern variable_assignment""")
+    word number raw_string string ansi_c_string concatenation simple_expansion expansion
+    command_name test_operator command_substitution brace_expression variable_name
+    arithmetic_expansion extglob_pattern variable_assignment""")
 _SEPARATE = listed(
     "command declaration_command unset_command for_statement test_command case_statement "
     "array file_redirect"
 )
 """Nodes in which touching words would be one word to a shell."""
 _STATEMENTS = listed("""
-    command redirected_statement declaration_command unset_command test_command pipeline list subshell compound_statement
-    negated_command variable_assignments if_statement while_statement for_statement c_style_for_statement case_statement
-    function_definition""")
+    command redirected_statement declaration_command unset_command test_command pipeline list
+    subshell compound_statement negated_command variable_assignments if_statement while_statement
+    for_statement c_style_for_statement case_statement function_definition""")
 
 _BLANKS = re.compile(rb"[ \t\n]*")
 _BARE_BLANK = re.compile(rb"(?:[^\\\s]|\\.)*", re.DOTALL)
 _BLANK_WORD = re.compile(r"(?:^|[\s;&|()<>])\\[ \t]")
 _DELIMITER = re.compile(rb"""\w+|'\w+'|"\w+"|\\\w+""")
+_AFTER_DELIMITER = (b"", b" ", b"\t", b"\n", b";", b"|", b"&", b"<", b">", b")")
 
 
 CRASHING = re.compile(r"(\{[0-9]*(?:\.\.[0-9]*)?)[^\x00-\xff]")
-"""tree-sitter-bash 0.25 takes what follows `{` for an index into a table of 384: other characters
-read memory that is not there and end the process. Such a text is never given to it.
+"""Text that is never given to tree-sitter-bash.
+
+Version 0.25 takes what follows `{` for an index into a table of 384: other characters read memory
+that is not there and end the process.
 """
 
 
 def misread(root: Node, source: bytes, text: str) -> str:
-    """Why the tree cannot be trusted; empty if it can."""
+    """Return why the tree cannot be trusted; empty if it can."""
     if root.has_error:
         return "it cannot be parsed"
     if _BLANK_WORD.search(text):
         return "a word begins with an escaped blank"
-    if not _BLANKS.fullmatch(source[: root.start_byte]) or not _BLANKS.fullmatch(
-        source[root.end_byte :]
-    ):
+    before = source[: root.start_byte]
+    after = source[root.end_byte :]
+    if not _BLANKS.fullmatch(before) or not _BLANKS.fullmatch(after):
         return "not all of it is understood"
     pending = [root]
     while pending:
         node = pending.pop()
-        if why := _wrong(node, source):
-            return why
+        problem = _node_problem(node, source)
+        if problem:
+            return problem
         pending += node.children
     return ""
 
 
-def _wrong(node: Node, source: bytes) -> str:
+def _node_problem(node: Node, source: bytes) -> str:
     own = source[node.start_byte : node.end_byte]
     if node.type == "word" and not _BARE_BLANK.fullmatch(own):
         return "a word holds a blank"
@@ -83,29 +87,19 @@ def _wrong(node: Node, source: bytes) -> str:
         return "where one word ends is not clear"
     if node.type == "heredoc_start":
         after = source[node.end_byte : node.end_byte + 1]
-        if not _DELIMITER.fullmatch(own) or after not in (
-            b"",
-            b" ",
-            b"\t",
-            b"\n",
-            b";",
-            b"|",
-            b"&",
-            b"<",
-            b">",
-            b")",
-        ):
+        if not _DELIMITER.fullmatch(own) or after not in _AFTER_DELIMITER:
             return "the end of a here-document is not plain"
     if not node.children or node.type in _LOOSE_TEXT:
         return ""
-    return _between(node, source)
+    return _gap_problem(node, source)
 
 
-def _between(node: Node, source: bytes) -> str:
-    """What stands between a node's children: blanks, and only where a shell may see some."""
-    at, last = node.start_byte, ""
+def _gap_problem(node: Node, source: bytes) -> str:
+    """Return what is wrong between a node's children: only blanks may be there, not everywhere."""
+    position = node.start_byte
+    last = ""
     for child in node.children:
-        gap = source[at : child.start_byte]
+        gap = source[position : child.start_byte]
         if not _BLANKS.fullmatch(gap) or (gap and node.type == "concatenation"):
             return "not all of it is understood"
         touching = not gap and last in _WORDLIKE and child.type in _WORDLIKE
@@ -116,15 +110,18 @@ def _between(node: Node, source: bytes) -> str:
         if last in _STATEMENTS and child.type in _STATEMENTS and b"\n" not in gap:
             # `find &>> x ls -delete`: the words after the target were taken for a second command.
             return "two commands stand side by side"
-        at, last = child.end_byte, child.type
+        position = child.end_byte
+        last = child.type
     if last == "$":
         return "a lone `$` stands for itself"
-    return "" if _BLANKS.fullmatch(source[at : node.end_byte]) else "not all of it is understood"
+    if not _BLANKS.fullmatch(source[position : node.end_byte]):
+        return "not all of it is understood"
+    return ""
 
 
 def read_word(node: Node, home: str, root: str) -> Word:
-    """The word of a syntax node. `home` and `root` stand in for `~`, `$HOME` and `$PWD`."""
-    pieces = [_piece(node, home, root)]
+    """Read the word of a syntax node. `home` and `root` replace `~`, `$HOME` and `$PWD`."""
+    pieces = [_read_piece(node, home, root)]
     text = "".join(text for text, _ in pieces)
     raw = _text(node)
     if raw.startswith("~"):
@@ -132,12 +129,12 @@ def read_word(node: Node, home: str, root: str) -> Word:
     return Word(text, raw, any(splits for _, splits in pieces))
 
 
-def _piece(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _read_piece(node: Node, home: str, root: str) -> tuple[str, bool]:
     reader = _READERS.get(node.type)
     return reader(node, home, root) if reader else (UNKNOWN, True)
 
 
-def _bare(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _unquoted(node: Node, home: str, root: str) -> tuple[str, bool]:
     raw = _text(node)
     out: list[str] = []
     index = 0
@@ -152,50 +149,51 @@ def _bare(node: Node, home: str, root: str) -> tuple[str, bool]:
     return "".join(out), False
 
 
-def _single(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _single_quoted(node: Node, home: str, root: str) -> tuple[str, bool]:
     return _text(node)[1:-1], False
 
 
-def _double(node: Node, home: str, root: str) -> tuple[str, bool]:
-    """Bytes between the expansions are literal: the grammar does not give every blank a node."""
+def _double_quoted(node: Node, home: str, root: str) -> tuple[str, bool]:
+    """Read bytes between expansions literally: the grammar does not give every blank a node."""
     source = node.text or b""
-    start, out, at = node.start_byte, list[str](), 1
+    start = node.start_byte
+    position = 1
+    pieces: list[str] = []
     for child in node.named_children:
         if child.type in ("string_content", "comment"):
             continue
-        out.append(_unescaped(source[at : child.start_byte - start]))
-        out.append(_piece(child, home, root)[0])
-        at = child.end_byte - start
-    out.append(_unescaped(source[at:-1]))
-    return "".join(out), False
+        pieces.append(_unescape(source[position : child.start_byte - start]))
+        pieces.append(_read_piece(child, home, root)[0])
+        position = child.end_byte - start
+    pieces.append(_unescape(source[position:-1]))
+    return "".join(pieces), False
 
 
-def _unescaped(data: bytes) -> str:
-    return re.sub(
-        r'\\([$`"\\\n])', lambda m: "" if m[1] == "\n" else m[1], data.decode("utf-8", "replace")
-    )
+def _unescape(data: bytes) -> str:
+    text = data.decode("utf-8", "replace")
+    return re.sub(r'\\([$`"\\\n])', lambda match: "" if match[1] == "\n" else match[1], text)
 
 
-def _ansi(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _ansi_quoted(node: Node, home: str, root: str) -> tuple[str, bool]:
     return ansi_text(_text(node)[2:-1]), False
 
 
-def _joined(node: Node, home: str, root: str) -> tuple[str, bool]:
-    pieces = [_piece(child, home, root) for child in node.children]
+def _concatenation(node: Node, home: str, root: str) -> tuple[str, bool]:
+    pieces = [_read_piece(child, home, root) for child in node.children]
     text = "".join(piece for piece, _ in pieces)
     # The grammar splits `.{e,x}nv` and `[ab]c` into words of one concatenation.
     if any(child.type == "word" and _text(child) in ("{", "[") for child in node.children):
-        text = _class(_braces(text))
+        text = _replace_classes(_replace_braces(text))
     return text, any(splits for _, splits in pieces)
 
 
-def _braces(text: str) -> str:
+def _replace_braces(text: str) -> str:
     while (shorter := re.sub(r"\{[^{}]*(?:,|\.\.)[^{}]*\}", BRACE, text)) != text:
         text = shorter
     return text
 
 
-def _class(text: str) -> str:
+def _replace_classes(text: str) -> str:
     return re.sub(r"\[[^\]]+\]", ONE, text)
 
 
@@ -212,7 +210,7 @@ def _glob(node: Node, home: str, root: str) -> tuple[str, bool]:
     return BRACE, True
 
 
-def _nothing(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _empty(node: Node, home: str, root: str) -> tuple[str, bool]:
     return "", False
 
 
@@ -221,19 +219,19 @@ def _text(node: Node) -> str:
 
 
 _READERS: dict[str, Callable[[Node, str, str], tuple[str, bool]]] = {
-    "word": _bare,
-    "variable_name": _bare,
-    "test_operator": _bare,
+    "word": _unquoted,
+    "variable_name": _unquoted,
+    "test_operator": _unquoted,
     "number": _number,
     "file_descriptor": _number,
-    "raw_string": _single,
-    "string": _double,
-    "translated_string": _double,
-    "ansi_c_string": _ansi,
-    "concatenation": _joined,
+    "raw_string": _single_quoted,
+    "string": _double_quoted,
+    "translated_string": _double_quoted,
+    "ansi_c_string": _ansi_quoted,
+    "concatenation": _concatenation,
     "simple_expansion": _variable,
     "expansion": _variable,
     "brace_expression": _glob,
     "extglob_pattern": _glob,
-    "$": _nothing,
+    "$": _empty,
 }

@@ -1,5 +1,14 @@
-"""Read, write and edit the files of the workspace, and look around in it.
+"""Tools that read, write, edit and list the files of the workspace.
 
-Modules: `browse`, `diff`, `edit_matching`, `edits`, `lines`, `outline`, `preview`,
-`read_versions`, `reading`, `tools`.
+Modules:
+    tools          read_file, read_file_tail, write_file, edit_file and the other file tools
+    browse         list_files, file_tree, file_outline
+    edits          changes to a text: how they are applied and previewed
+    edit_matching  finding the one place that `edit_file` changes
+    lines          text as lines, to the byte
+    diff           the unified diff that an approval shows
+    outline        the definitions in a source file
+    preview        previews that never fail
+    read_versions  what the session has read, to detect changes by others
+    reading        reading some lines of a file of any size
 """

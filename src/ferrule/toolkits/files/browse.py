@@ -1,7 +1,6 @@
-"""Tools that look around in the workspace without reading whole files: one folder, all folders,
-what a file defines.
+"""Tools that explore the workspace without reading whole files: a folder, a tree, an outline.
 
-Names that no tool may touch are left out, and their number is said.
+Names that no tool may touch are left out, and the result states how many there were.
 """
 
 from __future__ import annotations
@@ -32,17 +31,18 @@ ALIASES = {
     "create_directory": "create_dir",
     "run_shell_command": "run_command",
 }
-"""Names that other systems and models use -> the one name that is registered here. For messages and
-documentation.
+"""Tool names that other systems and models use -> the name registered here.
+
+For messages and documentation.
 """
 
 NOT_EXPANDED = frozenset({"node_modules", "bower_components", "__pycache__", "venv"})
-"""Folders that `file_tree` names but does not open unless asked for: they are made, not written."""
+"""Folders that `file_tree` lists but does not open unless asked: their content is generated."""
 
 MOST_ENTRIES = 1000
 MOST_PATHS = 5000
 MOST_CLOSED = 20
-"""Folders without room of which a tree says how much they hold."""
+"""Unopened folders whose number of entries `file_tree` reports."""
 
 _KINDS = {"file": "FILE", "dir": "DIR", "link": "LINK", "other": "OTHER"}
 
@@ -68,15 +68,16 @@ def list_files(
     left_out: list[str] = []
     found = context.resource(Workspace).entries(path, left_out=left_out)
     entries = [entry for entry in found if show_hidden or not entry.name.startswith(".")]
-    entries.sort(key=lambda entry: (_key(entry, sort_by), entry.name), reverse=reverse)
-    rows = [_row(entry) for entry in entries[:max_entries]]
-    notes = [_totals(entries)]
+    entries.sort(key=lambda entry: (_sort_key(entry, sort_by), entry.name), reverse=reverse)
+    rows = [_format_row(entry) for entry in entries[:max_entries]]
+    notes = [_format_totals(entries)]
     if len(entries) > max_entries:
         notes.append(
             f"[{max_entries} of {len(entries)} entries shown; raise `max_entries` or sort "
             "differently]"
         )
-    if hidden := len(found) - len(entries):
+    hidden = len(found) - len(entries)
+    if hidden:
         notes.append(
             f"[{count(hidden, 'hidden entry', 'hidden entries')} not shown; pass "
             "`show_hidden: true`]"
@@ -103,17 +104,19 @@ def file_tree(
         raise invalid(f"`max_entries` = {max_entries}: must lie between 1 and {MOST_PATHS}")
     workspace = context.resource(Workspace)
     start = workspace.name(path)
-    opened, closed = _opened(workspace, path, start, show_hidden, max_entries)
+    opened, closed = _open_folders(workspace, path, start, show_hidden, max_entries)
     paths: list[str] = []
     shown_here = opened[start][:max_entries]
     left_out = len(opened[start]) - len(shown_here)
     waiting = shown_here[::-1]
     while waiting:
         entry = waiting.pop()
-        if below := opened.get(entry.path):
+        below = opened.get(entry.path)
+        if below:
             waiting += below[::-1]
-        else:
-            paths.append(entry.path + {"dir": "/", "link": "@"}.get(entry.kind, ""))
+            continue
+        suffix = {"dir": "/", "link": "@"}.get(entry.kind, "")
+        paths.append(entry.path + suffix)
     if left_out:
         more = "raise `max_entries`, or use" if max_entries < MOST_PATHS else "use"
         paths.append(
@@ -138,11 +141,13 @@ def file_outline(
     """
     text = context.resource(Workspace).read_text(path)
     found, note = outline(path, text.removeprefix("\ufeff"))
-    rows = [f"{one.line}: {'  ' * one.depth}{one.text}" for one in found[:MOST]]
+    rows = [
+        f"{definition.line}: {'  ' * definition.depth}{definition.text}"
+        for definition in found[:MOST]
+    ]
     if not rows:
-        rows.append(
-            f"[no definitions found in {shown(path)}, {count(len(lines.split(text)), 'line')}]"
-        )
+        line_count = count(len(lines.split(text)), "line")
+        rows.append(f"[no definitions found in {shown(path)}, {line_count}]")
     if len(found) > MOST:
         rows.append(f"[{len(found) - MOST} more definitions not shown]")
     if note:
@@ -153,14 +158,17 @@ def file_outline(
 TOOLS: tuple[Tool, ...] = with_examples(list_files, file_tree, file_outline)
 
 
-def _opened(
+def _open_folders(
     workspace: Workspace, path: str, start: str, show_hidden: bool, most: int
 ) -> tuple[dict[str, list[Entry]], list[tuple[str, int]]]:
-    """Folder -> what is in it, level by level while there is room, so that a deep corner does not
-    use it all up; and the folders that there was no room for, with how many entries they hold.
+    """Open folders level by level while there is room, so that one deep corner cannot use it all.
+
+    Returns:
+        The entries of each opened folder, and the folders that did not fit with their number of
+        entries.
     """
     closed: list[tuple[str, int]] = []
-    opened = {start: _visible(workspace.entries(path), show_hidden)}
+    opened = {start: _select_visible(workspace.entries(path), show_hidden)}
     room = most - len(opened[start])
     level = opened[start] if room > 0 else []
     while level:
@@ -168,7 +176,7 @@ def _opened(
         for folder in level:
             if folder.kind != "dir" or folder.name in NOT_EXPANDED:
                 continue
-            below = _below(workspace, folder, show_hidden)
+            below = _entries_below(workspace, folder, show_hidden)
             if len(below) <= room:
                 opened[folder.path] = below
                 room -= len(below)
@@ -179,40 +187,42 @@ def _opened(
     return opened, closed
 
 
-def _below(workspace: Workspace, folder: Entry, show_hidden: bool) -> list[Entry]:
+def _entries_below(workspace: Workspace, folder: Entry, show_hidden: bool) -> list[Entry]:
     try:
-        return _visible(workspace.entries(folder.path), show_hidden)
+        return _select_visible(workspace.entries(folder.path), show_hidden)
     except ToolFailed:
-        return []  # Gone, or not for us: it stays in the list as a folder that was not opened.
+        return []  # Gone or not permitted: it stays in the list as a folder that was not opened.
 
 
-def _visible(entries: list[Entry], show_hidden: bool) -> list[Entry]:
+def _select_visible(entries: list[Entry], show_hidden: bool) -> list[Entry]:
     return [
-        e
-        for e in entries
-        if e.name not in VERSION_CONTROL and (show_hidden or not e.name.startswith("."))
+        entry
+        for entry in entries
+        if entry.name not in VERSION_CONTROL and (show_hidden or not entry.name.startswith("."))
     ]
 
 
-def _key(entry: Entry, sort_by: str) -> float | str:
+def _sort_key(entry: Entry, sort_by: str) -> float | str:
     if sort_by == "name":
         return entry.name
-    return entry.modified if sort_by == "modified" else _size(entry)
+    if sort_by == "modified":
+        return entry.modified
+    return _size(entry)
 
 
 def _size(entry: Entry) -> int:
-    # What a file system says of a folder's size means nothing to the reader.
+    # The size that a file system reports for a folder means nothing to the reader.
     return entry.size if entry.kind == "file" else 0
 
 
-def _row(entry: Entry) -> str:
+def _format_row(entry: Entry) -> str:
     size = human_size(entry.size) if entry.kind == "file" else "-"
     time = datetime.fromtimestamp(entry.modified, UTC).strftime("%Y-%m-%d %H:%M")
     name = shown(entry.name)[1:-1] + ("/" if entry.kind == "dir" else "")
     return f"{_KINDS[entry.kind]:<5} {size:>9}  {time}  {name}"
 
 
-def _totals(entries: list[Entry]) -> str:
+def _format_totals(entries: list[Entry]) -> str:
     files = [entry for entry in entries if entry.kind == "file"]
     folders = sum(entry.kind == "dir" for entry in entries)
     others = len(entries) - len(files) - folders
@@ -223,7 +233,7 @@ def _totals(entries: list[Entry]) -> str:
 
 
 def human_size(size: int) -> str:
-    """Bytes in units of 1024: `512 B`, `1.5 KB`, `3.0 GB`."""
+    """Format a number of bytes in units of 1024: `512 B`, `1.5 KB`, `3.0 GB`."""
     if size < 1024:
         return f"{size} B"
     units = ("KB", "MB", "GB", "TB")

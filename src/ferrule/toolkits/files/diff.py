@@ -1,6 +1,4 @@
-"""A unified diff that a person can trust: everything visible, and if something is left out, it says
-so. No I/O.
-"""
+"""A unified diff that a person can trust: nothing is invisible, cuts are stated. No I/O."""
 
 from __future__ import annotations
 
@@ -13,31 +11,34 @@ from . import lines
 
 MOST_LINES = 400
 MOST_COLUMNS = 500
-_COMPARED = 3000
-"""Lines on either side that are compared line by line; above that, old and new are shown as two
-blocks.
+_MAX_COMPARED_LINES = 3000
+"""Most lines on either side that are compared line by line.
+
+Above that, old and new are shown as two blocks.
 """
 
 
 def unified(name: str, old: str, new: str, *, context: int = 3) -> str:
-    """What changes in a file. Empty `old` is a new file. At most `MOST_LINES` lines of
-    `MOST_COLUMNS` characters.
+    """Return the unified diff of a file; an empty `old` means that the file is new.
+
+    At most `MOST_LINES` lines of `MOST_COLUMNS` characters; what is cut is counted.
     """
     if old == new:
         return f"{name}: no change"
     shown = [f"--- {name if old else '/dev/null'}", f"+++ {name}"]
-    body = list(_body(_lines(old, new), _lines(new, old), context))
-    shown += [_shown(line) for line in body[:MOST_LINES]]
+    body = list(_hunks(_split_without_ends(old, new), _split_without_ends(new, old), context))
+    shown += [_make_visible(line) for line in body[:MOST_LINES]]
     if len(body) > MOST_LINES:
         shown.append(f"[{len(body) - MOST_LINES} more lines of this diff are not shown]")
     return "\n".join(shown)
 
 
-def _lines(text: str, other: str) -> list[str]:
-    """Lines without ends. A CR is dropped only if both sides are all CRLF, so that a changed line
-    end shows.
+def _split_without_ends(text: str, other: str) -> list[str]:
+    """Split a text into lines without their ends.
+
+    A CR is dropped only if both sides are all CRLF, so that a changed line end shows.
     """
-    same_ends = all(t.count("\n") == t.count("\r\n") for t in (text, other))
+    same_ends = all(one.count("\n") == one.count("\r\n") for one in (text, other))
     found = [line.removesuffix("\n") for line in lines.split(text)]
     if same_ends:
         found = [line.removesuffix("\r") for line in found]
@@ -46,7 +47,7 @@ def _lines(text: str, other: str) -> list[str]:
     return found
 
 
-def _body(old: list[str], new: list[str], context: int) -> Iterator[str]:
+def _hunks(old: list[str], new: list[str], context: int) -> Iterator[str]:
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
         start += 1
@@ -55,39 +56,40 @@ def _body(old: list[str], new: list[str], context: int) -> Iterator[str]:
         stop += 1
     # Only the part that differs is compared, so that one changed line in a long file stays quick.
     first = max(0, start - context)
-    a = old[first : len(old) - max(0, stop - context)]
-    b = new[first : len(new) - max(0, stop - context)]
-    for group in _groups(a, b, start - first, context):
-        (a1, a2), (b1, b2) = (group[0][1], group[-1][2]), (group[0][3], group[-1][4])
-        yield f"@@ -{_range(first + a1, first + a2)} +{_range(first + b1, first + b2)} @@"
-        for tag, i1, i2, j1, j2 in group:
+    old_part = old[first : len(old) - max(0, stop - context)]
+    new_part = new[first : len(new) - max(0, stop - context)]
+    for group in _groups(old_part, new_part, start - first, context):
+        old_range = _range(first + group[0][1], first + group[-1][2])
+        new_range = _range(first + group[0][3], first + group[-1][4])
+        yield f"@@ -{old_range} +{new_range} @@"
+        for tag, old_start, old_stop, new_start, new_stop in group:
             if tag == "equal":
-                yield from (" " + line for line in a[i1:i2])
+                yield from (" " + line for line in old_part[old_start:old_stop])
             else:
-                yield from ("-" + line for line in a[i1:i2])
-                yield from ("+" + line for line in b[j1:j2])
+                yield from ("-" + line for line in old_part[old_start:old_stop])
+                yield from ("+" + line for line in new_part[new_start:new_stop])
 
 
 def _groups(
-    a: list[str], b: list[str], same: int, context: int
+    old: list[str], new: list[str], same: int, context: int
 ) -> Iterator[list[tuple[str, int, int, int, int]]]:
-    if max(len(a), len(b)) <= _COMPARED:
-        yield from difflib.SequenceMatcher(None, a, b).get_grouped_opcodes(context)
+    if max(len(old), len(new)) <= _MAX_COMPARED_LINES:
+        yield from difflib.SequenceMatcher(None, old, new).get_grouped_opcodes(context)
         return
-    yield [("equal", 0, same, 0, same), ("replace", same, len(a), same, len(b))]
+    yield [("equal", 0, same, 0, same), ("replace", same, len(old), same, len(new))]
 
 
 def _range(start: int, stop: int) -> str:
-    """A hunk's range as POSIX diff -u writes it: an empty one names the line before it."""
+    """Write the range of a hunk as POSIX diff -u does: an empty one names the line before it."""
     length = stop - start
-    return f"{start + 1}" if length == 1 else f"{start + (length > 0)},{length}"
+    if length == 1:
+        return f"{start + 1}"
+    return f"{start + (length > 0)},{length}"
 
 
-def _shown(line: str) -> str:
-    """A line that cannot hide a part of itself, of bounded length."""
+def _make_visible(line: str) -> str:
+    """Make every character of a line visible and bound its length."""
     text = exact(line)
-    return (
-        text
-        if len(text) <= MOST_COLUMNS
-        else f"{text[:MOST_COLUMNS]}[{len(text) - MOST_COLUMNS} more characters]"
-    )
+    if len(text) <= MOST_COLUMNS:
+        return text
+    return f"{text[:MOST_COLUMNS]}[{len(text) - MOST_COLUMNS} more characters]"

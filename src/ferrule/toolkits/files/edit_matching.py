@@ -1,6 +1,4 @@
-"""Finds the one place that `edit_file` is to change, or says why there is not exactly one. No
-I/O.
-"""
+"""Finds the one place that `edit_file` changes, or explains why there is none. No I/O."""
 
 from __future__ import annotations
 
@@ -15,32 +13,40 @@ from . import lines
 
 _NUMBERED = re.compile(r"^\d+: ", re.MULTILINE)
 _ESCAPE = re.compile(r"\\u([0-9a-f]{4})")
-_SEARCHED = 5000
-"""Lines that the search for a similar one looks at: it is a courtesy and must stay quick."""
+_MAX_SEARCHED_LINES = 5000
+"""Lines searched for a similar one; the hint is optional and must stay quick."""
 
 
 def edited(text: str, old: str, new: str, *, everywhere: bool, where: str) -> tuple[str, int, int]:
-    """The text with `old` exchanged for `new`, how often, and the line of the first. Raises
-    ToolFailed(validation_failed).
+    """Replace `old` by `new` in a text.
 
-    `old` must occur once, or at least once with `everywhere`. In a CRLF file, an `old` and `new`
-    written with bare newlines are understood. `where` names the file in messages.
+    In a CRLF file, an `old` and `new` written with bare newlines are understood.
+
+    Args:
+        everywhere: Replace every occurrence; otherwise `old` must occur exactly once.
+        where: Names the file in messages.
+
+    Returns:
+        The new text, the number of replacements, and the line of the first.
+
+    Raises:
+        ToolFailed: `validation_failed` if there is no such place, or more than one.
     """
     if not old:
-        raise _refused(
+        raise _refusal(
             "`old_string` is empty; use `insert_lines` to add text or `write_file` for a new file"
         )
     if old == new:
-        raise _refused("`old_string` and `new_string` are the same: there is nothing to change")
+        raise _refusal("`old_string` and `new_string` are the same: there is nothing to change")
     end = lines.ending(text)
     if old not in text:
         old = lines.with_ending(old, end)
     if old not in text:
-        raise _refused(f"`old_string` was not found in {where}{_nearest(text, old)}")
+        raise _refusal(f"`old_string` was not found in {where}{_mismatch_hint(text, old)}")
     first = text.find(old)
     if not everywhere and text.find(old, first + 1) != -1:
-        raise _refused(
-            f"`old_string` occurs more than once in {where}, {_places(text, old)}; "
+        raise _refusal(
+            f"`old_string` occurs more than once in {where}, {_describe_places(text, old)}; "
             "add lines around it until it is unique, or pass `replace_all: true`"
         )
     return text.replace(old, lines.with_ending(new, end)), text.count(old), _line_of(text, first)
@@ -50,7 +56,7 @@ def _line_of(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
 
 
-def _places(text: str, old: str) -> str:
+def _describe_places(text: str, old: str) -> str:
     found: list[int] = []
     position = text.find(old)
     while position != -1 and len(found) < 10:
@@ -60,19 +66,18 @@ def _places(text: str, old: str) -> str:
     return f"at lines {', '.join(map(str, found))}{more}"
 
 
-def _nearest(text: str, old: str) -> str:
-    """What may help to get it right next time: the cause if it is a known one, else the most
-    similar line.
-    """
+def _mismatch_hint(text: str, old: str) -> str:
+    """Return a hint for the next attempt: the cause if it is a known one, else the closest line."""
     if _NUMBERED.match(old):
         return (
             "; it begins with a line number: leave out the `N: ` that `read_file` puts before "
             "each line"
         )
-    if escaped := _escaped(text, old):
-        return escaped
+    escape_hint = _escape_hint(text, old)
+    if escape_hint:
+        return escape_hint
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
-    candidates = [line.strip()[:300] for line in lines.split(text)[:_SEARCHED]]
+    candidates = [line.strip()[:300] for line in lines.split(text)[:_MAX_SEARCHED_LINES]]
     if not wanted or not candidates:
         return "; read the file again"
     if wanted in candidates:
@@ -87,15 +92,16 @@ def _nearest(text: str, old: str) -> str:
     return f"; the most similar line is {candidates.index(near[0]) + 1}: {near[0]}"
 
 
-def _escaped(text: str, old: str) -> str:
-    """What helps where text and `old` differ in how a character is written that models see as an
-    escape (`models.untrusted_text`).
+def _escape_hint(text: str, old: str) -> str:
+    """Return a hint where text and `old` spell a character differently.
+
+    Models see some characters as escapes (see `models.untrusted_text`).
     """
-    read = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), old)
-    read = read.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if read != old and read in text:
+    decoded = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), old)
+    decoded = decoded.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if decoded != old and decoded in text:
         return (
-            f"; at line {_line_of(text, text.find(read))} the file has the characters that "
+            f"; at line {_line_of(text, text.find(decoded))} the file has the characters that "
             "`old_string` spells as escapes: in the "
             "arguments, which are JSON, write these escapes with one backslash, in `new_string` too"
         )
@@ -109,5 +115,5 @@ def _escaped(text: str, old: str) -> str:
     return ""
 
 
-def _refused(message: str) -> ToolFailed:
+def _refusal(message: str) -> ToolFailed:
     return ToolFailed(ErrorType.VALIDATION_FAILED, message)

@@ -1,7 +1,7 @@
-"""How the edit tools change a text, apply it to a file, and show it beforehand.
+"""How the edit tools change a text, apply the change to a file, and preview it.
 
-An edit is a `Change`: made from the checked arguments of a call, it takes the text of the file.
-Running the tool and previewing it use the same one, so a person sees what will happen.
+An edit is a `Change`: it is made from the checked arguments of a call and takes the text of the
+file. Running the tool and previewing it use the same `Change`, so a person sees what will happen.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ Change = Callable[[str, str], tuple[str, str]]
 
 
 def edit(context: Context, path: str, change: Change) -> str:
-    """Applies a change to a file that exists, if it still holds what the session saw and what was
-    read here.
+    """Apply a change to an existing file and return a description of what was done.
 
-    Returns what was done, in words. Raises ToolFailed.
+    The file must still hold what the session last saw and what was read here.
+
+    Raises:
+        ToolFailed: The file is refused, has changed, or the change does not fit it.
     """
     workspace = context.resource(Workspace)
-    name, text, digest = _current(workspace, context, path)
+    name, text, digest = _read_current(workspace, context, path)
     new, done = change(text, shown(name))
     data = lines.encode(bounded(new))
     if new != text:
@@ -41,8 +43,8 @@ def edit(context: Context, path: str, change: Change) -> str:
     return f"{done}; {shown(name)} has {count(len(lines.split(new)), 'line')} now"
 
 
-def _current(workspace: Workspace, context: Context, path: str) -> tuple[str, str, str]:
-    """Name, text and digest of a file that is about to be edited."""
+def _read_current(workspace: Workspace, context: Context, path: str) -> tuple[str, str, str]:
+    """Return name, text and digest of a file that is about to be edited."""
     name = workspace.permit(path, write=True)
     data = workspace.read(path)
     digest = read_versions.digest(data)
@@ -52,32 +54,45 @@ def _current(workspace: Workspace, context: Context, path: str) -> tuple[str, st
 
 
 def previewed(of: Callable[[Mapping[str, Any]], Change], *, new_file: bool = False) -> Preview:
-    """The change that `of(values)` would make to the file at `path`, as a unified diff."""
+    """Return a preview that shows the change to the file at `path` as a unified diff.
+
+    Args:
+        of: Makes the change from the arguments of the call.
+        new_file: Whether the file may be missing.
+    """
     return preview(lambda values, context: _diff(values, context, of(values), new_file))
 
 
 def _diff(values: Mapping[str, Any], context: Context, change: Change, new_file: bool) -> str:
-    workspace, path = context.resource(Workspace), str(values["path"])
+    workspace = context.resource(Workspace)
+    path = str(values["path"])
     name = workspace.permit(path, write=True)
-    text = note = ""
+    text = ""
+    note = ""
     if not new_file or exists(workspace, path):
         try:
-            name, text, _ = _current(workspace, context, path)
+            name, text, _ = _read_current(workspace, context, path)
         except ToolFailed as failure:
-            # Writing a whole file works also where its old content cannot be shown.
+            # Writing a whole file works even if its old content cannot be shown.
             if not new_file or failure.error_type not in (ErrorType.PARSE_ERROR, ErrorType.LIMIT):
                 raise
             note = f"[replaces what is there, which is not shown: {failure}]\n"
-    return note + diff.unified(name, text, change(text, shown(name))[0])
+    new, _ = change(text, shown(name))
+    return note + diff.unified(name, text, new)
 
 
 def content(values: Mapping[str, Any]) -> Change:
-    """The whole text anew: `content`."""
-    return lambda text, where: (bounded(lines.checked(values["content"], "content")), "")
+    """Replace the whole text by `content`."""
+
+    def change(text: str, where: str) -> tuple[str, str]:
+        new = lines.checked(values["content"], "content")
+        return bounded(new), ""
+
+    return change
 
 
 def exchange(values: Mapping[str, Any]) -> Change:
-    """One text for another: `old_string`, `new_string`, `replace_all`."""
+    """Replace one text by another: `old_string`, `new_string`, `replace_all`."""
 
     def change(text: str, where: str) -> tuple[str, str]:
         old = lines.checked(values["old_string"], "old_string")
@@ -86,46 +101,48 @@ def exchange(values: Mapping[str, Any]) -> Change:
         edited, number, line = edit_matching.edited(
             text, old, new, everywhere=everywhere, where=where
         )
-        done = (
-            f"replaced the text at line {line}" if number == 1 else f"replaced {number} occurrences"
-        )
-        return edited, done
+        if number == 1:
+            return edited, f"replaced the text at line {line}"
+        return edited, f"replaced {number} occurrences"
 
     return change
 
 
 def line_replacement(values: Mapping[str, Any]) -> Change:
-    """Lines `line_start` to `line_end` for those of `new_content`."""
+    """Replace lines `line_start` to `line_end` by those of `new_content`."""
 
     def change(text: str, where: str) -> tuple[str, str]:
-        first, last, total = (
-            int(values["line_start"]),
-            int(values["line_end"]),
-            len(lines.split(text)),
-        )
-        if problems := impossible_replacement(values):
+        first = int(values["line_start"])
+        last = int(values["line_end"])
+        total = len(lines.split(text))
+        problems = impossible_replacement(values)
+        if problems:
             raise invalid(problems[0])
         if last > total:
             raise invalid(
                 f"lines {first}-{last} are past the end: {where} has {count(total, 'line')}"
             )
         new = lines.checked(values["new_content"], "new_content")
-        done = f"replaced lines {first}-{last} by {count(len(lines.split(new)), 'line')}"
-        return lines.replaced(
-            text, first, last, new
-        ), done if new else f"deleted lines {first}-{last}"
+        if new:
+            done = f"replaced lines {first}-{last} by {count(len(lines.split(new)), 'line')}"
+        else:
+            done = f"deleted lines {first}-{last}"
+        return lines.replaced(text, first, last, new), done
 
     return change
 
 
 def line_insertion(values: Mapping[str, Any]) -> Change:
-    """The lines of `new_content` before `line_start`; `line_end` must be the same if it is
-    there.
+    """Insert the lines of `new_content` before `line_start`.
+
+    `line_end` must be the same if it is given.
     """
 
     def change(text: str, where: str) -> tuple[str, str]:
-        line, total = int(values["line_start"]), len(lines.split(text))
-        if problems := impossible_insertion(values):
+        line = int(values["line_start"])
+        total = len(lines.split(text))
+        problems = impossible_insertion(values)
+        if problems:
             raise invalid(problems[0])
         if line > total + 1:
             raise invalid(
@@ -143,7 +160,7 @@ def line_insertion(values: Mapping[str, Any]) -> Change:
 
 
 def exists(workspace: Workspace, path: str) -> bool:
-    """Whether anything has this name; a link has. Raises ToolFailed if the name is refused."""
+    """Return whether anything, also a link, has this name. Raises ToolFailed if it is refused."""
     try:
         workspace.stat(path)
     except ToolFailed as failure:
@@ -154,7 +171,7 @@ def exists(workspace: Workspace, path: str) -> bool:
 
 
 def bounded(text: str) -> str:
-    """The text, refused if it is more than a tool writes."""
+    """Return the text. Raises ToolFailed if it is larger than a tool may write."""
     # Characters first: counting bytes of a text that is far too long would double it.
     if len(text) > READ_LIMIT or len(lines.encode(text)) > READ_LIMIT:
         raise invalid(
@@ -164,8 +181,9 @@ def bounded(text: str) -> str:
 
 
 def impossible_lines(values: Mapping[str, Any]) -> list[str]:
-    """What is wrong with `line_start` and `line_end`, whatever the file holds; either may be left
-    out.
+    """List what is wrong with `line_start` and `line_end`, whatever the file holds.
+
+    Either may be left out.
     """
     first = values.get("line_start")
     last = values.get("line_end")
@@ -179,31 +197,27 @@ def impossible_lines(values: Mapping[str, Any]) -> list[str]:
 
 
 def impossible_replacement(values: Mapping[str, Any]) -> list[str]:
-    """The same for lines that are replaced."""
+    """List what is wrong with the range of lines that is to be replaced."""
     return [f"{problem}; to add lines use `insert_lines`" for problem in impossible_lines(values)]
 
 
 def impossible_insertion(values: Mapping[str, Any]) -> list[str]:
-    """The same for lines that are inserted: there is one place."""
+    """List what is wrong with the place where lines are to be inserted."""
     line = values["line_start"]
     end = values.get("line_end")
     if line < 1:
         return [f"`line_start` = {line}: lines are counted from 1"]
     if end is not None and end != line:
-        return [
-            (
-                f"`line_end` = {end} must equal `line_start` = {line}; to change lines use "
-                "`replace_lines`"
-            )
-        ]
+        problem = f"`line_end` = {end} must equal `line_start` = {line}"
+        return [f"{problem}; to change lines use `replace_lines`"]
     return []
 
 
 def count(number: int, unit: str, many: str = "") -> str:
-    """`1 line`, `2 lines`."""
+    """Format a number with its unit: `1 line`, `2 lines`."""
     return f"{number} {unit if number == 1 else many or unit + 's'}"
 
 
 def invalid(message: str) -> ToolFailed:
-    """The arguments cannot be used, in words."""
+    """Return the error for arguments that cannot be used."""
     return ToolFailed(ErrorType.VALIDATION_FAILED, message)

@@ -1,12 +1,12 @@
-"""Text as lines: what it means to replace or insert some, to the byte. No I/O.
+"""Text as lines: replacing and inserting lines, exact to the byte. No I/O.
 
 A line ends with LF; the CR of a CRLF file stays with its line, and nothing else (form feed, U+2028)
 breaks lines. The rules for edits:
 
 * New content is a number of whole lines: the newline at its end may be there or not, the result is
   the same.
-* A text that ended with a newline still does, and one that did not still does not (but for a
-  text that was empty, which takes the new content as it is).
+* A text that ended with a newline still does, and one that did not still does not (except a text
+  that was empty, which takes the new content as it is).
 * In a text whose lines mostly end with CRLF, new lines do too.
 * All other bytes stay as they are: `decode` and `encode` carry bytes that are not UTF-8 through
   unchanged.
@@ -24,18 +24,19 @@ _LONE_LF = re.compile(r"(?<!\r)\n")
 
 
 def decode(data: bytes) -> str:
-    """Text that `encode` turns back into the same bytes, whatever they were."""
+    """Decode bytes to a text that `encode` turns back into the same bytes, whatever they were."""
     return data.decode(errors="surrogateescape")
 
 
 def encode(text: str) -> bytes:
-    """The bytes of a text from `decode`, with edits of a `checked` text in it."""
+    """Encode a text from `decode`, which may contain edits of a `checked` text."""
     return text.encode(errors="surrogateescape")
 
 
 def checked(text: str, parameter: str) -> str:
-    """Text from a model, refused if it is no Unicode text: half a surrogate pair would become a raw
-    byte.
+    """Return a text from a model. Raises ToolFailed if it is not valid Unicode.
+
+    Half a surrogate pair would otherwise become a raw byte.
     """
     try:
         text.encode()
@@ -47,31 +48,33 @@ def checked(text: str, parameter: str) -> str:
 
 
 def split(text: str) -> list[str]:
-    """The lines with their ends; the last may have none. Joined they are the text."""
+    """Split a text into lines with their ends; the last may have none. Joined they are the text."""
     lines = text.split("\n")
     last = lines.pop()
     return [line + "\n" for line in lines] + ([last] if last else [])
 
 
 def ending(text: str) -> str:
-    """What most lines end with: CRLF or LF."""
+    """Return the line ending that most lines have: CRLF or LF."""
     crlf = text.count("\r\n")
     return "\r\n" if crlf * 2 > text.count("\n") else "\n"
 
 
 def with_ending(text: str, end: str) -> str:
-    """New text for a file whose lines end so. LF files take text as it comes."""
+    """Convert new text to the line ending of a file. LF files take text as it comes."""
     return _LONE_LF.sub("\r\n", text) if end == "\r\n" else text
 
 
 def replaced(text: str, first: int, last: int, new: str) -> str:
-    """`text` with lines `first` to `last` (from 1, inclusive) replaced by those of `new`; none if
-    it is empty.
+    """Replace lines `first` to `last` of a text (from 1, inclusive) by those of `new`.
 
-    `last = first - 1` inserts before `first`. The caller has checked the range.
+    An empty `new` deletes them; `last = first - 1` inserts before `first`. The caller has checked
+    the range.
     """
-    lines, end = split(text), ending(text)
-    before, after = "".join(lines[: first - 1]), "".join(lines[last:])
+    lines = split(text)
+    end = ending(text)
+    before = "".join(lines[: first - 1])
+    after = "".join(lines[last:])
     block = with_ending(new, end)
     if block and after and not block.endswith("\n"):
         block += end
@@ -80,22 +83,12 @@ def replaced(text: str, first: int, last: int, new: str) -> str:
     result = before + block + after
     if not text or not result:
         return result
-    return _closed(result, end) if text.endswith("\n") else _opened(result, text)
-
-
-def _closed(result: str, end: str) -> str:
-    return result if result.endswith("\n") else result + end
-
-
-def _opened(result: str, text: str) -> str:
-    if not result.endswith("\n") or text.endswith("\n"):
-        return result
-    return result.removesuffix("\n").removesuffix("\r")
+    if text.endswith("\n"):
+        return result if result.endswith("\n") else result + end
+    return result.removesuffix("\n").removesuffix("\r") if result.endswith("\n") else result
 
 
 def numbered(lines: Iterable[str], first: int = 1) -> str:
-    """`N: line`, one below the other, without their own line ends."""
-    return "\n".join(
-        f"{n}: {line.removesuffix(chr(10)).removesuffix(chr(13))}"
-        for n, line in enumerate(lines, first)
-    )
+    """Format lines as `N: line`, one below the other, without their own line ends."""
+    without_ends = (line.removesuffix("\n").removesuffix("\r") for line in lines)
+    return "\n".join(f"{number}: {line}" for number, line in enumerate(without_ends, first))

@@ -1,8 +1,8 @@
-"""What a source file defines, line by line. No I/O.
+"""The definitions in a source file. No I/O.
 
 Python is parsed. Other languages are searched for lines that look like a definition: a good guess
-for those with keywords (`class`, `fn`, `func`, `interface`...) and for C-like functions, no more;
-what is commented out is found too.
+for those with keywords (`class`, `fn`, `func`, `interface`...) and for C-like functions, no more.
+Definitions that are commented out are found too.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from . import lines
 
 MOST = 1000
-"""Definitions in an outline at the most."""
+"""Most definitions in an outline."""
 
-_COLUMNS = 200
+_MAX_COLUMNS = 200
 _MODIFIERS = (
     "export|default|declare|public|private|protected|internal|static|final|abstract|async|unsafe|extern|inline|"
     "virtual|override|open|sealed|data|partial|const|pub(?:\\([a-z:]{1,40}\\))?"
@@ -45,7 +45,7 @@ _C_LIKE = (".c", ".h", ".cc", ".cpp", ".hpp", ".cxx", ".m", ".mm", ".java", ".cs
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """`line` counts from 1, `depth` how many definitions it lies in, `text` is its first line."""
+    """A definition: its line (from 1), its nesting depth, and its first line as text."""
 
     line: int
     depth: int
@@ -53,21 +53,18 @@ class Definition:
 
 
 def outline(name: str, text: str) -> tuple[list[Definition], str]:
-    """The definitions in a file, and a note if they were found by a lesser way than its language
-    has.
-    """
+    """Return the definitions in a file, and a note if its language could not be parsed."""
     ending = name[name.rfind(".") :].lower() if "." in name else ""
     if ending in (".py", ".pyi"):
         try:
-            return _python(text), ""
+            return _parse_python(text), ""
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            return _searched(
-                text, ending
-            ), f"not valid Python ({type(error).__name__}); found by searching"
-    return _searched(text, ending), ""
+            note = f"not valid Python ({type(error).__name__}); found by searching"
+            return _search_definitions(text, ending), note
+    return _search_definitions(text, ending), ""
 
 
-def _python(text: str) -> list[Definition]:
+def _parse_python(text: str) -> list[Definition]:
     found: list[Definition] = []
     waiting: list[tuple[ast.AST, int]] = [(ast.parse(text), 0)]
     while waiting:
@@ -75,7 +72,7 @@ def _python(text: str) -> list[Definition]:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             found.append(Definition(node.lineno, depth, _signature(node)))
             depth += 1
-        # Definitions also stand in `if`, `try` and `with`; an expression holds none.
+        # Definitions also occur in `if`, `try` and `with`; an expression contains none.
         waiting += [
             (child, depth)
             for child in ast.iter_child_nodes(node)
@@ -93,24 +90,23 @@ def _signature(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> s
     return _cut(f"{word} {node.name}({ast.unparse(node.args)}){returns}")
 
 
-def _searched(text: str, ending: str) -> list[Definition]:
+def _search_definitions(text: str, ending: str) -> list[Definition]:
     found: list[Definition] = []
     margins: list[int] = []
     for number, line in enumerate(lines.split(text), 1):
-        line = line.rstrip()[: 2 * _COLUMNS]
-        if not _looks_like_one(line, ending):
+        line = line.rstrip()[: 2 * _MAX_COLUMNS]
+        if not _is_definition(line, ending):
             continue
         margin = len(line) - len(line.lstrip())
         while margins and margins[-1] >= margin:
             margins.pop()
-        found.append(
-            Definition(number, len(margins), _cut(line.strip().removesuffix("{").rstrip()))
-        )
+        heading = line.strip().removesuffix("{").rstrip()
+        found.append(Definition(number, len(margins), _cut(heading)))
         margins.append(margin)
     return found
 
 
-def _looks_like_one(line: str, ending: str) -> bool:
+def _is_definition(line: str, ending: str) -> bool:
     if ending in (".md", ".markdown"):
         return bool(_HEADING.match(line))
     if ending == ".sql":
@@ -125,4 +121,4 @@ def _looks_like_one(line: str, ending: str) -> bool:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _COLUMNS else text[: _COLUMNS - 1] + "…"
+    return text if len(text) <= _MAX_COLUMNS else text[: _MAX_COLUMNS - 1] + "…"

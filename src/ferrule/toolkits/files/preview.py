@@ -1,6 +1,4 @@
-"""Makes a preview of a tool out of a function that reads files: off the event loop, and it never
-fails.
-"""
+"""Makes a preview of a call out of a function that reads files: in a thread, and never failing."""
 
 from __future__ import annotations
 
@@ -14,8 +12,9 @@ from ferrule.tools.definition import Preview
 
 
 def preview(describe: Callable[[Mapping[str, Any], Context], str]) -> Preview:
-    """`describe(values, context)` runs in a thread. Instead of raising it becomes a line that says
-    why.
+    """Return a preview that runs `describe(values, context)` in a thread.
+
+    An error becomes a line that states the reason.
     """
 
     async def show(values: Mapping[str, Any], context: Any) -> str:
@@ -24,8 +23,7 @@ def preview(describe: Callable[[Mapping[str, Any], Context], str]) -> Preview:
         except ToolFailed as failure:
             return f"[this call would fail: {failure}]"
         except (FerruleError, OSError, LookupError, TypeError, ValueError) as error:
-            # Boundary: a preview is shown while a person is asked; it must not take the question
-            #     away.
+            # Boundary: a preview is part of an approval request, which an error must not prevent.
             return f"[no preview: {error}]"
 
     return show

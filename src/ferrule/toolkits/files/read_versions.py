@@ -1,7 +1,7 @@
-"""What a session has read, so that nobody's change in between is overwritten unseen.
+"""What a session has read, so that a change made by someone else is not overwritten unseen.
 
 Kept in `Context.memory` as name -> SHA-256 of the content that a tool last returned or wrote. A
-file that was never read is not guarded: there is nothing the model could be mistaken about.
+file that was never read is not guarded: the model cannot be mistaken about its content.
 """
 
 from __future__ import annotations
@@ -14,51 +14,53 @@ from ferrule.core.errors import ToolFailed
 from ferrule.permissions.filesystem.paths import shown
 from ferrule.tools.context import Context
 
-_KEY = "files.seen"
+_MEMORY_KEY = "files.seen"
 
 
 def digest(data: bytes) -> str:
-    """The form that `Workspace.write(expect=)` takes."""
+    """Return the digest in the form that `Workspace.write(expect=)` takes."""
     return hashlib.sha256(data).hexdigest()
 
 
 def remember(context: Context, name: str, digest: str) -> None:
-    """This content of the file has been shown, or was written by the model."""
-    _all(context)[name] = digest
+    """Record the content of a file that the model has been shown or has written."""
+    _known_digests(context)[name] = digest
 
 
 def recall(context: Context, name: str) -> str | None:
-    """The digest of what was last seen, None if the file was not."""
-    return _all(context).get(name)
+    """Return the digest of what was last seen, None if the file was not."""
+    return _known_digests(context).get(name)
 
 
 def forget(context: Context, name: str) -> None:
-    """The file, or all that was below the folder, is gone from this name."""
-    known = _all(context)
-    for one in [n for n in list(known) if n == name or n.startswith(name + "/")]:
-        known.pop(one, None)
+    """Forget a file, or everything below a folder, that is gone from this name."""
+    known = _known_digests(context)
+    for path in _paths_below(known, name):
+        known.pop(path, None)
 
 
 def moved(context: Context, old: str, new: str) -> None:
-    """The file or folder has another name; what was seen is still what it holds."""
-    known = _all(context)
+    """Carry what was seen over to the new name of a file or folder."""
+    known = _known_digests(context)
     forget(context, new)
-    for one in [n for n in list(known) if n == old or n.startswith(old + "/")]:
-        known[new + one.removeprefix(old)] = known.pop(one)
+    for path in _paths_below(known, old):
+        known[new + path.removeprefix(old)] = known.pop(path)
+
+
+def _paths_below(known: dict[str, str], name: str) -> list[str]:
+    return [path for path in list(known) if path == name or path.startswith(name + "/")]
 
 
 def check(context: Context, name: str, found: str, path: str) -> None:
-    """Raises ToolFailed(io_error) if the file was seen and now holds something else."""
+    """Raise ToolFailed(io_error) if the file was seen and now holds something else."""
     last = recall(context, name)
     if last is not None and last != found:
         raise ToolFailed(
             ErrorType.IO_ERROR,
-            (
-                f"{shown(path)} has changed since it was read; nothing was written. Read it "
-                "again first"
-            ),
+            f"{shown(path)} has changed since it was read; nothing was written. "
+            "Read it again first",
         )
 
 
-def _all(context: Context) -> dict[str, str]:
-    return cast(dict[str, str], context.memory.setdefault(_KEY, {}))
+def _known_digests(context: Context) -> dict[str, str]:
+    return cast(dict[str, str], context.memory.setdefault(_MEMORY_KEY, {}))

@@ -1,4 +1,4 @@
-"""Takes lines out of a file of any size without holding more of it than asked for."""
+"""Reads some lines of a file of any size without holding more of it than asked for."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ferrule.core.errors import ToolFailed
 from ferrule.permissions.filesystem.paths import shown
 from ferrule.permissions.filesystem.workspace import READ_LIMIT, check_text
 
-_TAIL = 1024 * 1024
-"""Bytes at the end of a large file in which the last lines are looked for."""
+_TAIL_BYTES = 1024 * 1024
+"""Bytes at the end of a large file that are searched for the last lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some lines of a file. `first` is the number of the first (0: not counted), `total` of all
-    lines.
+    """Some lines of a file.
 
+    `first` is the number of the first line (0: not counted), `total` the number of all lines.
     `digest` is the SHA-256 of the whole file, None if it was not read as a whole.
     """
 
@@ -32,14 +32,16 @@ class Part:
 
 
 def lines_between(file: BinaryIO, path: str, first: int, last: int | None) -> Part:
-    """Lines `first` to `last` (from 1, inclusive; None: to the end), and a count of all.
+    """Read lines `first` to `last` (from 1, inclusive; None: to the end), and count all.
 
-    Raises ToolFailed: parse_error for binary, limit if the lines have more than READ_LIMIT bytes.
+    Raises:
+        ToolFailed: `parse_error` for a binary file, `limit` if the lines exceed READ_LIMIT bytes.
     """
-    _check_start(file, path)
+    _check_is_text(file, path)
     whole = hashlib.sha256()
     taken: list[bytes] = []
-    size = number = 0
+    size = 0
+    number = 0
     continued = False
     while piece := file.readline(READ_LIMIT + 1):
         whole.update(piece)
@@ -55,18 +57,22 @@ def lines_between(file: BinaryIO, path: str, first: int, last: int | None) -> Pa
 
 
 def last_lines(file: BinaryIO, path: str, count: int) -> Part:
-    """The last lines. Of a file over READ_LIMIT only the end is read, and its lines stay without
-    numbers.
+    """Read the last lines.
+
+    Of a file over READ_LIMIT only the end is read, and its lines have no numbers.
     """
-    _check_start(file, path)
+    _check_is_text(file, path)
     size = os.fstat(file.fileno()).st_size
     if size <= READ_LIMIT:
         data = file.read(READ_LIMIT)
         found = _split(data)
         kept = list(deque(found, count))
-        return Part(kept, len(found) - len(kept) + 1, len(found), hashlib.sha256(data).hexdigest())
-    file.seek(size - _TAIL)
-    return Part(_split(file.read(_TAIL))[1:][-count:], 0, 0, None)
+        first = len(found) - len(kept) + 1
+        return Part(kept, first, len(found), hashlib.sha256(data).hexdigest())
+    file.seek(size - _TAIL_BYTES)
+    # The first line may begin before the part that was read.
+    complete = _split(file.read(_TAIL_BYTES))[1:]
+    return Part(complete[-count:], 0, 0, None)
 
 
 def _split(data: bytes) -> list[bytes]:
@@ -75,7 +81,7 @@ def _split(data: bytes) -> list[bytes]:
     return [part + b"\n" for part in parts] + ([last] if last else [])
 
 
-def _check_start(file: BinaryIO, path: str) -> None:
+def _check_is_text(file: BinaryIO, path: str) -> None:
     check_text(file.read(8192), path)
     file.seek(0)
 

@@ -1,8 +1,8 @@
 """Tools that read, write and edit the files of the workspace.
 
-All go through `permissions.filesystem.workspace`, so what is refused there is refused here. An edit
-reads the file, makes the new text, and writes it only if the file still holds what was read; a file
-that the session has seen before must in addition still hold what it saw.
+All of them use `permissions.filesystem.workspace`, so what is refused there is refused here. An
+edit reads the file, makes the new text, and writes it only if the file still holds what was read.
+A file that the session has seen before must also still hold what the session saw.
 """
 
 from __future__ import annotations
@@ -23,53 +23,51 @@ from .edits import count, exists, invalid
 from .preview import preview
 
 MOST_TAIL = 2000
-"""Lines that `read_file_tail` returns at the most."""
+"""Most lines that `read_file_tail` returns."""
 
 
-def _move_shown(values: Mapping[str, Any], context: Context) -> str:
-    workspace, source, target = (
-        context.resource(Workspace),
-        str(values["source"]),
-        str(values["target"]),
-    )
+def _describe_move(values: Mapping[str, Any], context: Context) -> str:
+    workspace = context.resource(Workspace)
+    source = str(values["source"])
+    target = str(values["target"])
     entry = workspace.stat(source)
     new = workspace.permit(target, write=True)
     line = f"move {entry.kind} {shown(entry.path)} to {shown(new)}"
-    if exists(workspace, target):
-        line += (
-            ", replacing what is there"
-            if values.get("overwrite")
-            else " (refused: it exists already)"
-        )
-    return line
+    if not exists(workspace, target):
+        return line
+    if values.get("overwrite"):
+        return f"{line}, replacing what is there"
+    return f"{line} (refused: it exists already)"
 
 
-def _deletion_shown(values: Mapping[str, Any], context: Context) -> str:
-    workspace, path = context.resource(Workspace), str(values["path"])
+def _describe_deletion(values: Mapping[str, Any], context: Context) -> str:
+    workspace = context.resource(Workspace)
+    path = str(values["path"])
     workspace.permit(path, write=True)
     entry = workspace.stat(path)
     if entry.kind != "dir":
         return f"delete {entry.kind} {shown(entry.path)} ({count(entry.size, 'byte')})"
-    below = [e.path for e in workspace.walk(path, hidden=True, limit=10_000)]
-    some = "".join(f"\n  {shown(one)}" for one in below[:20])
-    more = f"\n  and {len(below) - 20} more" if len(below) > 20 else ""
-    return (
-        f"delete folder {shown(entry.path)} with {count(len(below), 'entry', 'entries')} below "
-        f"it{some}{more}"
-    )
+    below = [found.path for found in workspace.walk(path, hidden=True, limit=10_000)]
+    total = count(len(below), "entry", "entries")
+    rows = [f"delete folder {shown(entry.path)} with {total} below it"]
+    rows += [f"  {shown(name)}" for name in below[:20]]
+    if len(below) > 20:
+        rows.append(f"  and {len(below) - 20} more")
+    return "\n".join(rows)
 
 
-def _shown(found: list[bytes], first: int, note: str) -> str:
+def _format_lines(found: list[bytes], first: int, note: str) -> str:
     text = [line.decode(errors="replace") for line in found]
     if text and first == 1:
         text[0] = text[0].removeprefix("\ufeff")  # A byte order mark is not part of the first line.
     parts = [lines.numbered(text, first) if first else "".join(text).removesuffix("\n")]
     if note:
         parts.append(note)
-    if any(
+    replaced = any(
         "\ufffd" in line and b"\xef\xbf\xbd" not in raw
         for line, raw in zip(text, found, strict=True)
-    ):
+    )
+    if replaced:
         parts.append(
             "[some bytes are not UTF-8 and appear as \ufffd; edits elsewhere in the file keep them]"
         )
@@ -89,7 +87,8 @@ def read_file(
     are not part of the file.
     """
     workspace = context.resource(Workspace)
-    if problems := edits.impossible_lines({"line_start": line_start, "line_end": line_end}):
+    problems = edits.impossible_lines({"line_start": line_start, "line_end": line_end})
+    if problems:
         raise invalid(problems[0])
     first = 1 if line_start is None else line_start
     with workspace.open(path) as file:
@@ -104,7 +103,7 @@ def read_file(
         return "[the file is empty]"
     complete = len(part.lines) == part.total and (line_end or part.total) <= part.total
     note = "" if complete else f"[lines {first}-{first + len(part.lines) - 1} of {part.total}]"
-    return _shown(part.lines, first, note)
+    return _format_lines(part.lines, first, note)
 
 
 @tool(
@@ -125,20 +124,14 @@ def read_file_tail(
     with workspace.open(path) as file:
         part = reading.last_lines(file, path, line_count)
     if part.digest is None:
-        return _shown(
-            part.lines,
-            0,
-            f"[the last {count(len(part.lines), 'line')} of a large file, without numbers]",
-        )
+        note = f"[the last {count(len(part.lines), 'line')} of a large file, without numbers]"
+        return _format_lines(part.lines, 0, note)
     read_versions.remember(context, workspace.name(path), part.digest)
     if not part.total:
         return "[the file is empty]"
     complete = len(part.lines) == part.total
-    return _shown(
-        part.lines,
-        part.first,
-        "" if complete else f"[lines {part.first}-{part.total} of {part.total}]",
-    )
+    note = "" if complete else f"[lines {part.first}-{part.total} of {part.total}]"
+    return _format_lines(part.lines, part.first, note)
 
 
 @tool(
@@ -262,7 +255,7 @@ def create_dir(
 @tool(
     side_effect="write",
     risk="high",
-    preview=preview(_move_shown),
+    preview=preview(_describe_move),
 )
 def move_path(
     source: Annotated[
@@ -276,7 +269,8 @@ def move_path(
 ) -> str:
     """Move or rename a file or folder. Missing folders above `target` are made."""
     workspace = context.resource(Workspace)
-    old, new = workspace.permit(source, write=True), workspace.permit(target, write=True)
+    old = workspace.permit(source, write=True)
+    new = workspace.permit(target, write=True)
     workspace.stat(source)  # Before folders are made for nothing.
     folder = new.rpartition("/")[0]
     if folder and not f"{folder}/".startswith(f"{old}/"):
@@ -289,7 +283,7 @@ def move_path(
 @tool(
     side_effect="write",
     risk="high",
-    preview=preview(_deletion_shown),
+    preview=preview(_describe_deletion),
 )
 def delete_path(
     path: Annotated[str, WRITES, "Path of the file or folder, relative to the workspace."],

@@ -1,6 +1,12 @@
 """Git: `git_command` for reading, and single operations as typed tools with receipts.
 
-Modules: `attempt`, `branch_operations`, `catalog`, `changes`, `command`, `file_access`,
-`finder`, `options`, `read_operations`, `readable_repository`, `receipt`, `refs`, `remote`,
-`run`, `settings`, `staging`, `tools`, `withheld_files`, `writable_repository`.
+Modules:
+    tools                tools for agents: `git_tools`, `git_toolbox_tools`
+    command, options     `git_command`, and the options it passes on
+    catalog, finder      the operations, and finding the one that is meant
+    read_operations, staging, branch_operations        the operations
+    changes, withheld_files, file_access               what may be written, read, and used
+    readable_repository, writable_repository, remote   the repository as git sees it
+    run, refs, settings  running git, names of commits, settings read as data
+    attempt, receipt     the result of a call
 """

@@ -1,10 +1,9 @@
-"""What became of one call of a git tool, kept while it runs: so that a failure has a receipt as
-well.
+"""The state of one call of a git tool while it runs, so that a failure has a receipt as well.
 
 An `Attempt` is made for each call and reaches the operation as a resource of its context.
-Operations that change something say on which workbench they are (`watch`); then the branches are
-read before and after, from the files that git keeps them in. Other references than the checked-out
-one are compared only up to `MOST` of them.
+Operations that change something name their workbench (`watch`); then the branches are read before
+and after, from the files that git keeps them in. References other than the checked-out one are
+compared only up to `MOST` of them.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from .readable_repository import read_small
 from .run import Runner
 
 MOST = 2000
-"""References that are looked at."""
-_SHOWN = 20
+"""Most references that are read."""
+_MAX_SHOWN = 20
 _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_LONGEST_NAME = 300
+_MAX_NAME = 300
 
 _CATEGORIES = {
     ErrorType.PERMISSION_DENIED: "refused",
@@ -39,9 +38,7 @@ _CATEGORIES = {
 
 @dataclass(slots=True)
 class Attempt:
-    """One call. `category` is set where an operation knows better than its error says how it
-    ended.
-    """
+    """One call. An operation sets `category` if it knows better than its error how it ended."""
 
     git: Runner | None = None
     category: str = ""
@@ -50,40 +47,40 @@ class Attempt:
 
     @staticmethod
     def of(context: Context) -> Attempt:
-        """That of this call."""
+        """Return the attempt of this call."""
         found = context.resources.get(Attempt)
         return found if isinstance(found, Attempt) else Attempt()
 
     def watch(self, real: int, leaving: list[Callable[[], None]]) -> None:
-        """The references of `.git` (a descriptor) as they are now, and when the workbench is
-        left.
-        """
+        """Note the references of `.git` (a descriptor) now, and when the workbench is left."""
         self._before = references(real)
 
-        def look_again() -> None:
+        def read_again() -> None:
             self._after = references(real)
 
-        leaving.append(look_again)
+        leaving.append(read_again)
 
     @property
     def refs(self) -> dict[str, dict[str, str | None]] | None:
-        """`HEAD` before and after, and every other reference that differs. None if nothing was
-        opened to be changed.
+        """`HEAD` before and after, and every other reference that differs.
+
+        None if nothing was opened to be changed.
         """
         if self._before is None:
             return None
-        before, after = self._before, self._before if self._after is None else self._after
+        before = self._before
+        after = before if self._after is None else self._after
         differing = sorted(
             name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
         )
-        names = ["HEAD", *(name for name in differing if name != "HEAD")][: _SHOWN + 1]
+        names = ["HEAD", *(name for name in differing if name != "HEAD")][: _MAX_SHOWN + 1]
         return {
             "before": {name: before.get(name) for name in names},
             "after": {name: after.get(name) for name in names},
         }
 
     def ended(self, failure: ToolFailed) -> dict[str, Any]:
-        """How it ended, for the receipt of a failure."""
+        """Return how the call ended, for the receipt of a failure."""
         last = self.git.ran[-1] if self.git is not None and self.git.ran else None
         return {
             "status": "failed",
@@ -94,36 +91,36 @@ class Attempt:
 
 
 def references(real: int) -> dict[str, str]:
-    """Ids by full name, and `HEAD` as the id it stands for (or the name of a branch without
-    commits).
+    """Return ids by full name, and `HEAD` as the id it stands for.
+
+    For a branch without commits, `HEAD` is the name of the branch.
     """
-    found = _packed(real)
+    found = _read_packed(real)
     try:
         for folder, _, names, descriptor in os.fwalk("refs", dir_fd=real, follow_symlinks=False):
             for name in names:
                 if len(found) >= MOST:
                     break
-                _take(found, f"{folder}/{name}", read_small(descriptor, name))
+                _add_reference(found, f"{folder}/{name}", read_small(descriptor, name))
     except OSError:
-        pass  # a folder went away while it was read: what was found stands
+        pass  # A folder was removed while it was read: what was found is kept.
     head = read_small(real, "HEAD").decode("utf-8", "replace").strip()
     branch = head.removeprefix("ref: ")
     if branch.startswith("refs/heads/"):
-        _take(
-            found, branch, read_small(real, branch)
-        )  # also where there are more than were looked at
+        # Read even if there are more references than the limit.
+        _add_reference(found, branch, read_small(real, branch))
     return {"HEAD": found.get(branch, head), **found}
 
 
-def _packed(real: int) -> dict[str, str]:
+def _read_packed(real: int) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in read_small(real, "packed-refs").decode("utf-8", "replace").splitlines()[:MOST]:
         identifier, _, name = line.partition(" ")
-        _take(found, name, identifier.encode())
+        _add_reference(found, name, identifier.encode())
     return found
 
 
-def _take(found: dict[str, str], name: str, content: bytes) -> None:
+def _add_reference(found: dict[str, str], name: str, content: bytes) -> None:
     text = content.decode("ascii", "replace").strip()
-    if _ID.fullmatch(text) and name.isprintable() and len(name) <= _LONGEST_NAME:
+    if _ID.fullmatch(text) and name.isprintable() and len(name) <= _MAX_NAME:
         found[name] = text

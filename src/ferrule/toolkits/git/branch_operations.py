@@ -1,9 +1,8 @@
-"""`git_switch`, `git_fetch`, `git_pull_ff_only`, `git_rebase`: operations that move branches and
-files.
+"""`git_switch`, `git_fetch`, `git_pull_ff_only`, `git_rebase`: moving branches and files.
 
-What would change is found out between trees first; a path that no tool may write stops the
-operation before it begins (`changes`). A rebase that meets a conflict is taken back, so none of
-these leaves anything half done.
+What would change is found by comparing trees first; a path that no tool may write stops the
+operation before it begins (`changes`). A rebase that meets a conflict is undone, so none of these
+leaves anything half done.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.toolkits.files.preview import preview
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
-from ferrule.tools.definition import Tool
 
 from .attempt import Attempt
 from .changes import check_commits, check_switch
@@ -28,17 +26,17 @@ from .run import SECONDS, Ran, Runner
 from .staging import identify, runner
 from .writable_repository import Bench, bench
 
-_SHOWN = 50
+_MAX_SHOWN = 50
 
 
-def _failed(operation: str, ran: Ran) -> ToolFailed:
-    said = ran.said or ran.text.strip() or f"exit status {ran.code}"
+def _git_error(operation: str, ran: Ran) -> ToolFailed:
+    reason = ran.said or ran.text.strip() or f"exit status {ran.code}"
     return ToolFailed(
-        ErrorType.IO_ERROR, f"`git_{operation}` did nothing: git refused: {said[:2000]}"
+        ErrorType.IO_ERROR, f"`git_{operation}` did nothing: git refused: {reason[:2000]}"
     )
 
 
-def _switch_shown(values: Mapping[str, Any], context: Context) -> str:
+def _describe_switch(values: Mapping[str, Any], context: Context) -> str:
     branch = str(values["branch"])
     if values.get("force_create"):
         return (
@@ -54,7 +52,7 @@ def _switch_shown(values: Mapping[str, Any], context: Context) -> str:
     risk="high",
     timeout=SECONDS + 10,
     parallel=False,
-    preview=preview(_switch_shown),
+    preview=preview(_describe_switch),
 )
 async def git_switch(
     branch: Annotated[str, "The branch to check out."],
@@ -79,30 +77,35 @@ async def git_switch(
         made.check_whole()
         git = runner(made, context)
         old = await git.head_tree()
-        new = await _target(git, branch, create or force_create, start_point, old)
+        new = await _find_target(git, branch, create or force_create, start_point, old)
         changed = await check_switch(git, old, new, "`git_switch`") if new != old else []
-        option = ["--create"] if create else ["--force-create"] if force_create else ["--no-guess"]
-        start = [new] if (create or force_create) and start_point else []
+        is_new = create or force_create
+        option = "--no-guess"
+        if create:
+            option = "--create"
+        elif force_create:
+            option = "--force-create"
+        start = [new] if is_new and start_point else []
         ran = await git.run(
             "switch",
             "--quiet",
             "--no-progress",
             "--no-recurse-submodules",
             "--no-overwrite-ignore",
-            *(["--no-track"] if create or force_create else []),
-            *option,
+            *(["--no-track"] if is_new else []),
+            option,
             branch,
             *start,
         )
         if ran.code:
-            raise _failed("switch", ran)
+            raise _git_error("switch", ran)
         head = await git.find("HEAD")
         made.install()
     value = {
         "branch": branch,
         "created": create or force_create,
         "head": head,
-        "changed_files": changed[:_SHOWN],
+        "changed_files": changed[:_MAX_SHOWN],
         "changed_count": len(changed),
     }
     return answer(
@@ -113,34 +116,34 @@ async def git_switch(
     )
 
 
-async def _target(git: Runner, branch: str, new: bool, start_point: str | None, old: str) -> str:
-    """What will be checked out: a commit, or `old` where there is nothing to move to."""
+async def _find_target(
+    git: Runner, branch: str, new: bool, start_point: str | None, old: str
+) -> str:
+    """Return the commit to check out, or `old` if there is nothing to move to."""
     existing = await git.find(f"refs/heads/{branch}")
     if new:
         return await git.commit(start_point, "start_point") if start_point else old
     if existing is None:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
-            (
-                f"there is no branch `{branch}`; `git_branch_list` shows them, `create: true` "
-                "makes one"
-            ),
+            f"there is no branch `{branch}`; `git_branch_list` shows them, `create: true` "
+            "makes one",
         )
     return existing
 
 
-# ---- from elsewhere
+# ---- from remotes
 
 
 async def _fetch(
     git: Runner, made: Bench, context: Context, name: str, branch: str | None, prune: bool
 ) -> tuple[Ran, list[str]]:
-    """Fetch into `refs/remotes/NAME/`. Which of these refs changed comes with it."""
+    """Fetch into `refs/remotes/NAME/`. Return the run and the refs there that changed."""
     check_remote(name)
     remote = await find_remote(git, made, name)
     where = f"refs/remotes/{name}"
     refs = f"+refs/heads/{branch or '*'}:{where}/{branch or '*'}"
-    before = await _refs(git, where)
+    before = await _list_refs(git, where)
     with reaching(git, made, context, remote):
         ran = await git.run(
             "fetch",
@@ -157,31 +160,26 @@ async def _fetch(
             refs,
         )
     if ran.code:
-        raise _not_reached(name, remote.url, remote.shown, ran)
-    after = await _refs(git, where)
+        raise _fetch_error(name, remote.url, remote.shown, ran)
+    after = await _list_refs(git, where)
     return ran, sorted(row.partition(" ")[2] for row in before ^ after)
 
 
-def _not_reached(name: str, url: str, shown: str, ran: Ran) -> ToolFailed:
-    said = (ran.said or f"exit status {ran.code}").replace(url, shown)[:2000]
+def _fetch_error(name: str, url: str, shown: str, ran: Ran) -> ToolFailed:
+    reason = (ran.said or f"exit status {ran.code}").replace(url, shown)[:2000]
     return ToolFailed(
         ErrorType.IO_ERROR,
-        (
-            f"nothing was fetched from `{name}` ({shown}): {said}; if the network or a password "
-            "is missing, ask the person to fetch"
-        ),
+        f"nothing was fetched from `{name}` ({shown}): {reason}; if the network or a password "
+        "is missing, ask the person to fetch",
     )
 
 
-async def _refs(git: Runner, where: str) -> set[str]:
-    return set(
-        (
-            await git.must("for-each-ref", "--format=%(objectname) %(refname)", where)
-        ).text.splitlines()
-    )
+async def _list_refs(git: Runner, where: str) -> set[str]:
+    ran = await git.must("for-each-ref", "--format=%(objectname) %(refname)", where)
+    return set(ran.text.splitlines())
 
 
-def _reach_shown(values: Mapping[str, Any], context: Context) -> str:
+def _describe_fetch(values: Mapping[str, Any], context: Context) -> str:
     return (
         f"reach the remote {values.get('remote', 'origin')} over the network and download "
         f"{values.get('branch') or 'its branches'}"
@@ -193,7 +191,7 @@ def _reach_shown(values: Mapping[str, Any], context: Context) -> str:
     risk="high",
     timeout=SECONDS + 10,
     parallel=False,
-    preview=preview(_reach_shown),
+    preview=preview(_describe_fetch),
 )
 async def git_fetch(
     context: Context,
@@ -208,7 +206,10 @@ async def git_fetch(
         git = runner(made, context)
         ran, moved = await _fetch(git, made, context, remote, branch, prune)
         made.install()
-    value = {"remote": remote, "updated": [_short(ref) for ref in dict.fromkeys(moved)][:_SHOWN]}
+    value = {
+        "remote": remote,
+        "updated": [_short_name(ref) for ref in dict.fromkeys(moved)][:_MAX_SHOWN],
+    }
     category: Category = "success" if moved else "nothing_to_do"
     return answer(
         git_fetch,
@@ -218,13 +219,13 @@ async def git_fetch(
     )
 
 
-def _short(ref: str) -> str:
+def _short_name(ref: str) -> str:
     return ref.removeprefix("refs/remotes/")
 
 
-def _pull_shown(values: Mapping[str, Any], context: Context) -> str:
+def _describe_pull(values: Mapping[str, Any], context: Context) -> str:
     return (
-        f"{_reach_shown(values, context)}; then move the checked-out branch and its files "
+        f"{_describe_fetch(values, context)}; then move the checked-out branch and its files "
         "forward to what came"
     )
 
@@ -234,7 +235,7 @@ def _pull_shown(values: Mapping[str, Any], context: Context) -> str:
     risk="high",
     timeout=SECONDS + 10,
     parallel=False,
-    preview=preview(_pull_shown),
+    preview=preview(_describe_pull),
 )
 async def git_pull_ff_only(
     context: Context,
@@ -259,10 +260,8 @@ async def git_pull_ff_only(
             )
         wanted = branch or check_branch(symbolic.text.strip())
         await _fetch(git, made, context, remote, wanted, False)
-        old, new = (
-            await git.head_tree(),
-            await git.commit(f"refs/remotes/{remote}/{wanted}", "branch"),
-        )
+        old = await git.head_tree()
+        new = await git.commit(f"refs/remotes/{remote}/{wanted}", "branch")
         changed = await check_switch(git, old, new, "`git_pull_ff_only`")
         ran = await git.run(
             "merge",
@@ -275,14 +274,14 @@ async def git_pull_ff_only(
             new,
         )
         if ran.code:
-            raise _failed("pull_ff_only", ran)
+            raise _git_error("pull_ff_only", ran)
         head = await git.find("HEAD")
         made.install()
     value = {
         "remote": remote,
         "branch": wanted,
         "head": head,
-        "changed_files": changed[:_SHOWN],
+        "changed_files": changed[:_MAX_SHOWN],
         "changed_count": len(changed),
     }
     category: Category = "success" if changed else "nothing_to_do"
@@ -293,7 +292,7 @@ async def git_pull_ff_only(
 # ---- rebase
 
 
-def _rebase_shown(values: Mapping[str, Any], context: Context) -> str:
+def _describe_rebase(values: Mapping[str, Any], context: Context) -> str:
     return (
         f"replay the commits of the checked-out branch on top of {values['onto']}: they get new "
         "ids, files change"
@@ -305,7 +304,7 @@ def _rebase_shown(values: Mapping[str, Any], context: Context) -> str:
     risk="high",
     timeout=SECONDS + 10,
     parallel=False,
-    preview=preview(_rebase_shown),
+    preview=preview(_describe_rebase),
 )
 async def git_rebase(
     onto: Annotated[str, "The branch or commit to replay on."],
@@ -344,7 +343,7 @@ async def git_rebase(
             target,
         )
         if ran.code:
-            raise await _taken_back(git, made, ran, old, Attempt.of(context))
+            raise await _undo(git, made, ran, old, Attempt.of(context))
         head = await git.find("HEAD")
         made.install()
     paths = list(dict.fromkeys(changed))
@@ -352,7 +351,7 @@ async def git_rebase(
         "onto": target,
         "head": head,
         "before": old,
-        "changed_files": paths[:_SHOWN],
+        "changed_files": paths[:_MAX_SHOWN],
         "changed_count": len(paths),
     }
     category: Category = "success" if head != old else "nothing_to_do"
@@ -376,10 +375,8 @@ async def _check_clean(git: Runner) -> None:
         )
 
 
-async def _taken_back(git: Runner, made: Bench, ran: Ran, old: str, attempt: Attempt) -> ToolFailed:
-    """Give a rebase up that did not end well, and say why. Says so as well if it could not be given
-    up.
-    """
+async def _undo(git: Runner, made: Bench, ran: Ran, old: str, attempt: Attempt) -> ToolFailed:
+    """Abort a failed rebase. Return the error: the reason, or that it could not be aborted."""
     unmerged = (await git.run("ls-files", "--unmerged", "-z")).names()
     names = list(dict.fromkeys(row.partition("\t")[2] for row in unmerged))
     attempt.category = "conflict" if names else ""
@@ -389,20 +386,14 @@ async def _taken_back(git: Runner, made: Bench, ran: Ran, old: str, attempt: Att
             return ToolFailed(
                 ErrorType.IO_ERROR,
                 f"`git_rebase` failed and could not be taken back ({back.said[:500]}): files "
-                "of the workspace may be changed; "
-                "look at `git_status` and tell the person",
+                "of the workspace may be changed; look at `git_status` and tell the person",
             )
         made.install()
     if names:
         listed = ", ".join(f"`{name}`" for name in names[:20])
         return ToolFailed(
             ErrorType.IO_ERROR,
-            (
-                f"`git_rebase` met conflicts in {listed}; it was taken back, and everything is "
-                "as it was"
-            ),
+            f"`git_rebase` met conflicts in {listed}; it was taken back, and everything is "
+            "as it was",
         )
-    return _failed("rebase", ran)
-
-
-MOVES: tuple[Tool, ...] = (git_fetch, git_switch, git_pull_ff_only, git_rebase)
+    return _git_error("rebase", ran)

@@ -1,6 +1,4 @@
-"""The operations of git that there are: one table of names, groups and words, for tools, finder and
-documentation.
-"""
+"""The operations of git: one table of names, groups and search words for tools, finder and docs."""
 
 from __future__ import annotations
 
@@ -30,7 +28,9 @@ Group = Literal["read", "mutation"]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`name` without the `git_` of its tool. `words` are further words people use for it, as a
+    """An operation of git.
+
+    `name` is the tool's name without `git_`. `words` are further words that people use for it, as a
     search would see them.
     """
 
@@ -50,10 +50,7 @@ _TABLE: tuple[tuple[str, Group, Tool, str], ...] = (
         "status",
         "read",
         git_status,
-        (
-            "uncommitted modified modify untracked clean dirty pending unsaved left working tree "
-            "state"
-        ),
+        "uncommitted modified modify untracked clean dirty pending unsaved left working tree state",
     ),
     (
         "current_branch",
@@ -89,10 +86,8 @@ _TABLE: tuple[tuple[str, Group, Tool, str], ...] = (
         "show",
         "read",
         git_show,
-        (
-            "details detail single one commit contents contains revision display print old version "
-            "was view object"
-        ),
+        "details detail single one commit contents contains revision display print old version "
+        "was view object",
     ),
     (
         "discover",
@@ -146,4 +141,4 @@ OPERATIONS: Mapping[str, Operation] = {
 """By name, in the order in which they are offered."""
 
 DEFAULT = ("status", "current_branch", "log", "diff", "branch_list", "remote_list")
-"""Operations of `git_tools` where nobody says which."""
+"""Operations of `git_tools` unless the caller chooses."""

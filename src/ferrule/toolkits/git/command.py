@@ -1,12 +1,10 @@
-"""`git_command`: what happened in the repository of the workspace. Reads only, and runs nothing but
-git.
+"""`git_command`: what happened in the repository of the workspace. It only reads and runs only git.
 
-    arguments (git_options) -> repository without its configuration (git_shadow) -> names of commits
-    become what they stand for (here) -> files that may not be read are left out (git_withheld) ->
-    git
+    arguments (options) -> repository without its configuration (readable_repository) -> names of
+    commits are resolved (here) -> files that may not be read are left out (withheld_files) -> git
 
-Names of commits are resolved first and by a git that takes them from its standard input, so that
-none can be an option, a range in disguise or a path. What they lead to must be a commit, or a file
+Names of commits are resolved first, by a git that takes them from its standard input, so that none
+can be an option, a range in disguise or a path. What they stand for must be a commit, or a file
 named by its path: a bare blob id could be any file's content.
 
 Not protected: a committed secret under an ordinary name; names (not contents) of files that may not
@@ -37,8 +35,8 @@ from .readable_repository import Shadow, shadow
 from .withheld_files import drop_sections, literally, pathspecs
 
 SECONDS = 120.0
-_KEEP = 1024 * 1024
-_NAMES = 12
+_KEEP_BYTES = 1024 * 1024
+_MAX_NAMES = 12
 _DIFFERENCES = (
     "--no-ext-diff",
     "--no-textconv",
@@ -58,7 +56,7 @@ _PLAIN_REVISION = re.compile(r"(?!-)(?!.*\.\.)[A-Za-z0-9_./@{}~^-]{1,200}")
 
 @dataclass(frozen=True, slots=True)
 class _Object:
-    """What a name stands for: its full id and type (commit, tree, blob, tag)."""
+    """The object that a name stands for: its full id and type (commit, tree, blob, tag)."""
 
     id: str
     type: str
@@ -75,12 +73,13 @@ class _Git:
     wall: Wall | None
 
     async def run(self, arguments: Sequence[str], *, stdin: str = "") -> tuple[int, str, str]:
-        """Exit code, output (cut at 1 MiB, which is said) and complaints."""
-        output, errors = bytearray(), Capture(8192, 0)
+        """Return the exit code, the output (cut at 1 MiB, with a note) and the error output."""
+        output = bytearray()
+        errors = Capture(8192, 0)
 
         def keep(data: bytes) -> bool:
             output.extend(data)
-            return len(output) <= _KEEP
+            return len(output) <= _KEEP_BYTES
 
         ended = await run_process(
             ["git", "--no-pager", "--no-optional-locks", *arguments],
@@ -98,14 +97,15 @@ class _Git:
                 ErrorType.TIMEOUT,
                 f"git was ended after {self.timeout:g} s; ask for less (`-n 20`, a path)",
             )
-        text = bytes(output[:_KEEP]).decode("utf-8", "replace")
+        text = bytes(output[:_KEEP_BYTES]).decode("utf-8", "replace")
         if ended.stopped:
-            return 0, f"{text}\n[cut at {_KEEP} bytes; ask for less: `-n 20`, a path, `--stat`]", ""
-        said = errors.text().replace(self.repository.environment["GIT_DIR"], ".git").strip()
-        return 128 if ended.exit_code is None else ended.exit_code, text, said
+            note = f"[cut at {_KEEP_BYTES} bytes; ask for less: `-n 20`, a path, `--stat`]"
+            return 0, f"{text}\n{note}", ""
+        complaint = errors.text().replace(self.repository.environment["GIT_DIR"], ".git").strip()
+        return 128 if ended.exit_code is None else ended.exit_code, text, complaint
 
     async def resolve(self, name: str) -> _Object | None:
-        """What a name of an object stands for, or None."""
+        """Return the object that a name stands for, or None."""
         _, answer, _ = await self.run(
             ["cat-file", "--batch-check=%(objectname) %(objecttype)"], stdin=f"{name}\n"
         )
@@ -115,7 +115,7 @@ class _Git:
 
 @dataclass(slots=True)
 class _Plan:
-    """What git is asked: options, objects, paths (names in the workspace)."""
+    """The arguments of git: options, objects, paths (names in the workspace)."""
 
     options: list[str]
     objects: list[str]
@@ -123,12 +123,15 @@ class _Plan:
     blobs: bool = False
 
     def arguments(self, subcommand: str, *, left_out: Sequence[str] = ()) -> list[str]:
-        # `blame` takes a file and no pattern; everywhere else a name could be read as one.
-        paths = [
-            path if subcommand == "blame" else f":(literal){path}" if path else "."
-            for path in self.paths
-        ]
+        paths = [self._pathspec(subcommand, path) for path in self.paths]
         return [subcommand, *self.options, *self.objects, "--", *paths, *left_out]
+
+    @staticmethod
+    def _pathspec(subcommand: str, path: str) -> str:
+        if subcommand == "blame":
+            return path  # It takes a file and no pattern.
+        # Without `:(literal)` a name could be read as a pattern.
+        return f":(literal){path}" if path else "."
 
 
 @tool(side_effect="read", risk="low")
@@ -158,42 +161,43 @@ async def git_command(
         )
     with shadow(workspace) as repository:
         timeout = min(SECONDS, 0.9 * (context.deadline or SECONDS))
-        held = wall(program, repository.folder, writes=False)
-        git = _Git(program, repository, workspace, timeout, held)
-        plan = await _plan(git, subcommand, parsed)
-        left_out, told = await _left_out(git, subcommand, parsed, plan)
-        code, text, said = await git.run(plan.arguments(subcommand, left_out=left_out))
-    if code > 1 or (code and said):
+        files = wall(program, repository.folder, writes=False)
+        git = _Git(program, repository, workspace, timeout, files)
+        plan = await _make_plan(git, subcommand, parsed)
+        left_out, withheld = await _find_withheld(git, subcommand, parsed, plan)
+        code, text, complaint = await git.run(plan.arguments(subcommand, left_out=left_out))
+    if code > 1 or (code and complaint):
         raise ToolFailed(
-            ErrorType.IO_ERROR, f"`git {subcommand}` failed: {said or f'exit status {code}'}"
+            ErrorType.IO_ERROR, f"`git {subcommand}` failed: {complaint or f'exit status {code}'}"
         )
     text, dropped = drop_sections(text, workspace.names)
-    return _shown(subcommand, text, code, [*told, *dropped])
+    return _format(subcommand, text, code, [*withheld, *dropped])
 
 
-def _shown(subcommand: Subcommand, text: str, code: int, withheld: Sequence[str]) -> str:
+def _format(subcommand: Subcommand, text: str, code: int, withheld: Sequence[str]) -> str:
     parts = [text.removesuffix("\n") or f"(git {subcommand}: nothing to show)"]
     if code:
         parts.append(f"[exit status {code}]")
-    if names := list(dict.fromkeys(withheld)):
-        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-        parts.append(
-            f"[left out, since tools may not read them: {', '.join(names[:_NAMES])}{more}]"
-        )
+    names = list(dict.fromkeys(withheld))
+    if names:
+        listed = ", ".join(names[:_MAX_NAMES])
+        more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        parts.append(f"[left out, since tools may not read them: {listed}{more}]")
     return "\n".join(parts)
 
 
-async def _plan(git: _Git, subcommand: Subcommand, parsed: Parsed) -> _Plan:
-    """Sort what is no option into objects and paths, each checked. Raises ToolFailed."""
+async def _make_plan(git: _Git, subcommand: Subcommand, parsed: Parsed) -> _Plan:
+    """Sort the arguments that are no options into objects and paths, each checked."""
     plan = _Plan([*_FORCED[subcommand], *parsed.options], [], [])
     positionals = list(parsed.positionals)
     paths = list(parsed.paths)
     if subcommand == "status":
-        paths, positionals = positionals + paths, []
+        paths = positionals + paths
+        positionals = []
     elif subcommand == "blame" and not paths and positionals:
         paths = [positionals.pop()]
     for name in positionals:
-        revision = await _revision(git, subcommand, name, plan)
+        revision = await _check_revision(git, subcommand, name, plan)
         if revision is not None:
             plan.objects.append(revision)
         elif parsed.separated or subcommand == "blame" or name.startswith("^") or ".." in name:
@@ -204,13 +208,14 @@ async def _plan(git: _Git, subcommand: Subcommand, parsed: Parsed) -> _Plan:
         else:
             _check_exists(git.workspace, name)
             paths.append(name)
-    plan.paths = [_path(git.workspace, subcommand, path) for path in paths]
-    if plan.blobs and (plan.paths or subcommand != "show") and len(plan.objects) != 2:
+    plan.paths = [_check_path(git.workspace, subcommand, path) for path in paths]
+    compares_two_files = len(plan.objects) == 2
+    if plan.blobs and (plan.paths or subcommand != "show") and not compares_two_files:
         raise RetryCall(
             "compare two files by `COMMIT:path COMMIT:path`, or commits with the path after `--`"
         )
     if subcommand == "blame":
-        _plan_blame(git, plan)
+        _check_blame(git, plan)
     return plan
 
 
@@ -220,18 +225,23 @@ def _check_exists(workspace: Workspace, name: str) -> None:
     except ToolFailed as error:
         if error.error_type is not ErrorType.NOT_FOUND:
             raise
-        said = f"`{name}` is neither a commit nor a file; name a deleted file after `--`"
-        raise ToolFailed(ErrorType.NOT_FOUND, said) from None
+        raise ToolFailed(
+            ErrorType.NOT_FOUND,
+            f"`{name}` is neither a commit nor a file; name a deleted file after `--`",
+        ) from None
 
 
-def _path(workspace: Workspace, subcommand: Subcommand, path: str) -> str:
-    """A name in the workspace; only `status`, which shows no content, takes names that may not be
-    read.
+def _check_path(workspace: Workspace, subcommand: Subcommand, path: str) -> str:
+    """Return the name of a path in the workspace.
+
+    Only `status`, which shows no content, accepts names that may not be read.
     """
-    return workspace.name(path) if subcommand == "status" else workspace.permit(path, write=False)
+    if subcommand == "status":
+        return workspace.name(path)
+    return workspace.permit(path, write=False)
 
 
-def _plan_blame(git: _Git, plan: _Plan) -> None:
+def _check_blame(git: _Git, plan: _Plan) -> None:
     if len(plan.paths) != 1 or not plan.paths[0] or len(plan.objects) > 1:
         raise RetryCall(
             '`git blame` takes one file, and a commit before it if need be: ["HEAD~3", "src/a.py"]'
@@ -241,35 +251,38 @@ def _plan_blame(git: _Git, plan: _Plan) -> None:
     try:
         git.workspace.open(plan.paths[0]).close()
     except ToolFailed:
-        # git would follow a link on the way to the file: then only what is committed is shown.
+        # git would follow a link on the way to the file: then only committed content is shown.
         plan.objects.append("HEAD")
 
 
-async def _revision(git: _Git, subcommand: Subcommand, name: str, plan: _Plan) -> str | None:
-    """A checked spelling of a commit, a range, or a file of a commit; None if it is no such
-    thing.
-    """
+async def _check_revision(git: _Git, subcommand: Subcommand, name: str, plan: _Plan) -> str | None:
+    """Return a checked spelling of a commit, a range, or a file of a commit; None if it is none."""
     if ":" not in name and ".." in name:
         left, dots, right = re.split(r"(\.{2,3})", name, maxsplit=1)
-        ends = [await _commit(git, end or "HEAD") for end in (left, right)]
-        return None if None in ends else f"{ends[0]}{dots}{ends[1]}"
+        first = await _resolve_commit(git, left or "HEAD")
+        last = await _resolve_commit(git, right or "HEAD")
+        if first is None or last is None:
+            return None
+        return f"{first}{dots}{last}"
     suffixed = re.fullmatch(r"(.+)(\^!|\^@|\^-\d{0,3})", name)
     if name.startswith("^") or suffixed:
-        base = await _commit(git, suffixed[1] if suffixed else name[1:])
-        return None if base is None else f"{base}{suffixed[2]}" if suffixed else f"^{base}"
+        base = await _resolve_commit(git, suffixed[1] if suffixed else name[1:])
+        if base is None:
+            return None
+        return f"{base}{suffixed[2]}" if suffixed else f"^{base}"
     found = await git.resolve(name)
     if found is None:
         return None
     if found.type == "tag":
         await _check_tag(git, name)
     if found.type in ("blob", "tree"):
-        found = await _file_of(git, subcommand, name, found)
+        found = await _check_file(git, subcommand, name, found)
         plan.blobs = plan.blobs or found.type == "blob"
         return found.id
     return name if _PLAIN_REVISION.fullmatch(name) else found.id
 
 
-async def _commit(git: _Git, name: str) -> str | None:
+async def _resolve_commit(git: _Git, name: str) -> str | None:
     found = await git.resolve(f"{name}^{{commit}}")
     return found.id if found else None
 
@@ -282,17 +295,15 @@ async def _check_tag(git: _Git, name: str) -> None:
         )
 
 
-async def _file_of(git: _Git, subcommand: Subcommand, name: str, found: _Object) -> _Object:
-    """The object that `COMMIT:path` names, if the path may be read."""
+async def _check_file(git: _Git, subcommand: Subcommand, name: str, found: _Object) -> _Object:
+    """Return the object that `COMMIT:path` names, if the path may be read."""
     split = re.fullmatch(r"(:[0-3]|(?:[^:{}]|\{[^}]*\})*):(.*)", name)
     if split is None and found.type == "tree" and subcommand == "show":
-        return found  # shown as a list of names
+        return found  # It is shown as a list of names.
     if split is None or (found.type == "tree" and subcommand != "show"):
-        step = (
-            "name it by commit and path, as in `HEAD:src/a.py`"
-            if found.type == "blob"
-            else "name commits"
-        )
+        step = "name commits"
+        if found.type == "blob":
+            step = "name it by commit and path, as in `HEAD:src/a.py`"
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED, f"`{name}` names a {found.type} by its id; {step}"
         )
@@ -306,45 +317,42 @@ async def _file_of(git: _Git, subcommand: Subcommand, name: str, found: _Object)
     return found
 
 
-async def _left_out(
+async def _find_withheld(
     git: _Git, subcommand: Subcommand, parsed: Parsed, plan: _Plan
 ) -> tuple[list[str], list[str]]:
-    """Pathspecs that leave out what may not be read, and the names that these are known to hit."""
+    """Return pathspecs that leave out what may not be read, and the names they are known to hit."""
     if not parsed.content or plan.blobs or subcommand in ("status", "blame"):
         return [], []
     general = pathspecs(git.workspace.names)
     if not plan.paths:
         plan.paths = [""]
         if subcommand != "diff":
-            # A path makes git hide commits that do not touch it; all are wanted, as without one.
+            # A path makes git hide commits that do not touch it; all commits are wanted.
             plan.options += ["--full-history", "--sparse"]
     if subcommand == "log":
         return general, []
-    asked = _Plan(
-        ["--name-only", "-z", "--no-renames", *_selecting(parsed)], plan.objects, plan.paths
-    )
+    options = ["--name-only", "-z", "--no-renames", *_selecting_options(parsed)]
     if subcommand == "show":
-        asked.options += ["--format=", "-m"]
-    _, answer, _ = await git.run([*asked.arguments(subcommand)])
-    names = list(dict.fromkeys(name for name in answer.strip("\n").split("\0") if name.strip("\n")))
-    # Only `diff` without two commits reads files of the workspace; those of commits need no second
-    # look.
-    hidden = [
-        name for name in names if not _readable(git.workspace, name, working=subcommand == "diff")
-    ]
+        options += ["--format=", "-m"]
+    listing = _Plan(options, plan.objects, plan.paths)
+    _, answer, _ = await git.run(listing.arguments(subcommand))
+    rows = answer.strip("\n").split("\0")
+    names = list(dict.fromkeys(row for row in rows if row.strip("\n")))
+    # Only `diff` without two commits reads files of the workspace.
+    working = subcommand == "diff"
+    hidden = [name for name in names if not _is_readable(git.workspace, name, working=working)]
     return [*general, *(literally(name) for name in hidden)], hidden
 
 
-def _selecting(parsed: Parsed) -> list[str]:
-    """Options that decide which files a difference is made of."""
-    return [
-        o
-        for o in parsed.options
-        if o in ("--cached", "--staged", "--merge-base", "--base", "--ours", "--theirs", "-R")
-    ]
+_SELECTING = ("--cached", "--staged", "--merge-base", "--base", "--ours", "--theirs", "-R")
 
 
-def _readable(workspace: Workspace, name: str, *, working: bool) -> bool:
+def _selecting_options(parsed: Parsed) -> list[str]:
+    """Return the options that decide which files are compared."""
+    return [option for option in parsed.options if option in _SELECTING]
+
+
+def _is_readable(workspace: Workspace, name: str, *, working: bool) -> bool:
     if workspace.names.check(name, write=False) is not None:
         return False
     if not working:
@@ -353,8 +361,8 @@ def _readable(workspace: Workspace, name: str, *, working: bool) -> bool:
         if workspace.stat(name).kind == "file":
             workspace.open(name).close()
     except ToolFailed as error:
-        # Missing: only the committed side is shown. Anything else (a hard link to elsewhere) is
-        #     left out.
+        # If the file is missing, only the committed side is shown. Anything else (a hard link to
+        # elsewhere) is left out.
         return error.error_type is ErrorType.NOT_FOUND
     return True
 

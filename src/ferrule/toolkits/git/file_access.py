@@ -1,16 +1,16 @@
-"""Which files git may use, held by the kernel: those of the workspace, its own and the system's.
+"""The files that git may use, enforced by the kernel: the workspace's, its own and the system's.
 
-What lies in `.git` is written by commands, and git follows every link there: a folder of objects,
-one pack, one branch may lead to another repository, whose contents git would print.
-`readable_repository` looks for links first and says which it found; but a command that runs at the
-same time can plant one after that look. So git, and all that it starts, runs behind a wall
-(Landlock): a file counts by where it lies, whatever name or link led to it, and all that is opened
-outside of the workspace is refused.
+What is in `.git` is written by commands, and git follows every link there: a folder of objects, one
+pack or one branch may lead to another repository, whose contents git would print.
+`readable_repository` looks for links first and names those it found; but a command that runs at the
+same time can plant one after that check. So git, and everything it starts, runs behind a wall
+(Landlock): a file counts by where it is, whatever name or link led to it, and everything outside of
+the workspace is refused.
 
-Not held by the wall: hard links, since each name of a file is as good as the others (a confined
+Not covered by the wall: hard links, since each name of a file is as good as the others (a confined
 command can make none to a file outside; a local clone is made of them); repositories in folders of
-the system that everybody may read. Where the kernel has no Landlock of version 2 (Linux 5.19), the
-look before is all there is.
+the system that everybody may read. If the kernel has no Landlock of version 2 (Linux 5.19), the
+earlier check is the only protection.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ from ferrule.sandbox.view.layout import SYSTEM
 
 _READ = ("read", "list")
 _WRITE = (*_READ, "write", "create", "remove", "move")
-_MOVING = 2
-"""The version of Landlock that lets files be moved between folders, which git does."""
+_MINIMUM_ABI = 2
+"""The version of Landlock that allows moving files between folders, which git does."""
 _CERTIFICATES = ("/var/lib/ca-certificates",)
 _PARTS = ("lib", "lib64", "libexec", "share")
 
 
 def wall(program: str, folder: Path, *, writes: bool) -> Wall | None:
-    """The wall around a git that runs in the root of a workspace, with `folder` as its `GIT_DIR`.
-    None: this kernel has none.
+    """Return the wall around a git that runs in the root of a workspace; None if there is none.
 
-    Nothing in the workspace is a program to it.
+    Nothing in the workspace may be run as a program.
+
+    Args:
+        folder: The `GIT_DIR` of git.
     """
-    if abi() < _MOVING:
+    if abi() < _MINIMUM_ABI:
         return None
     words = _WRITE if writes else _READ
     return Wall(
@@ -56,35 +58,31 @@ def wall(program: str, folder: Path, *, writes: bool) -> Wall | None:
 
 
 def for_reading(outer: Wall | None, folder: Path) -> Wall | None:
-    """The same wall, with the shadow of another repository of the workspace in it."""
-    return _opened(outer, [(str(folder), _READ)], tcp=False)
+    """Extend a wall by the shadow of another repository of the workspace."""
+    return _extend(outer, [(str(folder), _READ)], tcp=False)
 
 
 def for_web(outer: Wall | None, environment: Mapping[str, str]) -> Wall | None:
-    """The same wall for fetching by HTTPS: TCP, certificates, how names are resolved."""
+    """Extend a wall for fetching by HTTPS: TCP, certificates, name resolution."""
     named = [environment[name] for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in environment]
     files = [(path, _READ) for path in (*_CERTIFICATES, *named)]
-    return _opened(outer, [*files, *_resolving()], tcp=True)
+    return _extend(outer, [*files, *_name_resolution()], tcp=True)
 
 
 def for_ssh(outer: Wall | None, program: str) -> Wall | None:
-    """The same wall for fetching by SSH: TCP, the person's keys and known hosts, how names are
-    resolved.
-    """
+    """Extend a wall for fetching by SSH: TCP, the person's keys, known hosts, name resolution."""
     keys = os.path.expanduser("~/.ssh")  # noqa: PTH111  a path as text, like the others
-    return _opened(outer, [(keys, _READ), *_installed(program), *_resolving()], tcp=True)
+    return _extend(outer, [(keys, _READ), *_installed(program), *_name_resolution()], tcp=True)
 
 
-def _opened(outer: Wall | None, more: Iterable[Granted], *, tcp: bool) -> Wall | None:
+def _extend(outer: Wall | None, more: Iterable[Granted], *, tcp: bool) -> Wall | None:
     if outer is None:
         return None
     return replace(outer, granted=(*outer.granted, *more), tcp=tcp)
 
 
 def _installed(program: str) -> list[Granted]:
-    """A program that does not lie in a system folder: its file, and the folders beside it that hold
-    its parts.
-    """
+    """Return a program outside of the system folders: its file, and the folders of its parts."""
     real = Path(program).resolve()
     if real.parts[1] in SYSTEM:
         return []
@@ -92,7 +90,7 @@ def _installed(program: str) -> list[Granted]:
     return [(str(real), LOOK), *((str(prefix / part), LOOK) for part in _PARTS)]
 
 
-def _resolving() -> list[Granted]:
-    """`/etc/resolv.conf` is a link on many machines."""
+def _name_resolution() -> list[Granted]:
+    """Return the folder of `/etc/resolv.conf`, which is a link on many machines."""
     real = Path("/etc/resolv.conf").resolve()
     return [(str(real.parent), _READ)]

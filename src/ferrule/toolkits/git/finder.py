@@ -1,14 +1,13 @@
-"""Which operation of git is meant: whole words, what people mean by them, and how rare a word is
-among operations.
+"""Finds the git operation that a request means: by whole words, synonyms and their rarity.
 
-A request becomes words (lower case, no plural or verb endings, no words like `the`), then each word
-counts for an operation by where it stands there: in its name most, then among the words people use
-for it, then in its description. A word that many operations share counts little (inverse document
-frequency). Phrases with a meaning of their own ("am I on", "up to date") are read first. No letters
-inside of words: `in` does not find `list`.
+A request becomes words (lower case, no plural or verb endings, no words like `the`). Each word
+counts for an operation by where it occurs there: in its name most, then among its synonyms, then in
+its description. A word that many operations share counts little (inverse document frequency).
+Phrases with a meaning of their own ("am I on", "up to date") are read first. No parts of words:
+`in` does not find `list`.
 
 Deterministic: the same request gives the same order, and equal scores keep the catalog's order.
-Scoring after BM25's idea of rarity (Robertson and Zaragoza, 2009), without its length terms: the
+Scoring follows BM25's idea of rarity (Robertson and Zaragoza, 2009), without its length terms: the
 texts are all short.
 """
 
@@ -23,10 +22,10 @@ from ferrule.permissions.commands.program_facts import listed
 
 from .catalog import Operation
 
-_STOP = listed("""
-    a all am an and any are as at be by can could did do does for from git give had has have how i if in into is it its
-    let like list me my need of on or our please see show tell that the their them then there these this those to us
-    want was we were what which will with would you your""")
+_STOP_WORDS = listed("""
+    a all am an and any are as at be by can could did do does for from git give had has have how i
+    if in into is it its let like list me my need of on or our please see show tell that the their
+    them then there these this those to us want was we were what which will with would you your""")
 
 _FIELDS = (("name", 6.0), ("words", 3.0), ("description", 1.0))
 
@@ -63,23 +62,24 @@ _INTENTS: tuple[tuple[str, str, float], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An operation and how well it fits; 0 means: nothing of the request was found in it."""
+    """An operation and how well it fits; 0 means that nothing of the request was found in it."""
 
     operation: Operation
     score: float
 
 
 def find(query: str, operations: Iterable[Operation], most: int = 5) -> list[Match]:
-    """The operations that a request may mean, best first. A request without words gives all, in
-    their own order.
+    """Return the operations that a request may mean, best first.
+
+    A request without words returns all, in their own order.
     """
     known = list(operations)
     words = stems(query)
-    if not words and not _phrases(query):
+    phrases = _match_phrases(query)
+    if not words and not phrases:
         return [Match(operation, 0.0) for operation in known][:most]
     index = [_Text.of(operation) for operation in known]
-    rarity = _rarity(words, index)
-    phrases = _phrases(query)
+    rarity = _find_rarities(words, index)
     matches = [
         Match(text.operation, text.score(words, rarity) + phrases.get(text.operation.name, 0.0))
         for text in index
@@ -88,7 +88,7 @@ def find(query: str, operations: Iterable[Operation], most: int = 5) -> list[Mat
     return found[:most]
 
 
-def _phrases(query: str) -> dict[str, float]:
+def _match_phrases(query: str) -> dict[str, float]:
     lowered = " ".join(query.lower().split())
     found: dict[str, float] = {}
     for expression, operation, weight in _INTENTS:
@@ -98,43 +98,40 @@ def _phrases(query: str) -> dict[str, float]:
 
 
 def stems(text: str) -> list[str]:
-    """Words of a text without their endings, each once, in order; words that say nothing are left
-    out.
-    """
+    """Return the words of a text without their endings, each once, in order, without stop words."""
     words = re.findall(r"[a-z0-9]+", text.lower())
-    return list(dict.fromkeys(stem(word) for word in words if word not in _STOP))
+    return list(dict.fromkeys(stem(word) for word in words if word not in _STOP_WORDS))
 
 
 def stem(word: str) -> str:
-    """A word without the endings that only inflect it: `branches` and `branch`, `committed` and
-    `commit` are one.
+    """Remove endings that only inflect a word.
+
+    `branches` and `branch`, `committed` and `commit` become the same.
     """
-    for ending, put in (
-        ("ies", "y"),
-        ("ches", "ch"),
-        ("shes", "sh"),
-        ("sses", "ss"),
-        ("ing", ""),
-        ("ed", ""),
-        ("s", ""),
-    ):
-        if (
-            word.endswith(ending)
-            and len(word) - len(ending) >= 3
-            and not word.endswith(("ss", "us", "is"))
-        ):
-            base = word.removesuffix(ending) + put
-            doubled = (
-                len(base) > 3
-                and base[-1] == base[-2]
-                and base[-1] not in "lsz"
-                and ending in ("ing", "ed")
-            )
-            base = base[:-1] if doubled else base
-            return (
-                base.removesuffix("e") if ending in ("ing", "ed", "s") and len(base) > 4 else base
-            )
+    for ending, replacement in _ENDINGS:
+        if not word.endswith(ending) or word.endswith(("ss", "us", "is")):
+            continue
+        if len(word) - len(ending) < 3:
+            continue
+        base = word.removesuffix(ending) + replacement
+        is_verb = ending in ("ing", "ed")
+        if is_verb and len(base) > 3 and base[-1] == base[-2] and base[-1] not in "lsz":
+            base = base[:-1]
+        if (is_verb or ending == "s") and len(base) > 4:
+            base = base.removesuffix("e")
+        return base
     return word.removesuffix("e") if len(word) > 4 else word
+
+
+_ENDINGS = (
+    ("ies", "y"),
+    ("ches", "ch"),
+    ("shes", "sh"),
+    ("sses", "ss"),
+    ("ing", ""),
+    ("ed", ""),
+    ("s", ""),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +153,19 @@ class _Text:
     def score(self, words: Sequence[str], rarity: Mapping[str, float]) -> float:
         total = 0.0
         for word in words:
-            weight = max((w for name, w in _FIELDS if word in self.fields[name]), default=0.0)
+            weights = [weight for name, weight in _FIELDS if word in self.fields[name]]
+            weight = max(weights, default=0.0)
             total += weight * rarity[word]
         named = self.fields["name"]
-        # All of the name was said: `current branch`, `merge base`.
-        return total + (4.0 if named and named <= set(words) else 0.0)
+        if named and named <= set(words):
+            total += 4.0  # The whole name occurs: `current branch`, `merge base`.
+        return total
 
 
-def _rarity(words: Sequence[str], index: Sequence[_Text]) -> dict[str, float]:
-    everywhere = len(index)
-    holding = {
-        word: sum(any(word in field for field in text.fields.values()) for text in index)
-        for word in words
-    }
-    return {word: math.log(1 + (everywhere - n + 0.5) / (n + 0.5)) for word, n in holding.items()}
+def _find_rarities(words: Sequence[str], index: Sequence[_Text]) -> dict[str, float]:
+    return {word: _word_rarity(word, index) for word in words}
+
+
+def _word_rarity(word: str, index: Sequence[_Text]) -> float:
+    count = sum(any(word in field for field in text.fields.values()) for text in index)
+    return math.log(1 + (len(index) - count + 0.5) / (count + 0.5))

@@ -1,12 +1,12 @@
-"""Which options `git_command` passes on: one table, everything else is refused by name.
+"""The options that `git_command` passes on: one table; every other option is refused by name.
 
 An option is here only if it can neither run a program, nor write, nor read a file that its value
-names, nor lead to another repository. So not: `-c`, `-C`, `--git-dir`, `--work-tree`,
+names, nor lead to another repository. So these are not: `-c`, `-C`, `--git-dir`, `--work-tree`,
 `--exec-path`, `--output`, `--ext-diff`, `--textconv`, `--no-index`, `-O`, `--contents`,
 `--ignore-revs-file`, `-S` of blame, `--stdin`, `--pathspec-from-file`, `--show-signature`,
-`--submodule`, `--ignore-submodules`, `--follow`, `-z`, `--no-prefix`. git takes any unambiguous
-beginning of a long option for the whole; here only whole names count. Source: the manual pages of
-git 2.39 to 2.51.
+`--submodule`, `--ignore-submodules`, `--follow`, `-z`, `--no-prefix`. git accepts any unambiguous
+beginning of a long option; here only whole names count. Source: the manual pages of git 2.39 to
+2.51.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Subcommand = Literal["status", "diff", "log", "show", "blame"]
 _NUMBER = r"\d{1,9}"
 _TEXT = r"[^\0\n]{1,1000}"
 _PERCENT = r"\d{1,3}%?"
-# Placeholders that run a program (signatures) or another git (describe) are not for formats.
+# Formats exclude placeholders that run a program (signatures) or another git (describe).
 _FORMAT = r"(?!.*%(?:[+\- ]?G|\([^)]*describe))[^\0]{0,1000}"
 _WORD = r"[A-Za-z0-9:,_-]{1,40}"
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """`value` is the expression its value must match, or None for a flag; `optional` ones may stand
-    without.
+    """An option that is passed on.
 
-    `content` options show, or search in, what changed: then files that may not be read are left
-    out.
+    `value` is the expression that its value must match, None for a flag; an `optional` value may be
+    missing. `content` options show, or search in, what changed: then files that may not be read are
+    left out.
     """
 
     value: str | None = None
@@ -139,7 +139,7 @@ OPTIONS: dict[Subcommand, dict[str, Option]] = {
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """Arguments taken apart. `separated` tells that `paths` stood behind `--`."""
+    """Sorted arguments. `separated` means that `paths` came after `--`."""
 
     options: tuple[str, ...]
     positionals: tuple[str, ...]
@@ -149,12 +149,14 @@ class Parsed:
 
 
 def parse_arguments(subcommand: Subcommand, arguments: list[str]) -> Parsed:
-    """Sort arguments into options, names of commits or files, and paths. Raises RetryCall naming
-    the first bad one.
+    """Sort arguments into options, names of commits or files, and paths.
+
+    Raises:
+        RetryCall: An argument may not be used; the first one is named.
     """
-    parsed = _sort(subcommand, arguments)
+    parsed = _sort_arguments(subcommand, arguments)
     if subcommand == "log" and parsed.content and "--graph" in parsed.options:
-        # The graph stands before every line: what may not be read could no longer be told apart.
+        # The graph precedes every line: files that may not be read could not be recognised.
         raise RetryCall(
             "`git log`: `--graph` does not go with differences here; ask for the two one "
             "after the other"
@@ -162,7 +164,7 @@ def parse_arguments(subcommand: Subcommand, arguments: list[str]) -> Parsed:
     return parsed
 
 
-def _sort(subcommand: Subcommand, arguments: list[str]) -> Parsed:
+def _sort_arguments(subcommand: Subcommand, arguments: list[str]) -> Parsed:
     options: list[str] = []
     positionals: list[str] = []
     content = subcommand != "log"
@@ -173,21 +175,21 @@ def _sort(subcommand: Subcommand, arguments: list[str]) -> Parsed:
         if argument == "--":
             return Parsed(tuple(options), tuple(positionals), tuple(rest), True, content)
         if not argument.startswith("-") or argument == "-":
-            positionals.append(_positional(argument))
+            positionals.append(_check_positional(argument))
             continue
-        text, option = _option(subcommand, known, argument, rest)
+        text, option = _take_option(subcommand, known, argument, rest)
         options.append(text)
         content = content or option.content
     return Parsed(tuple(options), tuple(positionals), (), False, content)
 
 
-def _positional(argument: str) -> str:
+def _check_positional(argument: str) -> str:
     if not argument or argument == "-" or re.search(r"[\0-\x1f\x7f]", argument):
         raise RetryCall(f"{argument!r} is neither a commit nor a path; leave it out")
     return argument
 
 
-def _option(
+def _take_option(
     subcommand: str, known: dict[str, Option], argument: str, rest: list[str]
 ) -> tuple[str, Option]:
     if subcommand == "log" and re.fullmatch(r"-\d{1,9}", argument):
@@ -198,7 +200,7 @@ def _option(
         equals = "=" if value else ""
     option = known.get(name)
     if option is None or (equals and option.value is None):
-        raise RetryCall(_unknown(subcommand, argument, known))
+        raise RetryCall(_describe_unknown(subcommand, argument, known))
     if option.value is None or (option.optional and not equals):
         return name, option
     if not equals:
@@ -212,14 +214,14 @@ def _option(
     return (f"{name}={value}" if name.startswith("--") else f"{name}{value}"), option
 
 
-def _unknown(subcommand: str, argument: str, known: dict[str, Option]) -> str:
-    if re.fullmatch(r"-[A-Za-z]{2,}", argument) and all(
-        f"-{letter}" in known for letter in argument[1:]
-    ):
-        return (
-            f"`git {subcommand}`: write `{argument}` as "
-            f"{' '.join(f'-{letter}' for letter in argument[1:])}"
-        )
+def _describe_unknown(subcommand: str, argument: str, known: dict[str, Option]) -> str:
+    letters = [f"-{letter}" for letter in argument[1:]]
+    is_bundle = re.fullmatch(r"-[A-Za-z]{2,}", argument) is not None
+    if is_bundle and all(letter in known for letter in letters):
+        return f"`git {subcommand}`: write `{argument}` as {' '.join(letters)}"
     near = get_close_matches(argument.partition("=")[0], known, n=3, cutoff=0.5)
-    step = f"did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else "leave it out"
+    step = "leave it out"
+    if near:
+        quoted = [f"`{name}`" for name in near]
+        step = f"did you mean {' or '.join(quoted)}?"
     return f"`git {subcommand}`: `{argument[:100]}` is not an option that may be used here; {step}"

@@ -1,14 +1,13 @@
-"""Typed operations of git that only read: each a tool with its own arguments, each answering with a
-value and a receipt.
+"""Typed operations of git that only read: each a tool that returns a value and a receipt.
 
-They see a repository without its configuration (`readable_repository`), and differences go through
+They see a repository without its configuration (`readable_repository`), and differences are made by
 `git_command`, so what is left out there is left out here. Names of remotes and their addresses are
 the only settings that are shown, without credentials.
 """
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
@@ -30,14 +29,14 @@ from .refs import check_range, check_revision
 from .run import SECONDS, Runner, git_program, time_over
 from .settings import printable, remotes, settings, upstreams
 
-_MOST_COMMITS = 1000
-_SHOWN_ROWS = 500
+_MAX_COMMITS = 1000
+_MAX_SHOWN_ROWS = 500
 Revision = Annotated[str, "A branch, a tag, an id, or the like of `HEAD~2`."]
 
 
 @contextmanager
 def looking(context: Context) -> Generator[Runner]:
-    """Git on the repository of the workspace, for reading, for the length of a block."""
+    """Yield git on the repository of the workspace, for reading, inside a `with` block."""
     workspace = context.resource(Workspace)
     program = git_program(workspace)
     with shadow(workspace) as found:
@@ -49,10 +48,8 @@ def looking(context: Context) -> Generator[Runner]:
         yield git
 
 
-def _configured(git: Runner) -> bytes:
-    """The real configuration as data."""
-    import os
-
+def _read_configuration(git: Runner) -> bytes:
+    """Return the real configuration as data."""
     real = open_repository(git.directory)
     try:
         return read_small(real, "config")
@@ -60,16 +57,20 @@ def _configured(git: Runner) -> bytes:
         os.close(real)
 
 
-def _paths(git: Runner, paths: list[str] | None) -> list[str]:
-    return ["--", *(git.workspace.name(path) or "." for path in paths)] if paths else []
+def _path_arguments(git: Runner, paths: list[str] | None) -> list[str]:
+    if not paths:
+        return []
+    return ["--", *(git.workspace.name(path) or "." for path in paths)]
 
 
-async def _head(git: Runner) -> tuple[str, str | None]:
-    """The branch that is checked out (empty: none), and the id of its newest commit (None: there is
-    none yet).
+async def _find_head(git: Runner) -> tuple[str, str | None]:
+    """Return the branch that is checked out and the id of its newest commit.
+
+    The branch is empty if there is none, the id None if there is no commit yet.
     """
     symbolic = await git.run("symbolic-ref", "--quiet", "--short", "HEAD")
-    return ("" if symbolic.code else symbolic.text.strip()), await git.find("HEAD")
+    branch = "" if symbolic.code else symbolic.text.strip()
+    return branch, await git.find("HEAD")
 
 
 @tool(side_effect="read", risk="low", timeout=SECONDS + 10)
@@ -82,7 +83,7 @@ async def git_status(
     which branch.
     """
     with looking(context) as git:
-        branch, head = await _head(git)
+        branch, head = await _find_head(git)
         kind = "all" if untracked else "no"
         ran = await git.must(
             "status",
@@ -90,18 +91,18 @@ async def git_status(
             "-z",
             "--ignore-submodules=all",
             f"--untracked-files={kind}",
-            *_paths(git, paths),
+            *_path_arguments(git, paths),
         )
-    entries = list(_entries(ran.names()))
+    entries = list(_read_status(ran.names()))
     value: dict[str, Any] = {
         "branch": branch,
         "detached": not branch,
         "head": head,
         "clean": not entries,
-        "files": entries[:_SHOWN_ROWS],
+        "files": entries[:_MAX_SHOWN_ROWS],
     }
-    if len(entries) > _SHOWN_ROWS:
-        value["files_left_out"] = len(entries) - _SHOWN_ROWS
+    if len(entries) > _MAX_SHOWN_ROWS:
+        value["files_left_out"] = len(entries) - _MAX_SHOWN_ROWS
     named = [str(entry["path"]) for entry in entries]
     return answer(
         git_status,
@@ -123,11 +124,12 @@ _CODES = {
 _UNMERGED = ("DD", "AU", "UD", "UA", "DU", "AA", "UU")
 
 
-def _entries(rows: list[str]) -> Generator[dict[str, str]]:
-    """Rows of `status --porcelain=v1 -z`. Format: git-status(1), "Porcelain Format Version 1"."""
+def _read_status(rows: list[str]) -> Generator[dict[str, str]]:
+    """Read rows of `status --porcelain=v1 -z`, see git-status(1), "Porcelain Format Version 1"."""
     waiting = iter(rows)
     for row in waiting:
-        code, path = row[:2], row[3:]
+        code = row[:2]
+        path = row[3:]
         entry = {"path": path}
         if "R" in code or "C" in code:
             entry["from"] = next(waiting, "")
@@ -147,7 +149,7 @@ def _entries(rows: list[str]) -> Generator[dict[str, str]]:
 async def git_current_branch(context: Context) -> dict[str, Any]:
     """Tell the name of the branch that is checked out, and its newest commit."""
     with looking(context) as git:
-        branch, head = await _head(git)
+        branch, head = await _find_head(git)
         argv = git.ran[0].argv
     value = {"branch": branch or None, "detached": not branch, "head": head}
     return answer(git_current_branch, "current_branch", context, Done(value, argv))
@@ -157,7 +159,7 @@ async def git_current_branch(context: Context) -> dict[str, Any]:
     side_effect="read",
     risk="low",
     timeout=SECONDS + 10,
-    impossible=ranges(max_count=(1, _MOST_COMMITS)),
+    impossible=ranges(max_count=(1, _MAX_COMMITS)),
 )
 async def git_log(
     context: Context,
@@ -179,15 +181,15 @@ async def git_log(
     """List commits, newest first: id, author, date and subject."""
     if rev and rev_range:
         raise RetryCall("`git_log` takes `rev` or `rev_range`, not both")
-    if not 1 <= max_count <= _MOST_COMMITS:
-        raise RetryCall(f"`max_count` must be from 1 to {_MOST_COMMITS}, found {max_count}")
+    if not 1 <= max_count <= _MAX_COMMITS:
+        raise RetryCall(f"`max_count` must be from 1 to {_MAX_COMMITS}, found {max_count}")
     words = [f"--max-count={max_count}", "--format=%H%x1f%an%x1f%aI%x1f%s"]
     for option, given in (("author", author), ("grep", grep), ("since", since), ("until", until)):
         if given:
-            words.append(f"--{option}={_plain(option, given)}")
+            words.append(f"--{option}={_check_text(option, given)}")
     if rev or rev_range:
         words.append(check_range(rev_range) if rev_range else check_revision(rev or ""))
-    text = await _look("log", context, words, paths)
+    text = await _run_git_command("log", context, words, paths)
     rows = [line.split("\x1f") for line in text.split("\n") if line.count("\x1f") == 3]
     commits = [dict(zip(("commit", "author", "date", "subject"), row, strict=True)) for row in rows]
     done = Done(
@@ -231,7 +233,7 @@ async def git_diff(
         words.append("--cached")
     if rev or rev_range:
         words.append(check_range(rev_range) if rev_range else check_revision(rev or ""))
-    return await _text(git_diff, "diff", context, words, paths)
+    return await _answer_with_text(git_diff, "diff", context, words, paths)
 
 
 @tool(side_effect="read", risk="low", timeout=SECONDS + 10)
@@ -245,8 +247,9 @@ async def git_show(
     check_revision(rev)
     if path is not None:
         name = context.resource(Workspace).permit(path, write=False)
-        return await _text(git_show, "show", context, [f"{rev}:{name}"], None)
-    return await _text(git_show, "show", context, [*(["--stat"] if stat else []), rev], None)
+        return await _answer_with_text(git_show, "show", context, [f"{rev}:{name}"], None)
+    words = ["--stat", rev] if stat else [rev]
+    return await _answer_with_text(git_show, "show", context, words, None)
 
 
 @tool(side_effect="read", risk="low", timeout=SECONDS + 10)
@@ -262,19 +265,19 @@ async def git_branch_list(
         "all": ["refs/heads", "refs/remotes"],
     }[kind]
     with looking(context) as git:
-        branch, _ = await _head(git)
+        branch, _ = await _find_head(git)
         wanted = [f"--contains={await git.commit(contains, 'contains')}"] if contains else []
         layout = "--format=%(refname)%00%(objectname)%00%(committerdate:iso-strict)%00%(subject)"
         ran = await git.must("for-each-ref", layout, *wanted, *places)
-        follows = upstreams(await settings(git, _configured(git)))
+        follows = upstreams(await settings(git, _read_configuration(git)))
     rows: list[dict[str, str]] = [
         dict(zip(("name", "commit", "date", "subject"), line.split("\0"), strict=False))
         for line in ran.text.splitlines()
     ]
-    branches = [_branch(row, branch, follows) for row in rows if len(row) == 4]
-    value: dict[str, Any] = {"current": branch or None, "branches": branches[:_SHOWN_ROWS]}
-    if len(branches) > _SHOWN_ROWS:
-        value["branches_left_out"] = len(branches) - _SHOWN_ROWS
+    branches = [_describe_branch(row, branch, follows) for row in rows if len(row) == 4]
+    value: dict[str, Any] = {"current": branch or None, "branches": branches[:_MAX_SHOWN_ROWS]}
+    if len(branches) > _MAX_SHOWN_ROWS:
+        value["branches_left_out"] = len(branches) - _MAX_SHOWN_ROWS
     return answer(
         git_branch_list,
         "branch_list",
@@ -283,7 +286,7 @@ async def git_branch_list(
     )
 
 
-def _branch(row: dict[str, str], current: str, follows: dict[str, str]) -> dict[str, Any]:
+def _describe_branch(row: dict[str, str], current: str, follows: dict[str, str]) -> dict[str, Any]:
     local = row["name"].startswith("refs/heads/")
     name = row["name"].removeprefix("refs/heads/").removeprefix("refs/remotes/")
     shown: dict[str, Any] = {**row, "name": name, "remote": not local}
@@ -298,7 +301,7 @@ def _branch(row: dict[str, str], current: str, follows: dict[str, str]) -> dict[
 async def git_remote_list(context: Context) -> dict[str, Any]:
     """List remotes with their addresses. Passwords and tokens in an address are not shown."""
     with looking(context) as git:
-        found = remotes(await settings(git, _configured(git)))
+        found = remotes(await settings(git, _read_configuration(git)))
         argv = git.ran[-1].argv if git.ran else ()
     value = {"remotes": [{"name": printable(remote.name), "url": remote.shown} for remote in found]}
     return answer(git_remote_list, "remote_list", context, Done(value, argv))
@@ -311,10 +314,11 @@ async def git_discover(context: Context) -> dict[str, Any]:
     """
     try:
         with looking(context) as git:
-            branch, head = await _head(git)
+            branch, head = await _find_head(git)
             form = await git.must("rev-parse", "--show-object-format")
             names = [
-                printable(remote.name) for remote in remotes(await settings(git, _configured(git)))
+                printable(remote.name)
+                for remote in remotes(await settings(git, _read_configuration(git)))
             ]
             value: dict[str, Any] = {
                 "repository": True,
@@ -328,7 +332,8 @@ async def git_discover(context: Context) -> dict[str, Any]:
     except ToolFailed as failure:
         if failure.error_type not in (ErrorType.NOT_FOUND, ErrorType.PERMISSION_DENIED):
             raise
-        value, argv = {"repository": False, "why": failure.message}, ()
+        value = {"repository": False, "why": failure.message}
+        argv = ()
     return answer(git_discover, "discover", context, Done(value, argv))
 
 
@@ -337,13 +342,12 @@ async def git_conflicts(context: Context) -> dict[str, Any]:
     """List files whose conflicts are not resolved yet, and which sides each has."""
     with looking(context) as git:
         ran = await git.must("ls-files", "--unmerged", "-z")
+    side_names = {"1": "base", "2": "ours", "3": "theirs"}
     sides: dict[str, list[str]] = {}
     for row in ran.names():
         facts, _, path = row.partition("\t")
         stage = facts.rsplit(" ", 1)[-1]
-        sides.setdefault(path, []).append(
-            {"1": "base", "2": "ours", "3": "theirs"}.get(stage, stage)
-        )
+        sides.setdefault(path, []).append(side_names.get(stage, stage))
     value = {"conflicts": [{"path": path, "sides": found} for path, found in sides.items()]}
     return answer(
         git_conflicts,
@@ -369,7 +373,7 @@ async def git_merge_base(
     return answer(git_merge_base, "merge_base", context, Done(value, ran.argv, ran.code))
 
 
-def _plain(option: str, text: str) -> str:
+def _check_text(option: str, text: str) -> str:
     if len(text) <= 500 and text.isprintable():
         return text
     raise RetryCall(f"`{option}` holds characters that cannot be shown, or is too long")
@@ -382,19 +386,23 @@ def _argv(subcommand: str, words: list[str], paths: list[str] | None) -> list[st
     return ["git", subcommand, *words, *(["--", *paths] if paths else [])]
 
 
-async def _look(
+async def _run_git_command(
     subcommand: Subcommand, context: Context, words: list[str], paths: list[str] | None
 ) -> str:
-    """`git_command` with these words: the one way to differences and files of commits."""
-    # Behind `--` a name can only be a path; without paths a range must not be taken for one.
-    tail = ["--", *paths] if paths else [] if re.search(r":", words[-1]) else ["--"]
+    """Run `git_command` with these words: the only way to differences and files of commits."""
+    # After `--` a name can only be a path; without paths a range must not be taken for one.
+    tail: list[str] = []
+    if paths:
+        tail = ["--", *paths]
+    elif ":" not in words[-1]:
+        tail = ["--"]
     return await git_command.handler(subcommand=subcommand, args=[*words, *tail], context=context)
 
 
-async def _text(
+async def _answer_with_text(
     tool: Tool, subcommand: Subcommand, context: Context, words: list[str], paths: list[str] | None
 ) -> dict[str, Any]:
-    text = await _look(subcommand, context, words, paths)
+    text = await _run_git_command(subcommand, context, words, paths)
     done = Done(
         {"text": inline(text)},
         _argv(subcommand, words, paths),
@@ -402,17 +410,3 @@ async def _text(
         outputs={"stdout": text.encode("utf-8", "replace")},
     )
     return answer(tool, subcommand, context, done)
-
-
-READ_TOOLS: tuple[Tool, ...] = (
-    git_status,
-    git_current_branch,
-    git_log,
-    git_diff,
-    git_branch_list,
-    git_remote_list,
-    git_show,
-    git_discover,
-    git_conflicts,
-    git_merge_base,
-)

@@ -3,7 +3,7 @@
 Nearly any file below `.git` can make git run a program: `core.fsmonitor`, `core.pager`, external
 diffs, text conversions, filters, hooks, signature programs, credential helpers, fetches of a
 partial clone, `include`. A list of what to switch off is never complete, so nothing is switched
-off. git is given another folder as `GIT_DIR`, made for the call, private and removed after it:
+off. Instead git gets another folder as `GIT_DIR`, made for the call, private and removed after it:
 
     config      written here; from the repository only a few values that say how its data is stored
     HEAD, packed-refs, shallow      copied
@@ -12,9 +12,9 @@ off. git is given another folder as `GIT_DIR`, made for the call, private and re
 The global and the system configuration are off by environment, and no variable of ours reaches git.
 
 Refused, since they may lead out of the workspace: a `.git` that is a file or a link, any link among
-what git reads below it (each object, pack, branch and log is looked at), alternates (objects kept
-elsewhere) outside of the workspace, `commondir` (linked worktrees). What is planted after that look
-meets `file_access`. Lost on purpose: `filter` drivers, so that files of git-lfs look changed;
+what git reads below it (each object, pack, branch and log is checked), alternates (objects kept
+elsewhere) outside of the workspace, `commondir` (linked worktrees). What is planted after that
+check meets `file_access`. Lost on purpose: `filter` drivers, so that files of git-lfs look changed;
 `diff` drivers; submodules, which are never entered.
 """
 
@@ -45,14 +45,15 @@ _COPIED = (
     "CHERRY_PICK_HEAD",
 )
 _LINKED = ("objects", "refs", "logs", "index", "reftable")
-_READ = frozenset((*_COPIED, *_LINKED, "info", "worktrees"))
+_READ_BY_GIT = frozenset((*_COPIED, *_LINKED, "info", "worktrees"))
 """What git reads of a repository: nothing in it may be a link."""
-_DEEPEST = 5
-"""How many object stores may name one another, as in git."""
-_SHARED = re.compile(r"sharedindex\.[0-9a-f]{40,64}")
-_LIMIT = 64 * 1024 * 1024
+_MAX_DEPTH = 5
+"""Length of a chain of object stores that name one another, as in git."""
+_SHARED_INDEX = re.compile(r"sharedindex\.[0-9a-f]{40,64}")
+_MAX_BYTES = 64 * 1024 * 1024
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-_KEPT = {
+_KEPT_SETTINGS = {
     ("core", "repositoryformatversion"): r"[01]",
     ("core", "filemode"): "true|false",
     ("core", "ignorecase"): "true|false",
@@ -65,7 +66,7 @@ _KEPT = {
     ("extensions", "objectformat"): "sha1|sha256",
     ("extensions", "refstorage"): "files|reftable",
 }
-"""Settings of the repository that are taken over, with the values they may have."""
+"""Settings of the repository that are kept, with the values they may have."""
 
 OURS = """\
 [core]
@@ -96,9 +97,7 @@ OURS = """\
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """What git is run with: in the folder `directory` (a descriptor of the root), with `folder` as
-    `GIT_DIR` and `environment`.
-    """
+    """What git is run with: the folder `directory` (a descriptor of the root) and its `GIT_DIR`."""
 
     directory: int
     folder: Path
@@ -107,9 +106,10 @@ class Shadow:
 
 @contextmanager
 def shadow(workspace: Workspace) -> Generator[Shadow]:
-    """A shadow of the repository at the root of the workspace, for the length of a block.
+    """Yield a shadow of the repository at the root of the workspace, inside a `with` block.
 
-    Raises ToolFailed: not_found if there is no repository, permission_denied if it leads outside.
+    Raises:
+        ToolFailed: `not_found` if there is no repository, `permission_denied` if it leads outside.
     """
     with ExitStack() as stack:
         root = workspace.descriptor("")
@@ -125,8 +125,9 @@ def shadow(workspace: Workspace) -> Generator[Shadow]:
 
 @contextmanager
 def bare_shadow(workspace: Workspace) -> Generator[Path]:
-    """A shadow as a folder, of the repository in (or that is) the root of a workspace: for another
-    git to fetch from.
+    """Yield a shadow as a folder, for another git to fetch from.
+
+    It is of the repository that the workspace contains, or that its root is.
     """
     with ExitStack() as stack:
         root = workspace.descriptor("")
@@ -141,27 +142,26 @@ def bare_shadow(workspace: Workspace) -> Generator[Path]:
 
 
 def _is_bare(root: int) -> bool:
-    """Whether a folder is a repository itself. One that also has `.git` means that."""
+    """Return whether a folder is a repository itself; one that also has `.git` is not."""
     names = os.listdir(root)
     return {"HEAD", "objects", "refs"} <= set(names) and ".git" not in names
 
 
 def open_repository(root: int) -> int:
-    """The folder `.git` below a root, as a descriptor. Raises ToolFailed if there is none, or only
-    a pointer to one.
+    """Open the folder `.git` below a root, and return its descriptor.
+
+    Raises:
+        ToolFailed: There is none, or only a pointer to one.
     """
     try:
         status = os.stat(".git", dir_fd=root, follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
-            return os.open(
-                ".git", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root
-            )
+            return os.open(".git", _FOLDER_FLAGS, dir_fd=root)
     except FileNotFoundError:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
             "the workspace is not a git repository: there is no folder `.git` at its root "
-            "(folders above and "
-            "below are not looked at)",
+            "(folders above and below are not looked at)",
         ) from None
     raise leads_outside(
         "`.git` is not a folder but points to one (a worktree, a submodule or a link)"
@@ -169,62 +169,58 @@ def open_repository(root: int) -> int:
 
 
 def leads_outside(what: str) -> ToolFailed:
-    """The refusal of a repository that is not all in its folder."""
+    """Return the error for a repository that is not completely in its folder."""
     return ToolFailed(
         ErrorType.PERMISSION_DENIED,
-        (
-            f"git was not run: {what}, which may lie outside of the workspace; ask the person to "
-            "work in a full clone"
-        ),
+        f"git was not run: {what}, which may lie outside of the workspace; ask the person to "
+        "work in a full clone",
     )
 
 
 def check_inside(workspace: Workspace, real: int) -> None:
-    """Refuse a link, or what is neither file nor folder, wherever git reads; and object stores
-    outside of the workspace.
+    """Refuse whatever git would read that may lie outside of the workspace.
+
+    That is a link, what is neither file nor folder, and an object store outside of the workspace.
     """
     for name in os.listdir(real):
         if name == "commondir":
             raise leads_outside("`.git/commondir` names another folder")
-        if name in _READ or _SHARED.fullmatch(name):
+        if name in _READ_BY_GIT or _SHARED_INDEX.fullmatch(name):
             _check_entry(real, name, f".git/{name}")
-    _check_alternates(workspace, real, ".git/objects", _DEEPEST)
+    _check_alternates(workspace, real, ".git/objects", _MAX_DEPTH)
 
 
 def _check_entry(folder: int, name: str, shown: str) -> None:
     kind = stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
     if kind == stat.S_IFDIR:
-        inner = os.open(
-            name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder
-        )
+        inner = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
         try:
             _check_below(inner, shown)
         finally:
             os.close(inner)
     elif kind != stat.S_IFREG:
-        raise leads_outside(f"`{shown}` is {'a link' if kind == stat.S_IFLNK else 'no file'}")
+        what = "a link" if kind == stat.S_IFLNK else "no file"
+        raise leads_outside(f"`{shown}` is {what}")
 
 
 def _check_below(folder: int, shown: str) -> None:
     with os.scandir(folder) as entries:
         for entry in entries:
-            # What the folder itself says of an entry: a look at each file would take longer than
-            # git does.
+            # The folder's own entry is enough: reading the status of each file would take longer
+            # than git does.
             if not entry.is_file(follow_symlinks=False):
                 _check_entry(folder, entry.name, f"{shown}/{entry.name}")
 
 
 def _check_alternates(workspace: Workspace, folder: int, shown: str, left: int) -> None:
-    """Follow what `objects/info/alternates` names: each store lies in the workspace, and there is
-    no link in it.
+    """Follow `objects/info/alternates`: each store is in the workspace and contains no link.
 
-    Format: gitrepository-layout(5). `folder` is what holds `objects`.
+    Format: gitrepository-layout(5). `folder` is what contains `objects`.
     """
     if read_small(folder, "objects/info/http-alternates").strip():
         raise leads_outside(f"`{shown}/info/http-alternates` names other object stores")
-    lines = (
-        read_small(folder, "objects/info/alternates").decode("utf-8", "surrogateescape").split("\n")
-    )
+    data = read_small(folder, "objects/info/alternates")
+    lines = data.decode("utf-8", "surrogateescape").split("\n")
     for line in lines:
         if not line or line.startswith("#"):
             continue
@@ -234,23 +230,23 @@ def _check_alternates(workspace: Workspace, folder: int, shown: str, left: int) 
             raise leads_outside(
                 f"`{shown}/info/alternates` names stores that name stores, and so on"
             )
-        # As text: git goes the same way, and finds no link on it that was not looked at.
+        # As text: git goes the same way, and finds no link on it that was not checked.
         store = os.path.normpath(Path(path_of(folder), "objects", line))
-        with _store(workspace, store, f"`{shown}/info/alternates`") as found:
+        with _open_store(workspace, store, f"`{shown}/info/alternates`") as found:
             _check_entry(found, "objects", store)
             _check_alternates(workspace, found, store, left - 1)
 
 
 @contextmanager
-def _store(workspace: Workspace, store: str, said: str) -> Generator[int]:
-    """The folder that holds another store, which has to lie in the workspace."""
+def _open_store(workspace: Workspace, store: str, source: str) -> Generator[int]:
+    """Yield the folder that contains another store, which has to be in the workspace."""
     above, name = os.path.split(store)
     if name != "objects":
-        raise leads_outside(f"{said} names a store that is not called `objects`")
+        raise leads_outside(f"{source} names a store that is not called `objects`")
     try:
         descriptor = workspace.descriptor(above)
     except ToolFailed:
-        raise leads_outside(f"{said} names an object store outside of the workspace") from None
+        raise leads_outside(f"{source} names an object store outside of the workspace") from None
     try:
         yield descriptor
     finally:
@@ -258,13 +254,14 @@ def _store(workspace: Workspace, store: str, said: str) -> Generator[int]:
 
 
 def path_of(folder: int) -> str:
-    """Where a folder is that a descriptor stands for."""
+    """Return the path of the folder that a descriptor stands for."""
     return os.readlink(f"/proc/self/fd/{folder}")  # noqa: PTH115  a link of the kernel's
 
 
 def read_small(real: int, name: str) -> bytes:
-    """A small regular file below `.git`, or nothing. No link is followed, not even by a folder on
-    the way.
+    """Read a small regular file below `.git`; empty if there is none.
+
+    No link is followed, not even by a folder on the way.
     """
     *folders, last = name.split("/")
     try:
@@ -272,23 +269,23 @@ def read_small(real: int, name: str) -> bytes:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(last, flags, dir_fd=above)
     except OSError:
-        return b""  # missing, a link, or not ours to read: git then does without it
+        return b""  # Missing, a link, or not readable for us: git does without it.
     with os.fdopen(descriptor, "rb") as file:
-        return file.read(_LIMIT) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return file.read(_MAX_BYTES) if is_file else b""
 
 
 def fill(
     folder: Path, real: int, *, copied: Sequence[str] = _COPIED, linked: Sequence[str] = _LINKED
 ) -> None:
-    """Make a shadow of the repository `real` in an empty folder: which of its files are copied,
-    which are linked.
-    """
+    """Make a shadow of the repository `real` in an empty folder, from copied and linked files."""
     source = Path(path_of(real))
     for name in copied:
-        if data := read_small(real, name):
+        data = read_small(real, name)
+        if data:
             (folder / name).write_bytes(data)
     present = set(os.listdir(real))
-    shared = sorted(filter(_SHARED.fullmatch, present))
+    shared = sorted(filter(_SHARED_INDEX.fullmatch, present))
     for name in (*linked, *shared):
         if name in present:
             (folder / name).symlink_to(source / name)
@@ -303,29 +300,37 @@ def fill(
 
 
 def kept_settings(text: str) -> str:
-    """The kept settings of a configuration file. Format: git-config(1), of it only plain `key =
-    value`.
+    """Return the kept settings of a configuration file.
+
+    Format: git-config(1), of it only plain `key = value`.
     """
     found: dict[tuple[str, str], str] = {}
     section = ""
     for line in text.splitlines():
         line = line.strip()
-        if heading := re.fullmatch(r"\[\s*([A-Za-z0-9.-]+)\s*\]\s*(?:[#;].*)?", line):
+        heading = _HEADING.fullmatch(line)
+        if heading:
             section = heading[1].lower()
-        elif line.startswith("["):
+            continue
+        if line.startswith("["):
             section = ""
-        elif setting := re.fullmatch(
-            r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*([A-Za-z0-9]*)\s*(?:[#;].*)?)?", line
-        ):
-            key = (section, setting[1].lower())
-            value = "true" if setting[2] is None else setting[2].lower()
-            if key in _KEPT and re.fullmatch(_KEPT[key], value):
-                found[key] = value
+            continue
+        setting = _SETTING.fullmatch(line)
+        if not setting:
+            continue
+        key = (section, setting[1].lower())
+        value = "true" if setting[2] is None else setting[2].lower()
+        if key in _KEPT_SETTINGS and re.fullmatch(_KEPT_SETTINGS[key], value):
+            found[key] = value
     return "".join(f"[{section}]\n\t{key} = {value}\n" for (section, key), value in found.items())
 
 
+_HEADING = re.compile(r"\[\s*([A-Za-z0-9.-]+)\s*\]\s*(?:[#;].*)?")
+_SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*([A-Za-z0-9]*)\s*(?:[#;].*)?)?")
+
+
 def git_environment(folder: Path) -> dict[str, str]:
-    """The whole environment of a git that works with a shadow."""
+    """Return the whole environment of a git that works with a shadow."""
     return {
         "PATH": os.defpath,
         "HOME": "/nonexistent",

@@ -1,17 +1,17 @@
-"""Receipts: what an operation of git was, as a value that can be kept and compared.
+"""Receipts: what an operation of git did, as a value that can be kept and compared.
 
-    operation, status (`ok`, `failed`), exit_category, exit_code     what came of it
-    argv, affected_paths                                    what was run last, and which files it was about
-    refs                                                    of operations that change something: before and after
-    agent, trace_id, call_id, autonomy_tier                 on whose behalf
-    approval, policy                                        what stood between the wish and the act
-    outputs                                                 each output with its size and SHA-256
+    operation, status (`ok`, `failed`), exit_category, exit_code     the outcome
+    argv, affected_paths                   the last command, and the files that it was about
+    refs                                   for operations that change something: before and after
+    agent, trace_id, call_id, autonomy_tier                          who acted
+    approval, policy                       which checks it passed
+    outputs                                each output with its size and SHA-256
 
-A failure has a receipt as well, in the `data` of its result: `exit_category` says whether it was
-refused, met a conflict, ran out of time; `refs` whether anything moved. Arguments that make no
-sense attempt nothing and have none. The id is made of the call and what was run, so that a replay
-gives the same one. A receipt says what the tool knows: that the gate let the call through; who said
-yes is in the journal, under the id of the call.
+A failure has a receipt as well, in the `data` of its result: `exit_category` tells whether it was
+refused, met a conflict or ran out of time, `refs` whether anything moved. Invalid arguments attempt
+nothing and have none. The id is made of the call and of what was run, so that a replay gives the
+same one. A receipt says what the tool knows: that the gate let the call through; who approved it is
+in the journal, under the id of the call.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ SCHEMA = "ferrule.git_receipt.v1"
 MOST_PATHS = 200
 """Paths that a receipt names; it says how many more there were."""
 INLINE = 32_000
-"""Bytes of text output that stand in a result."""
+"""Most bytes of text output in a result."""
 
 Category = Literal["success", "nothing_to_do"]
 
 
 @dataclass(frozen=True, slots=True)
 class GitOptions:
-    """What a set of git tools is told of its run. A resource of the context.
+    """What a set of git tools knows of its run. A resource of the context.
 
-    `agent` names who acts. `autonomy_tier` is what the person calls the freedom of this run;
-    without it, receipts say `observe` for what reads and `act_with_approval` for what changes.
-    `author` is (name, address) of commits; None: the person's own git settings.
+    `agent` names who acts. `autonomy_tier` is the person's name for the freedom of this run;
+    without it, receipts say `observe` for reads and `act_with_approval` for changes. `author` is
+    (name, address) of commits; None: the person's own git settings.
     """
 
     agent: str = "agent"
@@ -52,15 +52,16 @@ class GitOptions:
 
     @staticmethod
     def of(context: Context) -> GitOptions:
-        """The options of this call."""
+        """Return the options of this call."""
         found = context.resources.get(GitOptions)
         return found if isinstance(found, GitOptions) else GitOptions()
 
 
 @dataclass(slots=True)
 class Done:
-    """What an operation came to. `value` is for the model; `outputs` are hashed; `paths` are files
-    of the workspace.
+    """The outcome of an operation.
+
+    `value` is for the model; `outputs` are hashed; `paths` are files of the workspace.
     """
 
     value: Mapping[str, Any]
@@ -72,7 +73,7 @@ class Done:
 
 
 def answer(tool: Tool, operation: str, context: Context, done: Done) -> dict[str, Any]:
-    """The result of an operation: what it found, and its receipt."""
+    """Return the result of an operation: what it found, and its receipt."""
     return {
         "operation": operation,
         **done.value,
@@ -81,7 +82,7 @@ def answer(tool: Tool, operation: str, context: Context, done: Done) -> dict[str
 
 
 def failure(tool: Tool, operation: str, context: Context, failed: ToolFailed) -> dict[str, Any]:
-    """What is known of an operation that failed: its receipt."""
+    """Return what is known of an operation that failed: its receipt."""
     attempt = Attempt.of(context)
     ended = attempt.ended(failed)
     shape = receipt(tool, operation, context, Done({}, ended["argv"]))
@@ -89,7 +90,7 @@ def failure(tool: Tool, operation: str, context: Context, failed: ToolFailed) ->
 
 
 def receipt(tool: Tool, operation: str, context: Context, done: Done) -> dict[str, Any]:
-    """The receipt of an operation."""
+    """Return the receipt of an operation."""
     options = GitOptions.of(context)
     changes = not tool.repeatable
     paths = list(dict.fromkeys(done.paths))
@@ -106,7 +107,7 @@ def receipt(tool: Tool, operation: str, context: Context, done: Done) -> dict[st
         "trace_id": context.identity.run,
         "call_id": context.call_id,
         "autonomy_tier": options.autonomy_tier or ("act_with_approval" if changes else "observe"),
-        "outputs": [_output(name, data) for name, data in (done.outputs or {}).items()],
+        "outputs": [_describe_output(name, data) for name, data in (done.outputs or {}).items()],
         "approval": {
             "needed": tool.risk is not Risk.SAFE,
             "given_by": "gate",
@@ -118,24 +119,24 @@ def receipt(tool: Tool, operation: str, context: Context, done: Done) -> dict[st
             "repository_programs": "none",
         },
     }
-    if refs := Attempt.of(context).refs:
+    refs = Attempt.of(context).refs
+    if refs:
         shape["refs"] = refs
     if len(paths) > MOST_PATHS:
         shape["affected_paths_left_out"] = len(paths) - MOST_PATHS
-    identified = (
+    identified = [
         context.identity.session,
         context.identity.run,
         context.call_id,
         operation,
         *done.argv,
-    )
-    shape["receipt_id"] = (
-        "git_" + sha256(compact(list(identified)).encode("utf-8", "replace")).hexdigest()[:20]
-    )
+    ]
+    digest = sha256(compact(identified).encode("utf-8", "replace")).hexdigest()
+    shape["receipt_id"] = f"git_{digest[:20]}"
     return shape
 
 
-def _output(name: str, data: bytes) -> dict[str, Any]:
+def _describe_output(name: str, data: bytes) -> dict[str, Any]:
     return {
         "name": name,
         "bytes": len(data),
@@ -145,7 +146,7 @@ def _output(name: str, data: bytes) -> dict[str, Any]:
 
 
 def inline(text: str) -> str:
-    """Text as it stands in a result: cut on a character boundary, which is said."""
+    """Cut a text for a result on a character boundary, with a note."""
     data = text.encode("utf-8", "replace")
     if len(data) <= INLINE:
         return data.decode()

@@ -1,9 +1,8 @@
-"""Names of commits, branches and remotes as a model writes them: text only, checked before any git
-starts.
+"""Names of commits, branches and remotes as a model writes them, checked before any git starts.
 
-What passes here can be no option (it does not begin with a dash), no second line, no path in
-disguise (no `:`), no range where one commit is meant (no `..`), no pattern. It may still name
-nothing: that is for git to say. Format of branch names: git-check-ref-format(1).
+What passes here cannot be an option (it does not begin with a dash), a second line, a path in
+disguise (no `:`), a range where one commit is meant (no `..`), or a pattern. It may still name
+nothing: git finds that out. Format of branch names: git-check-ref-format(1).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import re
 from ferrule.core.errors import RetryCall
 
 LONGEST = 250
-"""Characters of a name."""
+"""Most characters of a name."""
 
 _REVISION = re.compile(
     r"[A-Za-z0-9_@\u0080-\U0010ffff](?:[A-Za-z0-9_./@{}~^+=#%,\u0080-\U0010ffff-])*"
@@ -23,25 +22,21 @@ _REMOTE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_-])?")
 
 
 def check_revision(text: str, parameter: str = "rev") -> str:
-    """One commit: a branch, a tag, an id, `HEAD~2`, `main@{1}`. Raises RetryCall."""
-    if (
-        len(text) <= LONGEST
-        and text.isprintable()
-        and ".." not in text
-        and _REVISION.fullmatch(text)
-    ):
+    """Check the name of one commit: branch, tag, id, `HEAD~2`, `main@{1}`. Raises RetryCall."""
+    is_short = len(text) <= LONGEST and text.isprintable()
+    if is_short and ".." not in text and _REVISION.fullmatch(text):
         return text
     raise RetryCall(
-        f"`{parameter}` = {_shown(text)} is not the name of one commit; write a branch, a "
+        f"`{parameter}` = {_quote(text)} is not the name of one commit; write a branch, a "
         "tag, an id or `HEAD~1`"
     )
 
 
 def check_range(text: str, parameter: str = "rev_range") -> str:
-    """Two commits with `..` or `...` between them; one side may be left out. Raises RetryCall."""
+    """Check two commits with `..` or `...` between them; one may be left out. Raises RetryCall."""
     parts = re.split(r"\.{2,3}", text)
     if len(parts) != 2 or not any(parts):
-        raise RetryCall(f"`{parameter}` = {_shown(text)} is not a range; write it as `main..HEAD`")
+        raise RetryCall(f"`{parameter}` = {_quote(text)} is not a range; write it as `main..HEAD`")
     for part in parts:
         if part:
             check_revision(part, parameter)
@@ -49,17 +44,17 @@ def check_range(text: str, parameter: str = "rev_range") -> str:
 
 
 def check_branch(text: str, parameter: str = "branch") -> str:
-    """The name of a branch that is or could be. Raises RetryCall."""
+    """Check the name of a branch that exists or could exist. Raises RetryCall."""
     if not valid_branch(text):
         raise RetryCall(
-            f"`{parameter}` = {_shown(text)} cannot be the name of a branch; try letters, "
+            f"`{parameter}` = {_quote(text)} cannot be the name of a branch; try letters, "
             "digits, `-` and `/`"
         )
     return text
 
 
 def valid_branch(text: str) -> bool:
-    """Whether git would take the name, and a person could not take it for something else."""
+    """Return whether git accepts the name and a person cannot mistake it for something else."""
     if not (0 < len(text) <= LONGEST and text.isprintable() and _BRANCH.fullmatch(text)):
         return False
     if text in ("HEAD", "@") or re.fullmatch(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}", text):
@@ -73,13 +68,14 @@ def valid_branch(text: str) -> bool:
 
 
 def check_remote(text: str) -> str:
-    """The name of a remote (never its address). Raises RetryCall."""
+    """Check the name of a remote (never its address). Raises RetryCall."""
     if ".." not in text and _REMOTE.fullmatch(text):
         return text
     raise RetryCall(
-        f"`remote` = {_shown(text)} is not the name of a remote; `git_remote_list` shows them"
+        f"`remote` = {_quote(text)} is not the name of a remote; `git_remote_list` shows them"
     )
 
 
-def _shown(text: str) -> str:
-    return f"{text[:80]!r}" + "…" * (len(text) > 80)
+def _quote(text: str) -> str:
+    more = "…" if len(text) > 80 else ""
+    return f"{text[:80]!r}{more}"

@@ -1,15 +1,17 @@
 """Fetching from a remote: which addresses are reached, and how.
 
-The address comes from the repository's real configuration, read as data; a model names the remote
-only. Three kinds are followed:
+The address comes from the repository's real configuration, read as data; a model only names the
+remote. Three kinds are followed:
 
-    https     by git's own helper; no credential helper, no password prompt, nothing but what stands in the address
+    https     by git's own helper; no credential helper and no password prompt, only what the
+              address contains
     ssh       by the `ssh` of the PATH, without anybody's ssh settings, in batch mode
-    file      a repository inside the workspace; what runs on its side sees a shadow of it too (`readable_repository`)
+    file      a repository inside the workspace; what runs on its side sees a shadow of it too
+              (`readable_repository`)
 
-All else is refused: `ext::` and other helpers, `http:` and `git:` (nobody vouches for what arrives), paths outside of the workspace.
-Where the run has a sandbox, its list of hosts holds here as well. Refs are written below `refs/remotes/NAME/` and nowhere else,
-whatever the configuration says.
+All else is refused: `ext::` and other helpers, `http:` and `git:` (nobody vouches for what
+arrives), paths outside of the workspace. If the run has a sandbox, its list of hosts applies here
+as well. Refs are written only below `refs/remotes/NAME/`, whatever the configuration says.
 """
 
 from __future__ import annotations
@@ -42,12 +44,13 @@ _WEB = re.compile(
     rf"https://(?:[^/@\s]*@)?(?P<host>{_HOST})(?::(?P<port>\d{{1,5}}))?/(?P<path>[^\s\\]*)",
     re.IGNORECASE,
 )
+_USER = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _SSH = re.compile(
-    rf"ssh://(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>{_HOST})(?::(?P<port>\d{{1,5}}))?/(?P<path>[^\s\\]*)",
+    rf"ssh://(?:(?P<user>{_USER})@)?(?P<host>{_HOST})(?::(?P<port>\d{{1,5}}))?/(?P<path>[^\s\\]*)",
     re.IGNORECASE,
 )
 _SHORT_SSH = re.compile(
-    rf"(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>{_HOST}):(?P<path>[A-Za-z0-9_./~][^\s\\:]*)"
+    rf"(?:(?P<user>{_USER})@)?(?P<host>{_HOST}):(?P<path>[A-Za-z0-9_./~][^\s\\:]*)"
 )
 _PROXIES = (
     "HTTPS_PROXY",
@@ -63,8 +66,9 @@ _PROXIES = (
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address that may be followed. `protocol` is `https`, `ssh` or `file`; a `file` has no
-    host.
+    """An address that may be followed.
+
+    `protocol` is `https`, `ssh` or `file`; a `file` has no host.
     """
 
     protocol: str
@@ -74,26 +78,14 @@ class Address:
 
 
 def read_address(remote: Remote) -> Address:
-    """What the address of a remote is. Pure. Raises ToolFailed(permission_denied) for what is not
-    followed.
+    """Read the address of a remote. Pure.
+
+    Raises:
+        ToolFailed: `permission_denied` for an address that is not followed.
     """
-    url = remote.url
-    printing = bool(url) and url.isprintable()
-    if printing and (found := _WEB.fullmatch(url)):
-        return Address("https", url, found["host"], int(found["port"] or 443))
-    if printing and (found := _SSH.fullmatch(url)):
-        return Address("ssh", url, found["host"], int(found["port"] or 22))
-    if printing and "::" not in url:
-        if url.lower().startswith("file://"):
-            return Address("file", url[len("file://") :])
-        if (
-            "://" not in url
-            and (found := _SHORT_SSH.fullmatch(url))
-            and not url.startswith(("/", "./", "../"))
-        ):
-            return Address("ssh", url, found["host"], 22)
-        if "://" not in url and ":" not in url and not url.startswith(("-", "~")):
-            return Address("file", url)
+    address = _read_url(remote.url) if remote.url and remote.url.isprintable() else None
+    if address is not None:
+        return address
     raise ToolFailed(
         ErrorType.PERMISSION_DENIED,
         f"the remote `{printable(remote.name)}` was not reached: its address "
@@ -102,9 +94,32 @@ def read_address(remote: Remote) -> Address:
     )
 
 
+def _read_url(url: str) -> Address | None:
+    web = _WEB.fullmatch(url)
+    if web:
+        return Address("https", url, web["host"], int(web["port"] or 443))
+    ssh = _SSH.fullmatch(url)
+    if ssh:
+        return Address("ssh", url, ssh["host"], int(ssh["port"] or 22))
+    if "::" in url:
+        return None
+    if url.lower().startswith("file://"):
+        return Address("file", url[len("file://") :])
+    if "://" in url:
+        return None
+    short = _SHORT_SSH.fullmatch(url)
+    if short and not url.startswith(("/", "./", "../")):
+        return Address("ssh", url, short["host"], 22)
+    if ":" not in url and not url.startswith(("-", "~")):
+        return Address("file", url)
+    return None
+
+
 async def find_remote(git: Runner, made: Bench, name: str) -> Remote:
-    """The remote of this name in the real configuration. Raises ToolFailed naming those there
-    are.
+    """Return the remote of this name in the real configuration.
+
+    Raises:
+        ToolFailed: There is none; the message names those that exist.
     """
     found = remotes(await settings(git, made.config_text()))
     for remote in found:
@@ -115,60 +130,61 @@ async def find_remote(git: Runner, made: Bench, name: str) -> Remote:
 
 
 def check_network(context: Context, address: Address, name: str) -> None:
-    """Raises ToolFailed if the sandbox of this run does not open the host of an address."""
+    """Raise ToolFailed if the sandbox of this run does not open the host of an address."""
     if address.protocol == "file":
         return
     sandbox = context.resources.get(Sandbox)
     policy = sandbox.policy if isinstance(sandbox, Sandbox) else None
     if policy is None:
         return
-    why = (
-        Hosts.parse(policy.network).refusal(address.host, address.port)
-        if policy.network
-        else "it opens no network"
-    )
-    if why:
+    refusal = "it opens no network"
+    if policy.network:
+        refusal = Hosts.parse(policy.network).refusal(address.host, address.port)
+    if refusal:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
             f"the remote `{name}` was not reached: the sandbox of this run does not open "
-            f"{address.host}:{address.port} ({why}); "
+            f"{address.host}:{address.port} ({refusal}); "
             "ask the person to add the host to the run's `network`, or to fetch themselves",
         )
 
 
 @contextmanager
 def reaching(git: Runner, made: Bench, context: Context, remote: Remote) -> Generator[None]:
-    """Git can fetch from this remote, and from nothing else, for the length of a block."""
+    """Let git fetch from this remote, and from nothing else, inside a `with` block."""
     address = read_address(remote)
     check_network(context, address, remote.name)
     with ExitStack() as stack:
         url = address.url
         environment = dict(git.environment)
         if address.protocol == "file":
-            folder = stack.enter_context(_inside(context.resource(Workspace), address.url, remote))
+            workspace = context.resource(Workspace)
+            folder = stack.enter_context(_shadow_inside(workspace, address.url, remote))
             url = f"file://{folder}"
             wall = for_reading(git.wall, folder)
         elif address.protocol == "ssh":
             program = _ssh_program(git.workspace)
-            environment.update(_ssh(program))
+            environment.update(_ssh_environment(program))
             wall = for_ssh(git.wall, program)
         else:
             environment.update({key: os.environ[key] for key in _PROXIES if key in os.environ})
             wall = for_web(git.wall, environment)
         environment["GIT_ALLOW_PROTOCOL"] = address.protocol
         made.configure(section(f'remote "{remote.name}"', {"url": url}))
-        before = (git.environment, git.wall)
+        outer_environment = git.environment
+        outer_wall = git.wall
         git.environment = environment
         git.wall = wall
         try:
             yield
         finally:
-            git.environment, git.wall = before
+            git.environment = outer_environment
+            git.wall = outer_wall
 
 
 @contextmanager
-def _inside(workspace: Workspace, path: str, remote: Remote) -> Generator[Path]:
-    """A repository of the workspace, without its configuration."""
+def _shadow_inside(workspace: Workspace, path: str, remote: Remote) -> Generator[Path]:
+    """Yield a shadow of a repository of the workspace."""
     try:
         inner = subfolder(workspace, path)
     except ToolFailed as failure:
@@ -192,26 +208,21 @@ def _ssh_program(workspace: Workspace) -> str:
     return program
 
 
-def _ssh(program: str) -> dict[str, str]:
-    """The environment of a git that goes by SSH."""
-    command = [
-        program,
-        "-F",
-        "none",
-        "-o",
-        "BatchMode=yes",
-        "-o",
-        "StrictHostKeyChecking=yes",
-        "-o",
-        "ProxyCommand=none",
-        "-o",
-        "PermitLocalCommand=no",
-        "-o",
-        "ForwardAgent=no",
-        "-o",
-        "ForwardX11=no",
-        "-o",
-        "ClearAllForwardings=yes",
-    ]
+def _ssh_environment(program: str) -> dict[str, str]:
+    """Return the environment of a git that uses SSH."""
+    command = [program, "-F", "none"]
+    for option in _SSH_OPTIONS:
+        command += ["-o", option]
     given = {name: os.environ[name] for name in ("HOME", "SSH_AUTH_SOCK") if name in os.environ}
     return {**given, "GIT_SSH_COMMAND": shlex.join(command), "GIT_SSH_VARIANT": "ssh"}
+
+
+_SSH_OPTIONS = (
+    "BatchMode=yes",
+    "StrictHostKeyChecking=yes",
+    "ProxyCommand=none",
+    "PermitLocalCommand=no",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ClearAllForwardings=yes",
+)

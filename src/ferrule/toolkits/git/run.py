@@ -1,8 +1,7 @@
-"""Runs git for typed operations: the program, the repository it sees, one time for all its runs,
-whole outputs.
+"""Runs git for typed operations: one program, repository and time limit, and whole outputs.
 
-Names of files and commits are decided on by what git prints, so an output that does not fit is an
-error here, never a shorter answer.
+Decisions about files and commits are made by what git prints, so an output that does not fit is an
+error here, never a shorter result.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ferrule.tools.context import Context
 from .refs import check_revision
 
 SECONDS = 120.0
-"""Time for one operation."""
+"""Time for one operation, in seconds."""
 _WRITE_FILES = ("switch", "merge", "rebase")
 MOST = 32 * 1024 * 1024
 """Bytes that one git may print."""
@@ -30,7 +29,7 @@ MOST = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How one git ended: status, output, complaints without our own folders in them."""
+    """The result of one git: status, output, and complaints without our own folders in them."""
 
     argv: tuple[str, ...]
     code: int
@@ -43,14 +42,16 @@ class Ran:
         return self.output.decode("utf-8", "replace")
 
     def names(self) -> list[str]:
-        """The output of `-z` as names of files."""
+        """Return the output of `-z` as names of files."""
         return [os.fsdecode(name) for name in self.output.split(b"\0") if name]
 
 
 @dataclass(slots=True)
 class Runner:
-    """Git in one repository. `environment` is all that it gets, `wall` are the files that it may
-    use; `until` is the loop's time at which it is ended.
+    """Git in one repository.
+
+    `environment` is all that git gets, `wall` the files that it may use; `until` is the loop's time
+    at which it is ended.
     """
 
     program: str
@@ -60,11 +61,12 @@ class Runner:
     workspace: Workspace
     until: float
     ran: list[Ran] = field(default_factory=list[Ran])
-    """What was run, for receipts."""
+    """The runs so far, for receipts."""
 
     async def run(self, *arguments: str, stdin: bytes = b"") -> Ran:
-        """One git. Raises ToolFailed if it takes too long or prints more than `MOST` bytes."""
-        output, errors = bytearray(), Capture(8192, 0)
+        """Run git. Raises ToolFailed if it takes too long or prints more than `MOST` bytes."""
+        output = bytearray()
+        errors = Capture(8192, 0)
 
         def keep(data: bytes) -> bool:
             output.extend(data)
@@ -83,26 +85,23 @@ class Runner:
             wall=self.wall,
         )
         if ended.timed_out:
-            done = "; files that it had changed by then stay changed: look at `git_status`"
-            raise ToolFailed(
-                ErrorType.TIMEOUT,
-                (
-                    f"`git {arguments[0]}` was ended: the time for it was "
-                    f"over{done if arguments[0] in _WRITE_FILES else ''}"
-                ),
-            )
+            message = f"`git {arguments[0]}` was ended: the time for it was over"
+            if arguments[0] in _WRITE_FILES:
+                message += "; files that it had changed by then stay changed: look at `git_status`"
+            raise ToolFailed(ErrorType.TIMEOUT, message)
         if ended.stopped:
             raise ToolFailed(
                 ErrorType.LIMIT,
                 f"`git {arguments[0]}` printed more than {MOST} bytes; ask for less, or name paths",
             )
-        said = errors.text().replace(self.environment["GIT_DIR"], ".git").strip()
-        ran = Ran(argv, 128 if ended.exit_code is None else ended.exit_code, bytes(output), said)
+        complaint = errors.text().replace(self.environment["GIT_DIR"], ".git").strip()
+        code = 128 if ended.exit_code is None else ended.exit_code
+        ran = Ran(argv, code, bytes(output), complaint)
         self.ran.append(ran)
         return ran
 
     async def must(self, *arguments: str, stdin: bytes = b"") -> Ran:
-        """One git that has to succeed. Raises ToolFailed(io_error) with what it said."""
+        """Run git, which has to succeed. Raises ToolFailed(io_error) with its complaint."""
         ran = await self.run(*arguments, stdin=stdin)
         if ran.code:
             raise ToolFailed(
@@ -112,8 +111,9 @@ class Runner:
         return ran
 
     async def find(self, name: str) -> str | None:
-        """The id of the commit that a name stands for, or None. The name reaches git on its
-        standard input only.
+        """Return the id of the commit that a name stands for, or None.
+
+        The name reaches git only on its standard input.
         """
         ran = await self.run(
             "cat-file",
@@ -124,30 +124,31 @@ class Runner:
         return found[1] if found else None
 
     async def commit(self, name: str, parameter: str = "rev") -> str:
-        """The id of a commit as a model names it. Raises ToolFailed for what is no name, or names
-        none.
+        """Return the id of a commit as a model names it.
+
+        Raises:
+            ToolFailed: It is not a name, or there is no such commit.
         """
         check_revision(name, parameter)
         found = await self.find(name)
         if found is None:
             raise ToolFailed(
                 ErrorType.NOT_FOUND,
-                (
-                    f"`{parameter}` = `{name}` is not a commit of this repository; `git_log` "
-                    "lists them"
-                ),
+                f"`{parameter}` = `{name}` is not a commit of this repository; "
+                "`git_log` lists them",
             )
         return found
 
     async def head_tree(self) -> str:
-        """`HEAD`, or the id of the empty tree where there is no commit yet: for comparisons."""
+        """Return `HEAD`, or the id of the empty tree if there is no commit yet: for comparisons."""
         if await self.find("HEAD"):
             return "HEAD"
-        return (await self.must("hash-object", "-t", "tree", "--stdin")).text.strip()
+        empty_tree = await self.must("hash-object", "-t", "tree", "--stdin")
+        return empty_tree.text.strip()
 
 
 def git_program(workspace: Workspace) -> str:
-    """Where git is. Raises ToolFailed if there is none outside of the workspace."""
+    """Return the path of git. Raises ToolFailed if there is none outside of the workspace."""
     program = find_program("git", os.environ.get("PATH", os.defpath), outside=str(workspace.root))
     if program is None:
         raise ToolFailed(
@@ -158,5 +159,5 @@ def git_program(workspace: Workspace) -> str:
 
 
 def time_over(context: Context) -> float:
-    """The loop's time at which an operation has to be over: a little before its call has."""
+    """Return the loop's time at which an operation must end: a little before its call."""
     return asyncio.get_running_loop().time() + min(SECONDS, 0.9 * (context.deadline or SECONDS))

@@ -1,8 +1,8 @@
-"""Settings of git read as data: remotes of a repository, and who the person says they are.
+"""Settings of git read as data: the remotes of a repository, and the person's name and address.
 
 A configuration file is parsed by git itself from its standard input, with includes off, so nothing
 in it takes effect and no other file is opened. What is taken out of it is checked here; addresses
-are shown without the credentials that may stand in them.
+are shown without the credentials that they may contain.
 """
 
 from __future__ import annotations
@@ -18,42 +18,48 @@ from ferrule.core.invisible_characters import exact
 
 from .run import Runner
 
-_LIMIT = 1024 * 1024
+_MAX_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A remote by name. `url` as it is configured, `shown` without credentials."""
+    """A remote by name, with its configured address."""
 
     name: str
     url: str
 
     @property
     def shown(self) -> str:
+        """The address without credentials."""
         return redacted(self.url)
 
 
 def redacted(url: str) -> str:
-    """An address without what may be secret: user and password of a web address, and what follows
-    `?` or `#`.
+    """Remove what may be secret from an address.
+
+    That is the user and password of a web address, and everything after `?` or `#`.
     """
     match = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*)://(?:([^/@]*)@)?(.*)", url, re.DOTALL)
     if not match:
         return printable(url)
     scheme, user, rest = match.groups()
-    keeps = user is not None and scheme.lower() in ("ssh", "git+ssh") and ":" not in user
-    who = "" if user is None else f"{user}@" if keeps else "***@"
-    return printable(f"{scheme}://{who}{re.split('[?#]', rest, maxsplit=1)[0]}")
+    address = re.split("[?#]", rest, maxsplit=1)[0]
+    if user is None:
+        return printable(f"{scheme}://{address}")
+    is_plain_ssh_user = scheme.lower() in ("ssh", "git+ssh") and ":" not in user
+    shown_user = user if is_plain_ssh_user else "***"
+    return printable(f"{scheme}://{shown_user}@{address}")
 
 
 def printable(text: str) -> str:
-    """Without characters that could hide or move what a person reads."""
+    """Make characters visible that could hide or move what a person reads."""
     return exact(text, keep="")
 
 
 async def settings(git: Runner, text: bytes) -> list[tuple[str, str]]:
-    """(key, value) of a configuration, in order. Keys as git spells them: `remote.origin.url`.
-    Includes are not followed.
+    """Return (key, value) pairs of a configuration, in order. Includes are not followed.
+
+    Keys are spelled as git does: `remote.origin.url`.
     """
     if not text:
         return []
@@ -68,8 +74,9 @@ async def settings(git: Runner, text: bytes) -> list[tuple[str, str]]:
 
 
 def remotes(pairs: list[tuple[str, str]]) -> list[Remote]:
-    """The remotes of a configuration, by name. The first address of a remote is the one that is
-    fetched from.
+    """Return the remotes of a configuration, sorted by name.
+
+    The first address of a remote is the one that is fetched from.
     """
     found: dict[str, Remote] = {}
     for key, value in pairs:
@@ -80,49 +87,44 @@ def remotes(pairs: list[tuple[str, str]]) -> list[Remote]:
 
 
 def upstreams(pairs: list[tuple[str, str]]) -> dict[str, str]:
-    """Branch -> `remote/branch` that it follows."""
+    """Return branch -> `remote/branch` that it follows."""
     found: dict[str, dict[str, str]] = {}
     for key, value in pairs:
         match = re.fullmatch(r"branch\.(.+)\.(remote|merge)", key, re.DOTALL)
         if match:
             found.setdefault(match[1], {})[match[2]] = value
     return {
-        branch: f"{one['remote']}/{one['merge'].removeprefix('refs/heads/')}"
-        for branch, one in found.items()
-        if len(one) == 2
+        branch: f"{parts['remote']}/{parts['merge'].removeprefix('refs/heads/')}"
+        for branch, parts in found.items()
+        if len(parts) == 2
     }
 
 
 async def person(git: Runner, home: str, config_home: str = "") -> tuple[str, str] | None:
-    """Name and address of the person, from their own git settings; None if these do not say
-    both.
-    """
+    """Return name and address of the person, from their git settings; None if one is missing."""
     found: dict[str, str] = {}
     # The later file wins, as in git-config(1), "FILES".
-    for path in (
-        Path(config_home or Path(home) / ".config") / "git/config",
-        Path(home) / ".gitconfig",
-    ):
+    folder = Path(config_home or Path(home) / ".config")
+    for path in (folder / "git/config", Path(home) / ".gitconfig"):
         if not path.is_absolute():
-            continue  # relative to where we happen to be: a repository could have put it there
-        for key, value in await settings(git, _bytes(path)):
+            continue  # Relative to the current folder, where a repository could have put it.
+        for key, value in await settings(git, _read_bytes(path)):
             if key in ("user.name", "user.email"):
                 found[key] = value
-    name, address = (_clean(found.get(key, "")) for key in ("user.name", "user.email"))
+    name = _clean(found.get("user.name", ""))
+    address = _clean(found.get("user.email", ""))
     return (name, address) if name and address else None
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return b""  # the person has no such file
+        return b""  # The person has no such file.
     with os.fdopen(descriptor, "rb") as file:
-        return file.read(_LIMIT)
+        return file.read(_MAX_BYTES)
 
 
 def _clean(text: str) -> str:
-    """What git takes out of a name or address anyway, and everything that could end a line of a
-    configuration.
-    """
+    """Remove what git removes from a name anyway, and what could end a line of a configuration."""
     return re.sub(r"[\x00-\x1f\x7f<>\"\\]", "", text).strip()[:200]

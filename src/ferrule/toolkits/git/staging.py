@@ -1,7 +1,7 @@
 """`git_add` and `git_commit`: only what a tool may read becomes part of the history.
 
-`git_add` makes the list of files itself: what git calls changed, less what no tool may read, less
-what is no regular file or link. Only these names reach git, and the index that comes of it is
+`git_add` makes the list of files itself: what git calls changed, without what no tool may read and
+without what is no regular file or link. Only these names reach git, and the resulting index is
 compared with the list before it is kept.
 """
 
@@ -30,14 +30,15 @@ from .settings import person
 from .writable_repository import Bench, bench, section
 
 MOST_FILES = 10_000
-"""Files that one `git_add` stages at the most."""
-_LONGEST_MESSAGE = 20_000
-_NAMES = 20
+"""Most files that one `git_add` stages."""
+_MAX_MESSAGE = 20_000
+_MAX_NAMES = 20
 
 
 def runner(made: Bench, context: Context) -> Runner:
-    """Git on a workbench. What became of the references is kept for the receipt."""
-    workspace, attempt = context.resource(Workspace), Attempt.of(context)
+    """Return git on a workbench. Changes of references are kept for the receipt."""
+    workspace = context.resource(Workspace)
+    attempt = Attempt.of(context)
     program = git_program(workspace)
     held = wall(program, made.folder, writes=True)
     git = Runner(program, made.directory, made.environment, held, workspace, time_over(context))
@@ -63,7 +64,7 @@ async def git_add(
     asked = [workspace.permit(path, write=False) for path in paths or ()]
     with bench(workspace, goes_on=True) as made:
         git = runner(made, context)
-        wanted, left_out = await _changed(git, asked)
+        wanted, left_out = await _find_changed(git, asked)
         if len(wanted) > MOST_FILES:
             raise ToolFailed(
                 ErrorType.LIMIT,
@@ -71,33 +72,36 @@ async def git_add(
             )
         _check_asked(workspace, asked, wanted, left_out)
         await check_filters(git, wanted, "`git_add`")
-        before = await _index(git)
+        before = await _read_index(git)
         if wanted:
             stdin = b"".join(os.fsencode(name) + b"\0" for name in wanted)
             await git.must(
                 "add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", stdin=stdin
             )
             argv = git.ran[-1].argv
-            staged = _difference(before, await _index(git))
-            if beyond := sorted(staged - set(wanted)):
+            staged = _differing_names(before, await _read_index(git))
+            unexpected = sorted(staged - set(wanted))
+            if unexpected:
                 raise ToolFailed(
                     ErrorType.IO_ERROR,
-                    f"nothing was staged: {shown(beyond[0])} came in while it was done; try again",
+                    f"nothing was staged: {shown(unexpected[0])} came in while it was done; "
+                    "try again",
                 )
             made.install()
         else:
-            argv, staged = (), set[str]()
-    value: dict[str, Any] = {"staged": sorted(staged)[:_NAMES], "count": len(staged)}
+            argv = ()
+            staged = set[str]()
+    value: dict[str, Any] = {"staged": sorted(staged)[:_MAX_NAMES], "count": len(staged)}
     if left_out:
-        value["left_out"] = left_out[:_NAMES]
+        value["left_out"] = left_out[:_MAX_NAMES]
     category = "success" if staged else "nothing_to_do"
     return answer(
         git_add, "add", context, Done(value, argv, category=category, paths=sorted(staged))
     )
 
 
-async def _changed(git: Runner, asked: list[str]) -> tuple[list[str], list[str]]:
-    """Names that changed and may be staged, and those that changed and may not, with the reason."""
+async def _find_changed(git: Runner, asked: list[str]) -> tuple[list[str], list[str]]:
+    """Return changed names that may be staged, and changed names that may not, with the reason."""
     narrowed = ["--", *(name or "." for name in asked)] if asked else []
     ran = await git.must(
         "status",
@@ -111,77 +115,80 @@ async def _changed(git: Runner, asked: list[str]) -> tuple[list[str], list[str]]
     wanted: list[str] = []
     left_out: list[str] = []
     for row in ran.names():
-        code, name = row[:2], row[3:]
+        code = row[:2]
+        name = row[3:]
         if code[1] == " ":
-            continue  # staged already, and not changed since
-        why = _may_not(git.workspace, name)
-        if why:
-            left_out.append(f"{shown(name)} {why}")
+            continue  # It is staged already, and not changed since.
+        reason = _refusal(git.workspace, name)
+        if reason:
+            left_out.append(f"{shown(name)} {reason}")
         else:
             wanted.append(name)
     return wanted, left_out
 
 
-def _may_not(workspace: Workspace, name: str) -> str:
-    """Why a name is not staged; empty if it may be."""
+def _refusal(workspace: Workspace, name: str) -> str:
+    """Return why a name is not staged; empty if it may be."""
     if name.endswith("/"):
         return "is a repository of its own"
-    if reason := workspace.names.check(name, write=False):
+    reason = workspace.names.check(name, write=False)
+    if reason:
         return reason
     try:
         kind = workspace.stat(name).kind
         if kind == "file":
-            # Opened, not read: a hard link to elsewhere is refused here as everywhere.
+            # Opened, not read: a hard link to elsewhere is refused here as everywhere else.
             workspace.open(name).close()
         return "" if kind in ("file", "link") else f"is no file ({kind})"
     except ToolFailed as failure:
-        # Gone: its deletion is staged.
-        return "" if failure.error_type is ErrorType.NOT_FOUND else f"cannot be read: {failure}"
+        if failure.error_type is ErrorType.NOT_FOUND:
+            return ""  # The file is gone: its deletion is staged.
+        return f"cannot be read: {failure}"
 
 
 def _check_asked(
     workspace: Workspace, asked: list[str], wanted: list[str], left_out: list[str]
 ) -> None:
-    """Raises ToolFailed for a file that was named and is not there to be staged: silence would look
-    like success.
-    """
+    """Raise ToolFailed if a named file is not there to be staged: silence looks like success."""
     for name in asked:
         if any(one == name or not name or one.startswith(f"{name}/") for one in wanted):
             continue
-        if refused := next((text for text in left_out if text.startswith(f"{shown(name)} ")), ""):
+        prefix = f"{shown(name)} "
+        refused = next((text for text in left_out if text.startswith(prefix)), "")
+        if refused:
             raise ToolFailed(ErrorType.PERMISSION_DENIED, f"nothing was staged: {refused}")
         workspace.stat(name)
 
 
-async def _index(git: Runner) -> set[str]:
-    """The index, a row per entry: mode, id, stage and name."""
-    return set((await git.must("ls-files", "--stage", "-z")).names())
+async def _read_index(git: Runner) -> set[str]:
+    """Return the index, a row per entry: mode, id, stage and name."""
+    ran = await git.must("ls-files", "--stage", "-z")
+    return set(ran.names())
 
 
-def _difference(before: set[str], after: set[str]) -> set[str]:
+def _differing_names(before: set[str], after: set[str]) -> set[str]:
     return {row.partition("\t")[2] for row in before ^ after}
 
 
 # ---- commit
 
 
-async def _staged(git: Runner) -> list[str]:
-    """Names that differ between the newest commit and the index."""
+async def _find_staged(git: Runner) -> list[str]:
+    """Return the names that differ between the newest commit and the index."""
     tree = await git.head_tree()
-    return (
-        await git.must(
-            "diff-index",
-            "--cached",
-            "--name-only",
-            "-z",
-            "--no-renames",
-            "--ignore-submodules=all",
-            tree,
-        )
-    ).names()
+    ran = await git.must(
+        "diff-index",
+        "--cached",
+        "--name-only",
+        "-z",
+        "--no-renames",
+        "--ignore-submodules=all",
+        tree,
+    )
+    return ran.names()
 
 
-def _commit_shown(values: Mapping[str, Any], context: Context) -> str:
+def _describe_commit(values: Mapping[str, Any], context: Context) -> str:
     files = "all tracked files that changed" if values.get("all") else "what is staged"
     return f"commit {files} with the message:\n{str(values['message'])[:2000]}"
 
@@ -191,7 +198,7 @@ def _commit_shown(values: Mapping[str, Any], context: Context) -> str:
     risk="high",
     timeout=SECONDS + 10,
     parallel=False,
-    preview=preview(_commit_shown),
+    preview=preview(_describe_commit),
 )
 async def git_commit(
     message: Annotated[
@@ -204,14 +211,14 @@ async def git_commit(
     """Record what is staged as a commit of the checked-out branch. Runs no hooks and signs
     nothing.
     """
-    text = _message(message)
+    text = _check_message(message)
     workspace = context.resource(Workspace)
     with bench(workspace) as made:
         git = runner(made, context)
         await identify(git, made, context)
         if all:
             await _stage_tracked(git)
-        staged = await _staged(git)
+        staged = await _find_staged(git)
         refuse(workspace, staged, write=False, what="`git_commit`")
         if not staged and not allow_empty:
             raise ToolFailed(
@@ -240,7 +247,7 @@ async def git_commit(
     value = {
         "commit": commit,
         "subject": text.splitlines()[0],
-        "files": staged[:_NAMES],
+        "files": staged[:_MAX_NAMES],
         "file_count": len(staged),
     }
     return answer(
@@ -251,12 +258,11 @@ async def git_commit(
     )
 
 
-def _message(message: str) -> str:
+def _check_message(message: str) -> str:
     text = message.strip()
-    if not text or len(text) > _LONGEST_MESSAGE or re.search(r"[\0-\x08\x0b-\x1f\x7f]", text):
+    if not text or len(text) > _MAX_MESSAGE or re.search(r"[\0-\x08\x0b-\x1f\x7f]", text):
         raise RetryCall(
-            f"`message` must be text of 1 to {_LONGEST_MESSAGE} characters without control "
-            "characters"
+            f"`message` must be text of 1 to {_MAX_MESSAGE} characters without control characters"
         )
     return text + "\n"
 
@@ -266,9 +272,10 @@ async def _stage_tracked(git: Runner) -> None:
     wanted = list(dict.fromkeys(ran.names()))
     refuse(git.workspace, wanted, write=False, what="`git_commit`")
     for name in wanted:
-        if why := _may_not(git.workspace, name):
+        reason = _refusal(git.workspace, name)
+        if reason:
             raise ToolFailed(
-                ErrorType.PERMISSION_DENIED, f"nothing was committed: {shown(name)} {why}"
+                ErrorType.PERMISSION_DENIED, f"nothing was committed: {shown(name)} {reason}"
             )
     await check_filters(git, wanted, "`git_commit`")
     if wanted:
@@ -279,17 +286,19 @@ async def _stage_tracked(git: Runner) -> None:
 
 
 async def identify(git: Runner, made: Bench, context: Context) -> None:
-    """Tell git who commits: the author of the options, or the person's own settings. Raises
-    ToolFailed if nobody said.
+    """Tell git who commits: the author of the options, or the person's own settings.
+
+    Raises:
+        ToolFailed: Neither names an author.
     """
-    author = GitOptions.of(context).author or await person(
-        git, os.environ.get("HOME", ""), os.environ.get("XDG_CONFIG_HOME", "")
-    )
+    author = GitOptions.of(context).author
+    if author is None:
+        home = os.environ.get("HOME", "")
+        author = await person(git, home, os.environ.get("XDG_CONFIG_HOME", ""))
     if author is None:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
             "nothing was committed: the person's git settings (~/.gitconfig) do not say who "
-            "they are; ask them to set "
-            "`user.name` and `user.email`",
+            "they are; ask them to set `user.name` and `user.email`",
         )
     made.configure(section("user", {"name": author[0], "email": author[1]}))

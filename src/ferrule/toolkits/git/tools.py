@@ -1,15 +1,15 @@
-"""Git for agents: single operations as tools (`git_tools`), or a finder and a runner
-(`git_toolbox_tools`).
+"""Git for agents: operations as tools (`git_tools`), or a finder and a runner.
 
-    git_tools(repo=".", enabled_tools=["git_status", "git_log", "git_switch"], names={"git_log": "release_git_log"})
+    git_tools(repo=".", enabled_tools=["git_status", "git_log", "git_switch"],
+              names={"git_log": "release_git_log"})
     git_toolbox_tools(repo=".", include_mutations=True)        find_git_tool, run_git_tool
 
-Reads never write and mutations never run a program of the repository (`readable_repository`,
-`writable_repository`); there is no push. What is missing where compared with git on a terminal:
-hooks, filters, signatures, credential helpers, submodules, merges with conflicts.
+Reads never write, and mutations never run a program of the repository (`readable_repository`,
+`writable_repository`); there is no push. Compared with git on a terminal these are missing: hooks,
+filters, signatures, credential helpers, submodules, merges with conflicts.
 
-A toolbox with mutations is one tool for all: its risk is that of its worst operation, so a person
-is asked about reads as well.
+A toolbox with mutations is one tool for all operations: its risk is that of the worst one, so a
+person is asked about reads as well.
 """
 
 from __future__ import annotations
@@ -46,16 +46,21 @@ def git_tools(
     author: tuple[str, str] | None = None,
     **options: Unpack[Shape],
 ) -> tuple[Tool, ...]:
-    """Operations of git as tools of their own; by default those of `catalog.DEFAULT`.
+    """Return operations of git as tools of their own; by default those of `catalog.DEFAULT`.
 
-    `repo` is the folder of the repository: the workspace (None), or one below it. `enabled_tools`
-    takes keys (`git_log`), operations (`log`) and the groups `read`, `mutation` and `all`. `agent`
-    and `autonomy_tier` go into receipts, `author` (name, address) into commits instead of the
-    person's own git settings. Raises ConfigError as every pack does.
+    Args:
+        repo: The folder of the repository: the workspace (None), or a folder below it.
+        agent, autonomy_tier: Written into receipts.
+        author: Name and address for commits, instead of the person's own git settings.
+        options: `enabled_tools` takes keys (`git_log`), operations (`log`) and the groups `read`,
+            `mutation` and `all`.
+
+    Raises:
+        ConfigError: An option, key or name does not exist, as in every pack.
     """
     check_options(options, Shape)
-    bound = _bound(OPERATIONS.values(), repo, GitOptions(agent, autonomy_tier, author))
-    return shaped(bound, _by_key(options), default=[f"git_{name}" for name in DEFAULT])
+    bound = _bind(OPERATIONS.values(), repo, GitOptions(agent, autonomy_tier, author))
+    return shaped(bound, _normalize_keys(options), default=[f"git_{name}" for name in DEFAULT])
 
 
 def git_toolbox_tools(
@@ -67,20 +72,25 @@ def git_toolbox_tools(
     author: tuple[str, str] | None = None,
     **options: Unpack[Shape],
 ) -> tuple[Tool, ...]:
-    """Two tools instead of many: `find_git_tool` says which operation is meant, `run_git_tool` runs
-    one.
+    """Return two tools instead of many.
 
-    Without `include_mutations` only operations that read are found and run. The other parameters
-    are those of `git_tools`.
+    `find_git_tool` tells which operation is meant, `run_git_tool` runs one. Without
+    `include_mutations` only operations that read are found and run. The other parameters are those
+    of `git_tools`.
     """
     check_options(options, Shape)
-    chosen = [one for one in OPERATIONS.values() if include_mutations or one.group == "read"]
-    bound = _bound(chosen, repo, GitOptions(agent, autonomy_tier, author))
+    chosen = [
+        operation
+        for operation in OPERATIONS.values()
+        if include_mutations or operation.group == "read"
+    ]
+    bound = _bind(chosen, repo, GitOptions(agent, autonomy_tier, author))
     operations = {
-        one.name: replace(one, tool=made) for one, made in zip(chosen, bound, strict=True)
+        operation.name: replace(operation, tool=made)
+        for operation, made in zip(chosen, bound, strict=True)
     }
     tools = toolset.annotated(
-        toolset.keyed([_finder(operations), _runner(operations)], "git"),
+        toolset.keyed([_make_finder(operations), _make_runner(operations)], "git"),
         {
             "find_git_tool": {"see_also": ["run_git_tool"]},
             "run_git_tool": {"see_also": ["find_git_tool"]},
@@ -89,9 +99,12 @@ def git_toolbox_tools(
     return shaped(tools, options)
 
 
-def _bound(operations: Iterable[Operation], repo: Folder, options: GitOptions) -> tuple[Tool, ...]:
-    """Tools of operations, in their groups, for one repository."""
-    return tuple(_with_facts(one, _in_repository(one, repo, options)) for one in operations)
+def _bind(operations: Iterable[Operation], repo: Folder, options: GitOptions) -> tuple[Tool, ...]:
+    """Return the tools of operations, in their groups, for one repository."""
+    return tuple(
+        _with_facts(operation, _bind_to_repository(operation, repo, options))
+        for operation in operations
+    )
 
 
 def _with_facts(operation: Operation, made: Tool) -> Tool:
@@ -100,31 +113,32 @@ def _with_facts(operation: Operation, made: Tool) -> Tool:
         "key": operation.key,
         "groups": (operation.group, operation.name),
         "kind": "execute" if changes else "read",
-        "side_effect_level": _LEVEL[str(made.side_effect)],
+        "side_effect_level": _SIDE_EFFECT_LEVELS[str(made.side_effect)],
         "operation": operation.name,
     }
     return replace(made, annotations={**made.annotations, **facts})
 
 
-_LEVEL = {"read": "read_only", "execute": "process_exec", "external": "network"}
+_SIDE_EFFECT_LEVELS = {"read": "read_only", "execute": "process_exec", "external": "network"}
 
 
-def _in_repository(operation: Operation, repo: Folder, options: GitOptions) -> Tool:
+def _bind_to_repository(operation: Operation, repo: Folder, options: GitOptions) -> Tool:
     made = operation.tool
-    handler, preview = made.handler, made.preview
+    handler = made.handler
+    preview = made.preview
 
-    def at(context: Context) -> Context:
+    def enter(context: Context) -> Context:
         outer = context.resource(Workspace)
         inner = outer if repo is None else subfolder(outer, str(repo))
         own = {Workspace: inner, GitOptions: options, Attempt: Attempt()}
         return replace(context, resources={**context.resources, **own})
 
     async def run(*, context: Context, **values: Any) -> Any:
-        inner = at(context)
+        inner = enter(context)
         try:
             return await handler(**values, context=inner)
         except RetryCall:
-            raise  # arguments to be changed: nothing was attempted
+            raise  # The arguments have to be changed: nothing was attempted.
         except ToolFailed as failed:
             failed.data = failure(made, operation.name, inner, failed)
             raise
@@ -132,28 +146,31 @@ def _in_repository(operation: Operation, repo: Folder, options: GitOptions) -> T
     async def show(values: Mapping[str, Any], context: Any) -> str:
         assert preview is not None
         try:
-            return await preview(values, at(context))
+            return await preview(values, enter(context))
         except ToolFailed as failure:
             return f"[this call would fail: {failure}]"
 
     return replace(made, handler=run, preview=show if preview else None)
 
 
-def _by_key(options: Shape) -> Shape:
-    """Options whose keys may be written as operations: `log` for `git_log`."""
+def _normalize_keys(options: Shape) -> Shape:
+    """Accept operations as keys of options: `log` for `git_log`."""
     changed: dict[str, Any] = dict(options)
     for name in _BY_NAME:
-        if given := cast("Mapping[str, Any]", options.get(name) or {}):
-            changed[name] = {
-                f"git_{key}" if key in OPERATIONS else key: value for key, value in given.items()
-            }
+        given = cast("Mapping[str, Any]", options.get(name) or {})
+        if given:
+            changed[name] = {_operation_key(key): value for key, value in given.items()}
     return cast("Shape", changed)
+
+
+def _operation_key(key: str) -> str:
+    return f"git_{key}" if key in OPERATIONS else key
 
 
 # ---- the toolbox
 
 
-def _finder(operations: Mapping[str, Operation]) -> Tool:
+def _make_finder(operations: Mapping[str, Operation]) -> Tool:
     @tool(side_effect="none", risk="safe")
     async def find_git_tool(
         query: Annotated[str, "What is to be done, in a few words: `what branch am I on`."],
@@ -174,6 +191,7 @@ def _finder(operations: Mapping[str, Operation]) -> Tool:
 
 
 def _row(operation: Operation, score: float) -> dict[str, Any]:
+    """Return what a finder tells about an operation."""
     schema = operation.tool.arguments.schema
     return {
         "operation": operation.name,
@@ -185,33 +203,33 @@ def _row(operation: Operation, score: float) -> dict[str, Any]:
     }
 
 
-def _runner(operations: Mapping[str, Operation]) -> Tool:
+def _make_runner(operations: Mapping[str, Operation]) -> Tool:
     async def run(*, context: Context, operation: str, **values: Any) -> Any:
-        chosen = _chosen(operations, operation)
+        chosen = _find_operation(operations, operation)
         checked = chosen.tool.arguments.check(values)
         if checked.problems:
             raise RetryCall(f"`{chosen.name}`: {'; '.join(checked.problems)}")
         return await chosen.tool.handler(**checked.values, context=context)
 
-    changes = any(one.group == "mutation" for one in operations.values())
+    changes = any(operation.group == "mutation" for operation in operations.values())
     listed = ", ".join(f"`{name}`" for name in operations)
     made = define_tool(
         "run_git_tool",
         f"Run one git operation: {listed}. `find_git_tool` says what each takes.",
-        parameters=_union(operations),
+        parameters=_merge_schemas(operations),
         handler=run,
         touches={"paths": "read", "path": "read"},
         side_effect="external" if changes else "read",
         risk="high" if changes else "low",
         timeout=operations["status"].tool.reliability.timeout,
         parallel=not changes,
-        preview=_Preview(operations),
+        preview=_RunnerPreview(operations),
     )
     return replace(made, context_parameter="context", arguments=_NullIsAbsent(made.arguments))
 
 
 class _NullIsAbsent:
-    """Arguments as models fill in a wide schema: null for whatever does not apply."""
+    """Arguments as models fill in a wide schema: null for what does not apply."""
 
     def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments
@@ -221,14 +239,15 @@ class _NullIsAbsent:
         return self._arguments.schema
 
     def check(self, arguments: Mapping[str, Any]) -> Checked:
-        return self._arguments.check(
-            {name: value for name, value in arguments.items() if value is not None}
-        )
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return self._arguments.check(given)
 
 
-def _chosen(operations: Mapping[str, Operation], name: str) -> Operation:
-    """The operation of this name. Raises ToolFailed(not_found) with the nearest names, also for one
-    that is disabled.
+def _find_operation(operations: Mapping[str, Operation], name: str) -> Operation:
+    """Return the operation of this name.
+
+    Raises:
+        ToolFailed: `not_found` with the nearest names, also for an operation that is disabled.
     """
     plain = name.strip().lower().removeprefix("git_").removeprefix("git ").replace("-", "_")
     if plain in operations:
@@ -236,40 +255,38 @@ def _chosen(operations: Mapping[str, Operation], name: str) -> Operation:
     if plain in OPERATIONS:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
-            (
-                f"the operation `{plain}` is switched off here, since it changes something; "
-                f"there are: {', '.join(operations)}"
-            ),
+            f"the operation `{plain}` is switched off here, since it changes something; "
+            f"there are: {', '.join(operations)}",
         )
-    near = get_close_matches(plain, operations, n=3, cutoff=0.4) or [
-        m.operation.name for m in find(name, operations.values(), 3)
-    ]
-    step = (
-        f"did you mean {' or '.join(f'`{one}`' for one in near)}?"
-        if near
-        else f"there are: {', '.join(operations)}"
-    )
+    near = get_close_matches(plain, operations, n=3, cutoff=0.4)
+    if not near:
+        near = [match.operation.name for match in find(name, operations.values(), 3)]
+    step = f"there are: {', '.join(operations)}"
+    if near:
+        quoted = [f"`{one}`" for one in near]
+        step = f"did you mean {' or '.join(quoted)}?"
     raise ToolFailed(ErrorType.NOT_FOUND, f"there is no git operation `{name[:100]}`; {step}")
 
 
-class _Preview:
-    """What a call of the runner would do: what the operation itself would show."""
+class _RunnerPreview:
+    """The preview of the runner: what the operation itself would show."""
 
     def __init__(self, operations: Mapping[str, Operation]) -> None:
         self._operations = operations
 
     async def __call__(self, values: Mapping[str, Any], context: Any) -> str:
         try:
-            chosen = _chosen(self._operations, str(values["operation"]))
+            chosen = _find_operation(self._operations, str(values["operation"]))
             given = {name: value for name, value in values.items() if name != "operation"}
             checked = chosen.tool.arguments.check(given)
             if checked.problems:
                 raise RetryCall("; ".join(checked.problems))
-            said = " ".join(f"{name}={value!r}" for name, value in given.items())
-            shown = (
-                await chosen.tool.preview(checked.values, context) if chosen.tool.preview else ""
-            )
-            return f"git {chosen.name} {said}".strip() + (f"\n{shown}" if shown else "")
+            arguments = " ".join(f"{name}={value!r}" for name, value in given.items())
+            text = f"git {chosen.name} {arguments}".strip()
+            if chosen.tool.preview is None:
+                return text
+            shown = await chosen.tool.preview(checked.values, context)
+            return f"{text}\n{shown}" if shown else text
         except ToolFailed as failure:
             return f"[this call would fail: {failure}]"
 
@@ -285,9 +302,10 @@ _SHARED = {
 """Descriptions of arguments that several operations take, each in its own way."""
 
 
-def _union(operations: Mapping[str, Operation]) -> dict[str, Any]:
-    """One schema for the arguments of all operations. Which of them an operation takes, it says
-    itself.
+def _merge_schemas(operations: Mapping[str, Operation]) -> dict[str, Any]:
+    """Return one schema for the arguments of all operations.
+
+    The description of an argument names the operations that take it.
     """
     properties: dict[str, Any] = {
         "operation": {
@@ -310,8 +328,11 @@ def _union(operations: Mapping[str, Operation]) -> dict[str, Any]:
                     f"operations of git disagree about the values of `{name}`", code="git_catalog"
                 )
     for name, names in users.items():
-        said = _SHARED.get(name) or properties[name].get("description", "")
-        properties[name] = {**properties[name], "description": f"({', '.join(names)}) {said}"}
+        description = _SHARED.get(name) or properties[name].get("description", "")
+        properties[name] = {
+            **properties[name],
+            "description": f"({', '.join(names)}) {description}",
+        }
     return {
         "type": "object",
         "properties": properties,

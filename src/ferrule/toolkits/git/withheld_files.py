@@ -1,13 +1,12 @@
-"""What git must not show: files that no tool may read, by the same lists as everywhere
-(`permissions.protected_names`).
+"""What git must not show: files that no tool may read, by `permissions.protected_names`.
 
-Three nets, one behind the other, since git reads files by itself:
+There are three barriers, one behind the other, since git reads files by itself:
 
 * names in the arguments are checked before anything runs (`command.py`);
-* git is told to leave out what the lists name, as pathspecs. Their language is weaker than the
-  lists' (no backup endings, no Unicode forms), so for `diff` and `show` the names are asked for
+* git is told to leave out what the lists name, as pathspecs. Their language is weaker than that of
+  the lists (no backup endings, no Unicode forms), so for `diff` and `show` the names are listed
   first, judged one by one, and left out exactly;
-* what comes back is read again, and the section of a file that may not be read is dropped.
+* the output is read again, and the section of a file that may not be read is dropped.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ _NEXT = re.compile(r"(?:commit|tag|tree) [0-9a-f]{7,64}\b")
 
 
 def pathspecs(names: Names) -> list[str]:
-    """Pathspecs that leave out what the lists name. Language: gitglossary(7), "pathspec"."""
+    """Return pathspecs that leave out what the lists name, see gitglossary(7), "pathspec"."""
     found: list[str] = []
     for pattern in (*RESERVED, *names.reserved, *SECRET, *names.secret):
         body = pattern.strip("/").replace("[", r"\[")
         if body.startswith(".git/"):
-            continue  # never tracked
+            continue  # Never tracked.
         anywhere = "" if pattern.startswith("/") else "**/"
         found += [f":(exclude,icase,glob){anywhere}{body}{below}" for below in ("", "/**")]
     return found
 
 
 def literally(name: str) -> str:
-    """A pathspec that leaves out one name."""
+    """Return a pathspec that leaves out one name."""
     return f":(exclude,literal){name}"
 
 
 def drop_sections(text: str, names: Names) -> tuple[str, list[str]]:
-    """A patch without the sections of files that may not be read, and the names of these.
+    """Drop the sections of files that may not be read from a patch, and name these files.
 
-    When in doubt about a name (a header with several readings), the section is dropped.
+    If a name is in doubt (a header with several readings), the section is dropped.
     """
     kept: list[str] = []
     dropped: list[str] = []
@@ -61,20 +60,20 @@ def drop_sections(text: str, names: Names) -> tuple[str, list[str]]:
 
 
 def _names(kind: str, rest: str) -> Iterator[str]:
-    """All names that a header could mean."""
+    """Yield all names that a header could mean."""
     if kind != "git":
-        yield _unquoted(rest)
+        yield _unquote(rest)
         return
     for match in re.finditer(r' (?="?[ab]/)', rest):
         for side in (rest[: match.start()], rest[match.end() :]):
-            yield _unquoted(side)[2:]
+            yield _unquote(side)[2:]
 
 
 _ESCAPES = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "\\": 92}
 
 
-def _unquoted(name: str) -> str:
-    """A name as git writes it: quoted like in C where it holds unusual characters."""
+def _unquote(name: str) -> str:
+    """Read a name as git writes it: quoted like in C if it contains unusual characters."""
     if not (len(name) > 1 and name[0] == name[-1] == '"'):
         return name
     data = bytearray()

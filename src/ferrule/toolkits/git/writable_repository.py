@@ -1,19 +1,22 @@
 """A workbench for git: a repository that may be written, without its configuration.
 
-Like the shadow that reads use (`readable_repository`), it is a private folder that git takes for
+Like the shadow that reads use (`readable_repository`), it is a private folder that git gets as
 `GIT_DIR`: its `config` is written here, so no hook, filter, driver, helper, alias or include of the
-repository exists for it. What differs:
+repository exists for it. The differences:
 
-    objects, refs, logs, packed-refs     links to the real ones: git locks and replaces them there, as always
-    index, HEAD, ORIG_HEAD, shallow      copies; they are put back at the end, and only if the operation went well
+    objects, refs, logs, packed-refs     links to the real ones: git locks and replaces them there,
+                                         as always
+    index, HEAD, ORIG_HEAD, shallow      copies; they are put back at the end, and only if the
+                                         operation succeeded
 
-The real `index.lock` is held all the time, so another git waits or says so. An operation that fails
-leaves the index and HEAD as they were. Refused: what `readable_repository` refuses, the reftable
-format, and an operation that is half done (a merge, a rebase): to go on with it is the person's.
+The real `index.lock` is held all the time, so another git waits or reports it. An operation that
+fails leaves the index and HEAD as they were. Refused: what `readable_repository` refuses, the
+reftable format, and an unfinished operation (a merge, a rebase): continuing it is the person's
+decision.
 
-Not protected: another process that swaps a folder of the work tree for a link while git writes (git
-checks, but not by descriptor); a crash between git's last step and putting the index back (the next
-`git status` shows it as changes).
+Not protected: another process that replaces a folder of the work tree by a link while git writes
+(git checks, but not by descriptor); a crash between git's last step and putting the index back (the
+next `git status` shows it as changes).
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ from .refs import valid_branch
 
 _LINKED = ("objects", "refs", "logs", "packed-refs", "worktrees")
 _COPIED = ("HEAD", "ORIG_HEAD", "shallow")
-_HALF_DONE = (
+_UNFINISHED = (
     "MERGE_HEAD",
     "CHERRY_PICK_HEAD",
     "REVERT_HEAD",
@@ -54,10 +57,11 @@ _HALF_DONE = (
     "rebase-apply",
     "sequencer",
 )
-_BEFORE = "index-before"
-_MOST_INDEX = 512 * 1024 * 1024
+_INDEX_BEFORE = "index-before"
+_MAX_INDEX = 512 * 1024 * 1024
+_LOCK_FLAGS = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
-_WRITING = """\
+_WRITING_SETTINGS = """\
 [core]
 \tlogAllRefUpdates = true
 \tsplitIndex = false
@@ -94,8 +98,10 @@ _WRITING = """\
 
 @dataclass(slots=True)
 class Bench:
-    """A repository to work on: `directory` is the root, `real` the folder `.git` (descriptors),
-    `folder` what git takes for it.
+    """A repository to work on.
+
+    `directory` is the root and `real` the folder `.git` (descriptors); git gets `folder` instead of
+    the latter.
     """
 
     directory: int
@@ -103,12 +109,12 @@ class Bench:
     folder: Path
     environment: dict[str, str]
     leaving: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
-    """Called when the workbench is left, however that is."""
+    """Called when the workbench is left, in any case."""
     _before: dict[str, bytes | None] = field(default_factory=dict[str, "bytes | None"])
     _lock: int = -1
 
     def config_text(self) -> bytes:
-        """The real configuration, as data."""
+        """Return the real configuration, as data."""
         return read_small(self.real, "config")
 
     def configure(self, text: str) -> None:
@@ -117,27 +123,27 @@ class Bench:
             file.write(text)
 
     def check_whole(self) -> None:
-        """Raises ToolFailed if only a part of the files is checked out: what a move would then
-        write is not what differs between trees.
+        """Raise ToolFailed if only a part of the files is checked out.
+
+        What a move would write is then not what differs between trees.
         """
-        if re.search(
-            r"(?m)^\tsparsecheckout = true$", (self.folder / "config").read_text(encoding="utf-8")
-        ):
+        text = (self.folder / "config").read_text(encoding="utf-8")
+        if re.search(r"(?m)^\tsparsecheckout = true$", text):
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
-                (
-                    "nothing was done: this repository checks out only a part of its files "
-                    "(sparse checkout); ask the person to do it"
-                ),
+                "nothing was done: this repository checks out only a part of its files "
+                "(sparse checkout); ask the person to do it",
             )
 
     def restore_index(self) -> None:
-        """Forget what was done to the copy of the index."""
+        """Discard the changes to the copy of the index."""
         _copy_index(self.real, self.folder)
 
     def install(self) -> None:
-        """Put back what git changed: index, HEAD and the like. Raises ToolFailed if HEAD changed
-        meanwhile.
+        """Put back what git changed: index, HEAD and the like.
+
+        Raises:
+            ToolFailed: HEAD was changed by another program meanwhile.
         """
         if read_small(self.real, "HEAD") != self._before["HEAD"]:
             raise ToolFailed(
@@ -146,31 +152,35 @@ class Bench:
             )
         self._install_index()
         for name in _COPIED:
-            now = _content(self.folder / name)
-            if now is not None and now != self._before[name]:
-                _replace(self.real, name, now)
+            content = _read_if_present(self.folder / name)
+            if content is not None and content != self._before[name]:
+                _replace(self.real, name, content)
 
     def _install_index(self) -> None:
         source = self.folder / "index"
-        before = self.folder / _BEFORE
+        before = self.folder / _INDEX_BEFORE
         if not source.exists() or (before.exists() and before.samefile(source)):
-            # git writes an index by putting another file in its place: this is still our copy
+            # git writes an index by putting another file in its place: this is still our copy.
             return
         status = source.stat()
         with source.open("rb") as new, os.fdopen(os.dup(self._lock), "wb") as lock:
             shutil.copyfileobj(new, lock)
-        # git tells by this time which files may have changed since: it must be git's own.
+        # git concludes from this time which files may have changed since: it must be git's own.
         os.utime(self._lock, ns=(status.st_atime_ns, status.st_mtime_ns))
         os.rename("index.lock", "index", src_dir_fd=self.real, dst_dir_fd=self.real)
 
 
 @contextmanager
 def bench(workspace: Workspace, *, goes_on: bool = False) -> Generator[Bench]:
-    """The repository at the root of the workspace, for writing, for the length of a block.
+    """Yield the repository at the root of the workspace for writing, inside a `with` block.
+
     `install` keeps what was done.
 
-    `goes_on`: allowed while a merge is under way. Raises ToolFailed if there is no repository, it
-    leads outside, or another git is at work.
+    Args:
+        goes_on: Whether the operation is allowed while a merge is under way.
+
+    Raises:
+        ToolFailed: There is no repository, it leads outside, or another git is working in it.
     """
     with ExitStack() as stack:
         root = workspace.descriptor("")
@@ -189,22 +199,21 @@ def bench(workspace: Workspace, *, goes_on: bool = False) -> Generator[Bench]:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         made = Bench(root, real, folder, _environment(folder))
         made._lock = lock  # pyright: ignore[reportPrivateUsage]  made here and nowhere else
-        _furnish(made)
-        made._before = {name: _content(folder / name) for name in _COPIED}  # pyright: ignore[reportPrivateUsage]  as above
+        _fill_bench(made)
+        made._before = {name: _read_if_present(folder / name) for name in _COPIED}  # pyright: ignore[reportPrivateUsage]  as above
         stack.callback(lambda: [leave() for leave in made.leaving])
         yield made
 
 
-def _furnish(made: Bench) -> None:
+def _fill_bench(made: Bench) -> None:
     fill(made.folder, made.real, copied=_COPIED, linked=_LINKED)
     packed = made.folder / "packed-refs"
     if not packed.is_symlink():
         packed.symlink_to(f"{path_of(made.real)}/packed-refs")
-    # Attributes alone run nothing, and those of this file say as well which files need a filter
-    # (`changes`).
+    # Attributes alone run nothing, and those of this file tell which files need a filter.
     (made.folder / "info/attributes").write_bytes(read_small(made.real, "info/attributes"))
     made.restore_index()
-    made.configure(_WRITING)
+    made.configure(_WRITING_SETTINGS)
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -221,15 +230,13 @@ def _check_writable(real: int) -> None:
     if "reftable" in names:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            (
-                "nothing was done: this repository keeps its branches in the reftable format, "
-                "which is only read here"
-            ),
+            "nothing was done: this repository keeps its branches in the reftable format, "
+            "which is only read here",
         )
     for name in ("HEAD", "index", "packed-refs", "ORIG_HEAD", "shallow"):
-        if name in names and not stat.S_ISREG(
-            os.stat(name, dir_fd=real, follow_symlinks=False).st_mode
-        ):
+        if name not in names:
+            continue
+        if not stat.S_ISREG(os.stat(name, dir_fd=real, follow_symlinks=False).st_mode):
             raise leads_outside(f"`.git/{name}` is no file")
     _check_head(read_small(real, "HEAD"))
 
@@ -237,9 +244,8 @@ def _check_writable(real: int) -> None:
 def _check_head(head: bytes) -> None:
     text = head.decode("utf-8", "replace").strip()
     symbolic = re.fullmatch(r"ref: refs/heads/(.+)", text)
-    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", text) and not (
-        symbolic and valid_branch(symbolic[1])
-    ):
+    is_branch = symbolic is not None and valid_branch(symbolic[1])
+    if not is_branch and not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", text):
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
             "nothing was done: `.git/HEAD` names no branch and no commit; ask the person to look",
@@ -247,35 +253,29 @@ def _check_head(head: bytes) -> None:
 
 
 def _check_idle(real: int) -> None:
-    under_way = sorted(set(os.listdir(real)) & set(_HALF_DONE))
+    under_way = sorted(set(os.listdir(real)) & set(_UNFINISHED))
     if under_way:
         raise ToolFailed(
             ErrorType.IO_ERROR,
             "nothing was done: a merge, rebase or the like is half done "
-            f"(`.git/{under_way[0]}` is there); to finish it or "
-            "give it up is the person's decision. `git_conflicts` shows what is open",
+            f"(`.git/{under_way[0]}` is there); to finish it or give it up is the person's "
+            "decision. `git_conflicts` shows what is open",
         )
 
 
 def _take_lock(real: int) -> int:
     try:
-        return os.open(
-            "index.lock",
-            os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-            0o666,
-            dir_fd=real,
-        )
+        return os.open("index.lock", os.O_RDWR | _LOCK_FLAGS, 0o666, dir_fd=real)
     except FileExistsError:
         raise ToolFailed(
             ErrorType.IO_ERROR,
             "nothing was done: another git is at work in this repository, or one broke off "
-            "(`.git/index.lock` is there); "
-            "try again, or ask the person to remove the file",
+            "(`.git/index.lock` is there); try again, or ask the person to remove the file",
         ) from None
 
 
 def _drop_lock(real: int, lock: int) -> None:
-    """Give the lock back, unless it became the index."""
+    """Remove the lock, unless it became the index."""
     try:
         status = os.stat("index.lock", dir_fd=real, follow_symlinks=False)
         if os.path.samestat(status, os.fstat(lock)):
@@ -287,10 +287,8 @@ def _drop_lock(real: int, lock: int) -> None:
 
 
 def _copy_index(real: int, folder: Path) -> None:
-    """A copy of the index, with a second name that stays when git puts another file in its
-    place.
-    """
-    # Not over the file that may be there: that could be the one whose other name is kept.
+    """Copy the index, with a second name that stays when git puts another file in its place."""
+    # A file that exists is not overwritten: it could be the one whose other name is kept.
     (folder / "index").unlink(missing_ok=True)
     try:
         descriptor = os.open("index", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=real)
@@ -298,20 +296,19 @@ def _copy_index(real: int, folder: Path) -> None:
         return
     with os.fdopen(descriptor, "rb") as source, (folder / "index").open("wb") as copy:
         status = os.fstat(descriptor)
-        if status.st_size > _MOST_INDEX:
+        if status.st_size > _MAX_INDEX:
             raise ToolFailed(
                 ErrorType.LIMIT,
-                f"nothing was done: the index has {status.st_size} bytes, more than {_MOST_INDEX}",
+                f"nothing was done: the index has {status.st_size} bytes, more than {_MAX_INDEX}",
             )
         shutil.copyfileobj(source, copy)
-    # The same time as the original: what changed in the very moment it was written is then looked
-    # at again.
+    # The same time as the original, so that git checks again what changed at that moment.
     os.utime(folder / "index", ns=(status.st_atime_ns, status.st_mtime_ns))
-    (folder / _BEFORE).unlink(missing_ok=True)
-    (folder / _BEFORE).hardlink_to(folder / "index")
+    (folder / _INDEX_BEFORE).unlink(missing_ok=True)
+    (folder / _INDEX_BEFORE).hardlink_to(folder / "index")
 
 
-def _content(path: Path) -> bytes | None:
+def _read_if_present(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -319,15 +316,10 @@ def _content(path: Path) -> bytes | None:
 
 
 def _replace(real: int, name: str, content: bytes) -> None:
-    """One of git's small files anew, under git's own lock."""
+    """Replace one of git's small files, under git's own lock."""
     lock = f"{name}.lock"
     try:
-        descriptor = os.open(
-            lock,
-            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-            0o666,
-            dir_fd=real,
-        )
+        descriptor = os.open(lock, os.O_WRONLY | _LOCK_FLAGS, 0o666, dir_fd=real)
     except FileExistsError:
         raise ToolFailed(
             ErrorType.IO_ERROR,
@@ -339,8 +331,11 @@ def _replace(real: int, name: str, content: bytes) -> None:
 
 
 def section(name: str, values: Mapping[str, str]) -> str:
-    """A section of a configuration file, with values quoted. Format: git-config(1), "Syntax"."""
-    quoted = {key: value.replace("\\", "\\\\").replace('"', '\\"') for key, value in values.items()}
+    """Format a section of a configuration file, with values quoted, see git-config(1), "Syntax"."""
     if any("\n" in value or "\0" in value for value in values.values()):
         raise ToolFailed(ErrorType.VALIDATION_FAILED, "a setting cannot hold a line end")
-    return f"[{name}]\n" + "".join(f'\t{key} = "{value}"\n' for key, value in quoted.items())
+    rows = [f"[{name}]\n"]
+    for key, value in values.items():
+        quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+        rows.append(f'\t{key} = "{quoted}"\n')
+    return "".join(rows)

@@ -1,8 +1,8 @@
 """Finds the lines that match. A script of its own: `python -I -S -W ignore matcher.py`.
 
-A process of its own because an expression with nested repeats can take years on one line. It ends
-itself with status `STUCK` where one line takes more than `LINE_SECONDS` of processor time, and who
-started it ends it when the whole search has had its time.
+It is a separate process because an expression with nested repeats can take years on one line. It
+ends itself with status `STUCK` if one line takes more than `LINE_SECONDS` of processor time, and
+its parent ends it when the whole search has had its time.
 
 Standard input: the expression (length in 4 bytes, UTF-8), one byte `i` or `-` (ignore case or not),
 the number of matches wanted (4 bytes), then files: length (4 bytes) and content. Standard output:
@@ -27,46 +27,46 @@ STUCK = 75
 
 
 def main() -> None:
-    """Read all, answer file by file."""
+    """Read everything from standard input, then answer file by file."""
     data = sys.stdin.buffer.read()
     size = int.from_bytes(data[:4], "big")
     flags = re.IGNORECASE if data[4 + size : 5 + size] == b"i" else 0
     search = re.compile(data[4 : 4 + size].decode(), flags).search
     wanted = int.from_bytes(data[5 + size : 9 + size], "big")
-    at = 9 + size
-    place = _watched()
-    while at < len(data):
-        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+    position = 9 + size
+    lines_begun = _start_watchdog()
+    while position < len(data):
+        end = position + 4 + int.from_bytes(data[position : position + 4], "big")
         found: list[str] = []
-        for number, line in enumerate(lines(data[at + 4 : end]), 1):
-            place[0] += 1
+        for number, line in enumerate(lines(data[position + 4 : end]), 1):
+            lines_begun[0] += 1
             match = search(line) if wanted else None
             if match:
                 found.append(f"{number}:{match.start()}")
                 wanted -= 1
-        # Unbuffered: if a later file takes for ever, the answers before it are out.
+        # Unbuffered: if a later file never ends, the answers before it have been sent.
         os.write(1, " ".join(found).encode() + b"\n")
-        at = end
+        position = end
 
 
-def _watched() -> list[int]:
-    """A count of lines begun, watched from now on: if it stands still, this process ends."""
-    place = [0]
+def _start_watchdog() -> list[int]:
+    """Return a counter of the lines begun; if it stands still, this process ends."""
+    lines_begun = [0]
     seen = [0]
 
-    def look(number: int, frame: FrameType | None) -> None:
-        # `re` lets handlers of signals run while it matches.
-        if place[0] == seen[0] and place[0]:
+    def check(number: int, frame: FrameType | None) -> None:
+        # `re` lets signal handlers run while it matches.
+        if lines_begun[0] == seen[0] and lines_begun[0]:
             os._exit(STUCK)
-        seen[0] = place[0]
+        seen[0] = lines_begun[0]
 
-    signal.signal(signal.SIGVTALRM, look)
+    signal.signal(signal.SIGVTALRM, check)
     signal.setitimer(signal.ITIMER_VIRTUAL, LINE_SECONDS / 2, LINE_SECONDS / 2)
-    return place
+    return lines_begun
 
 
 def lines(data: bytes) -> Iterator[str]:
-    """The lines of a text without their ends."""
+    """Yield the lines of a text without their ends."""
     pieces = data.decode("utf-8", "surrogateescape").split("\n")
     if not pieces[-1]:
         pieces.pop()

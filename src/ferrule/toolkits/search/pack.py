@@ -1,8 +1,8 @@
-"""`search_files` as packs offer it: the arguments of requirement 001, over the one search there is.
+"""`search_files` as packs offer it: the arguments of requirement 001 over the same search.
 
-Rows are values: path, line, column, text and the lines around. Excluded globs of a call are added
-to the pack's, never put in their place. What is searched, and by which expression, is
-`toolkits.search.search_files`'s.
+The rows are values: path, line, column, text and the lines around. The excluded globs of a call are
+added to those of the pack and never replace them. `toolkits.search.search_files` decides what is
+searched, and by which expression.
 """
 
 from __future__ import annotations
@@ -27,12 +27,19 @@ from .search_files import MOST_CONTEXT, MOST_RESULTS, SECONDS, search
 
 
 def search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()) -> Tool:
-    """`search_files` with a pack's settings: matches where a call does not say, and globs that are
-    never searched.
+    """Return `search_files` with the settings of a pack.
+
+    Args:
+        max_matches: Most matches if a call does not say.
+        exclude_globs: Files that are never searched.
+
+    Raises:
+        ConfigError: `max_matches` is out of range.
     """
     if not 1 <= max_matches <= MOST_RESULTS:
         raise ConfigError(f"search_max_matches = {max_matches}", hint=f"from 1 to {MOST_RESULTS}")
-    excluded, usual = tuple(exclude_globs), max_matches
+    excluded = tuple(exclude_globs)
+    default_matches = max_matches
 
     @tool(
         name="search_files",
@@ -58,7 +65,7 @@ def search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()) -> 
         ] = False,
         context_before: Annotated[int, "Lines to show before each match, 0 to 20."] = 0,
         context_after: Annotated[int, "Lines to show after each match, 0 to 20."] = 0,
-        max_matches: Annotated[int, "Stop after this many matches, 1 to 1000."] = usual,
+        max_matches: Annotated[int, "Stop after this many matches, 1 to 1000."] = default_matches,
     ) -> dict[str, Any]:
         """Search files for text. Returns rows with path, line, column, text and the lines around,
         and whether there is more.
@@ -66,20 +73,19 @@ def search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()) -> 
         Binary files, files over 10 MB, version control folders and files that may hold secrets are
         never searched.
         """
-        _check("max_matches", max_matches, 1, MOST_RESULTS)
-        _check("context_before", context_before, 0, MOST_CONTEXT)
-        _check("context_after", context_after, 0, MOST_CONTEXT)
+        _check_range("max_matches", max_matches, 1, MOST_RESULTS)
+        _check_range("context_before", context_before, 0, MOST_CONTEXT)
+        _check_range("context_after", context_after, 0, MOST_CONTEXT)
         workspace = context.resource(Workspace)
+        kind = "literal" if fixed_strings else "regex"
         found = await search(
             workspace,
-            read_pattern(
-                pattern, "literal" if fixed_strings else "regex", ignore_case=case_insensitive
-            ),
-            Scope(path, _listed(glob), (*excluded, *_listed(exclude_globs)), include_hidden),
+            read_pattern(pattern, kind, ignore_case=case_insensitive),
+            Scope(path, _as_tuple(glob), (*excluded, *_as_tuple(exclude_globs)), include_hidden),
             max_results=max_matches,
             context_lines=max(context_before, context_after),
             ripgrep=find_ripgrep(outside=str(workspace.root)),
-            # A little less than the call has: an answer that is cut says more than none.
+            # A little less time than the call has: a partial answer says more than none.
             seconds=min(SECONDS, 0.9 * (context.deadline or SECONDS)),
         )
         return rows(found, context_before, context_after)
@@ -87,36 +93,40 @@ def search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()) -> 
     return search_files
 
 
-def _check(name: str, value: int, least: int, most: int) -> None:
+def _check_range(name: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
         raise invalid(f"`{name}` must be from {least} to {most}, found {value}")
 
 
-def _listed(value: str | list[str] | None) -> tuple[str, ...]:
+def _as_tuple(value: str | list[str] | None) -> tuple[str, ...]:
     if value is None:
         return ()
-    return (value,) if isinstance(value, str) else tuple(value)
+    if isinstance(value, str):
+        return (value,)
+    return tuple(value)
 
 
 def rows(found: Found, before: int, after: int) -> dict[str, Any]:
-    """What a search found, as a value: `matches`, `truncated`, `files_searched`, and `notes` where
-    something is to be said.
+    """Return the result of a search as a value.
+
+    It has `matches`, `truncated` and `files_searched`, and `notes` if there is something to say.
     """
     lines: dict[str, dict[int, Row]] = {}
     for row in found.rows:
         lines.setdefault(row.path, {})[row.number] = row
-    matches = [_match(row, lines[row.path], before, after) for row in found.rows if row.match]
+    matches = [_match_value(row, lines[row.path], before, after) for row in found.rows if row.match]
     answer: dict[str, Any] = {
         "matches": matches,
         "truncated": bool(found.warnings),
         "files_searched": found.searched,
     }
-    if notes := [*found.warnings, *_left_out(found)]:
+    notes = [*found.warnings, *_describe_left_out(found)]
+    if notes:
         answer["notes"] = notes
     return answer
 
 
-def _match(row: Row, lines: dict[int, Row], before: int, after: int) -> dict[str, Any]:
+def _match_value(row: Row, lines: dict[int, Row], before: int, after: int) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "path": row.path,
         "line": row.number,
@@ -124,17 +134,17 @@ def _match(row: Row, lines: dict[int, Row], before: int, after: int) -> dict[str
         "text": row.text,
     }
     if before:
-        shown["context_before"] = _around(lines, range(row.number - before, row.number))
+        shown["context_before"] = _texts(lines, range(row.number - before, row.number))
     if after:
-        shown["context_after"] = _around(lines, range(row.number + 1, row.number + after + 1))
+        shown["context_after"] = _texts(lines, range(row.number + 1, row.number + after + 1))
     return shown
 
 
-def _around(lines: dict[int, Row], numbers: Sequence[int]) -> list[str]:
+def _texts(lines: dict[int, Row], numbers: Sequence[int]) -> list[str]:
     return [lines[number].text for number in numbers if number in lines]
 
 
-def _left_out(found: Found) -> list[str]:
+def _describe_left_out(found: Found) -> list[str]:
     counts = (
         (found.large, "larger than 10 MB, not searched"),
         (len(found.withheld), "not searched, since tools may not read it or what is in it"),

@@ -1,9 +1,9 @@
-"""ripgrep as a sieve: which of these files could have a matching line?
+"""ripgrep as a prefilter: which of these files can have a matching line?
 
-It is given names that were vetted one by one, never a folder, so none of its own rules (ignore
+It is given names that were checked one by one, never a folder, so none of its own rules (ignore
 files, hidden names, links, configuration) decides anything. It returns names only; content reaches
-a model through `Workspace.open` alone, which looks at every file again. Where ripgrep fails, all
-files remain.
+a model through `Workspace.open` alone, which checks every file again. If ripgrep fails, all files
+remain candidates.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ _OPTIONS = (
     "--threads=2",
     "--engine=default",
 )
-_FOUND, _NONE = 0, 1
+_FOUND = 0
+_NONE_FOUND = 1
 
 
 def find_ripgrep(*, outside: str) -> str | None:
-    """The program: the one installed beside Python, else of PATH, never one below `outside`."""
+    """Find the program: the one installed beside Python, else on PATH, never below `outside`."""
     beside = os.pathsep.join([sysconfig.get_path("scripts"), str(Path(sys.executable).parent)])
-    # What lies beside the interpreter is as trusted as the interpreter itself, wherever that is.
+    # What lies beside the interpreter is trusted as much as the interpreter itself.
     return find_program("rg", beside) or find_program(
         "rg", os.environ.get("PATH", os.defpath), outside=outside
     )
@@ -47,10 +48,13 @@ def find_ripgrep(*, outside: str) -> str | None:
 async def sieve(
     program: str, expression: str, names: Sequence[str], *, directory: int, timeout: float
 ) -> list[str]:
-    """Those of `names`, in their order, that ripgrep finds `expression` in; all of them if it
-    cannot tell.
+    """Return those of `names`, in their order, in which ripgrep finds `expression`.
 
-    `names` are relative to the folder that `directory` is a descriptor of. `timeout` in seconds.
+    All of them if ripgrep fails.
+
+    Args:
+        names: Relative to the folder that `directory` is a descriptor of.
+        timeout: In seconds.
     """
     kept = bytearray()
 
@@ -72,7 +76,7 @@ async def sieve(
         )
     except ToolFailed:
         return list(names)
-    if ended.exit_code not in (_FOUND, _NONE):
+    if ended.exit_code not in (_FOUND, _NONE_FOUND):
         return list(names)
     found = {os.fsdecode(name)[2:] for name in bytes(kept).split(b"\0") if name}
     return [name for name in names if name in found]

@@ -1,23 +1,23 @@
 """Where to search: which files below a folder are looked at, and which are not.
 
-The same list for both ways of searching. A file is looked at if every rule agrees:
+The list is the same with and without ripgrep. A file is searched if every rule agrees:
 
 * the workspace may read it (`Workspace.entries` leaves out reserved and secret names; links, pipes
   and devices are never opened), also when it is named directly or hidden and ignored files are
   asked for;
 * it is not in a folder of version control;
 * no folder between it and the start begins with a dot, unless hidden ones are asked for. Hidden
-  *files* in visible folders are looked at (requirement 002 speaks of hidden directories);
-* no `.gitignore` above it, nearest first, says otherwise, also outside of a repository. What is
-  named directly is searched even if it is ignored;
+  *files* in visible folders are searched (requirement 002 speaks of hidden directories);
+* no `.gitignore` above it, nearest first, excludes it, also outside of a repository. What is named
+  directly is searched even if it is ignored;
 * a glob of `file_filter` matches it and none of `exclude`;
-* it is not larger than 10 MB. Whether it is binary is seen when it is read.
+* it is not larger than 10 MB. Whether it is binary is found out when it is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ferrule.core.calls import ErrorType
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
     Globs = PathSpec[Pattern]
 
-_BRACES = 64
+_MAX_ALTERNATIVES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """`path` as the model gave it; globs in the language of gitignore, with `{a,b}`."""
+    """What to search: `path` as the model gave it, and globs as in gitignore, with `{a,b}`."""
 
     path: str
     include: tuple[str, ...] = ()
@@ -68,44 +68,43 @@ class _Rules:
 def find_files(
     workspace: Workspace, scope: Scope, found: Found, stop: Callable[[], bool]
 ) -> Iterator[str]:
-    """Names of the files to look at, in the order of a sorted walk. Counts what is left out in
-    `found`.
+    """Yield the names of the files to search, in the order of a sorted walk.
 
-    Blocks. Ends early when `stop()` is true. Raises ToolFailed if the start is not there or may not
-    be read.
+    Counts what is left out in `found`. Blocks. Ends early when `stop()` is true.
+
+    Raises:
+        ToolFailed: The start does not exist or may not be read.
     """
     start = workspace.permit(scope.path, write=False)
     if VERSION_CONTROL.intersection(start.split("/")):
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            (
-                f"`{scope.path}` belongs to version control, which is never searched; use "
-                "`git_command`"
-            ),
+            f"`{scope.path}` belongs to version control, which is never searched; "
+            "use `git_command`",
         )
     wanted = _Filter(start, scope)
     entry = workspace.stat(scope.path)
     if entry.kind != "dir":
         if entry.kind != "file":
-            # Raises, and says why: a link is not followed, a pipe would wait for its other end for
-            # ever.
+            # Raises and gives the reason: a link is not followed, a pipe would block for ever.
             workspace.open(scope.path).close()
-        if _fits(workspace, entry, found):
+        if _is_searchable(workspace, entry, found):
             yield start
         return
-    for one in _walk(workspace, start, scope, found.withheld, stop):
-        if wanted(one.path) and _fits(workspace, one, found):
-            yield one.path
+    for candidate in _walk(workspace, start, scope, found.withheld, stop):
+        if wanted(candidate.path) and _is_searchable(workspace, candidate, found):
+            yield candidate.path
 
 
-def _fits(workspace: Workspace, entry: Entry, found: Found) -> bool:
+def _is_searchable(workspace: Workspace, entry: Entry, found: Found) -> bool:
+    """Return whether a file can be searched; count it in `found` if not."""
     if entry.size > READ_LIMIT:
         found.large += 1
         return False
     unusual = not entry.path.isprintable() or "\\" in entry.path or "\ufffd" in entry.path
     if unusual or entry.links > 1 or not entry.mode & 0o444:
-        # Tried here and not when it is read: ripgrep would leave out some, and the counts would
-        # differ.
+        # Opened here and not only when it is read: ripgrep would leave out some of these files, and
+        # the counts would differ.
         try:
             workspace.open(entry.path).close()
         except ToolFailed:
@@ -117,49 +116,70 @@ def _fits(workspace: Workspace, entry: Entry, found: Found) -> bool:
 def _walk(
     workspace: Workspace, start: str, scope: Scope, left_out: list[str], stop: Callable[[], bool]
 ) -> Iterator[Entry]:
-    rules = [] if scope.ignored else _rules_above(workspace, start)
-    if start and _ignored(rules, start, folder=True):
+    rules = [] if scope.ignored else _read_rules_above(workspace, start)
+    if start and _is_ignored(rules, start, folder=True):
         rules = []
-    waiting: list[tuple[Entry, list[_Rules]]] = []
-    seen = 0
-
-    def enter(folder: str, above: list[_Rules]) -> None:
-        nonlocal seen
-        entries = workspace.entries(folder, left_out=left_out)
-        seen += len(entries)
-        if seen > WALK_LIMIT:
-            raise ToolFailed(
-                ErrorType.LIMIT,
-                f"more than {WALK_LIMIT} entries below `{start or '.'}`; name a smaller folder",
-            )
-        if not scope.ignored and any(e.name == FILE and e.kind == "file" for e in entries):
-            above = [*_rules_of(workspace, folder), *above]
-        waiting.extend((entry, above) for entry in reversed(entries))
-
-    enter(start, rules)
-    while waiting and not stop():
-        entry, above = waiting.pop()
-        folder = entry.kind == "dir"
-        if entry.name in VERSION_CONTROL or (
-            folder and entry.name.startswith(".") and not scope.hidden
-        ):
-            continue
-        if _ignored(above, entry.path, folder=folder):
+    walk = _Walk(workspace, start, scope, left_out)
+    walk.enter(start, rules)
+    while walk.waiting and not stop():
+        entry, above = walk.waiting.pop()
+        if _is_excluded(entry, above, scope):
             continue
         if entry.kind == "file":
             yield entry
-        elif folder:
-            try:
-                enter(entry.path, above)
-            except ToolFailed as error:
-                if error.error_type is ErrorType.LIMIT:
-                    raise
-                left_out.append(entry.path)
+        elif entry.kind == "dir":
+            walk.enter_if_permitted(entry.path, above)
 
 
-def _ignored(rules: Sequence[_Rules], name: str, *, folder: bool) -> bool:
-    """What the nearest ignore file with an opinion says (gitignore(5)); none has one: not
-    ignored.
+@dataclass(slots=True)
+class _Walk:
+    """A walk in progress: the entries that wait, each with the ignore files above it."""
+
+    workspace: Workspace
+    start: str
+    scope: Scope
+    left_out: list[str]
+    waiting: list[tuple[Entry, list[_Rules]]] = field(
+        default_factory=list[tuple[Entry, list[_Rules]]]
+    )
+    seen: int = 0
+
+    def enter(self, folder: str, above: list[_Rules]) -> None:
+        entries = self.workspace.entries(folder, left_out=self.left_out)
+        self.seen += len(entries)
+        if self.seen > WALK_LIMIT:
+            below = self.start or "."
+            raise ToolFailed(
+                ErrorType.LIMIT,
+                f"more than {WALK_LIMIT} entries below `{below}`; name a smaller folder",
+            )
+        has_rules = any(entry.name == FILE and entry.kind == "file" for entry in entries)
+        if has_rules and not self.scope.ignored:
+            above = [*_read_rules(self.workspace, folder), *above]
+        self.waiting.extend((entry, above) for entry in reversed(entries))
+
+    def enter_if_permitted(self, folder: str, above: list[_Rules]) -> None:
+        try:
+            self.enter(folder, above)
+        except ToolFailed as error:
+            if error.error_type is ErrorType.LIMIT:
+                raise
+            self.left_out.append(folder)
+
+
+def _is_excluded(entry: Entry, rules: Sequence[_Rules], scope: Scope) -> bool:
+    is_folder = entry.kind == "dir"
+    if entry.name in VERSION_CONTROL:
+        return True
+    if is_folder and entry.name.startswith(".") and not scope.hidden:
+        return True
+    return _is_ignored(rules, entry.path, folder=is_folder)
+
+
+def _is_ignored(rules: Sequence[_Rules], name: str, *, folder: bool) -> bool:
+    """Return what the nearest ignore file with a matching rule says (gitignore(5)).
+
+    False if no file has one.
     """
     for one in rules:
         verdict = one.verdict(name, folder=folder)
@@ -168,17 +188,17 @@ def _ignored(rules: Sequence[_Rules], name: str, *, folder: bool) -> bool:
     return False
 
 
-def _rules_above(workspace: Workspace, start: str) -> list[_Rules]:
-    """The ignore files of the folders above `start`, nearest first."""
+def _read_rules_above(workspace: Workspace, start: str) -> list[_Rules]:
+    """Read the ignore files of the folders above `start`, nearest first."""
     found: list[_Rules] = []
     parts = start.split("/") if start else []
     for depth in range(len(parts)):
-        found = [*_rules_of(workspace, "/".join(parts[:depth])), *found]
+        found = [*_read_rules(workspace, "/".join(parts[:depth])), *found]
     return found
 
 
-def _rules_of(workspace: Workspace, folder: str) -> list[_Rules]:
-    """The ignore file of a folder as a list of one; of none if it is missing or cannot be read."""
+def _read_rules(workspace: Workspace, folder: str) -> list[_Rules]:
+    """Read the ignore file of a folder; an empty list if it is missing or unreadable."""
     try:
         data = workspace.read(f"{folder}/{FILE}" if folder else FILE, limit=MOST_BYTES)
     except ToolFailed:
@@ -187,23 +207,21 @@ def _rules_of(workspace: Workspace, folder: str) -> list[_Rules]:
 
 
 class _Filter:
-    """`file_filter` and `exclude`, tried on the name from the root and on the name from the
-    start.
-    """
+    """`file_filter` and `exclude`, matched with the name from the root and from the start."""
 
     def __init__(self, start: str, scope: Scope) -> None:
         self._cut = len(start) + 1 if start else 0
-        self._include = _globs(scope.include, "file_filter")
-        self._exclude = _globs(scope.exclude, "exclude")
+        self._include = _compile_globs(scope.include, "file_filter")
+        self._exclude = _compile_globs(scope.exclude, "exclude")
 
     def __call__(self, name: str) -> bool:
         names = (name, name[self._cut :])
-        if self._exclude is not None and any(self._exclude.match_file(n) for n in names):
+        if self._exclude is not None and any(map(self._exclude.match_file, names)):
             return False
-        return self._include is None or any(self._include.match_file(n) for n in names)
+        return self._include is None or any(map(self._include.match_file, names))
 
 
-def _globs(globs: Sequence[str], parameter: str) -> Globs | None:
+def _compile_globs(globs: Sequence[str], parameter: str) -> Globs | None:
     if not globs:
         return None
     from pathspec import GitIgnoreSpec
@@ -212,30 +230,30 @@ def _globs(globs: Sequence[str], parameter: str) -> Globs | None:
         if glob.startswith("!") or not glob.strip():
             raise ToolFailed(
                 ErrorType.VALIDATION_FAILED,
-                (
-                    f"`{parameter}`: `{glob}` is no glob; write `*.py` or `src/**`, and use "
-                    "`exclude` to leave files out"
-                ),
+                f"`{parameter}`: `{glob}` is not a glob; write `*.py` or `src/**`, and use "
+                "`exclude` to leave files out",
             )
-    lines = [line for glob in globs for line in _alternatives(glob)]
+    lines: list[str] = []
+    for glob in globs:
+        lines += _expand_braces(glob)
     try:
         return GitIgnoreSpec.from_lines(lines)
     except ValueError as error:
         raise ToolFailed(ErrorType.VALIDATION_FAILED, f"`{parameter}`: {error}") from None
 
 
-def _alternatives(glob: str) -> list[str]:
-    """`*.{ts,tsx}` -> `*.ts`, `*.tsx`. Nested braces work; at most 64 come of one glob."""
+def _expand_braces(glob: str) -> list[str]:
+    """Expand braces: `*.{ts,tsx}` -> `*.ts`, `*.tsx`. They may nest; at most 64 globs result."""
     close = glob.find("}")
     start = glob.rfind("{", 0, close) if close >= 0 else -1
     if start < 0:
         return [glob]
     found: list[str] = []
     for choice in glob[start + 1 : close].split(","):
-        found += _alternatives(glob[:start] + choice + glob[close + 1 :])
-        if len(found) > _BRACES:
+        found += _expand_braces(glob[:start] + choice + glob[close + 1 :])
+        if len(found) > _MAX_ALTERNATIVES:
             raise ToolFailed(
                 ErrorType.VALIDATION_FAILED,
-                f"`{glob}` stands for more than {_BRACES} globs; pass fewer",
+                f"`{glob}` stands for more than {_MAX_ALTERNATIVES} globs; pass fewer",
             )
     return found

@@ -1,11 +1,10 @@
-"""`search_files`: looks for text in the files of the workspace.
+"""`search_files`: searches for text in the files of the workspace.
 
-    walk (search_scope)  ->  ripgrep as a sieve (ripgrep)  ->  read by the workspace  ->  match
-    (search_python)
+    walk (scope)  ->  prefilter (ripgrep)  ->  read by the workspace  ->  match (matcher_process)
 
 Each step can only make the list of files shorter, so what the workspace may not read is never
-shown, and the answer is the same with and without ripgrep. All of it ends with the call: the walk
-looks at a flag, the two programs are ended as trees.
+shown, and the answer is the same with and without ripgrep. Everything ends with the call: the walk
+checks a flag, and the two programs are ended with their children.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from ferrule.tools.definition import READS, Tool
 from ferrule.tools.number_ranges import ranges
 
 from .matcher import LINE_SECONDS, lines
+from .matcher_process import Hit, match
 from .pattern import Kind, Pattern, read_pattern
-from .python import Hit, match
 from .ripgrep import find_ripgrep, sieve
 from .rows import Found, Row, cut, printable, report
 from .scope import Scope, find_files
@@ -49,7 +48,7 @@ _BINARY_AFTER = 8192
 
 @dataclass(slots=True)
 class _Search:
-    """One search on its way."""
+    """One search in progress."""
 
     workspace: Workspace
     pattern: Pattern
@@ -62,7 +61,7 @@ class _Search:
     found: Found = field(default_factory=Found)
     stopped: threading.Event = field(default_factory=threading.Event)
 
-    def left(self) -> float:
+    def time_left(self) -> float:
         return max(0.05, self.deadline - asyncio.get_running_loop().time())
 
     async def run(self) -> Found:
@@ -77,16 +76,16 @@ class _Search:
         return self.found
 
     async def _batches(self) -> AsyncGenerator[list[str], None]:
-        """Names to look at, as many as fit on one command line at a time."""
+        """Yield names of files to search, as many at a time as fit on one command line."""
         names = find_files(self.workspace, self.scope, self.found, self.stopped.is_set)
         try:
-            while batch := await run_blocking(lambda: _take(names)):
+            while batch := await run_blocking(lambda: _next_names(names)):
                 yield batch
         finally:
             self.stopped.set()
 
     async def _search(self, batch: list[str]) -> bool:
-        """Search these files; True if there is no need to go on."""
+        """Search these files. Return whether the search is finished."""
         candidates = batch
         if self.ripgrep and self.pattern.wider:
             candidates = await sieve(
@@ -94,18 +93,18 @@ class _Search:
                 self.pattern.wider,
                 batch,
                 directory=self.directory,
-                timeout=self.left(),
+                timeout=self.time_left(),
             )
         self.found.searched += len(batch)
         reader = self._read(candidates)
-        while group := await run_blocking(lambda: _group(reader)):
+        while group := await run_blocking(lambda: _next_group(reader)):
             hits = await match(
                 self.pattern,
                 [content for _, content in group],
                 # One more than wanted tells "exactly as many" from "there may be more".
                 wanted=self.wanted - self.found.matches + 1,
                 directory=self.directory,
-                timeout=self.left(),
+                timeout=self.time_left(),
             )
             for (name, content), some in zip(group, hits, strict=False):
                 if self._add(name, content, some):
@@ -127,7 +126,7 @@ class _Search:
                 yield name, content
 
     def _add(self, name: str, content: bytes, hits: list[Hit]) -> bool:
-        """Keep the rows of one file; True if that was the last that is wanted."""
+        """Keep the rows of one file. Return whether that was the last that is wanted."""
         room = self.wanted - self.found.matches
         full = len(hits) > room
         self.found.matches += min(len(hits), room)
@@ -135,8 +134,8 @@ class _Search:
         if full:
             self.found.warnings.append(
                 f"stopped at {self.wanted} matches: there are more; narrow `path`, "
-                "`file_filter` or the "
-                f"pattern, or raise `max_results` (at most {MOST_RESULTS})"
+                "`file_filter` or the pattern, or raise `max_results` "
+                f"(at most {MOST_RESULTS})"
             )
         return full
 
@@ -151,15 +150,15 @@ class _Search:
         self.found.warnings.append(f"{what}: the result is incomplete; {step}")
 
     async def _match_names(self, names: list[str]) -> None:
-        last = "\n".join(name.rpartition("/")[2] for name in names)
-        if not last:
+        base_names = "\n".join(name.rpartition("/")[2] for name in names)
+        if not base_names:
             return
         hits = await match(
             self.pattern,
-            [last.encode("utf-8", "surrogateescape")],
+            [base_names.encode("utf-8", "surrogateescape")],
             wanted=len(names),
             directory=self.directory,
-            timeout=self.left(),
+            timeout=self.time_left(),
         )
         if not hits:
             self.found.warnings.append(
@@ -169,8 +168,8 @@ class _Search:
         self.found.names = [names[hit.number - 1] for hit in hits[0]]
 
 
-def _take(names: Iterator[str]) -> list[str]:
-    """The next names, at most a command line full."""
+def _next_names(names: Iterator[str]) -> list[str]:
+    """Return the next names, at most as many as fit on one command line."""
     batch: list[str] = []
     size = 0
     for name in islice(names, _BATCH_NAMES):
@@ -181,8 +180,8 @@ def _take(names: Iterator[str]) -> list[str]:
     return batch
 
 
-def _group(files: Iterator[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-    """The next files, as many as fit into one batch; a single larger one alone."""
+def _next_group(files: Iterator[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    """Return the next files, as many as fit into one batch; a larger one comes alone."""
     group: list[tuple[str, bytes]] = []
     size = 0
     for file in files:
@@ -198,21 +197,17 @@ def _rows(name: str, content: bytes, hits: list[Hit], around: int) -> list[Row]:
         return []
     text = list(lines(content))
     starts = {hit.number: hit.start for hit in hits}
-    shown = sorted({
-        number
-        for hit in hits
-        for number in range(max(1, hit.number - around), min(len(text), hit.number + around) + 1)
-    })  # fmt: skip
-    return [
-        Row(
-            name,
-            n,
-            cut(text[n - 1], starts.get(n, 0)),
-            n in starts,
-            starts[n] + 1 if n in starts else 0,
-        )
-        for n in shown
-    ]
+    shown: set[int] = set()
+    for number in starts:
+        first = max(1, number - around)
+        last = min(len(text), number + around)
+        shown.update(range(first, last + 1))
+    rows: list[Row] = []
+    for number in sorted(shown):
+        start = starts.get(number, 0)
+        column = start + 1 if number in starts else 0
+        rows.append(Row(name, number, cut(text[number - 1], start), number in starts, column))
+    return rows
 
 
 async def search(
@@ -225,9 +220,16 @@ async def search(
     ripgrep: str | None = None,
     seconds: float = SECONDS,
 ) -> Found:
-    """What `search_files` does, for programs. `ripgrep` is the program to use; None: do without.
+    """Search the workspace; this is what `search_files` does, for programs.
 
-    Raises ToolFailed. When cancelled, ends what it started.
+    When cancelled, ends what it started.
+
+    Args:
+        ripgrep: The program to use; None does without.
+        seconds: Time for the whole search.
+
+    Raises:
+        ToolFailed: The path is refused, or the search took too long before it found anything.
     """
     loop = asyncio.get_running_loop()
     with closing(_Folder(workspace)) as folder:
@@ -257,16 +259,17 @@ class _Folder:
         os.close(self.descriptor)
 
 
-def _listed(value: str | list[str] | None) -> tuple[str, ...]:
+def _as_tuple(value: str | list[str] | None) -> tuple[str, ...]:
     if value is None:
         return ()
-    return (value,) if isinstance(value, str) else tuple(value)
+    if isinstance(value, str):
+        return (value,)
+    return tuple(value)
 
 
-def _within(name: str, value: int, least: int, most: int) -> int:
-    if least <= value <= most:
-        return value
-    raise RetryCall(f"`{name}` must be from {least} to {most}, found {value}")
+def _check_range(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise RetryCall(f"`{name}` must be from {least} to {most}, found {value}")
 
 
 async def _answer(
@@ -279,8 +282,8 @@ async def _answer(
     context_lines: int,
     max_results: int,
 ) -> str:
-    _within("max_results", max_results, 1, MOST_RESULTS)
-    _within("context_lines", context_lines, 0, MOST_CONTEXT)
+    _check_range("max_results", max_results, 1, MOST_RESULTS)
+    _check_range("context_lines", context_lines, 0, MOST_CONTEXT)
     workspace = context.resource(Workspace)
     found = await search(
         workspace,
@@ -289,10 +292,14 @@ async def _answer(
         max_results=max_results,
         context_lines=context_lines,
         ripgrep=find_ripgrep(outside=str(workspace.root)),
-        # A little less than the call has: an answer that is cut says more than none.
+        # A little less time than the call has: a partial answer says more than none.
         seconds=min(SECONDS, 0.9 * (context.deadline or SECONDS)),
     )
-    flags = " [+hidden]" * scope.hidden + " [+gitignored]" * scope.ignored
+    flags = ""
+    if scope.hidden:
+        flags += " [+hidden]"
+    if scope.ignored:
+        flags += " [+gitignored]"
     start = printable(workspace.name(scope.path) or ".")
     return report(found, f"searched for `{printable(pattern)}` ({kind}) in `{start}`{flags}")
 
@@ -332,7 +339,9 @@ async def search_files(
     Binary files, files over 10 MB, version control folders and files that may hold secrets are
     never searched.
     """
-    scope = Scope(path, _listed(file_filter), _listed(exclude), include_hidden, ignore_gitignore)
+    scope = Scope(
+        path, _as_tuple(file_filter), _as_tuple(exclude), include_hidden, ignore_gitignore
+    )
     return await _answer(
         context,
         pattern,
@@ -362,7 +371,7 @@ async def grep_search(
     The same search as `search_files` with `kind: wildcard`, under the name and with the parameters
     of requirement 002, for agents that were written for it.
     """
-    scope = Scope(".", _listed(file_filter), (), include_hidden, ignore_gitignore)
+    scope = Scope(".", _as_tuple(file_filter), (), include_hidden, ignore_gitignore)
     return await _answer(
         context,
         pattern,
@@ -375,4 +384,4 @@ async def grep_search(
 
 
 TOOLS: tuple[Tool, ...] = with_examples(search_files)
-"""`grep_search` is not among them: two names for one thing cost a model more than they give."""
+"""`grep_search` is not among them: two names for one tool cost a model more than they give."""

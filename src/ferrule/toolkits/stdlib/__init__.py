@@ -1,13 +1,14 @@
 """Typed tools that ship: deterministic facts that a model should ask for and not guess.
 
     math::calc  math::evaluate  regex::match  strings::count_char  crypto::sha256  json::query
-    dates::add  dates::between  dates::describe  units::convert                                    compute, touch nothing
-    vision::ocr                                                                                    reads an image
+    dates::add  dates::between  dates::describe  units::convert          compute, touch nothing
+    vision::ocr                                                          reads an image
 
     Agent("ollama:llama3.2", tools=[*stdlib_tools(["math", "dates", "units::convert"])])
 
-Each has an output schema, and bounds on what goes in and what comes out. Two need more than Ferrule's core: `regex::match` the package
-`google-re2`, `vision::ocr` the program `tesseract`; where these are missing a call says so and how to get them.
+Each has an output schema, and bounds on its input and output. Two need more than Ferrule's core:
+`regex::match` the package `google-re2`, `vision::ocr` the program `tesseract`; if these are missing
+a call says so, and how to get them.
 
 Modules: `calc`, `dates`, `json_path`, `json_query`, `numerals`, `ocr`, `recognizer`,
 `tesseract`, `text`, `typed`, `unit_table`, `units`.
@@ -34,12 +35,14 @@ __all__ = ["TOOLS", "Recognized", "Recognizer", "Word", "stdlib_tools"]
 
 
 def _grouped(*tools: Tool) -> tuple[Tool, ...]:
-    """Each under its full name as its key, in the group of its namespace: `add` alone would say too
-    little.
+    """Give each tool its full name as key, in the group of its namespace.
+
+    `add` alone would say too little.
     """
-    return tuple(
-        toolset.keyed([tool], tool.namespace, keys={tool.name: tool.full_name})[0] for tool in tools
-    )
+    grouped: list[Tool] = []
+    for tool in tools:
+        grouped += toolset.keyed([tool], tool.namespace, keys={tool.name: tool.full_name})
+    return tuple(grouped)
 
 
 TOOLS: tuple[Tool, ...] = _grouped(
@@ -50,11 +53,14 @@ TOOLS: tuple[Tool, ...] = _grouped(
 def stdlib_tools(
     enabled: Iterable[str] | None = None, **options: Unpack[Shape]
 ) -> tuple[Tool, ...]:
-    """The tools as a set: all, or those that `enabled` names by full name (`math::calc`) or
-    namespace (`dates`).
+    """Return the tools as a set.
 
-    `options` are those of every pack (`tools.pack_options.Shape`), by full name. Raises ConfigError
-    for a name, group or option that does not exist, naming the nearest.
+    Args:
+        enabled: Full names (`math::calc`) or namespaces (`dates`); None: all tools.
+        options: Those of every pack (`tools.pack_options.Shape`), by full name.
+
+    Raises:
+        ConfigError: A name, group or option does not exist; the message names the nearest.
     """
     if enabled is not None:
         options["enabled_tools"] = enabled

@@ -4,10 +4,10 @@
     power = sign ("^" | "**") power | sign       sign = ("+" | "-") sign | atom
     atom = number | name "(" expression ("," expression)* ")" | name | "(" expression ")"
 
-A sign before a power binds last, as in mathematics: `-2^2` is -4, and `2^-1` is 0.5. Nothing is
-evaluated by Python: an expression is read character by character, and every step is bounded before
-it is made. Roots and the constants `pi` and `e` are rounded to `numerals.DIGITS` digits, and so is
-every result that has no finite decimal; the answer says which it is.
+A sign before a power binds last, as in mathematics: `-2^2` is -4, and `2^-1` is 0.5. Python
+evaluates nothing: an expression is read character by character, and every step is bounded before it
+is made. Roots and the constants `pi` and `e` are rounded to `numerals.DIGITS` digits, and so is
+every result that has no finite decimal; the result says so.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from .typed import typed
 
 LONGEST_EXPRESSION = 2_000
 DEEPEST = 50
-"""Brackets and signs within each other."""
+"""Most nested brackets and signs."""
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)|(?P<sign>\*\*|//|[-+*/%^(),]))",
+    r"\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<sign>\*\*|//|[-+*/%^(),]))",
     re.ASCII,
 )
 _CONSTANTS = {
@@ -41,7 +42,7 @@ _CONSTANTS = {
 
 
 class Calculated(TypedDict):
-    """`value` in decimal; `exact` is false where it was rounded to 50 significant digits."""
+    """`value` in decimal; `exact` is false if it was rounded to 50 significant digits."""
 
     value: str
     exact: bool
@@ -49,7 +50,7 @@ class Calculated(TypedDict):
 
 @dataclass(slots=True)
 class _Reader:
-    """An expression on its way. `exact` turns false with the first rounded value."""
+    """Reads an expression. `exact` becomes false with the first rounded value."""
 
     text: str
     at: int = 0
@@ -57,7 +58,7 @@ class _Reader:
     exact: bool = True
 
     def next(self) -> tuple[str, str]:
-        """Kind and text of the next token; the kind is empty at the end. Nothing is taken."""
+        """Return kind and text of the next token, without taking it; kind is empty at the end."""
         found = _TOKEN.match(self.text, self.at)
         if found is None:
             rest = self.text[self.at :].strip()
@@ -67,7 +68,7 @@ class _Reader:
         return found.lastgroup or "", found[found.lastgroup or 0]
 
     def take(self, *wanted: str) -> str:
-        """The next token if it is one of these signs, else nothing."""
+        """Take the next token if it is one of these signs, else return an empty text."""
         kind, text = self.next()
         if kind != "sign" or text not in wanted:
             return ""
@@ -82,8 +83,7 @@ class _Reader:
     def wrong(self, what: str) -> RetryCall:
         return RetryCall(
             f"`expression` at character {self.at + 1}: {what}; it may hold numbers, + - * / "
-            "// % ^, brackets, "
-            f"{', '.join(sorted(_FUNCTIONS))}, pi and e"
+            f"// % ^, brackets, {', '.join(sorted(_FUNCTIONS))}, pi and e"
         )
 
     def expect(self, sign: str) -> None:
@@ -117,20 +117,22 @@ def _signed(reader: _Reader) -> Fraction:
 
 def _power(reader: _Reader) -> Fraction:
     base = _atom(reader)
-    return _raised(base, _signed(reader)) if reader.take("^", "**") else base
+    if not reader.take("^", "**"):
+        return base
+    return _raise_to_power(base, _signed(reader))
 
 
-def _raised(base: Fraction, exponent: Fraction) -> Fraction:
+def _raise_to_power(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator != 1:
         raise RetryCall(
             f"the exponent {_short(exponent)} is not a whole number; there is `sqrt` for roots"
         )
     if base == 0 and exponent < 0:
-        raise _no_division()
+        raise _division_by_zero()
     if base in (0, 1, -1):
         odd = exponent.numerator % 2 == 1
         return base if odd or (base == 0 and exponent) else Fraction(1)
-    # Checked before: a power is the one step whose result can be far larger than what went in.
+    # Checked first: a power is the only step whose result can be far larger than its input.
     size = max(base.numerator.bit_length(), base.denominator.bit_length())
     if size * abs(exponent.numerator) > 8 * LONGEST:
         raise too_large("the power")
@@ -144,18 +146,18 @@ def _atom(reader: _Reader) -> Fraction:
         return read_number(text, "a number of `expression`")
     if kind == "name":
         reader.skip()
-        return _named(reader, text)
+        return _constant_or_function(reader, text)
     if kind == "sign" and text == "(":
         reader.skip()
         value = _sum(reader)
         reader.expect(")")
         return value
-    raise reader.wrong(
-        f"a number is missing before `{text}`" if text else "it ends where a number should be"
-    )
+    if not text:
+        raise reader.wrong("it ends where a number should be")
+    raise reader.wrong(f"a number is missing before `{text}`")
 
 
-def _named(reader: _Reader, name: str) -> Fraction:
+def _constant_or_function(reader: _Reader, name: str) -> Fraction:
     if name in _CONSTANTS:
         reader.exact = False
         return _CONSTANTS[name]
@@ -176,11 +178,11 @@ def _absolute(reader: _Reader, values: list[Fraction]) -> Fraction:
     return abs(values[0])
 
 
-def _up(reader: _Reader, values: list[Fraction]) -> Fraction:
+def _ceil(reader: _Reader, values: list[Fraction]) -> Fraction:
     return Fraction(ceil(values[0]))
 
 
-def _down(reader: _Reader, values: list[Fraction]) -> Fraction:
+def _floor(reader: _Reader, values: list[Fraction]) -> Fraction:
     return Fraction(floor(values[0]))
 
 
@@ -201,7 +203,7 @@ def _round(reader: _Reader, values: list[Fraction]) -> Fraction:
     return Fraction(round(values[0], int(places)))
 
 
-def _root(reader: _Reader, values: list[Fraction]) -> Fraction:
+def _square_root(reader: _Reader, values: list[Fraction]) -> Fraction:
     value = values[0]
     if value < 0:
         raise ToolFailed(
@@ -220,19 +222,19 @@ def _root(reader: _Reader, values: list[Fraction]) -> Fraction:
 _Function = Callable[[_Reader, list[Fraction]], Fraction]
 _FUNCTIONS: dict[str, tuple[int, int, _Function]] = {
     "abs": (1, 1, _absolute),
-    "ceil": (1, 1, _up),
-    "floor": (1, 1, _down),
+    "ceil": (1, 1, _ceil),
+    "floor": (1, 1, _floor),
     "max": (1, 100, _largest),
     "min": (1, 100, _smallest),
     "round": (1, 2, _round),
-    "sqrt": (1, 1, _root),
+    "sqrt": (1, 1, _square_root),
 }
-"""Name -> least and most values that it takes, and what it does."""
+"""Name -> least and most number of values, and the function."""
 
 
 def _apply(sign: str, left: Fraction, right: Fraction) -> Fraction:
     if sign in ("/", "//", "%") and right == 0:
-        raise _no_division()
+        raise _division_by_zero()
     match sign:
         case "+":
             return left + right
@@ -248,7 +250,7 @@ def _apply(sign: str, left: Fraction, right: Fraction) -> Fraction:
             return left % right
 
 
-def _no_division() -> ToolFailed:
+def _division_by_zero() -> ToolFailed:
     return ToolFailed(
         ErrorType.VALIDATION_FAILED, "division by zero has no result; check the divisor"
     )
@@ -277,7 +279,8 @@ async def calc(
 
     A whole result is exact; any other is the nearest double-precision number to the exact one.
     """
-    left, right = read_number(lhs, "`lhs`"), read_number(rhs, "`rhs`")
+    left = read_number(lhs, "`lhs`")
+    right = read_number(rhs, "`rhs`")
     result = bounded(_apply(_SIGNS[op], left, right), "the result")
     if result.denominator == 1:
         return int(result)
@@ -307,7 +310,7 @@ async def evaluate(
     if kind:
         raise reader.wrong(f"`{text[:40]}` does not belong here")
     if not reader.exact:
-        # What was rounded on the way has no more digits to say.
+        # A value that was rounded on the way has no more digits to show.
         value = rounded(value)
     written, finite = write_number(value)
     return Calculated(value=written, exact=finite and reader.exact)

@@ -1,10 +1,10 @@
-"""`dates::add`, `dates::between`, `dates::describe`: arithmetic on the calendar (ISO 8601,
-proleptic Gregorian, years 1 to 9999).
+"""`dates::add`, `dates::between`, `dates::describe`: arithmetic on the calendar.
 
-A date stays a date unless hours, minutes or seconds are added. A time with an offset keeps that
-offset: rules of time zones (and so the hour that is lost or won in one) are not applied, and leap
-seconds do not exist. Months and years are added first, and a day that the month does not have
-becomes its last; then weeks and days; then hours, minutes and seconds.
+The calendar is that of ISO 8601: proleptic Gregorian, years 1 to 9999. A date stays a date unless
+hours, minutes or seconds are added. A time with an offset keeps that offset: rules of time zones
+(and so the hour that is lost or gained in one) are not applied, and leap seconds do not exist.
+Months and years are added first, and a day that the month does not have becomes its last; then
+weeks and days; then hours, minutes and seconds.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from .typed import typed
 Day = TypeVar("Day", bound=date)
 
 MOST = 10_000_000_000
-"""The largest count of a unit: more seconds than that are outside of the calendar or close to it.
-"""
+"""The largest count of a unit: more seconds leave the calendar, or nearly do."""
 _WRITTEN = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)?)?", re.ASCII
 )
@@ -34,8 +33,9 @@ _WHEN = (
 
 
 class Moved(TypedDict):
-    """`clamped`: the day of the start does not exist in the month that was reached; its last day
-    was taken.
+    """The date that was reached.
+
+    `clamped`: its month does not have the day, so the last day of the month was taken.
     """
 
     result: str
@@ -44,11 +44,11 @@ class Moved(TypedDict):
 
 
 class Distance(TypedDict):
-    """`start` to `end`, negative where `end` is earlier.
+    """The distance from `start` to `end`, negative if `end` is earlier.
 
-    `days` are whole days and `rest_seconds` the rest of the same sign; `seconds` are both. `years`,
-    `months` and `month_days` are the same distance by the calendar: whole years, then whole months,
-    then days.
+    `days` are whole days and `rest_seconds` the rest with the same sign; `seconds` are both.
+    `years`, `months` and `month_days` are the same distance by the calendar: whole years, then
+    whole months, then days.
     """
 
     days: int
@@ -60,7 +60,7 @@ class Distance(TypedDict):
 
 
 class Described(TypedDict):
-    """Facts of one date; weeks are those of ISO 8601."""
+    """Facts about one date; weeks are those of ISO 8601."""
 
     date: str
     weekday: str
@@ -96,15 +96,21 @@ async def add_to_date(
     """Add to a date or time, or subtract with negative numbers. Returns it in ISO 8601 with its
     weekday.
     """
-    for name, count in (
-        ("years", years), ("months", months), ("weeks", weeks), ("days", days),
-        ("hours", hours), ("minutes", minutes), ("seconds", seconds),
-    ):  # fmt: skip
+    counts = {
+        "years": years,
+        "months": months,
+        "weeks": weeks,
+        "days": days,
+        "hours": hours,
+        "minutes": minutes,
+        "seconds": seconds,
+    }
+    for name, count in counts.items():
         if abs(count) > MOST:
             raise RetryCall(f"`{name}` must be from -{MOST} to {MOST}, found {count}")
     begin = read_when(start, "start")
     try:
-        moved, clamped = _months_later(begin, 12 * years + months)
+        moved, clamped = _add_months(begin, 12 * years + months)
         moved += timedelta(weeks=weeks, days=days)
         if hours or minutes or seconds:
             moved = _as_time(moved) + timedelta(hours=hours, minutes=minutes, seconds=seconds)
@@ -116,15 +122,16 @@ async def add_to_date(
     return Moved(result=moved.isoformat(), weekday=_weekday(moved), clamped=clamped)
 
 
-def _months_later(begin: Day, months: int) -> tuple[Day, bool]:
-    """Raises ValueError or OverflowError outside of the calendar."""
+def _add_months(begin: Day, months: int) -> tuple[Day, bool]:
+    """Raise ValueError or OverflowError outside of the calendar."""
     if not months:
         return begin, False
     year, month = divmod(begin.year * 12 + begin.month - 1 + months, 12)
     if not 1 <= year <= 9999:
         raise ValueError(year)
     last = calendar.monthrange(year, month + 1)[1]
-    return begin.replace(year=year, month=month + 1, day=min(begin.day, last)), begin.day > last
+    moved = begin.replace(year=year, month=month + 1, day=min(begin.day, last))
+    return moved, begin.day > last
 
 
 @typed(
@@ -140,17 +147,19 @@ async def between(start: Annotated[str, _WHEN], end: Annotated[str, _WHEN]) -> D
     """The distance between two dates or times: in days and seconds, and in years, months and
     days.
     """
-    first, last = _alike(_as_time(read_when(start, "start")), _as_time(read_when(end, "end")))
+    first = _as_time(read_when(start, "start"))
+    last = _as_time(read_when(end, "end"))
+    first, last = _with_same_offset(first, last)
     backwards = last < first
     earlier, later = (last, first) if backwards else (first, last)
     distance = later - earlier
     months = _whole_months(earlier, later)
-    rest = (later - _months_later(earlier, months)[0]).days
+    rest = (later - _add_months(earlier, months)[0]).days
     sign = -1 if backwards else 1
     within = distance.seconds + distance.microseconds / 1_000_000
     return Distance(
         days=sign * distance.days,
-        # Zero has no sign here.
+        # Zero has no sign.
         rest_seconds=sign * within or 0.0,
         seconds=sign * distance.total_seconds() or 0.0,
         years=sign * (months // 12),
@@ -161,25 +170,26 @@ async def between(start: Annotated[str, _WHEN], end: Annotated[str, _WHEN]) -> D
 
 def _whole_months(earlier: datetime, later: datetime) -> int:
     months = (later.year - earlier.year) * 12 + later.month - earlier.month
-    return months - 1 if _months_later(earlier, months)[0] > later else months
+    reached, _ = _add_months(earlier, months)
+    return months - 1 if reached > later else months
 
 
-def _alike(first: datetime, last: datetime) -> tuple[datetime, datetime]:
+def _with_same_offset(first: datetime, last: datetime) -> tuple[datetime, datetime]:
     if (first.tzinfo is None) != (last.tzinfo is None):
         raise RetryCall(
             "one of `start` and `end` has an offset from UTC and the other has none; give "
             "both or neither"
         )
-    # Into one offset: the calendar of the first is the one that months are counted by.
+    if first.tzinfo is None:
+        return first, last
+    # Months are counted by the calendar of the first.
     try:
-        return first, last.astimezone(first.tzinfo) if first.tzinfo else last
+        return first, last.astimezone(first.tzinfo)
     except OverflowError:
         raise ToolFailed(
             ErrorType.LIMIT,
-            (
-                "with the offset of `start`, `end` is outside of the years 1 to 9999; use closer "
-                "offsets"
-            ),
+            "with the offset of `start`, `end` is outside of the years 1 to 9999; use closer "
+            "offsets",
         ) from None
 
 
@@ -205,21 +215,22 @@ async def describe(date: Annotated[str, _WHEN]) -> Described:
 
 
 def read_when(text: str, where: str) -> date:
-    """A date, or a datetime (which is one) if the text has a time. Raises RetryCall naming
-    `where`.
+    """Read a date, or a datetime (which is one) if the text has a time.
+
+    Raises:
+        RetryCall: The text is neither; the message names `where`.
     """
     text = text.strip()
     try:
-        # `fromisoformat` takes any character between date and time, and any number of digits after
-        # it.
+        # `fromisoformat` accepts any character between date and time, and any number of digits
+        # after it.
         if not _WRITTEN.fullmatch(text):
             raise ValueError(text)
         return date.fromisoformat(text) if len(text) == 10 else datetime.fromisoformat(text)
     except ValueError:
         raise RetryCall(
             f"`{where}` must be a date such as 2026-02-28 or a time such as "
-            "2026-02-28T09:30:00+01:00 that exists, "
-            f"found `{text[:40]}`"
+            f"2026-02-28T09:30:00+01:00 that exists, found `{text[:40]}`"
         ) from None
 
 
@@ -231,5 +242,5 @@ def _weekday(day: date) -> str:
     return _WEEKDAYS[day.weekday()]
 
 
-# Not `calendar.day_name`: that speaks the language of the machine.
+# Not `calendar.day_name`, which uses the language of the machine.
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

@@ -1,12 +1,16 @@
 """A small path language over JSON values: the part of JSONPath (RFC 9535) that needs no functions.
 
-    $.orders[0].id            members and elements; `[-1]` is the last        $.orders[1:3]   slices, also with a step
-    $['a name']["b"]          names in quotes                                 $.orders[*].id  every element or member
-    $..id                     at any depth, the value itself first            $[0,2,'a']      several selectors
-    $.orders[?@.total > 10 && @.state == "open"]                              tests: == != < <= > >=, or that a path exists; `&&`
+    $.orders[0].id            members and elements; `[-1]` is the last
+    $.orders[1:3]             slices, also with a step
+    $['a name']["b"]          names in quotes
+    $.orders[*].id            every element or member
+    $..id                     at any depth, the value itself first
+    $[0,2,'a']                several selectors
+    $.orders[?@.total > 10 && @.state == "open"]
+                              tests: == != < <= > >=, or that a path exists; `&&`
 
 Results are in the order of RFC 9535: left to right, outer before inner. Comparisons are those of
-the RFC: values of different types are unequal and neither is less. What is not here: `||`, `!`,
+the RFC: values of different types are unequal and neither is less. Not supported: `||`, `!`,
 brackets and functions within tests. Work is bounded by `MOST_VISITED`.
 """
 
@@ -23,12 +27,12 @@ from ferrule.core.errors import RetryCall, ToolFailed
 
 LONGEST = 1_000
 MOST_STEPS = 50
-"""Segments of a path, those of its tests included: each is a level of Python's stack."""
+"""Segments of a path, including those of its tests: each is a level of Python's stack."""
 MOST_VISITED = 200_000
-"""Values that one query looks at."""
+"""Values that one query visits."""
 
 Node = tuple[str, Any]
-"""Where a value stands, as JSON Pointer, and the value."""
+"""The place of a value, as JSON Pointer, and the value."""
 Selector = Callable[["_Walk", Node], Iterator[Node]]
 
 _NAME = re.compile(r"[A-Za-z_\u0080-\U0010ffff][A-Za-z0-9_\u0080-\U0010ffff]*")
@@ -40,7 +44,7 @@ _COMPARISON = re.compile(r"==|!=|<=|>=|<|>")
 
 @dataclass(slots=True)
 class _Walk:
-    """One query on its way: how many values it may still look at."""
+    """One query in progress: how many values it may still visit."""
 
     left: int = MOST_VISITED
 
@@ -49,16 +53,17 @@ class _Walk:
         if self.left < 0:
             raise ToolFailed(
                 ErrorType.LIMIT,
-                (
-                    f"the path looks at more than {MOST_VISITED} values; name more members and "
-                    "use `..` and `*` less"
-                ),
+                f"the path looks at more than {MOST_VISITED} values; name more members and "
+                "use `..` and `*` less",
             )
 
 
 def select(document: Any, path: str) -> Iterator[Node]:
-    """The values that `path` selects, with their places. Raises RetryCall for what is no path,
-    ToolFailed(limit).
+    """Yield the values that `path` selects, with their places.
+
+    Raises:
+        RetryCall: It is not a path.
+        ToolFailed: `limit` if it visits too many values.
     """
     if len(path) > LONGEST:
         raise RetryCall(f"`path` has {len(path)} characters; the most is {LONGEST}")
@@ -75,48 +80,54 @@ def _follow(walk: _Walk, start: Node, segments: list[_Segment]) -> Iterator[Node
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """One step of a path: what is selected from each value, or from all within it."""
+    """One step of a path: what is selected from each value, or from everything within it."""
 
     selectors: tuple[Selector, ...]
     deep: bool = False
 
     def apply(self, walk: _Walk, nodes: Iterator[Node]) -> Iterator[Node]:
         for node in nodes:
-            for one in _within(walk, node) if self.deep else (node,):
-                for selector in self.selectors:
-                    for found in selector(walk, one):
-                        walk.step()
-                        yield found
+            for start in _within(walk, node) if self.deep else (node,):
+                yield from self._select(walk, start)
+
+    def _select(self, walk: _Walk, node: Node) -> Iterator[Node]:
+        for selector in self.selectors:
+            for found in selector(walk, node):
+                walk.step()
+                yield found
 
 
 def _within(walk: _Walk, node: Node) -> Iterator[Node]:
-    """The value and all within it, outer before inner. Without recursion: documents can be deep."""
+    """Yield the value and everything within it, outer before inner.
+
+    Without recursion, since documents can be deep.
+    """
     waiting = [node]
     while waiting:
         walk.step()
-        one = waiting.pop()
-        yield one
-        waiting += reversed(list(_children(one)))
+        current = waiting.pop()
+        yield current
+        waiting += reversed(list(_children(current)))
 
 
 def _children(node: Node) -> Iterator[Node]:
     place, value = node
     if isinstance(value, dict):
         for name, item in cast("dict[str, Any]", value).items():
-            yield f"{place}/{_escaped(name)}", item
+            yield f"{place}/{_escape(name)}", item
     elif isinstance(value, list):
         for index, item in enumerate(cast("list[Any]", value)):
             yield f"{place}/{index}", item
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
 def _member(name: str) -> Selector:
     def select_member(walk: _Walk, node: Node) -> Iterator[Node]:
         if isinstance(node[1], dict) and name in node[1]:
-            yield f"{node[0]}/{_escaped(name)}", node[1][name]
+            yield f"{node[0]}/{_escape(name)}", node[1][name]
 
     return select_member
 
@@ -125,9 +136,9 @@ def _element(index: int) -> Selector:
     def select_element(walk: _Walk, node: Node) -> Iterator[Node]:
         if isinstance(node[1], list):
             items = cast("list[Any]", node[1])
-            at = index if index >= 0 else len(items) + index
-            if 0 <= at < len(items):
-                yield f"{node[0]}/{at}", items[at]
+            position = index if index >= 0 else len(items) + index
+            if 0 <= position < len(items):
+                yield f"{node[0]}/{position}", items[position]
 
     return select_element
 
@@ -136,13 +147,13 @@ def _slice(bounds: slice) -> Selector:
     def select_slice(walk: _Walk, node: Node) -> Iterator[Node]:
         if isinstance(node[1], list) and bounds.step != 0:
             items = cast("list[Any]", node[1])
-            for at in range(*bounds.indices(len(items))):
-                yield f"{node[0]}/{at}", items[at]
+            for position in range(*bounds.indices(len(items))):
+                yield f"{node[0]}/{position}", items[position]
 
     return select_slice
 
 
-def _every(walk: _Walk, node: Node) -> Iterator[Node]:
+def _select_children(walk: _Walk, node: Node) -> Iterator[Node]:
     return _children(node)
 
 
@@ -150,7 +161,7 @@ def _filter(tests: list[_Test]) -> Selector:
     def select_filtered(walk: _Walk, node: Node) -> Iterator[Node]:
         for child in _children(node):
             walk.step()
-            if all(test.holds(walk, child[1]) for test in tests):
+            if all(test.is_met(walk, child[1]) for test in tests):
                 yield child
 
     return select_filtered
@@ -158,13 +169,13 @@ def _filter(tests: list[_Test]) -> Selector:
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """`@.path` exists, or compares so with a literal."""
+    """A test: `@.path` exists, or compares like this with a literal."""
 
     segments: list[_Segment]
     comparison: str = ""
     literal: Any = None
 
-    def holds(self, walk: _Walk, value: Any) -> bool:
+    def is_met(self, walk: _Walk, value: Any) -> bool:
         found = next(_follow(walk, ("", value), self.segments), None)
         if not self.comparison:
             return found is not None
@@ -174,12 +185,17 @@ class _Test:
 
 
 def _compare(left: Any, comparison: str, right: Any) -> bool:
-    equal = _kind(left) == _kind(right) and left == right
-    if comparison in ("==", "!="):
-        return equal is (comparison == "==")
-    ordered = _kind(left) == _kind(right) and _kind(left) in ("number", "string")
-    less, more = (left < right, left > right) if ordered else (False, False)
-    return {"<": less, ">": more, "<=": less or equal, ">=": more or equal}[comparison]
+    same_kind = _kind(left) == _kind(right)
+    equal = same_kind and left == right
+    if comparison == "==":
+        return equal
+    if comparison == "!=":
+        return not equal
+    if equal and comparison in ("<=", ">="):
+        return True
+    if not same_kind or _kind(left) not in ("number", "string"):
+        return False
+    return left < right if comparison in ("<", "<=") else left > right
 
 
 def _kind(value: object) -> str:
@@ -187,30 +203,32 @@ def _kind(value: object) -> str:
         return "boolean"
     if isinstance(value, (int, float)):
         return "number"
-    return "string" if isinstance(value, str) else "null" if value is None else "structure"
+    if isinstance(value, str):
+        return "string"
+    return "null" if value is None else "structure"
 
 
 class _Parser:
-    """A path, character by character."""
+    """Reads a path, character by character."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.at = 0
-        self.steps = 0
+        self._position = 0
+        self._steps = 0
 
     def path(self) -> list[_Segment]:
         self._expect("$", "it begins with `$`, the whole document")
         segments = self._segments()
-        if self.at < len(self.text):
-            raise self.wrong("here a `.` or `[` should follow")
+        if self._position < len(self.text):
+            raise self._error("here a `.` or `[` should follow")
         return segments
 
     def _segments(self) -> list[_Segment]:
         found: list[_Segment] = []
-        while self.text[self.at : self.at + 1] in (".", "["):
-            self.steps += 1
-            if self.steps > MOST_STEPS:
-                raise self.wrong(
+        while self._next_character() in (".", "["):
+            self._steps += 1
+            if self._steps > MOST_STEPS:
+                raise self._error(
                     f"more than {MOST_STEPS} steps; ask for a part first and go on from there"
                 )
             deep = self._take("..")
@@ -224,10 +242,10 @@ class _Parser:
 
     def _dotted(self) -> Selector:
         if self._take("*"):
-            return _every
+            return _select_children
         name = self._match(_NAME)
         if not name:
-            raise self.wrong("a name or `*` is missing; write other names as `['a name']`")
+            raise self._error("a name or `*` is missing; write other names as `['a name']`")
         return _member(name)
 
     def _bracket(self) -> tuple[Selector, ...]:
@@ -238,12 +256,12 @@ class _Parser:
         return tuple(selectors)
 
     def _selector(self) -> Selector:
-        self._blank()
+        self._skip_blanks()
         if self._take("*"):
-            return _every
+            return _select_children
         if self._take("?"):
             return _filter(self._tests())
-        if self.text[self.at : self.at + 1] in ("'", '"'):
+        if self._next_character() in ("'", '"'):
             return _member(self._quoted())
         return self._numbers()
 
@@ -252,9 +270,12 @@ class _Parser:
         while len(parts) < 3 and self._take(":"):
             parts.append(self._match(_NUMBER))
         if len(parts) > 1:
-            return _slice(slice(*(int(part) if part else None for part in parts)))
+            bounds = [int(part) if part else None for part in parts]
+            return _slice(slice(*bounds))
         if not parts[0]:
-            raise self.wrong("a number, a name in quotes, `*`, a slice or a test `?@.…` is missing")
+            raise self._error(
+                "a number, a name in quotes, `*`, a slice or a test `?@.…` is missing"
+            )
         return _element(int(parts[0]))
 
     def _tests(self) -> list[_Test]:
@@ -269,56 +290,61 @@ class _Parser:
             "a test begins with `@`, such as `?@.price < 10`; brackets, `||` and `!` are not known",
         )
         segments = self._segments()
-        self._blank()
+        self._skip_blanks()
         comparison = self._match(_COMPARISON)
-        return _Test(segments, comparison, self._literal()) if comparison else _Test(segments)
+        if not comparison:
+            return _Test(segments)
+        return _Test(segments, comparison, self._literal())
 
     def _literal(self) -> Any:
-        self._blank()
-        if self.text[self.at : self.at + 1] in ("'", '"'):
+        self._skip_blanks()
+        if self._next_character() in ("'", '"'):
             return self._quoted()
         written = self._match(_LITERAL)
         if not written:
-            raise self.wrong("text in quotes, a number, true, false or null is missing")
+            raise self._error("text in quotes, a number, true, false or null is missing")
         return json.loads(written)
 
     def _quoted(self) -> str:
         written = self._match(_QUOTED)
         if written.startswith("'"):
-            # The same text as JSON writes it: its quotes need no escape there, double ones do.
+            # The same text as JSON: single quotes need no escape there, double quotes do.
             inner = written[1:-1].replace("\\'", "'")
             written = '"' + re.sub(r'(\\.)|"', lambda found: found[1] or '\\"', inner) + '"'
         try:
             return json.loads(written, strict=False)
         except ValueError:
-            raise self.wrong(
+            raise self._error(
                 "the text in quotes does not end, or has an escape that JSON does not know"
             ) from None
 
-    def _blank(self) -> None:
-        while self.text[self.at : self.at + 1] in (" ", "\t", "\n"):
-            self.at += 1
+    def _skip_blanks(self) -> None:
+        while self._next_character() in (" ", "\t", "\n"):
+            self._position += 1
+
+    def _next_character(self) -> str:
+        return self.text[self._position : self._position + 1]
 
     def _take(self, sign: str) -> bool:
-        before = self.at
+        before = self._position
         if sign not in ("..", ".", "["):
-            self._blank()
-        if self.text.startswith(sign, self.at):
-            self.at += len(sign)
+            self._skip_blanks()
+        if self.text.startswith(sign, self._position):
+            self._position += len(sign)
             return True
-        self.at = before
+        self._position = before
         return False
 
     def _expect(self, sign: str, what: str) -> None:
         if not self._take(sign):
-            raise self.wrong(what)
+            raise self._error(what)
 
     def _match(self, pattern: re.Pattern[str]) -> str:
-        found = pattern.match(self.text, self.at)
+        found = pattern.match(self.text, self._position)
         if found is None:
             return ""
-        self.at = found.end()
+        self._position = found.end()
         return found[0]
 
-    def wrong(self, what: str) -> RetryCall:
-        return RetryCall(f"`path` at character {self.at + 1}: {what}")
+    def _error(self, what: str) -> RetryCall:
+        return RetryCall(f"`path` at character {self._position + 1}: {what}")

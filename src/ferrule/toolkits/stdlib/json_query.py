@@ -1,4 +1,4 @@
-"""`json::query`: a part of a JSON document, by pointer (RFC 6901) or by path (`json_path`)."""
+"""`json::query`: parts of a JSON document, by pointer (RFC 6901) or by path (`json_path`)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from .text import check_text
 from .typed import typed
 
 DEEPEST = 500
-"""Values within each other."""
+"""Most levels of nested values."""
 MOST_MATCHES = 1_000
 _INDEX = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 
 
 class Found(TypedDict):
-    """A value and where it stands: a JSON Pointer, which can be asked for again."""
+    """A value and its place: a JSON Pointer, which can be queried again."""
 
     pointer: str
     value: Any
 
 
 class Selected(TypedDict):
-    """`partial`: there are more than `limit`."""
+    """The matches. `partial`: there are more than `limit`."""
 
     matches: list[Found]
     count: int
@@ -59,17 +59,17 @@ def query(
     """
     if not 1 <= limit <= MOST_MATCHES:
         raise RetryCall(f"`limit` must be from 1 to {MOST_MATCHES}, found {limit}")
-    value = _read(document)
-    nodes = select(value, path) if path.startswith("$") else iter([_pointed(value, path)])
-    return _selected(nodes, limit)
+    value = _read_document(document)
+    nodes = select(value, path) if path.startswith("$") else iter([_follow_pointer(value, path)])
+    return _collect(nodes, limit)
 
 
-def _selected(nodes: Iterator[Node], limit: int) -> Selected:
+def _collect(nodes: Iterator[Node], limit: int) -> Selected:
     found = [Found(pointer=place, value=value) for place, value in islice(nodes, limit + 1)]
     return Selected(matches=found[:limit], count=min(len(found), limit), partial=len(found) > limit)
 
 
-def _read(document: Any) -> Any:
+def _read_document(document: Any) -> Any:
     if not isinstance(document, str):
         return document
     check_text(document, "document")
@@ -79,37 +79,37 @@ def _read(document: Any) -> Any:
             f"`document` has more than {DEEPEST} values within each other; pass a part of it",
         )
     try:
-        return json.loads(document, parse_constant=_refuse)
+        return json.loads(document, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
+        reason = str(error).partition(";")[0][:200]
         raise ToolFailed(
             ErrorType.PARSE_ERROR,
-            (
-                f"`document` is not JSON: {str(error).partition(';')[0][:200]}; pass it as a "
-                "value or correct it"
-            ),
+            f"`document` is not JSON: {reason}; pass it as a value or correct it",
         ) from None
 
 
-def _refuse(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"`{name}` is no JSON number")
 
 
 def _depth(text: str) -> int:
-    """An upper bound: brackets within texts are counted as well."""
-    depth = most = 0
+    """Return an upper bound of the depth: brackets within texts are counted as well."""
+    depth = 0
+    most = 0
     for sign in re.findall(r"[\[{\]}]", text):
         depth += 1 if sign in "[{" else -1
         most = max(most, depth)
     return most
 
 
-def _pointed(document: Any, pointer: str) -> Node:
+def _follow_pointer(document: Any, pointer: str) -> Node:
     if pointer and not pointer.startswith("/"):
         raise RetryCall(
             f"`path` = `{pointer[:60]}` is neither a pointer, which begins with `/`, nor a "
             "path, which begins with `$`"
         )
-    value, place = document, ""
+    value = document
+    place = ""
     for written in pointer.split("/")[1:]:
         if re.search(r"~(?![01])", written):
             raise RetryCall(
@@ -139,8 +139,6 @@ def _step(value: Any, token: str, place: str) -> Any:
 def _missing(token: str, place: str, what: str) -> ToolFailed:
     return ToolFailed(
         ErrorType.NOT_FOUND,
-        (
-            f"there is no `{token[:60]}` at {place[:200] or 'the top'}, which is {what}; name "
-            "one that is there"
-        ),
+        f"there is no `{token[:60]}` at {place[:200] or 'the top'}, which is {what}; name "
+        "one that is there",
     )

@@ -1,9 +1,8 @@
 """Numbers as models write them, exactly: text or JSON numbers to fractions and back, within bounds.
 
-A JSON number with a decimal point arrives as a binary float; what its sender wrote is its shortest
-decimal spelling, so that is what is read: 0.1 is one tenth here. Results are exact where a decimal
-of at most `DIGITS` digits says them, and rounded to that many significant digits, half to even,
-where none does.
+A JSON number with a decimal point arrives as a binary float; its sender wrote its shortest decimal
+spelling, so that is what is read: 0.1 is one tenth here. Results are exact if a decimal of at most
+`DIGITS` digits can express them, otherwise rounded to that many significant digits, half to even.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _ROUNDED = Context(prec=DIGITS, rounding=ROUND_HALF_EVEN, Emax=10**6, Emin=-(10*
 
 
 def read_number(value: object, where: str) -> Fraction:
-    """The exact value of a number or of its spelling. Raises RetryCall naming `where`."""
+    """Return the exact value of a number or of its spelling. Raises RetryCall naming `where`."""
     if isinstance(value, int) and value.bit_length() > _BITS:
         raise too_large(where)
     text = repr(value) if isinstance(value, float) else str(value).strip()
@@ -41,13 +40,14 @@ def read_number(value: object, where: str) -> Fraction:
 
 
 def bounded(number: Fraction, where: str) -> Fraction:
-    """The same number, if it is not too large to go on with. Raises ToolFailed(limit)."""
+    """Return the number if it is not too large to work with. Raises ToolFailed(limit)."""
     if number.numerator.bit_length() > _BITS or number.denominator.bit_length() > _BITS:
         raise too_large(where)
     return number
 
 
 def too_large(where: str) -> ToolFailed:
+    """Return the error for a number with too many digits."""
     return ToolFailed(
         ErrorType.LIMIT,
         f"{where} has more than {LONGEST} digits; work with smaller numbers or with fewer decimals",
@@ -55,12 +55,12 @@ def too_large(where: str) -> ToolFailed:
 
 
 def rounded(number: Fraction) -> Fraction:
-    """The same number to `DIGITS` significant digits."""
+    """Round a number to `DIGITS` significant digits."""
     return Fraction(_ROUNDED.divide(Decimal(number.numerator), Decimal(number.denominator)))
 
 
 def write_number(number: Fraction) -> tuple[str, bool]:
-    """The number in decimal, without an exponent where that is short, and whether it is exact."""
+    """Write a number in decimal, and return whether that is exact. No exponent if that is short."""
     rest = number.denominator
     twos = (rest & -rest).bit_length() - 1
     rest >>= twos
@@ -69,18 +69,18 @@ def write_number(number: Fraction) -> tuple[str, bool]:
         rest //= 5
         fives += 1
     if rest == 1:
-        return _spelled(
-            Decimal(number.numerator * 10 ** max(twos, fives) // number.denominator).scaleb(
-                -max(twos, fives), Context(prec=10 * LONGEST)
-            )
-        ), True
+        places = max(twos, fives)
+        digits = Decimal(number.numerator * 10**places // number.denominator)
+        return _spell(digits.scaleb(-places, Context(prec=10 * LONGEST))), True
     rounded = _ROUNDED.divide(Decimal(number.numerator), Decimal(number.denominator))
-    return _spelled(rounded), False
+    return _spell(rounded), False
 
 
-def _spelled(number: Decimal) -> str:
+def _spell(number: Decimal) -> str:
     digits = number.adjusted()
-    if -20 < digits < LONGEST:
-        text = format(number, "f")
-        return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
-    return str(number.normalize(Context(prec=10 * LONGEST)))
+    if not -20 < digits < LONGEST:
+        return str(number.normalize(Context(prec=10 * LONGEST)))
+    text = format(number, "f")
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return text or "0"

@@ -3,11 +3,11 @@
     image (workspace) -> bytes -> a recognizer (by default the program `tesseract`, confined) ->
     StructuredText
 
-The image is read here, by the workspace's own rules, and handed over as bytes: the program that
-reads it sees no workspace at all, only an empty folder, and reaches no network (`recognizer`).
-Another recognizer is a resource of the run: an object of a class below `Recognizer`. Places are
-pixels from the top left corner, `[left, top, width, height]`; confidence is 0 to 100, as the
-program judges itself.
+The image is read here, by the workspace's own rules, and passed on as bytes: the program that reads
+it sees no workspace at all, only an empty folder, and reaches no network (`recognizer`). Another
+recognizer can be a resource of the run: an object of a subclass of `Recognizer`. Places are pixels
+from the top left corner, `[left, top, width, height]`; confidence is 0 to 100, as the program
+judges itself.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ from .typed import typed
 
 MOST_TOKENS = 20_000
 TOPIC = "vision.ocr"
-"""The topic of the note that each call leaves in the journal: what was read, by what, how much was
-found.
-"""
+"""The topic of the journal note of each call: what was read, by what, and how much was found."""
 
 _FORMATS: tuple[tuple[str, bytes], ...] = (
     ("png", b"\x89PNG\r\n\x1a\n"),
@@ -42,8 +40,13 @@ _FORMATS: tuple[tuple[str, bytes], ...] = (
     ("tiff", b"II*\0"),
     ("tiff", b"MM\0*"),
     ("webp", b"RIFF"),
-    ("pnm", b"P1"), ("pnm", b"P2"), ("pnm", b"P3"), ("pnm", b"P4"), ("pnm", b"P5"), ("pnm", b"P6"),
-)  # fmt: skip
+    ("pnm", b"P1"),
+    ("pnm", b"P2"),
+    ("pnm", b"P3"),
+    ("pnm", b"P4"),
+    ("pnm", b"P5"),
+    ("pnm", b"P6"),
+)
 
 
 class Token(TypedDict):
@@ -64,9 +67,7 @@ class Line(TypedDict):
 
 
 class Block(TypedDict):
-    """Lines that belong together, such as a column or a caption; `text` has a line break between
-    them.
-    """
+    """Lines that belong together, such as a column or a caption, separated by line breaks."""
 
     text: str
     box: list[int]
@@ -87,8 +88,9 @@ class Backend(TypedDict):
 
 
 class Stats(TypedDict):
-    """`confidence` is the mean of all tokens, 0 where there are none; `partial`: there were more
-    than `MOST_TOKENS`.
+    """`confidence` is the mean of all tokens, 0 if there are none.
+
+    `partial`: there were more than `MOST_TOKENS`.
     """
 
     blocks: int
@@ -99,7 +101,9 @@ class Stats(TypedDict):
 
 
 class StructuredText(TypedDict):
-    """`_type` is always `StructuredText`; `text` has a line break between lines and an empty line
+    """The text of an image.
+
+    `_type` is always `StructuredText`; `text` has a line break between lines and an empty line
     between blocks.
     """
 
@@ -114,7 +118,7 @@ class StructuredText(TypedDict):
 
 
 class OcrOptions(TypedDict, total=False):
-    """`language`: of tesseract's names, several joined by `+`: `eng`, `deu+eng`."""
+    """`language`: names as tesseract has them, several joined by `+`: `eng`, `deu+eng`."""
 
     language: str
 
@@ -157,15 +161,17 @@ async def ocr(
         bytes=len(content),
         sha256=sha256(content).hexdigest(),
     )
-    found = _structured(recognized, source, language)
-    context.note(TOPIC, _noted(found))
+    found = _structure(recognized, source, language)
+    context.note(TOPIC, _journal_note(found))
     return found
 
 
 def _recognizer(context: Context) -> Recognizer:
-    """The run's own, whatever class of recognizer it is, else tesseract."""
-    given = (item for item in context.resources.values() if isinstance(item, Recognizer))
-    return next(given, None) or Tesseract()
+    """Return the recognizer of the run, else tesseract."""
+    for resource in context.resources.values():
+        if isinstance(resource, Recognizer):
+            return resource
+    return Tesseract()
 
 
 def _language(options: dict[str, str]) -> str:
@@ -174,7 +180,7 @@ def _language(options: dict[str, str]) -> str:
             raise RetryCall(f"`options` knows only `language`, found `{name[:40]}`")
     language = options.get("language", "eng")
     parts = language.split("+")
-    # What comes here becomes an argument of a program and the name of a file that it opens.
+    # The language becomes an argument of a program and the name of a file that it opens.
     if len(parts) > 5 or not all(_is_language(part) for part in parts):
         raise RetryCall(
             "`language` must be names such as `eng` or `deu+eng`, at most five, found "
@@ -184,12 +190,9 @@ def _language(options: dict[str, str]) -> str:
 
 
 def _is_language(name: str) -> bool:
-    return (
-        2 <= len(name) <= 20
-        and name.isascii()
-        and name[0].isalpha()
-        and name.replace("_", "").isalnum()
-    )
+    if not 2 <= len(name) <= 20 or not name.isascii():
+        return False
+    return name[0].isalpha() and name.replace("_", "").isalnum()
 
 
 def _format(content: bytes, path: str) -> str:
@@ -198,14 +201,12 @@ def _format(content: bytes, path: str) -> str:
             return name
     raise ToolFailed(
         ErrorType.VALIDATION_FAILED,
-        (
-            f"`{path}` is not an image that can be read (PNG, JPEG, TIFF, GIF, BMP, WebP or "
-            "PNM); name another file"
-        ),
+        f"`{path}` is not an image that can be read (PNG, JPEG, TIFF, GIF, BMP, WebP or "
+        "PNM); name another file",
     )
 
 
-def _structured(recognized: Recognized, source: Source, language: str) -> StructuredText:
+def _structure(recognized: Recognized, source: Source, language: str) -> StructuredText:
     words = recognized.words[:MOST_TOKENS]
     blocks: list[Block] = []
     lines: list[Line] = []
@@ -216,7 +217,7 @@ def _structured(recognized: Recognized, source: Source, language: str) -> Struct
             _add_line(list(of_line), len(blocks), lines, tokens)
         inside = lines[first:]
         text = "\n".join(line["text"] for line in inside)
-        blocks.append(Block(text=text, box=_around(line["box"] for line in inside)))
+        blocks.append(Block(text=text, box=_enclosing_box(line["box"] for line in inside)))
     return StructuredText(
         _type="StructuredText",
         text="\n\n".join(block["text"] for block in blocks),
@@ -243,25 +244,34 @@ def _structured(recognized: Recognized, source: Source, language: str) -> Struct
 def _add_line(words: Sequence[Word], block: int, lines: list[Line], tokens: list[Token]) -> None:
     number = len(lines)
     made = [
-        Token(text=w.text, box=list(w.box), confidence=w.confidence, block=block, line=number)
-        for w in words
+        Token(
+            text=word.text,
+            box=list(word.box),
+            confidence=word.confidence,
+            block=block,
+            line=number,
+        )
+        for word in words
     ]
     tokens += made
     lines.append(
         Line(
             text=" ".join(token["text"] for token in made),
-            box=_around(token["box"] for token in made),
+            box=_enclosing_box(token["box"] for token in made),
             confidence=_mean(token["confidence"] for token in made),
             block=block,
         )
     )
 
 
-def _around(boxes: Iterable[list[int]]) -> list[int]:
-    """The smallest box that holds all of these."""
-    corners = [(left, top, left + width, top + height) for left, top, width, height in boxes]
-    left, top = min(c[0] for c in corners), min(c[1] for c in corners)
-    return [left, top, max(c[2] for c in corners) - left, max(c[3] for c in corners) - top]
+def _enclosing_box(boxes: Iterable[list[int]]) -> list[int]:
+    """Return the smallest box that contains all of these."""
+    known = list(boxes)
+    left = min(box[0] for box in known)
+    top = min(box[1] for box in known)
+    right = max(box[0] + box[2] for box in known)
+    bottom = max(box[1] + box[3] for box in known)
+    return [left, top, right - left, bottom - top]
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -269,8 +279,10 @@ def _mean(values: Iterable[float]) -> float:
     return round(sum(numbers) / len(numbers), 2) if numbers else 0.0
 
 
-def _noted(found: StructuredText) -> str:
-    source, backend, stats = found["source"], found["backend"], found["stats"]
+def _journal_note(found: StructuredText) -> str:
+    source = found["source"]
+    backend = found["backend"]
+    stats = found["stats"]
     return (
         f"{source['path']} ({source['format']}, {source['bytes']} bytes, sha256 "
         f"{source['sha256']}) read by {backend['name']} "

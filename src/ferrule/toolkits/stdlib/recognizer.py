@@ -1,6 +1,4 @@
-"""The seam between `vision::ocr` and what recognizes text: bytes of an image in, words with places
-out.
-"""
+"""The interface between `vision::ocr` and a recognizer: bytes of an image in, words out."""
 
 from __future__ import annotations
 
@@ -10,13 +8,15 @@ from dataclasses import dataclass
 from ferrule.tools.context import Context
 
 SECONDS = 60.0
-"""Time for one image."""
+"""Time for one image, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """`block` and `line` say which words belong together: equal for neighbours, in reading order.
-    `box` is left, top, width, height in pixels; `confidence` 0 to 100.
+    """A word and its place.
+
+    `block` and `line` tell which words belong together: equal for neighbours, in reading order.
+    `box` is left, top, width, height in pixels; `confidence` is 0 to 100.
     """
 
     text: str
@@ -28,7 +28,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Recognized:
-    """What was found, by what, and what held it (`none` where it runs in this process)."""
+    """The words, the program that found them, and its sandbox (`none`: it ran in this process)."""
 
     words: tuple[Word, ...]
     name: str
@@ -37,11 +37,11 @@ class Recognized:
 
 
 class Recognizer(ABC):
-    """Recognizes text. Given to an Agent among its `resources`, it takes the place of tesseract.
+    """Recognizes text. Given to an Agent among its `resources`, it replaces tesseract.
 
-    Contract: `recognize` raises ToolFailed where it cannot, with a next step; it ends when
-    cancelled, leaves nothing behind, and takes `recognizer.SECONDS` at the most. `image` is an
-    image of a known format, `language` names as tesseract has them.
+    Contract: `recognize` raises ToolFailed with a next step if it cannot; it ends when cancelled,
+    leaves nothing behind, and takes at most `recognizer.SECONDS`. `image` is an image of a known
+    format, `language` names as tesseract has them.
     """
 
     @abstractmethod

@@ -1,9 +1,10 @@
 """Runs tesseract on an image that it gets on its standard input, in a sandbox of its own.
 
 The sandbox's workspace is an empty temporary folder, there is no network, and memory, processes and
-time are bounded: an image made to attack a decoder finds nothing there. Where this machine cannot
-hold that, the session's own answer to gaps decides (`CommandPolicy.on_gap`), as for any command.
-Output is tesseract's TSV: one row for each page, block, paragraph, line and word (level 5).
+time are bounded: an image made to attack a decoder finds nothing there. If this machine cannot
+enforce that, the session's setting for missing protection decides (`CommandPolicy.on_gap`), as for
+any command. Output is tesseract's TSV: one row for each page, block, paragraph, line and word
+(level 5).
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from ferrule.tools.context import Context
 from .recognizer import SECONDS, Recognized, Recognizer, Word
 
 MOST_OUTPUT = 8 * 1024 * 1024
-"""Bytes of TSV."""
+"""Most bytes of TSV."""
 BOUNDS = Bounds(memory=2 * 1024**3, processes=64, file_size=64 * 1024**2)
 INSTALL = "`apt install tesseract-ocr` or `brew install tesseract`"
-_WORD = "5"
+_WORD_LEVEL = "5"
 _COLUMNS = 12
 
 
@@ -40,21 +41,21 @@ class Tesseract(Recognizer):
     """The program `tesseract` of the PATH, 4 or later."""
 
     async def recognize(self, image: bytes, language: str, context: Context) -> Recognized:
-        program = _program(context)
+        program = _find_tesseract(context)
         folder = await run_blocking(lambda: tempfile.mkdtemp(prefix="ferrule-ocr-"))
         confined = Confined()
         try:
             policy = Policy(Path(folder), bounds=BOUNDS)
             sandbox = await confined.sandbox(policy, CommandPolicy.of(context).on_gap, context)
-            version = await _version(sandbox, program, folder, context)
-            words = await _read(sandbox, program, folder, context, image, language)
+            version = await _read_version(sandbox, program, folder, context)
+            words = await _read_words(sandbox, program, folder, context, image, language)
             return Recognized(words, "tesseract", version, sandbox.applied().rung)
         finally:
             await confined.close()
             await run_blocking(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
-def _program(context: Context) -> str:
+def _find_tesseract(context: Context) -> str:
     workspace = context.resource(Workspace)
     found = find_program(
         "tesseract", os.environ.get("PATH", os.defpath), outside=str(workspace.root)
@@ -62,21 +63,20 @@ def _program(context: Context) -> str:
     if found is None:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
-            (
-                "no text was read: the program `tesseract` is not installed; ask the person to "
-                f"install it ({INSTALL})"
-            ),
+            "no text was read: the program `tesseract` is not installed; ask the person to "
+            f"install it ({INSTALL})",
         )
     return found
 
 
-async def _version(sandbox: Sandbox, program: str, folder: str, context: Context) -> str:
+async def _read_version(sandbox: Sandbox, program: str, folder: str, context: Context) -> str:
     output = Capture(4096, 0)
     await _run(sandbox, program, ("--version",), folder, context, output, output)
-    return (output.text().split() or ["", "unknown"])[1:2][0]
+    words = output.text().split() or ["", "unknown"]
+    return words[1]
 
 
-async def _read(
+async def _read_words(
     sandbox: Sandbox, program: str, folder: str, context: Context, image: bytes, language: str
 ) -> tuple[Word, ...]:
     output = bytearray()
@@ -97,7 +97,7 @@ async def _read(
             ErrorType.LIMIT, f"the text is more than {MOST_OUTPUT} bytes; read parts of the image"
         )
     if ended.exit_code != 0:
-        raise _failed(errors.text(), ended, language)
+        raise _error(errors.text(), ended, language)
     return tuple(words_of(output.decode("utf-8", "replace")))
 
 
@@ -111,8 +111,7 @@ async def _run(
     errors: Capture,
     stdin: bytes = b"",
 ) -> Ended:
-    # One thread: what it finds must not depend on how many processors there are, nor take all of
-    # them.
+    # One thread: the result must not depend on the number of processors, nor may it take all.
     environment = child_environment(
         os.environ, overrides={"OMP_THREAD_LIMIT": "1", "LC_ALL": "C"}
     ).values
@@ -135,20 +134,15 @@ async def _run(
         os.close(directory)
 
 
-def _failed(said: str, ended: Ended, language: str) -> ToolFailed:
-    if "Failed loading language" in said or "Error opening data file" in said:
+def _error(complaint: str, ended: Ended, language: str) -> ToolFailed:
+    if "Failed loading language" in complaint or "Error opening data file" in complaint:
         return ToolFailed(
             ErrorType.NOT_FOUND,
             f"tesseract has no data for the language `{language}` here; ask the person to "
-            "install it "
-            f"(`apt install tesseract-ocr-{language.partition('+')[0]}`), or use `eng`",
+            f"install it (`apt install tesseract-ocr-{language.partition('+')[0]}`), or use `eng`",
         )
-    how = (
-        f"exit status {ended.exit_code}"
-        if ended.exit_code is not None
-        else f"signal {ended.signal}"
-    )
-    last = said.strip().splitlines()[-1:] or ["it said nothing"]
+    how = f"signal {ended.signal}" if ended.exit_code is None else f"exit status {ended.exit_code}"
+    last = complaint.strip().splitlines()[-1:] or ["it said nothing"]
     return ToolFailed(
         ErrorType.IO_ERROR,
         f"tesseract could not read the image ({how}: {last[0][:200]}); try another format",
@@ -156,15 +150,15 @@ def _failed(said: str, ended: Ended, language: str) -> ToolFailed:
 
 
 def words_of(table: str) -> list[Word]:
-    """The words of tesseract's TSV. Rows of other levels, empty words and rows that are no rows are
-    left out.
+    """Return the words of tesseract's TSV.
 
-    Columns: level, page, block, paragraph, line, word, left, top, width, height, confidence, text.
+    Rows of other levels, empty words and malformed rows are left out. Columns: level, page, block,
+    paragraph, line, word, left, top, width, height, confidence, text.
     """
     words: list[Word] = []
     for row in table.splitlines():
         cells = row.split("\t")
-        if len(cells) != _COLUMNS or cells[0] != _WORD or not cells[11].strip():
+        if len(cells) != _COLUMNS or cells[0] != _WORD_LEVEL or not cells[11].strip():
             continue
         page, block, paragraph, line, _, left, top, width, height = (
             int(cell) for cell in cells[1:10]

@@ -1,9 +1,9 @@
-"""`regex::match`, `strings::count_char` and `crypto::sha256`: facts about a text that models are
-bad at.
+"""`regex::match`, `strings::count_char` and `crypto::sha256`: facts about a text.
 
-Expressions are RE2's (the package `google-re2`): no look-around and no back-references, and
-therefore time that is linear in the text for each match, whatever either of them holds. Syntax:
-https://github.com/google/re2/wiki/Syntax. Places are characters (code points) from 0.
+Models are bad at these. Expressions are RE2's (the package `google-re2`): no look-around and no
+back-references, and therefore time that is linear in the text for each match, whatever either
+contains. Syntax: https://github.com/google/re2/wiki/Syntax. Places are characters (code points)
+from 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ferrule.core.errors import RetryCall, ToolFailed
 from .typed import typed
 
 LONGEST_TEXT = 1_000_000
-"""Characters of a text."""
+"""Most characters of a text."""
 LONGEST_PATTERN = 2_000
 MEMORY = 8 * 1024 * 1024
 """Bytes that a compiled expression may take."""
@@ -25,9 +25,7 @@ MOST_MATCHES = 1_000
 
 
 class Match(TypedDict):
-    """One match: the text from `start` up to `end`, and what each group took; null for a group that
-    took no part.
-    """
+    """One match: the text from `start` up to `end`, and the groups (null: it took no part)."""
 
     text: str
     start: int
@@ -36,8 +34,9 @@ class Match(TypedDict):
 
 
 class Matches(TypedDict):
-    """All matches from left to right. `partial`: there are more than were asked for. `names` are
-    the named groups.
+    """All matches from left to right.
+
+    `partial`: there are more than were asked for. `names` are the named groups.
     """
 
     matches: list[Match]
@@ -70,17 +69,17 @@ def match(
     if not 1 <= limit <= MOST_MATCHES:
         raise RetryCall(f"`limit` must be from 1 to {MOST_MATCHES}, found {limit}")
     check_text(text, "text")
-    compiled = _compiled(pattern, ignore_case=ignore_case, multiline=multiline)
+    compiled = _compile(pattern, ignore_case=ignore_case, multiline=multiline)
     found: list[Match] = []
     last: tuple[int, int] | None = None
-    for one in compiled.finditer(text):
-        if one.span() == last:
-            continue  # google-re2 1.1 gives an empty match that lies ahead a second time
-        last = one.span()
+    for hit in compiled.finditer(text):
+        if hit.span() == last:
+            continue  # google-re2 1.1 returns an empty match that lies ahead a second time.
+        last = hit.span()
         if len(found) == limit:
             return _matches(compiled, found, partial=True)
         found.append(
-            Match(text=one.group(), start=one.start(), end=one.end(), groups=list(one.groups()))
+            Match(text=hit.group(), start=hit.start(), end=hit.end(), groups=list(hit.groups()))
         )
     return _matches(compiled, found, partial=False)
 
@@ -90,9 +89,9 @@ def _matches(compiled: Any, found: list[Match], *, partial: bool) -> Matches:
     return Matches(matches=found, count=len(found), partial=partial, names=names)
 
 
-def _compiled(pattern: str, *, ignore_case: bool, multiline: bool) -> Any:
+def _compile(pattern: str, *, ignore_case: bool, multiline: bool) -> Any:
     check_text(pattern, "pattern", LONGEST_PATTERN)
-    re2 = _engine()
+    re2 = _import_re2()
     options = re2.Options()
     options.max_mem = MEMORY
     options.log_errors = False
@@ -101,33 +100,31 @@ def _compiled(pattern: str, *, ignore_case: bool, multiline: bool) -> Any:
     try:
         return re2.compile(flags + pattern, options)
     except re2.error as error:
-        said = (
-            error.args[0].decode("utf-8", "replace")
-            if isinstance(error.args[0], bytes)
-            else str(error)
-        )
+        detail = error.args[0]
+        reason = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(error)
         raise RetryCall(
-            f"`pattern` cannot be used: {said[:200]}; write it in RE2 syntax (no "
+            f"`pattern` cannot be used: {reason[:200]}; write it in RE2 syntax (no "
             "look-around, no back-references)"
         ) from None
 
 
-def _engine() -> Any:
+def _import_re2() -> Any:
     try:
         import re2  # pyright: ignore[reportMissingImports]  an extra, without types
     except ImportError:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
             "regular expressions need the package `google-re2`, which is not installed; ask "
-            "the person to run "
-            "`pip install 'ferrule[typed]'`",
+            "the person to run `pip install 'ferrule[typed]'`",
         ) from None
     return re2  # pyright: ignore[reportUnknownVariableType]  as above
 
 
 def check_text(text: str, where: str, most: int = LONGEST_TEXT) -> bytes:
-    """The text in UTF-8. Raises RetryCall for one that is too long, or holds half of a
-    character.
+    """Return a text in UTF-8.
+
+    Raises:
+        RetryCall: It is too long, or holds half of a character.
     """
     if len(text) > most:
         raise RetryCall(f"`{where}` has {len(text)} characters; the most is {most}")

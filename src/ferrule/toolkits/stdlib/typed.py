@@ -1,7 +1,7 @@
 """`@typed`: `@tool` whose return type may be a typed dict, without a library that checks types.
 
-The output schema of a record is made by `tools.plain_types` from each of its fields, so that
-importing these tools loads nothing.
+`tools.plain_types` makes the output schema of a record from its fields, so importing these tools
+loads nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ferrule.tools.plain_types import Check, compile_type, wrong
 
 
 class Options(_TypedDict, total=False):
-    """What differs between the tools that ship. The others are options that all of them share."""
+    """What differs between the tools that ship; all other options are the same for all."""
 
     name: str
     side_effect: SideEffect | str
@@ -27,8 +27,9 @@ class Options(_TypedDict, total=False):
 
 
 def typed(namespace: str, **options: Unpack[Options]) -> Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a function as `@tool` does; it has no side effect and is safe unless `options`
-    say otherwise.
+    """Make a tool of a function, as `@tool` does.
+
+    It has no side effect and is safe unless `options` say otherwise.
     """
 
     def decorate(function: Callable[..., Any]) -> Tool:
@@ -45,10 +46,10 @@ def typed(namespace: str, **options: Unpack[Options]) -> Callable[[Callable[...,
 
 
 class RecordOutput:
-    """`tools.definition.Output` for plain types and for typed dicts of them, also within lists."""
+    """`tools.definition.Output` for plain types and typed dicts of them, also within lists."""
 
     def __init__(self, hint: Any) -> None:
-        self.schema, self._check = _compiled(hint)
+        self.schema, self._check = _compile(hint)
 
     def encode(self, value: Any) -> tuple[Any, list[str]]:
         problems: list[str] = []
@@ -57,16 +58,16 @@ class RecordOutput:
         return value, problems + repairs
 
 
-def _compiled(hint: Any) -> tuple[Mapping[str, Any], Check]:
+def _compile(hint: Any) -> tuple[Mapping[str, Any], Check]:
     if is_typeddict(hint):
-        return _record(hint)
+        return _compile_record(hint)
     if get_origin(hint) is list and is_typeddict(get_args(hint)[0]):
-        return _records(get_args(hint)[0])
+        return _compile_records(get_args(hint)[0])
     return compile_type(hint)
 
 
-def _record(hint: Any) -> tuple[Mapping[str, Any], Check]:
-    fields = {name: _compiled(item) for name, item in get_type_hints(hint).items()}
+def _compile_record(hint: Any) -> tuple[Mapping[str, Any], Check]:
+    fields = {name: _compile(item) for name, item in get_type_hints(hint).items()}
     required = [name for name in fields if name in hint.__required_keys__]
     schema = {
         "type": "object",
@@ -90,8 +91,8 @@ def _record(hint: Any) -> tuple[Mapping[str, Any], Check]:
     return schema, check_record
 
 
-def _records(hint: Any) -> tuple[Mapping[str, Any], Check]:
-    schema, check = _record(hint)
+def _compile_records(hint: Any) -> tuple[Mapping[str, Any], Check]:
+    schema, check = _compile_record(hint)
 
     def check_records(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
         if not isinstance(value, list):

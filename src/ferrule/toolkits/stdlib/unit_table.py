@@ -1,5 +1,4 @@
-"""Units of measure and what they are in the unit of their dimension: one table, every factor exact
-unless it says otherwise.
+"""Units of measure in the unit of their dimension: one table, every factor exact unless it says so.
 
 Sources: the SI Brochure (9th edition, 2019/2022) for SI units, prefixes and the units accepted
 beside them; NIST Special Publication 811 (2008), appendix B, for factors of customary units, and
@@ -7,8 +6,8 @@ NIST Handbook 44, appendix C, for capacity and weight in the United States; the 
 Act 1985 for the imperial gallon; IEC 80000-13 for binary prefixes of bytes.
 
 A factor is decimal text or a quotient of two; `offset` is added to the value before the factor is
-applied (temperatures). Not here: currencies, units of a logarithm (dB, pH), cups and spoons that
-differ between kitchens beyond those of the United States.
+applied (temperatures). Not included: currencies, units of a logarithm (dB, pH), cups and spoons
+that differ between kitchens, except those of the United States.
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ from functools import cache
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """`value` in this unit is `(value + offset) * factor` in the unit of its dimension. `exact`:
-    the factor is no rounding.
+    """A unit: `(value + offset) * factor` is the value in the unit of its dimension.
+
+    `exact`: the factor is not rounded.
     """
 
     symbol: str
@@ -170,7 +170,7 @@ _TABLE: Mapping[str, tuple[tuple[str, Fraction | int | str], ...]] = {
         ),
     ),
 }
-"""Dimension (and its unit) -> names of a unit, the first its symbol, and its factor."""
+"""Dimension (with its unit) -> names of a unit, the first of them its symbol, and its factor."""
 
 _PREFIXES: Mapping[str, tuple[str, int]] = {
     "Q": ("quetta", 30),
@@ -214,8 +214,9 @@ _PREFIXED: tuple[tuple[str, str, Fraction | int], ...] = (
     ("V volt volts", "voltage (V)", 1),
     ("bit bits", "data (bit)", 1),
 )
-"""Units that take prefixes: names (symbols of at most two letters take those of symbols, words
-those of words).
+"""Units that take prefixes: names, dimension, factor.
+
+Symbols of at most two letters take the symbols of prefixes, words their names.
 """
 
 _PI = Fraction("3.14159265358979323846264338327950288419716939937510582097494")
@@ -242,21 +243,23 @@ _SPELLINGS = {
 
 
 def find_unit(name: str) -> Unit | None:
-    """The unit of this name, also with a prefix, or None. Symbols are taken as they are written:
-    `Mm` is not `mm`.
+    """Return the unit of this name, also with a prefix, or None.
+
+    Symbols are read as they are written: `Mm` is not `mm`.
     """
     name = name.strip().replace(" ", "_")
     for written, read in _SPELLINGS.items():
         name = name.replace(written, read)
-    return units().get(name) or units().get(name.lower() if len(name) > 3 else name)
+    known = units()
+    return known.get(name) or known.get(name.lower() if len(name) > 3 else name)
 
 
 @cache
 def units() -> Mapping[str, Unit]:
-    """Every name there is, in the order of the tables."""
+    """Return all units by name, in the order of the tables."""
     found: dict[str, Unit] = {}
     for name, unit in _rows():
-        # A prefix must not take the name of a unit: `min` is a minute, `ft` a foot and `Pa` a
+        # A prefix must not replace the name of a unit: `min` is a minute, `ft` a foot, `Pa` a
         # pascal.
         found.setdefault(name, unit)
     return found

@@ -13,9 +13,7 @@ from .unit_table import Unit, find_unit, units
 
 
 class Converted(TypedDict):
-    """`value` in decimal, in `unit`; `exact` is false where it was rounded to 50 significant
-    digits.
-    """
+    """`value` in `unit`, as decimal; `exact` is false if it was rounded to 50 digits."""
 
     value: str
     unit: str
@@ -46,12 +44,12 @@ async def convert(
     `value` of the result is decimal text.
     """
     number = read_number(value, "`value`")
-    source, target = _unit(from_unit, "from_unit"), _unit(to_unit, "to_unit")
+    source = _look_up(from_unit, "from_unit")
+    target = _look_up(to_unit, "to_unit")
     if source.dimension != target.dimension:
         raise RetryCall(
             f"`{from_unit}` is a unit of {source.dimension} and `{to_unit}` one of "
-            f"{target.dimension}; "
-            "they cannot be converted into each other"
+            f"{target.dimension}; they cannot be converted into each other"
         )
     base = (number + source.offset) * source.factor
     result = bounded(base / target.factor - target.offset, "the result")
@@ -67,14 +65,13 @@ async def convert(
     )
 
 
-def _unit(name: str, where: str) -> Unit:
+def _look_up(name: str, where: str) -> Unit:
     found = find_unit(name[:60])
     if found is None:
         near = get_close_matches(name[:60], units(), n=3, cutoff=0.6)
-        step = (
-            f"did you mean {', '.join(f'`{one}`' for one in near)}?"
-            if near
-            else "use a symbol such as `km` or `lb`"
-        )
+        step = "use a symbol such as `km` or `lb`"
+        if near:
+            quoted = [f"`{one}`" for one in near]
+            step = f"did you mean {', '.join(quoted)}?"
         raise RetryCall(f"`{where}` = `{name[:60]}` is not a unit known here; {step}")
     return found

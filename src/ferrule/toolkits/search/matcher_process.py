@@ -1,6 +1,4 @@
-"""Exact matching with Python's `re`, in a process that can be ended (see
-`toolkits.search.matcher`).
-"""
+"""Exact matching with Python's `re`, in a process that can be ended (`toolkits.search.matcher`)."""
 
 from __future__ import annotations
 
@@ -30,10 +28,16 @@ class Hit:
 async def match(
     pattern: Pattern, contents: Sequence[bytes], *, wanted: int, directory: int, timeout: float
 ) -> list[list[Hit]]:
-    """The hits in each content, `wanted` at the most in all.
+    """Return the hits in each content.
 
-    Shorter than `contents` if time (seconds) ran out, or one line took more than
-    `matcher.LINE_SECONDS`: the next content is the one that took too long.
+    Args:
+        wanted: Most hits in all.
+        directory: Descriptor of the folder that the process runs in.
+        timeout: Seconds for all contents.
+
+    Returns:
+        The hits by content. Shorter than `contents` if time ran out, or one line took more than
+        `matcher.LINE_SECONDS`: then the next content is the one that took too long.
     """
     expression = pattern.expression.encode()
     pieces = [
