@@ -144,9 +144,7 @@ async def test_each_run_is_judged_by_its_own_calls_and_may_say_what_it_requires_
     "wrong", ["run_command", [[]], [""], [3], [["a", ""]], {"a": 1}, [["a", ["b"]]]]
 )
 def test_what_cannot_be_required_is_an_error_that_shows_the_form(wrong: Any) -> None:
-    with pytest.raises(
-        ConfigError, match=r"(?s)require_successful_tools: .*a list of names of tools"
-    ):
+    with pytest.raises(ConfigError, match=r"(?s)require_successful_tools: .*a list of tool names"):
         Agent("local:smollm2", run_options={"require_successful_tools": wrong})
 
 

@@ -627,7 +627,7 @@ def test_a_decision_can_be_explained_step_by_step(gate: BuildGate, tools: Simple
     decided = gate(allow=["Bash(ls *)"])
     lines = decided.trace(tools.run, {"command": "ls; rm x"})
     assert "touches command `rm x`" in lines and any(
-        line.startswith("denied: nothing") for line in lines
+        line.startswith("deny rules: nothing") for line in lines
     )
     assert explain(decided.decide(tools.run, {"command": "ls"}))[0].startswith(
         "allow: allowed by `Bash(ls *)`"

@@ -333,5 +333,5 @@ def test_what_lies_below_a_refused_name_is_refused(name: str, write: bool) -> No
 def test_quick_questions_and_the_expression_give_the_same_answer(
     patterns: tuple[str, ...], name: str
 ) -> None:
-    quick = reserved._any_of(patterns).matches(name)
-    assert quick == any(re.search(reserved._expression(p), name) for p in patterns)
+    quick = reserved._index_of(patterns).matches(name)
+    assert quick == any(re.search(reserved._to_expression(p), name) for p in patterns)

@@ -36,7 +36,7 @@ def test_what_a_rule_denies_may_not_be_created(specifier: str, path: str) -> Non
     rules = RuleSet.of(deny=[f"Edit({specifier})"], root=ROOT).deny
     patterns = created_patterns(rules, ROOT, HOME)
     matcher = Matcher(rules[0], ROOT, HOME)
-    denies = matcher._path  # pyright: ignore[reportPrivateUsage]  what the gate asks; none: every path (`Edit(*)`)
+    denies = matcher._matches_path  # pyright: ignore[reportPrivateUsage]  what the gate asks; none: every path (`Edit(*)`)
     if denies is None or denies(normal(path, ROOT, HOME)):
         assert Names(reserved=patterns).check(path, write=True) is not None
 

@@ -325,7 +325,7 @@ def test_a_tool_of_ones_own_may_be_called_as_it_is() -> None:
         ({"allow": ["Bash(sudo *)"]}, "allows any command"),
         ({"allow": ["Bash(ls && rm *)"]}, "part by part"),
         ({"allow": ["Bash(git*)"]}, "no word boundary"),
-        ({"allow": ["Read(.env)"]}, "never let anything through"),
+        ({"allow": ["Read(.env)"]}, "never allow anything"),
         ({"allow": ["WebFetch(domain:https://example.org/x)"]}, "no scheme"),
         ({"allow": ["*"]}, "every tool"),
     ],

@@ -1,8 +1,22 @@
-"""Values and the machine: what a run *is*.
+"""Values and the state machine of a session: what a run is, without any I/O.
 
-No I/O, no clock, no threads, and no library but the type system.
+Nothing in here reads a clock, starts a thread or imports a third-party library.
 
-Modules: `calls`, `calls_in_flight`, `commands`, `compaction`, `errors`, `events`, `frozen`,
-`identity`, `invisible_characters`, `joins`, `lazy_patterns`, `limits`, `machine`, `messages`,
-`notices`, `record_events`, `recovery`, `repeat_breaker`, `required_tools`.
+Modules:
+    machine                what happens next in a session
+    calls_in_flight        the state of each call, and which calls may start
+    compaction             what of a history the model is sent
+    events, record_events  everything that can happen, as journals store it
+    commands               what the machine asks its driver to do
+    calls, messages        calls and results, and the history that models read
+    notices                messages that reach the model while it works
+    repeat_breaker         stops a model that repeats the same call
+    joins                  how many calls of a turn must succeed
+    required_tools         tools that must succeed for a run to count as done
+    limits                 bounds of a run
+    identity               who a run is for
+    errors                 the exceptions
+    frozen                 the decorator for value classes
+    invisible_characters   spells out characters that a reader would not see
+    lazy_patterns          regular expressions compiled on first use
 """

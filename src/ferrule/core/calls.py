@@ -1,4 +1,4 @@
-"""Calls and results: what a model asks for and the one answer that each call gets."""
+"""Tool calls and tool results: what a model asks for, and the one answer to each call."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .frozen import frozen
 
 
 class ErrorType(StrEnum):
-    """Why a call has no value. `NONE` is success. The names are part of what models see.
+    """Why a call failed. `NONE` means success. Models see these values.
 
-    `TOOL_ERROR`: the tool, or the server that it lives in, said no. `INTERNAL_ERROR`: Ferrule or a
-        function of the program is broken.
+    `TOOL_ERROR` means that the tool, or the server behind it, reported a failure. `INTERNAL_ERROR`
+    means that Ferrule or a function of the host program is broken.
     """
 
     NONE = "none"
@@ -31,10 +31,10 @@ class ErrorType(StrEnum):
 
 @frozen
 class Call:
-    """One request of a model (or a person) to run a tool.
+    """A request from a model (or a person) to run a tool.
 
-    `arguments` is JSON text exactly as it arrived; a wire that receives an object encodes it
-    compactly, once. It may be broken JSON: judging that is the dispatcher's work, not the wire's.
+    `arguments` is JSON text exactly as it arrived. A model client that receives an object encodes
+    it compactly, once. It may be invalid JSON: the dispatcher checks that, not the model client.
     """
 
     id: str
@@ -46,11 +46,15 @@ class Call:
 class Result:
     """The one answer to a call.
 
-    `data` is text or a JSON value, already bounded; on failure None, or what the tool knows of the
-    attempt. `size` counts the bytes of the whole value before it was cut; `partial` says that it
-    was. `timestamp` is the wall time of the answer in ms since 1970, `duration_ms` the time inside
-    the handler. `notes` tell the model what was repaired or what it should change; they follow the
-    value in what the model reads.
+    Attributes:
+        data: Text or a JSON value, already bounded in size. On failure None, or what the tool
+            knows about the attempt.
+        duration_ms: Time spent inside the handler.
+        size: Bytes of the whole value before it was cut.
+        timestamp: Wall time of the answer, in milliseconds since 1970.
+        partial: True if the value was cut.
+        notes: Sentences for the model about what was repaired or what it should change. They
+            follow the value in the text that the model reads.
     """
 
     call_id: str
@@ -67,12 +71,12 @@ class Result:
 
     @staticmethod
     def error(call: Call, error_type: ErrorType, message: str, *, timestamp: int = 0) -> Result:
-        """A result without a value."""
+        """Return the result of a call that failed."""
         return Result(call.id, call.tool, False, None, error_type, message, timestamp=timestamp)
 
     def envelope(self) -> dict[str, Any]:
-        """The result object as requirement 002 shapes it, plus `partial` where the data was cut."""
-        shape: dict[str, Any] = {
+        """Return the result object of requirement 002, plus `partial` where the data was cut."""
+        envelope: dict[str, Any] = {
             "success": self.success,
             "data": self.data,
             "error_message": self.error_message,
@@ -84,19 +88,23 @@ class Result:
             },
         }
         if self.partial:
-            shape["partial"] = True
-        return shape
+            envelope["partial"] = True
+        return envelope
 
     def text(self, *, envelope: bool = False) -> str:
-        """What the model reads: the value on success, the result object on failure or if asked
-        for.
+        """Return what the model reads: the value, or the result object if the call failed.
+
+        Args:
+            envelope: Always return the result object.
         """
         if envelope or not self.success:
-            shown = compact(self.envelope())
+            body = compact(self.envelope())
+        elif isinstance(self.data, str):
+            body = self.data
         else:
-            shown = self.data if isinstance(self.data, str) else compact(self.data)
-        return "\n".join((shown, *self.notes)) if self.notes else shown
+            body = compact(self.data)
+        return "\n".join((body, *self.notes)) if self.notes else body
 
 
 compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""JSON without spaces, non-ASCII kept: the one spelling used wherever Ferrule encodes JSON."""
+"""Encode a value as JSON without spaces, keeping non-ASCII characters. Used everywhere."""

@@ -1,5 +1,6 @@
-"""A run and its calls on their way: their states, which calls may start now, and what an end comes
-to. The machine's own tools.
+"""The state of a run and of its calls, which calls may start now, and how a run ends.
+
+Only `machine` decides with these; others read the states.
 """
 
 from __future__ import annotations
@@ -7,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from operator import is_
 
 from .calls import Call, ErrorType, Result
-from .commands import AskPerson, Command, Finish, RunTool
-from .events import Access, CallEvaluated, ModelAnswered, Usage
+from .commands import AskPerson, Command, Evaluate, Finish, RunTool, Settle, StopTool
+from .events import Access, CallEvaluated, ModelAnswered, Recovered, Usage
 from .required_tools import REQUIRED, unmet
 
 
 class Phase(StrEnum):
-    """Where the run is."""
+    """The phase of a run."""
 
     IDLE = "idle"
     ASKING = "asking"
@@ -25,11 +25,11 @@ class Phase(StrEnum):
 
 
 ACTIVE = (Phase.ASKING, Phase.WORKING)
-"""While a run is under way."""
+"""The phases of a run that has not ended."""
 
 
 class CallState(StrEnum):
-    """Where a call is in the pipeline (the names are those of requirement 002)."""
+    """The state of a call (the names are those of requirement 002)."""
 
     IDLE = "idle"
     EVALUATING = "evaluating_policy"
@@ -40,8 +40,13 @@ class CallState(StrEnum):
 
 @dataclass(slots=True)
 class Slot:
-    """One call on its way. `direct` calls belong to no round: nobody waits for them in the history.
-    `unneeded`: see `joins`.
+    """A call and its state.
+
+    Attributes:
+        direct: The call belongs to no turn, so its result does not enter the history.
+        approved: A person said yes to it.
+        started: Its start was announced and it has not been answered.
+        unneeded: Enough other calls of its turn succeeded (see `joins`).
     """
 
     call: Call
@@ -54,16 +59,14 @@ class Slot:
     result: Result | None = None
 
     def complete(self, result: Result) -> None:
-        """The first result counts; the machine never calls this twice."""
-        self.result, self.state = result, CallState.COMPLETED
+        """Set the result. The machine never calls this twice."""
+        self.result = result
+        self.state = CallState.COMPLETED
 
     def abandon(self, error: ErrorType, reason: str) -> None:
-        """Answer a call that will not be answered otherwise, saying what is known about its
-        effect.
-        """
-        if self.state is CallState.EXECUTING and not (
-            self.evaluation and self.evaluation.announced
-        ):
+        """Complete a call that nothing else will answer, stating what is known about its effect."""
+        announced = self.evaluation is not None and self.evaluation.announced
+        if self.state is CallState.EXECUTING and not announced:
             message = f"stopped: {reason}"
         elif not self.started:
             message = f"not run: {reason}"
@@ -75,41 +78,66 @@ class Slot:
 
 
 def too_many(call: Call, most: int) -> Result:
-    """The answer to a call beyond the bound of its round."""
+    """Return the result of a call beyond the limit of calls per turn."""
     message = f"not run: at most {most} calls per answer; ask again for the rest"
     return Result.error(call, ErrorType.LIMIT, message)
 
 
 def start(slots: Iterable[Slot], open_slots: Iterable[Slot]) -> list[Command]:
-    """Commands for every evaluated slot that conflicts with no unfinished slot before it.
+    """Return commands for every evaluated slot that conflicts with no unfinished slot before it.
 
-    While one of the `open_slots` waits for a person no other question goes out: there is one at a
-    time. A direct call is not held back by others: the call that made it is running and would wait
-    for ever.
+    There is one approval request at a time: while one of the `open_slots` awaits a person, no other
+    is made. A direct call is never held back by others, because the call that made it is running
+    and would wait for ever.
     """
     commands: list[Command] = []
-    ahead: list[Access] = []
-    asking = False
-    for slot in open_slots:
-        asking = asking or slot.state is CallState.AWAITING
+    earlier: list[Access] = []
+    awaiting_person = any(slot.state is CallState.AWAITING for slot in open_slots)
     for slot in slots:
         if slot.result is not None or slot.evaluation is None or slot.unneeded:
             continue
         access = slot.evaluation.access
         ready = slot.state is CallState.EVALUATING
         if not slot.direct:
-            if ready:
-                for other in ahead:
-                    ready = ready and not other.conflicts(access)
-            ahead.append(access)
+            ready = ready and not any(other.conflicts(access) for other in earlier)
+            earlier.append(access)
         if not ready:
             continue
         if slot.evaluation.verdict == "allow":
             slot.state = CallState.EXECUTING
             commands.append(RunTool(slot.call, slot.evaluation))
-        elif not asking:
-            asking, slot.state = True, CallState.AWAITING
+        elif not awaiting_person:
+            awaiting_person = True
+            slot.state = CallState.AWAITING
             commands.append(AskPerson(slot.call, slot.evaluation))
+    return commands
+
+
+def recover(slots: Iterable[Slot], event: Recovered) -> list[Command]:
+    """Return the commands that settle calls which a dead process left open, or start them again.
+
+    A call that can have no effect starts again. One that was announced may have had its effect:
+    `Settle` makes the driver find out, from the tool's probe or from a person, or say that nobody
+    knows. Recoveries in journals of older versions did not ask (`Recovered.asks` is False); their
+    calls get an unknown outcome at once, as they did then.
+    """
+    reason = event.reason or "the process ended"
+    commands: list[Command] = []
+    for slot in slots:
+        if slot.started and slot.evaluation and slot.evaluation.announced:
+            if event.asks and not slot.unneeded:
+                commands.append(Settle(slot.call, slot.evaluation, reason))
+            else:
+                slot.abandon(ErrorType.INTERNAL_ERROR, reason)
+        elif slot.unneeded:
+            commands.append(StopTool(slot.call, "enough calls of its answer had succeeded"))
+        elif slot.approved and slot.evaluation:
+            commands.append(RunTool(slot.call, slot.evaluation))
+        else:
+            slot.state = CallState.EVALUATING
+            slot.evaluation = None
+            slot.started = False
+            commands.append(Evaluate(slot.call))
     return commands
 
 
@@ -120,46 +148,59 @@ def ending(
     required: tuple[str, ...],
     slots: Iterable[Slot],
 ) -> Finish:
-    """What the last answer of a run comes to. `at_limit`: it was asked for without tools, after so
-    many rounds (0: it was not).
+    """Return how a run ends whose model made no further calls.
+
+    Args:
+        answer: The last answer of the model.
+        usage: The tokens of the whole run.
+        at_limit: The number of turns after which this answer was requested without tools, or 0.
+        required: Tools that must have succeeded (`required_tools`).
+        slots: The calls of the run.
     """
     if answer.stop == "filter":
         return Finish("failed", answer.text, "content_filter", "withheld by the provider", usage)
     if at_limit:
         return Finish("limit", answer.text, "limit_max_rounds", f"{at_limit} rounds", usage)
-    done = (
-        {slot.call.tool for slot in slots if slot.result and slot.result.success}
-        if required
-        else ()
-    )
-    if missing := unmet(required, done) if required else ():
-        said = ", ".join(" or ".join(f"`{name}`" for name in entry) for entry in missing)
-        detail = f"required and never successful: {said}"
-        return Finish("failed", answer.text, REQUIRED, detail, usage, missing=missing)
-    cut = "cut at the model's output limit" if answer.stop == "length" else ""
-    return Finish("done", answer.text, "length" if cut else "", cut, usage)
+    if required:
+        succeeded = {slot.call.tool for slot in slots if slot.result and slot.result.success}
+        missing = unmet(required, succeeded)
+        if missing:
+            entries = [" or ".join(f"`{name}`" for name in entry) for entry in missing]
+            detail = f"required and never successful: {', '.join(entries)}"
+            return Finish("failed", answer.text, REQUIRED, detail, usage, missing=missing)
+    if answer.stop == "length":
+        return Finish("done", answer.text, "length", "cut at the model's output limit", usage)
+    return Finish("done", answer.text, usage=usage)
 
 
-def named(answer: ModelAnswered, taken: Set[str], round_: int) -> ModelAnswered:
-    """The answer with ids that are present and new in the session: providers reject any other.
-    Named twice is named once.
+def named(answer: ModelAnswered, taken: Set[str], turn: int) -> ModelAnswered:
+    """Return an answer whose calls all have ids that are new in the session.
 
-    A call that is there twice, with its id, is one that was sent twice, and is left out once.
+    Providers reject missing and repeated ids. A call that arrives twice with the same id and
+    arguments was sent twice, so the second one is dropped. Applying this twice changes nothing.
+
+    Args:
+        answer: The model's answer. It is returned itself if its ids are fine.
+        taken: The ids of all earlier calls in the session.
+        turn: The number of the turn, which made-up ids contain.
     """
-    unique: list[Call] = []
-    new: set[str] = set()
+    calls: list[Call] = []
+    new_ids: set[str] = set()
     sent: set[tuple[str, str, str]] = set()
     for index, call in enumerate(answer.calls):
-        if call.id:
-            if (whole := (call.id, call.tool, call.arguments)) in sent:
-                continue
-            sent.add(whole)
-        base = name = call.id or f"call_{round_}_{index}"
+        key = (call.id, call.tool, call.arguments)
+        if call.id and key in sent:
+            continue
+        sent.add(key)
+        base = call.id or f"call_{turn}_{index}"
+        call_id = base
         count = 1
-        while name in taken or name in new:
+        while call_id in taken or call_id in new_ids:
             count += 1
-            name = f"{base}_{count}"
-        new.add(name)
-        unique.append(call if name == call.id else Call(name, call.tool, call.arguments))
-    same = len(unique) == len(answer.calls) and all(map(is_, unique, answer.calls))
-    return answer if same else replace(answer, calls=tuple(unique), raw=None)
+            call_id = f"{base}_{count}"
+        new_ids.add(call_id)
+        calls.append(call if call_id == call.id else Call(call_id, call.tool, call.arguments))
+    unchanged = len(calls) == len(answer.calls) and all(
+        mine is theirs for mine, theirs in zip(calls, answer.calls, strict=True)
+    )
+    return answer if unchanged else replace(answer, calls=tuple(calls), raw=None)

@@ -1,4 +1,4 @@
-"""What the machine wants done. The driver carries commands out and answers each with events."""
+"""Commands: what the machine asks its driver to do. The driver answers each with events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .frozen import frozen
 
 @frozen
 class AskModel:
-    """Send the history to the model. With `tools` False it must answer in words.
+    """Send the history to the model. With `tools` False it must answer with text.
 
     Answered by `ModelAnswered`, `ModelFailed` or `Cancelled`.
     """
@@ -20,14 +20,14 @@ class AskModel:
 
 @frozen
 class Evaluate:
-    """Take a call through steps 1 to 5 of the pipeline. Answered by `CallEvaluated`."""
+    """Look up, validate and decide about a call. Answered by `CallEvaluated`."""
 
     call: Call
 
 
 @frozen
 class AskPerson:
-    """One question to a person. Answered by `PersonAnswered`."""
+    """Ask a person to approve a call. Answered by `PersonAnswered`."""
 
     call: Call
     evaluation: CallEvaluated
@@ -35,8 +35,10 @@ class AskPerson:
 
 @frozen
 class RunTool:
-    """Carry an allowed call out. Announced by `CallStarted`, answered by `ToolAnswered`,
-    or by another `CallEvaluated` if a hook changed the arguments into something that must be asked.
+    """Run an allowed call. Announced by `CallStarted`, answered by `ToolAnswered`.
+
+    If a hook changes the arguments into something that needs approval, the answer is another
+    `CallEvaluated`.
     """
 
     call: Call
@@ -45,8 +47,9 @@ class RunTool:
 
 @frozen
 class StopTool:
-    """End a call that is not needed any more, or do not begin it. Answered by `ToolAnswered`,
-    whatever it had come to.
+    """Stop a call that is no longer needed, or do not start it.
+
+    Answered by `ToolAnswered`, whatever the call had done by then.
     """
 
     call: Call
@@ -55,8 +58,9 @@ class StopTool:
 
 @frozen
 class Finish:
-    """The run is over. `stop` is `done`, `limit`, `cancelled` or `failed`; `missing` what it
-    required and did not do.
+    """End the run. `stop` is `done`, `limit`, `cancelled` or `failed`.
+
+    `missing` names the required tools that never succeeded, each with its alternatives.
     """
 
     stop: str
@@ -70,10 +74,10 @@ class Finish:
 
 @frozen
 class Settle:
-    """Find out what became of a call that had started when its process ended, for this reason.
+    """Find out what happened to a call that had started when its process ended.
 
-    Answered by `ToolAnswered`, which may say that it is unknown, or by `CallProbed`: it had not
-    happened.
+    Answered by `ToolAnswered`, which may say that the outcome is unknown, or by `CallProbed` if
+    the call did not happen. `reason` says why the process ended.
     """
 
     call: Call

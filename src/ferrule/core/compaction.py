@@ -1,19 +1,18 @@
-"""Compaction: what of a session's history is left out of what its model is sent, and what stands in
-its place.
+"""Compaction: which part of a session's history the model is sent, and what replaces the rest.
 
 Rules of this file, each a promise with a test:
 
-* What is sent is a function of the whole history and of the events `context.compacted` and
-  `context.restored`: the same events give the same messages. The whole history is kept beside it,
-  so that undoing gives it back as it was, byte for byte.
-* What is sent stays valid for every wire: a call and its result are both sent or both left out, no
-  result loses its place, and the first message is a person's. An event that would break this
-  changes nothing.
-* The last message is never touched: it is what the model is about to answer.
+* The messages that are sent depend only on the full history and on the events `context.compacted`
+  and `context.restored`: the same events give the same messages. The full history is kept, so
+  undoing a compaction restores it byte for byte.
+* The messages that are sent stay valid for every provider: a call and its result are both sent or
+  both left out, no result changes its place, and the first message is a person's. An event that
+  would break this changes nothing.
+* The last message is never changed: it is the one that the model is about to answer.
 
-Results that are elided keep their place and say how they can be read. A summary stands behind the
-person's own words from the part that it stands for. A later summary takes the place of an earlier
-one.
+An elided result keeps its place as a stub, a short text that says how the result can be read. A
+summary follows the person's own messages from the part that it replaces. A later summary replaces
+an earlier one.
 """
 
 from __future__ import annotations
@@ -26,86 +25,90 @@ from .messages import AssistantMessage, Message, ToolMessage, UserMessage
 
 
 class Compaction:
-    """What is compacted in one session. `through`: the messages 1 to this one are not sent.
-    `undone`: a person wanted it so.
+    """The compaction of one session.
+
+    Messages are numbered from 1 in the full history. The messages that are sent start with a
+    prefix (the head and what follows it up to the last changed message); all after it is unchanged.
     """
 
     def __init__(self) -> None:
         self.undone = False
-        self._forget()
+        """True if a person restored the full history."""
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self.through = 0
+        """The messages 1 to this one are not sent."""
         self._head: list[Message] = []
         self._stubs: dict[int, str] = {}
-        self._whole: list[Message] = []
-        self._sent = 0
+        self._originals: list[Message] = []
+        self._prefix_length = 0
 
     @property
     def active(self) -> bool:
-        """Whether anything is left out."""
-        return bool(self._whole)
+        """True if anything is left out."""
+        return bool(self._originals)
 
     @property
     def elided(self) -> int:
-        """How many results are sent as stubs."""
+        """The number of results that are sent as stubs."""
         return len(self._stubs)
 
     @property
     def head(self) -> int:
-        """How many messages of what is sent stand for others: the person's words that were kept,
-        and the summary.
-        """
+        """The number of messages at the start that replace others: kept ones and the summary."""
         return len(self._head)
 
     def number(self, index: int) -> int:
-        """The number, in the whole history, of the message at `index` of what is sent; for those
-        behind the head.
-        """
+        """Return the number in the full history of the sent message at `index`, behind the head."""
         return index + 1 + self.through - self.head
 
     def is_stub(self, number: int) -> bool:
-        """Whether a result is elided already."""
+        """Return whether a result is already elided."""
         return number in self._stubs
 
     def whole(self, sent: Sequence[Message]) -> list[Message]:
-        """All messages of the session, from what is sent of them."""
-        return [*self._whole, *sent[self._sent :]]
+        """Return all messages of the session, given those that are sent."""
+        return [*self._originals, *sent[self._prefix_length :]]
 
     def take(self, event: ContextCompacted, sent: list[Message]) -> list[Message]:
-        """What is sent from now on: a new list, or the same one if the event does not fit."""
-        whole = self.whole(sent)
-        if not _fits(event, whole, self.through):
+        """Return what is sent from now on: a new list, or `sent` if the event does not fit."""
+        history = self.whole(sent)
+        if not _fits(event, history, self.through):
             return sent
         self.undone = False
         stubs = self._stubs | dict(zip(event.elided, event.stubs, strict=True))
         if event.through:
             self.through = event.through
-            self._head = [*(whole[number - 1] for number in event.kept), UserMessage(event.text)]
+            kept = [history[number - 1] for number in event.kept]
+            self._head = [*kept, UserMessage(event.text)]
         self._stubs = {number: text for number, text in stubs.items() if number > self.through}
-        upto = max((self.through, *self._stubs))
-        self._whole = whole[:upto]
-        rest = enumerate(whole[self.through : upto], self.through + 1)
-        prefix = [*self._head, *(self._shown(number, message) for number, message in rest)]
-        self._sent = len(prefix)
-        return [*prefix, *whole[upto:]]
+
+        last_changed = max((self.through, *self._stubs))
+        self._originals = history[:last_changed]
+        prefix = list(self._head)
+        for number in range(self.through + 1, last_changed + 1):
+            prefix.append(self._stubbed(number, history[number - 1]))
+        self._prefix_length = len(prefix)
+        return [*prefix, *history[last_changed:]]
 
     def restore(self, sent: list[Message]) -> list[Message]:
-        """The whole history: a new list."""
-        whole = self.whole(sent)
-        self._forget()
+        """Undo all compaction and return the full history as a new list."""
+        history = self.whole(sent)
+        self._reset()
         self.undone = True
-        return whole
+        return history
 
-    def _shown(self, number: int, message: Message) -> Message:
+    def _stubbed(self, number: int, message: Message) -> Message:
         if number in self._stubs and isinstance(message, ToolMessage):
             return replace(message, text=self._stubs[number])
         return message
 
 
 def closed(history: Sequence[Message], count: int) -> bool:
-    """Whether the first `count` messages can go without tearing a call from its result; something
-    must be left.
+    """Return whether the first `count` messages can be left out.
+
+    They can if no call is separated from its result and at least one message is left.
     """
     if not 0 < count < len(history) or isinstance(history[count], ToolMessage):
         return False
@@ -113,14 +116,19 @@ def closed(history: Sequence[Message], count: int) -> bool:
     return not (isinstance(last, AssistantMessage) and last.calls)
 
 
-def _fits(event: ContextCompacted, whole: Sequence[Message], through: int) -> bool:
-    if len(event.elided) != len(event.stubs) or not (event.elided or event.through):
+def _fits(event: ContextCompacted, history: Sequence[Message], through: int) -> bool:
+    if len(event.elided) != len(event.stubs):
         return False
-    if event.through and not (event.through >= through and closed(whole, event.through)):
+    if not event.elided and not event.through:
         return False
-    results = all(
-        0 < n < len(whole) and isinstance(whole[n - 1], ToolMessage) for n in event.elided
-    )
-    kept, ordered = event.kept, sorted(set(event.kept)) == list(event.kept)
-    words = all(0 < n <= event.through and isinstance(whole[n - 1], UserMessage) for n in kept)
-    return results and ordered and words
+    if event.through and (event.through < through or not closed(history, event.through)):
+        return False
+    if list(event.kept) != sorted(set(event.kept)):
+        return False
+    for number in event.elided:
+        if not 0 < number < len(history) or not isinstance(history[number - 1], ToolMessage):
+            return False
+    for number in event.kept:
+        if not 0 < number <= event.through or not isinstance(history[number - 1], UserMessage):
+            return False
+    return True

@@ -1,9 +1,9 @@
-"""Three families of exceptions. Which family says who must act on it.
+"""Exceptions, in three families that differ in who has to act.
 
-    Signal        for the model    raised by a tool or a guard; the dispatcher turns it into a result
-    Control       for the loop     steers the engine; derives from BaseException so that no
-                                   `except Exception` in a tool can swallow it
-    FerruleError  for the caller   a person or a program has to change something
+    Signal        the model    raised by a tool or a check; the dispatcher turns it into a result
+    Control       the engine   steers the loop; derives from BaseException so that no
+                               `except Exception` in a tool can swallow it
+    FerruleError  the caller   a person or a program has to change something
 
 A Signal is never seen by the caller of `Agent.run`; a FerruleError is never shown to the model.
 Exceptions carry data and do not log.
@@ -18,13 +18,21 @@ from .calls import ErrorType
 
 
 class Signal(Exception):
-    """Something the model should hear about. Becomes exactly one result."""
+    """Base class of failures that the model is told about. Each becomes exactly one result."""
 
 
 class ToolFailed(Signal):
-    """A call did not work. `message` says what was tried, what was found and what to change.
+    """A call failed. `message` says what was tried, what was found and what to change.
 
-    Unlike `RetryCall`, the arguments may have been fine: the world said no.
+    Unlike with `RetryCall`, the arguments may have been fine.
+
+    Args:
+        error_type: What the result reports to the model.
+        message: The error message of the result.
+        transient: The same call could work a moment later; short for `kind="transient"`.
+        kind: One of `tools.reliability.CLASSES`; `permanent` by default.
+        retry_after: Seconds after which the service asked to be called again.
+        data: What is known about the failed call, as JSON.
     """
 
     def __init__(
@@ -41,12 +49,15 @@ class ToolFailed(Signal):
         self.error_type = error_type
         self.message = message
         self.data = data
-        """What is known of the failed call, as JSON: the `data` of its result. None for most."""
+        """What is known about the failed call, as JSON: the `data` of its result."""
         self.kind = kind or ("transient" if transient else "permanent")
-        """Whether the same call could work a moment later: one of `tools.reliability.CLASSES`. Of a call with an effect,
-        `transient` says that it surely did not happen; after `timeout` and `5xx` nobody knows."""
+        """Whether the same call could work a moment later: one of `tools.reliability.CLASSES`.
+
+        For a call with an effect, `transient` means that it certainly did not happen; after
+        `timeout` and `5xx` that is unknown.
+        """
         self.retry_after = retry_after
-        """Seconds after which the service wants to be asked again, where it said so."""
+        """Seconds after which the service asked to be called again, if it said so."""
 
     @property
     def transient(self) -> bool:
@@ -64,21 +75,24 @@ class RetryCall(ToolFailed):
         super().__init__(ErrorType.VALIDATION_FAILED, message)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # The default would call us with the two arguments of the base: copies and pickles would
-        # fail.
+        # The default passes the base's two arguments to `__init__`: copies and pickles would fail.
         return (type(self), (self.message,), self.__dict__)
 
 
 class Control(BaseException):
-    """Steers the engine. Not an error, and not for tools to catch."""
+    """Base class of what steers the engine: not an error, and not for tools to catch."""
 
 
 class FerruleError(Exception):
-    """Something a person or a program has to change.
+    """Base class of errors that a person or a program has to act on.
 
-    `code` is stable and for programs, `detail` is for people, `hint` is one next step,
-    `retryable` is None where we cannot tell. `exit_code` is what the command line returns
-    (1 failed, 2 usage, 4 denied, 5 limit, 6 provider unavailable, 7 needs input, 124 out of time).
+    Attributes:
+        detail: What went wrong, for people.
+        code: What went wrong, for programs. Stable.
+        hint: One next step.
+        retryable: Whether trying again could work; None if that is unknown.
+        exit_code: What the command line returns (1 failed, 2 usage, 4 denied, 5 limit,
+            6 provider unavailable, 7 needs input, 124 out of time).
     """
 
     code = "error"
@@ -97,7 +111,7 @@ class FerruleError(Exception):
         return f"{self.detail}\nhint: {self.hint}" if self.hint else self.detail
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Keyword-only arguments do not survive the default reduce: copies would lose code and hint.
+        # The default drops keyword-only arguments: copies would lose the code and the hint.
         return (_rebuild, (type(self), self.detail, self.__dict__))
 
 
@@ -109,20 +123,20 @@ def _rebuild(kind: type[FerruleError], detail: str, state: dict[str, object]) ->
 
 
 class ConfigError(FerruleError):
-    """A setting, rule, tool definition or file that a person wrote cannot be used as it stands."""
+    """A setting, rule, tool definition or file that a person wrote is invalid."""
 
     code = "config"
     exit_code = 2
 
 
 class ToolDefinitionError(ConfigError):
-    """A tool cannot be registered: named, with the parameter or key that is at fault."""
+    """A tool cannot be registered. Names the tool, and the parameter or key at fault."""
 
     code = "tool_definition"
 
 
 class ProviderError(FerruleError):
-    """A model could not be reached, refused the request, or answered with something unusable."""
+    """A model could not be reached, refused the request, or gave an unusable answer."""
 
     code = "provider"
     exit_code = 6
@@ -139,39 +153,37 @@ class ProviderError(FerruleError):
     ) -> None:
         super().__init__(detail, code=code, hint=hint, retryable=retryable)
         self.status = status
-        """HTTP status, where there was one."""
+        """The HTTP status, if there was one."""
         self.retry_after = retry_after
-        """Seconds the server asked us to wait."""
+        """Seconds that the server asked to wait, if it said so."""
 
 
 class ContextLeak(ProviderError):
-    """A question was about to carry raw heavy content that belongs in an artifact. It was not
-    sent.
-    """
+    """A request was not sent: it contained raw large content that belongs in an artifact."""
 
     code = "context_leak"
     exit_code = 1
 
 
 class JournalError(FerruleError):
-    """The journal cannot be written or does not verify. Names the session and the event."""
+    """The journal cannot be written, or its hash chain does not verify."""
 
     code = "journal"
     session = ""
-    """The session whose chain does not hold, where that is what it is about."""
+    """The session whose chain does not verify; empty if the error is about something else."""
     event = 0
-    """The first event of it that does not hold; 0 if it is about none."""
+    """The number of the first event that does not verify; 0 if the error is about no event."""
 
 
 class SessionNotFound(FerruleError):
-    """No session has this id, or this identity may not see it: the two are not told apart."""
+    """No session has this id, or this identity may not see it. The error is the same for both."""
 
     code = "session_not_found"
     exit_code = 2
 
 
 class LimitReached(FerruleError):
-    """A run hit a limit. The session is intact and can be resumed with a higher one."""
+    """A run reached a limit. The session is intact and can be resumed with a higher limit."""
 
     code = "limit"
     exit_code = 5
@@ -180,13 +192,13 @@ class LimitReached(FerruleError):
         super().__init__(f"limit reached: {limit} = {value:g}", code=f"limit_{limit}", hint=hint)
         self.exit_code = 124 if limit == "max_seconds" else type(self).exit_code
         self.limit = limit
-        """Which one: `max_rounds`, `max_seconds`, `max_tokens`, `max_cost`, `max_calls`."""
+        """The limit's name: `max_rounds`, `max_seconds`, `max_tokens`, `max_cost`, `max_calls`."""
         self.value = value
         self.session = session
 
 
 class RunCancelled(FerruleError):
-    """The run was stopped by a person or by its caller."""
+    """A person or the caller stopped the run."""
 
     code = "cancelled"
     exit_code = 130

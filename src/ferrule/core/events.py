@@ -1,10 +1,8 @@
-"""What can happen in a run. Events are the only input of the machine and the only content of the
-journal.
+"""Events: everything that can happen in a session, and nothing else enters machine or journal.
 
-Every event has a `kind` (its name in the journal) and is a flat value of JSON-able fields, calls
-and results. Readers are tolerant: an unknown kind is kept as `Unknown`, an unknown field is
-dropped, a missing field takes its default. Writers are strict. `FORMAT` counts incompatible
-changes.
+Every event has a `kind` (its name in the journal) and is a flat value of JSON values, calls and
+results. Readers are tolerant: an unknown kind is kept as `Unknown`, an unknown field is dropped,
+and a missing field takes its default. Writers are strict. `FORMAT` counts incompatible changes.
 """
 
 from __future__ import annotations
@@ -30,15 +28,21 @@ from .record_events import (
 )
 
 FORMAT = 1
-"""Version of the event format. Files of every earlier version load forever (tests/corpus)."""
+"""The version of the event format. Files of every earlier version load forever (tests/corpus)."""
 
 
 @frozen
 class Usage:
-    """Tokens as the provider counts them; `cached` is the part of `input` that came from its cache,
-    `written` the part that went into it (some providers bill that higher), `reasoning` the part of
-    `output` that nobody reads. `cost` is the price of all in billionths of a US dollar, counted
-    where a run's money is bounded (`engine.budgets`).
+    """Tokens as the provider counts them.
+
+    Attributes:
+        input: Tokens of the request.
+        output: Tokens of the answer.
+        cached: The part of `input` that came from the provider's cache.
+        written: The part of `input` that was written to the cache (some providers charge more).
+        reasoning: The part of `output` that is hidden reasoning.
+        cost: The price of all, in billionths of a US dollar. Only counted if the cost of a run is
+            limited (`engine.budgets`).
     """
 
     input: int = 0
@@ -50,20 +54,27 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
-            self.input + other.input, self.output + other.output, self.cached + other.cached,
-            self.written + other.written, self.reasoning + other.reasoning, self.cost + other.cost,
-        )  # fmt: skip
+            input=self.input + other.input,
+            output=self.output + other.output,
+            cached=self.cached + other.cached,
+            written=self.written + other.written,
+            reasoning=self.reasoning + other.reasoning,
+            cost=self.cost + other.cost,
+        )
 
 
 @frozen
 class ProviderToolCall:
-    """What a provider did with a tool that it runs itself (`models.hosted_tools`). A record:
-    nothing is dispatched for it.
+    """A call of a tool that the provider runs itself (`models.hosted_tools`).
 
-    The ids and the type are the provider's; `tool_kind` is one word (search, fetch, execute, mcp,
-    tool_search, ...), `name` the tool (`server.tool` of a remote MCP server), `provider_metadata`
-    its own JSON, bounded. Of a search for tools, `arguments` are all it was asked with, as JSON,
-    and `references` the full names of the tools that it found.
+    This is only a record: nothing is dispatched for it. The ids and the type are the provider's.
+
+    Attributes:
+        tool_kind: One word: search, fetch, execute, mcp, tool_search, ...
+        name: The tool (`server.tool` of a remote MCP server).
+        provider_metadata: The provider's own JSON, bounded in size.
+        arguments: For a search for tools, all its arguments as JSON.
+        references: For a search for tools, the full names of the tools that it found.
     """
 
     provider_tool_id: str
@@ -80,49 +91,51 @@ class ProviderToolCall:
 
 @frozen
 class Access:
-    """What a call touches, as workspace path prefixes; `""` is everything.
+    """What a call reads and writes, as workspace path prefixes; `""` is everything.
 
-    Two calls conflict if one writes a prefix that the other reads or writes (in either direction
-    of containment). Calls that do not conflict may run together.
+    Two calls conflict if one writes a prefix that contains, or lies in, a prefix that the other
+    reads or writes. Calls that do not conflict may run together.
     """
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
 
     def conflicts(self, other: Access) -> bool:
+        """Return whether the two calls must run one after the other."""
         if not self.writes and not other.writes:
             return False
         return (
             ALONE in (self, other)
-            or _meet(self.writes, other.writes)
-            or _meet(self.writes, other.reads)
-            or _meet(self.reads, other.writes)
+            or _any_overlap(self.writes, other.writes)
+            or _any_overlap(self.writes, other.reads)
+            or _any_overlap(self.reads, other.writes)
         )
 
 
-def _meet(some: tuple[str, ...], others: tuple[str, ...]) -> bool:
-    return any(_overlap(a, b) for a in some for b in others)
+def _any_overlap(prefixes: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    return any(_overlap(one, other) for one in prefixes for other in others)
 
 
-def _overlap(a: str, b: str) -> bool:
-    return not a or not b or a == b or a.startswith(b + "/") or b.startswith(a + "/")
+def _overlap(one: str, other: str) -> bool:
+    if not one or not other or one == other:
+        return True
+    return one.startswith(other + "/") or other.startswith(one + "/")
 
 
 EVERYTHING = Access(reads=(), writes=("",))
-"""Alone among what touches anything: for tools that said nothing, for commands, for the outside
-world.
-"""
+"""Conflicts with every call that touches anything: for commands, network, undeclared tools."""
+
 ALONE = Access(reads=("",), writes=("",))
-"""Alone in its round, also beside what touches nothing: for `parallel=False`."""
+"""Conflicts with every call, also with one that touches nothing: for `parallel=False`."""
 
 
 @frozen
 class SessionOpened:
-    """First event of a session: what it was opened with. `system` is the system text, kept for its
-    life.
+    """The first event of a session: what it was opened with.
 
-    The session of a sub-agent names itself (`agent`) and whoever delegated: session (`parent`) and
-    call (`parent_call`). A fork names the session and the event that it goes on from (`forked`,
+    `system` is the system text, which stays the same for the whole session. The session of a
+    sub-agent names the sub-agent (`agent`) and the delegating session (`parent`) and call
+    (`parent_call`). A fork names the session and event it continues from (`forked`, as
     `<session>:<number>`).
     """
 
@@ -142,9 +155,10 @@ class SessionOpened:
 
 @frozen
 class RunStarted:
-    """A person's message opens a run. Its limits are part of it: a journal must rebuild to the same
-    state whatever the settings say by then. So are `join` (`core.joins`, 0: all) and the tools it
-    requires (`core.required_tools`).
+    """A person's message starts a run.
+
+    The limits, `join` (`core.joins`; 0 means all) and the required tools (`core.required_tools`)
+    are part of the event: a journal must rebuild to the same state whatever the settings say later.
     """
 
     kind: ClassVar[str] = "run.started"
@@ -157,9 +171,7 @@ class RunStarted:
 
 @frozen
 class ContextAdded:
-    """Text a person put into the history without asking for an answer (`/read`, `/run` in a
-    chat).
-    """
+    """A person added text to the history without asking for an answer (`/read` in a chat)."""
 
     kind: ClassVar[str] = "context.added"
     text: str
@@ -167,9 +179,7 @@ class ContextAdded:
 
 @frozen
 class DirectCall:
-    """A person (or a program) runs a tool without a model: slash commands, `ferrule tools call`, a
-    nested call.
-    """
+    """A person or a program called a tool: slash commands, `ferrule tools call`, nested calls."""
 
     kind: ClassVar[str] = "call.direct"
     call: Call
@@ -178,11 +188,10 @@ class DirectCall:
 
 @frozen
 class ModelAnswered:
-    """One whole answer of a model. `stop` is `end`, `calls`, `length` (cut) or `filter`.
+    """One complete answer of a model. `stop` is `end`, `calls`, `length` (cut) or `filter`.
 
-    `way` says how calls were made (native, constrained, text, commands); `raw` is the provider's
-    own JSON where it must be replayed byte for byte; `provider_calls` are those that the provider
-    carried out itself.
+    `way` is the tool mode (native, constrained, text, commands); `raw` is the provider's own JSON
+    if it must be replayed byte for byte; `provider_calls` are those that the provider ran itself.
     """
 
     kind: ClassVar[str] = "model.answered"
@@ -208,11 +217,17 @@ class ModelFailed:
 
 @frozen
 class CallEvaluated:
-    """The gate has spoken: `verdict` is `allow`, `ask` or `refuse` (then `result` is the answer).
+    """The permission decision about a call. After the verdict `refuse`, `result` is its answer.
 
-    `reason` and `rule` say why and which rule, `layer` where that rule stands (`builtin`: the
-    gate's own order), `mode` the mode that was in force; `digest` binds an approval to these very
-    arguments. `effect` is the tool's side effect, `polls` exempts it from the repeat breaker.
+    Attributes:
+        verdict: `allow`, `ask` or `refuse`.
+        reason: Why.
+        rule: The permission rule that decided, if one did.
+        layer: Where that rule comes from; `builtin` if no rule decided.
+        mode: The permission mode at that time.
+        digest: Binds an approval to these exact arguments.
+        effect: The tool's side effect.
+        polls: Exempts the call from the repeat breaker.
     """
 
     kind: ClassVar[str] = "call.evaluated"
@@ -231,17 +246,16 @@ class CallEvaluated:
 
     @property
     def announced(self) -> bool:
-        """Whether the call may have an effect: then it is announced in the journal before it
-        starts.
-        """
+        """True if the call may have an effect: its start is announced in the journal."""
         return self.effect not in ("none", "read")
 
 
 @frozen
 class PersonAnswered:
-    """`choice` is `once`, `session`, `remember` or `deny`; `grant` the rule that was granted.
+    """A person's answer to an approval request: `once`, `session`, `remember` or `deny`.
 
-    `by` says who: a user name, `no-terminal` (nobody could be asked), `--yes-to`.
+    `grant` is the rule that was granted. `by` says who answered: a user name, `no-terminal` (nobody
+    could be asked) or `--yes-to`.
     """
 
     kind: ClassVar[str] = "person.answered"
@@ -255,9 +269,10 @@ class PersonAnswered:
 
 @frozen
 class CallStarted:
-    """Announces an effect before it starts. Without a later `call.answered` its outcome is unknown.
+    """A call with an effect is about to start.
 
-    Calls that only read are not announced: after a crash they are simply run again.
+    Without a later `call.answered` its outcome is unknown. Calls that only read are not announced:
+    after a crash they simply run again.
     """
 
     kind: ClassVar[str] = "call.started"
@@ -267,8 +282,9 @@ class CallStarted:
 
 @frozen
 class CallProbed:
-    """After a recovery: a call that had started is `found` not to have happened (`not_happened`),
-    by the tool's `probe` or a person. It runs again.
+    """After a recovery, a call that had started was found not to have happened. It runs again.
+
+    `found` is `not_happened`; `by` is the tool's `probe` or a person.
     """
 
     kind: ClassVar[str] = "call.probed"
@@ -287,11 +303,10 @@ class ToolAnswered:
 
 @frozen
 class CallHooked:
-    """A hook had its say on a call. `verdict` is `block`, `change`, `answer` (instead of the tool)
-    or `result` (of the call that ran, another result than the tool's).
+    """A hook changed or blocked a call.
 
-    Of a change, `arguments` is what the call would run with from then on, as JSON, and `digest` is
-    theirs.
+    `verdict` is `block`, `change`, `answer` (instead of the tool) or `result` (another result than
+    the tool's). After a change, `arguments` are the new ones as JSON and `digest` is theirs.
     """
 
     kind: ClassVar[str] = "call.hooked"
@@ -305,7 +320,7 @@ class CallHooked:
 
 @frozen
 class DelegationStarted:
-    """A call has a sub-agent do its work; `session` is the sub-agent's own, in the same journal."""
+    """A call started a sub-agent. `session` is the sub-agent's session, in the same journal."""
 
     kind: ClassVar[str] = "delegation.started"
     call_id: str
@@ -315,8 +330,9 @@ class DelegationStarted:
 
 @frozen
 class DelegationFinished:
-    """The sub-agent's work is over: `stop` as in `RunFinished`. Its `usage` counts as the run's
-    that delegated.
+    """A sub-agent finished; `stop` as in `RunFinished`.
+
+    Its `usage` counts towards the run that delegated.
     """
 
     kind: ClassVar[str] = "delegation.finished"
@@ -328,9 +344,7 @@ class DelegationFinished:
 
 @frozen
 class Noticed:
-    """Something a person should know and the machine does not act on: a fallback, a truncation, a
-    retry.
-    """
+    """A person should know of something without effect on the run: a fallback, a retry."""
 
     kind: ClassVar[str] = "notice"
     topic: str
@@ -339,13 +353,11 @@ class Noticed:
 
 @frozen
 class NoticeGiven:
-    """Words for the model while it works: the end of a background command, a person's word on the
-    way.
+    """A text for the model while it works: the end of a background command, a person's message.
 
-    It reads them with the results of the round, before its next answer; where no run is under way
-    they wait for the next one. `source` is `person`, whose own words they are, or the name of a
-    tool: then they are data. `at_once`: the model is about to be asked, and reads them with this
-    question.
+    The model reads it with the results of the turn; if no run is active, with the next message.
+    `source` is `person`, or the name of a tool, whose text is data. With `at_once` the model is
+    about to be asked, and reads the text in this request.
     """
 
     kind: ClassVar[str] = "notice.given"
@@ -356,15 +368,24 @@ class NoticeGiven:
 
 @frozen
 class ContextCompacted:
-    """From its next question on the model is sent less than the session holds (`core.compaction`).
-    Nothing leaves the journal.
+    """The model is sent less than the full history from now on (`core.compaction`).
 
-    Messages are counted from 1 in the whole history. Of the results `elided`, the model reads the
-    texts in `stubs`; of the messages 1 to `through` (0: none) it is sent the person's words in
-    `kept` and, behind them, `text`, a summary that `model` made. `made` is `elided` or `summary`;
-    `why` is `window` (`before` tokens were more than `share` of the `window`), `overflow` (the
-    provider refused the question) or `person`. Tokens are estimates, `window` is 0 where nobody
-    knows it; `usage` is what the summary took, `note` why there is none although there should be.
+    Nothing leaves the journal. Messages are numbered from 1 in the full history.
+
+    Attributes:
+        made: `elided` or `summary`.
+        why: `window` (`before` tokens were more than `share` of the `window`), `overflow` (the
+            provider refused the request) or `person`.
+        elided: The results that are replaced by `stubs`.
+        stubs: The text that replaces each of them.
+        through: The messages 1 to this one are replaced by those `kept` and a summary; 0 for none.
+        kept: Those of the person's messages that are still sent.
+        text: The summary, written by `model`, which follows them.
+        before: Tokens before the compaction. All numbers of tokens are estimates.
+        after: Tokens after it.
+        window: The size of the context window; 0 if unknown.
+        usage: Tokens that the summary took.
+        note: Why there is no summary although there should be one.
     """
 
     kind: ClassVar[str] = "context.compacted"
@@ -386,7 +407,7 @@ class ContextCompacted:
 
 @frozen
 class ContextRestored:
-    """A person undid what was compacted: the model is sent the whole history again."""
+    """A person undid the compaction: the model is sent the full history again."""
 
     kind: ClassVar[str] = "context.restored"
     by: str = ""
@@ -394,7 +415,7 @@ class ContextRestored:
 
 @frozen
 class Cancelled:
-    """Stop. With a `call_id`, only that call; else the run."""
+    """The run, or only the call `call_id`, was cancelled."""
 
     kind: ClassVar[str] = "cancelled"
     reason: str = ""
@@ -403,7 +424,7 @@ class Cancelled:
 
 @frozen
 class LimitHit:
-    """A bound outside the machine's own counting (seconds, tokens) was reached."""
+    """A limit that the machine does not count itself (seconds, tokens) was reached."""
 
     kind: ClassVar[str] = "limit.hit"
     limit: str
@@ -412,10 +433,10 @@ class LimitHit:
 
 @frozen
 class Recovered:
-    """The process that drove this run is gone and another took over: open calls must be settled.
+    """Another process took over this run: its open calls must be settled.
 
-    With `asks` it is found out what became of calls that had started (`CallProbed`, or their
-    result); without, as in older journals, they are unknown.
+    With `asks`, the driver finds out what happened to calls that had started (`CallProbed`, or
+    their result). Without it, as in older journals, their outcome is unknown.
     """
 
     kind: ClassVar[str] = "run.recovered"
@@ -425,10 +446,10 @@ class Recovered:
 
 @frozen
 class RunFinished:
-    """Last event of a run. `stop` is `done`, `limit`, `cancelled`, `failed`; `code` the error's.
+    """The last event of a run. `stop` is `done`, `limit`, `cancelled` or `failed`.
 
-    `history` is the digest of all that the model was shown and said by then
-    (`engine.session_log.Shown`); empty in older journals.
+    `code` is the error code. `history` is the digest of all that the model was shown and said until
+    then (`engine.session_log.Shown`); it is empty in older journals.
     """
 
     kind: ClassVar[str] = "run.finished"
@@ -442,7 +463,7 @@ class RunFinished:
 
 @frozen
 class Unknown:
-    """An event of a kind this version does not know: kept, counted, written back unchanged."""
+    """An event of a kind that this version does not know: kept, counted, written back unchanged."""
 
     kind: ClassVar[str] = "unknown"
     name: str
@@ -482,8 +503,8 @@ Event = (
 )
 
 _BY_KIND: dict[str, Any] = {cls.kind: cls for cls in get_args(Event) if cls is not Unknown}
-_NAMES: dict[type, tuple[str, ...]] = {
-    cls: tuple(f.name for f in fields(cls))
+_FIELD_NAMES: dict[type, tuple[str, ...]] = {
+    cls: tuple(item.name for item in fields(cls))
     for cls in (*_BY_KIND.values(), Call, ProviderToolCall, Result, Usage, Access, Limits)
 }
 _NESTED: dict[str, Any] = {
@@ -496,24 +517,24 @@ _NESTED: dict[str, Any] = {
 
 
 def spell(event: Event) -> tuple[str, str]:
-    """`(kind, body)`, the body as compact JSON: what the journal keeps. Raises TypeError for what
-    is no JSON.
+    """Return `(kind, body)` as the journal keeps them, the body as compact JSON text.
+
+    Raises:
+        TypeError: The event contains a value that is not JSON.
     """
     if type(event) is Unknown:
         return event.name, compact(event.body)
-    return event.kind, _object(event)
+    return event.kind, _encode_value(event)
 
 
-def _object(value: Any) -> str:
-    # In one pass: a tree of dictionaries for an encoder costs more than all the rest of a small
-    # event.
-    form, get, spelled = _FORMS[type(value)]
-    return form % tuple(
-        [spell_one(item) for spell_one, item in zip(spelled, get(value), strict=False)]
-    )
+def _encode_value(value: Any) -> str:
+    # In one pass: building dictionaries for an encoder costs more than the rest of a small event.
+    template, get_fields, encoders = _ENCODINGS[type(value)]
+    items = zip(encoders, get_fields(value), strict=False)
+    return template % tuple([encode_field(item) for encode_field, item in items])
 
 
-def _anything(item: Any) -> str:
+def _encode_any(item: Any) -> str:
     if isinstance(item, str):
         return encode_basestring(item)
     if item is None:
@@ -522,73 +543,86 @@ def _anything(item: Any) -> str:
         return int.__repr__(item)
     if type(item) is tuple:
         items = cast("tuple[Any, ...]", item)
-        return f"[{','.join([_anything(one) for one in items])}]" if items else "[]"
-    return _object(item) if type(item) in _FORMS else compact(item)
+        return f"[{','.join([_encode_any(one) for one in items])}]"
+    return _encode_value(item) if type(item) in _ENCODINGS else compact(item)
 
 
-_BY_TYPE: dict[str, Callable[[Any], str]] = {
+_ENCODER_OF_TYPE: dict[str, Callable[[Any], str]] = {
     "str": encode_basestring,
     "int": int.__repr__,
     "bool": {True: "true", False: "false"}.__getitem__,
 }
-_FORMS: dict[type, tuple[str, Callable[[Any], tuple[Any, ...]], list[Callable[[Any], str]]]] = {
-    cls: (
-        "{" + ",".join(f'"{name}":%s' for name in names) + "}",
-        # `attrgetter` of one name gives the value alone: the first name is always asked for twice.
+
+
+class _Encoding(NamedTuple):
+    """How values of one class become JSON: a template, and what is filled in."""
+
+    template: str
+    get_fields: Callable[[Any], tuple[Any, ...]]
+    encoders: list[Callable[[Any], str]]
+
+
+def _encoding_of(cls: Any, names: tuple[str, ...]) -> _Encoding:
+    members = ",".join(f'"{name}":%s' for name in names)
+    return _Encoding(
+        f"{{{members}}}",
+        # With a single name `attrgetter` returns no tuple, so the first name is given twice.
         attrgetter(*names, names[0]),
-        [_BY_TYPE.get(str(part.type), _anything) for part in fields(cls)],
+        [_ENCODER_OF_TYPE.get(str(item.type), _encode_any) for item in fields(cls)],
     )
-    for cls, names in _NAMES.items()
-}
-"""The JSON of a value with gaps, how to get what stands there, and how each of it is spelled."""
+
+
+_ENCODINGS = {cls: _encoding_of(cls, names) for cls, names in _FIELD_NAMES.items()}
 
 
 def encode(event: Event) -> tuple[str, dict[str, Any]]:
-    """`(kind, body)` where body is what the journal keeps, as JSON values."""
+    """Return `(kind, body)` as the journal keeps them, the body as JSON values."""
     kind, body = spell(event)
     return kind, json.loads(body)
 
 
 def decode(kind: str, body: dict[str, Any]) -> Event:
-    """The event of a journal row. Tolerant: see the head of this file."""
+    """Return the event of a journal row. Tolerant: see the top of this file."""
     cls = _BY_KIND.get(kind)
     if cls is None:
         return Unknown(kind, body)
     try:
-        return _build(cls, body)
+        return _decode_value(cls, body)
     except (TypeError, ValueError, KeyError, ConfigError):
-        # A known kind whose required fields are gone was written by a version we do not understand.
+        # A known kind without its required fields was written by a version that we do not know.
         return Unknown(kind, body)
 
 
-def _build(cls: Any, body: dict[str, Any]) -> Any:
-    values: dict[str, Any] = {}
-    for name in _NAMES[cls]:
-        if name not in body:
-            continue
-        item = body[name]
-        if name == "calls":
-            item = tuple(_build(Call, call) for call in item)
-        elif name == "provider_calls":
-            item = tuple(_build(ProviderToolCall, call) for call in item)
-        elif name in _NESTED and not (item is None and cls is CallEvaluated):
-            if type(item) is not dict:
-                raise TypeError(f"{name} is not an object")
-            item = _build(_NESTED[name], cast("dict[str, Any]", item))
-        elif name == "error_type":
-            item = ErrorType(item)
-        elif isinstance(item, list) and name != "data":
-            item = tuple(item)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        values[name] = item
-    return cls(**values)
+def _decode_value(cls: Any, body: dict[str, Any]) -> Any:
+    present = [name for name in _FIELD_NAMES[cls] if name in body]
+    return cls(**{name: _decode_field(cls, name, body[name]) for name in present})
+
+
+def _decode_field(cls: type, name: str, item: Any) -> object:
+    if name == "calls":
+        return tuple(_decode_value(Call, call) for call in item)
+    if name == "provider_calls":
+        return tuple(_decode_value(ProviderToolCall, call) for call in item)
+    if name in _NESTED and not (item is None and cls is CallEvaluated):
+        if type(item) is not dict:
+            raise TypeError(f"{name} is not an object")
+        return _decode_value(_NESTED[name], cast("dict[str, Any]", item))
+    if name == "error_type":
+        return ErrorType(item)
+    if isinstance(item, list) and name != "data":
+        return tuple(cast("list[object]", item))
+    return cast("object", item)
 
 
 class Record(NamedTuple):
-    """An event in its journal: `seq` counts from 1 within the session, `time` is ms since 1970.
+    """An event as one row of a journal.
 
-    `hash` is the SHA-256 over the hash before it and this row (`storage.journal.hash_chain` gives
-    the exact bytes). `body` is the event's JSON as stored (empty if the record comes from no
-    journal).
+    Attributes:
+        seq: The number of the event in its session, from 1.
+        time: Milliseconds since 1970.
+        hash: SHA-256 over the hash of the previous row and this row (`storage.journal.hash_chain`
+            defines the exact bytes).
+        body: The event's JSON as stored; empty if the record does not come from a journal.
     """
 
     session: str

@@ -1,9 +1,11 @@
-"""Values: classes of fields that nobody changes once they are made.
+"""The decorator for value classes, whose fields are not changed once they are made.
 
-What `dataclass(frozen=True, slots=True)` is to a type checker. At run time a change is not refused:
-what refuses it makes every value slower to build. Most of the time that loading these modules would
-take goes into writing methods, a compilation each. So equality, hash and text are functions that
-all these classes share, and `__init__` is written when a class is first called or looked at.
+To a type checker it is `dataclass(frozen=True, slots=True)`. At run time a change is *not* refused,
+because the check would make every value slower to build.
+
+Start-up is why this exists: `dataclass` compiles each method it generates, which is most of the
+time that these modules would take to load. Here all classes share functions for equality, hash and
+representation, and `__init__` is generated when a class is first called or inspected.
 """
 
 from __future__ import annotations
@@ -17,54 +19,60 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
-    """Make a class of annotated fields one of values, equal if they are of one class and all fields
-    are.
+    """Make a value class of a class with annotated fields.
+
+    Two values are equal if they have the same class and equal fields.
     """
-    made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
-    made.__fields__ = tuple([one.name for one in fields(made)])
-    made.__init__ = _Unwritten(made)
-    made.__eq__, made.__hash__ = _equal, _hash
+    new_class: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
+    new_class.__fields__ = tuple([item.name for item in fields(new_class)])
+    new_class.__init__ = _LazyInit(new_class)
+    new_class.__eq__ = _equal
+    new_class.__hash__ = _hash
     if cls.__repr__ is object.__repr__:
-        made.__repr__ = _text
-    return made
+        new_class.__repr__ = _repr
+    return new_class
 
 
-class _Unwritten:
-    """Stands where the `__init__` of a class will be, until somebody asks for it."""
+class _LazyInit:
+    """A descriptor that replaces itself with the generated `__init__` on first access."""
 
-    def __init__(self, made: Any) -> None:
-        self._made = made
+    def __init__(self, new_class: Any) -> None:
+        self._class = new_class
 
     def __get__(self, instance: object, owner: type) -> Any:
-        # Two threads may both write it; what they write does the same.
-        init: Any = _init_of(self._made)
-        self._made.__init__ = init
+        # Two threads may both generate it; the results do the same.
+        init: Any = _generate_init(self._class)
+        self._class.__init__ = init
         return init.__get__(instance, owner)
 
 
-def _init_of(made: Any) -> Callable[..., None]:
-    """What `dataclass` would have written: a parameter for each field, those of `kw_only` after the
-    others.
-    """
-    scope: dict[str, Any] = {}
-    positional, by_name, body = ["self"], ["*"], list[str]()
-    for one in fields(made):
-        name, value = one.name, one.name
+def _generate_init(new_class: Any) -> Callable[..., None]:
+    """Generate the `__init__` of `dataclass`: a parameter per field, keyword-only ones last."""
+    scope: dict[str, Any] = {"MISSING": MISSING}
+    positional = ["self"]
+    keyword_only = ["*"]
+    body: list[str] = []
+    for item in fields(new_class):
+        name = item.name
         parameter = name
-        if one.default is not MISSING:
-            scope[f"_{name}"] = one.default
+        value = name
+        if item.default is not MISSING:
+            scope[f"_{name}"] = item.default
             parameter = f"{name}=_{name}"
-        elif one.default_factory is not MISSING:
-            scope[f"_{name}"], scope["MISSING"] = one.default_factory, MISSING
-            parameter, value = f"{name}=MISSING", f"_{name}() if {name} is MISSING else {name}"
-        (by_name if one.kw_only else positional).append(parameter)
+        elif item.default_factory is not MISSING:
+            scope[f"_{name}"] = item.default_factory
+            parameter = f"{name}=MISSING"
+            value = f"_{name}() if {name} is MISSING else {name}"
+        parameters = keyword_only if item.kw_only else positional
+        parameters.append(parameter)
         body.append(f"self.{name}={value}")
-    if hasattr(made, "__post_init__"):
+    if hasattr(new_class, "__post_init__"):
         body.append("self.__post_init__()")
-    head = ",".join(positional + (by_name if len(by_name) > 1 else []))
-    exec(f"def __init__({head}): {'; '.join(body) or 'pass'}", scope)
+    if len(keyword_only) > 1:
+        positional += keyword_only
+    exec(f"def __init__({','.join(positional)}): {'; '.join(body) or 'pass'}", scope)
     init = scope["__init__"]
-    init.__qualname__ = f"{made.__qualname__}.__init__"
+    init.__qualname__ = f"{new_class.__qualname__}.__init__"
     return init
 
 
@@ -79,6 +87,6 @@ def _hash(self: Any) -> int:
     return hash(tuple([getattr(self, name) for name in self.__fields__]))
 
 
-def _text(self: Any) -> str:
-    shown = [f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.repr]
+def _repr(self: Any) -> str:
+    shown = [f"{item.name}={getattr(self, item.name)!r}" for item in fields(self) if item.repr]
     return f"{type(self).__qualname__}({', '.join(shown)})"

@@ -1,4 +1,4 @@
-"""Who a run is for. Rides on the context, is never blank, never comes from a global."""
+"""Who a run is for. Part of the context, never blank, and never taken from a global."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .frozen import frozen
 
 @frozen
 class Identity:
-    """Tenant, user, session and run. Blank parts (also blanks made of spaces) are refused."""
+    """Tenant, user, session and run. Raises ConfigError if one is empty or only spaces."""
 
     tenant: str
     user: str
@@ -18,12 +18,14 @@ class Identity:
     run: str
 
     def __post_init__(self) -> None:
-        if not (
-            self.tenant.strip() and self.user.strip() and self.session.strip() and self.run.strip()
-        ):
-            blank = [f.name for f in fields(self) if not getattr(self, f.name).strip()]
-            raise ConfigError(f"identity without {', '.join(blank)}", code="identity_blank")
+        blank = [item.name for item in fields(self) if not getattr(self, item.name).strip()]
+        if blank:
+            raise ConfigError(
+                f"identity: {', '.join(blank)} must not be empty",
+                code="identity_blank",
+                hint="give every part a name, like `local`",
+            )
 
     def for_run(self, run: str) -> Identity:
-        """The same person and session, another run."""
+        """Return the identity of another run in the same session."""
         return replace(self, run=run)

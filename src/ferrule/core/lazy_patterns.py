@@ -1,6 +1,4 @@
-"""Regular expressions that are compiled when they are first used: most processes never look for
-what most of them find.
-"""
+"""Regular expressions that are compiled on first use, since most processes use few of them."""
 
 from __future__ import annotations
 
@@ -9,19 +7,20 @@ from typing import Any, AnyStr, cast
 
 
 def expression(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """What `re.compile` gives, for a module's own constants. One that cannot be compiled is found
-    out at its first use.
+    """Return a pattern like `re.compile`, for module constants.
+
+    An invalid expression raises `re.error` on first use instead of here.
     """
-    return cast("re.Pattern[AnyStr]", _Uncompiled(text, flags))
+    return cast("re.Pattern[AnyStr]", _LazyPattern(text, flags))
 
 
-class _Uncompiled:
+class _LazyPattern:
     def __init__(self, text: Any, flags: int) -> None:
-        self._given = text, flags
+        self._text = text
+        self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
-        text, flags = self._given
-        value = getattr(re.compile(text, flags), name)
-        # From now on it is found without coming here.
+        value = getattr(re.compile(self._text, self._flags), name)
+        # The next access finds the attribute without calling this method.
         self.__dict__[name] = value
         return value

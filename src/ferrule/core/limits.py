@@ -1,6 +1,4 @@
-"""Bounds of a run. Defaults hold even where settings omit them; settings can only tighten the hard
-ones.
-"""
+"""Limits of a run. Defaults apply where settings say nothing; hard limits can only be lowered."""
 
 from __future__ import annotations
 
@@ -10,19 +8,23 @@ from .errors import ConfigError
 from .frozen import frozen
 
 OUTPUT_CAP = 65_536
-"""Bytes of tool text per result at the most (DESIGN: bounded)."""
+"""The most bytes of tool text per result. Settings can lower it, never raise it."""
 
 
 @frozen
 class Limits:
-    """`max_rounds` counts model answers per message, `max_calls_per_round` the calls in one of
-    them.
+    """The limits of one run. Raises ConfigError for values that make no sense.
 
-    `max_output_bytes` can tighten `OUTPUT_CAP`, never raise it. `max_seconds` and `max_tokens`
-    (input plus output, as the provider counts) are None for no bound; so are `max_cost` (US
-    dollars) and `max_calls` (of a run, in all its rounds). Of tokens, cost and calls a person is
-    told when the share `warn_at` of the bound is passed. `on_limit` is `"error"` or `"answer"`: ask
-    once more without tools before the typed error.
+    Attributes:
+        max_rounds: Turns (model answers) per message.
+        max_calls_per_round: Calls in one turn.
+        max_output_bytes: Bytes of tool text per result, at most `OUTPUT_CAP`.
+        max_seconds: Wall time; None for no limit.
+        max_tokens: Input plus output tokens, as the provider counts them; None for no limit.
+        on_limit: `"error"`, or `"answer"` to ask once more without tools before the error.
+        max_cost: US dollars; None for no limit.
+        max_calls: Calls in all turns of the run; None for no limit.
+        warn_at: The share of tokens, cost or calls after which a person is warned.
     """
 
     max_rounds: int = 10

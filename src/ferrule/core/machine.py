@@ -7,18 +7,18 @@ Rules of this file, each a promise with a test:
 * Every call gets exactly one result. The first one counts; whatever arrives later is ignored.
 * A call goes idle -> evaluating policy -> (awaiting permission) -> executing -> completed, never
   back, except that a hook's change of arguments may send it from executing to awaiting permission.
-* All calls of a round are evaluated before any runs. Calls that do not conflict run together;
-  conflicting ones keep the model's order. One question to a person at a time.
-* `history` is valid for every wire whenever a command is outstanding or the run is over: each
+* All calls of a turn are evaluated before any runs. Calls that do not conflict run together;
+  conflicting ones keep the model's order. A person is asked one question at a time.
+* `history` is valid for every provider whenever a command is outstanding or the run is over: each
   assistant message with calls is followed by exactly its results, in the model's order, and a run
   that stopped early ends with an assistant message that says so.
-* A notice reaches the model once: with the results of the round in which it arrived, else with the
+* A notice reaches the model once: with the results of the turn in which it arrived, else with the
   next message.
-* What is compacted leaves `history` (a new list then), never the session: undoing gives the whole
-  back (`compaction`).
+* Compaction takes messages out of `history` (which is a new list then), never out of the session:
+  undoing it restores the full history (`compaction`).
 * Feeding the same events again gives the same state. So a journal is a session, and a crash costs
   at most the call that was running: `Recovered` settles it.
-* Any event in any order is survivable: one that does not fit the state changes nothing.
+* Events in any order are survived: one that does not fit the state changes nothing.
 
 What this file cannot see: whether the driver tells the truth. It trusts that `CallStarted` was
 journaled before an effect and `ToolAnswered` after it.
@@ -31,77 +31,102 @@ from typing import Any, ClassVar
 
 from . import events, notices
 from .calls import ErrorType, Result
-from .calls_in_flight import ACTIVE, CallState, Phase, Slot, ending, named, start, too_many
+from .calls_in_flight import (
+    ACTIVE,
+    CallState,
+    Phase,
+    Slot,
+    ending,
+    named,
+    recover,
+    start,
+    too_many,
+)
 from .commands import AskModel, Command, Evaluate, Finish, RunTool
 from .compaction import Compaction
 from .joins import BRANCHES, settle
 from .limits import Limits
 from .messages import AssistantMessage, Message, ToolMessage, UserMessage
-from .recovery import recover
 from .repeat_breaker import Repeats
 
 
 class Machine:
-    """One session. Built empty, or from a journal with `rebuild`."""
+    """The state of one session: new, or rebuilt from a journal with `rebuild`."""
 
     def __init__(self) -> None:
-        self.limits, self._required, self._join = Limits(), tuple[str, ...](), 0
-        self.phase, self.round, self.usage = Phase.IDLE, 0, events.Usage()
-        self.history, self.compaction = list[Message](), Compaction()
+        self.phase = Phase.IDLE
+        self.round = 0
+        """The number of model answers requested in this run."""
+        self.usage = events.Usage()
+        """Tokens of this run, those of sub-agents included."""
+        self.limits = Limits()
+        self.history: list[Message] = []
+        """The messages that the model is sent."""
+        self.compaction = Compaction()
         self.ids: set[str] = set()
-        """Of every call in this session: a new one must have another."""
-        self._envelope = self._last_answer = False
+        """The ids of all calls in this session: a new call must have another one."""
+        self._required: tuple[str, ...] = ()
+        self._join = 0
+        self._shows_envelopes = False
+        self._is_last_answer = False
         self._slots: dict[str, Slot] = {}
-        self._batch: list[Slot] = []
+        self._turn_calls: list[Slot] = []
         self._direct: list[Slot] = []
         self._notices: list[events.NoticeGiven] = []
         self._repeats = Repeats()
 
     def feed(self, event: events.Event) -> list[Command]:
-        """Take one event in; say what to do next."""
+        """Apply an event and return what to do next."""
         handler = self._HANDLERS.get(type(event))
         return handler(self, event) if handler else []
 
     def rebuild(self, journal: list[events.Event]) -> None:
-        """Become what a journal says. Commands are dropped: feed `Recovered` to get the open
-        ones.
+        """Restore the state that a journal describes, dropping its commands.
+
+        Feed `Recovered` afterwards to get the commands that are still open.
         """
         for event in journal:
             self.feed(event)
 
     @property
     def active(self) -> bool:
-        """True while a run is under way."""
+        """True while a run has not ended."""
         return self.phase in ACTIVE
 
     def slot(self, call_id: str) -> Slot | None:
-        """Where a call is, or None if no such call was made in this run."""
+        """Return a call of this run and its state, or None if there is no such call."""
         return self._slots.get(call_id)
 
     def results(self) -> list[Result]:
-        """The answers of the model's calls in this run so far, in the order of the calls."""
-        return [s.result for s in self._slots.values() if s.result is not None and not s.direct]
+        """Return the results of the model's calls in this run so far, in the order of the calls."""
+        model_calls = [slot for slot in self._slots.values() if not slot.direct]
+        return [slot.result for slot in model_calls if slot.result is not None]
 
     def open_calls(self) -> list[Slot]:
-        """Calls that have no result yet, in order."""
+        """Return the calls that have no result yet, in order."""
         return [slot for slot in self._slots.values() if slot.result is None]
 
     # ---- what opens work
 
-    def _on_opened(self, event: events.SessionOpened) -> list[Command]:
-        self._envelope = event.results == "envelope"
+    def _on_session_opened(self, event: events.SessionOpened) -> list[Command]:
+        self._shows_envelopes = event.results == "envelope"
         return []
 
     def _on_run_started(self, event: events.RunStarted) -> list[Command]:
-        if self.phase in ACTIVE:
+        if self.active:
             self._stop(ErrorType.CANCELLED, "a new message arrived", "cancelled")
-        self.limits, self._required, self._join = event.limits, event.require, event.join
+        self.limits = event.limits
+        self.round = 0
+        self.usage = events.Usage()
+        self._required = event.require
+        self._join = event.join
+        self._is_last_answer = False
+        self._repeats = Repeats()
+        self._slots = {slot.call.id: slot for slot in self._direct if slot.result is None}
+
         text = notices.before(self._notices, event.text) if self._notices else event.text
         self.history.append(UserMessage(text))
-        self._slots = {slot.call.id: slot for slot in self._direct if slot.result is None}
-        self._repeats, self._last_answer = Repeats(), False
-        self.round, self.usage = 0, events.Usage()
-        return self._ask()
+        return self._ask_model()
 
     def _on_notice_given(self, event: events.NoticeGiven) -> list[Command]:
         self._notices.append(event)
@@ -114,43 +139,38 @@ class Machine:
             self.history.append(UserMessage(event.text))
         return []
 
-    def _on_compacted(self, event: events.ContextCompacted) -> list[Command]:
-        self.history, self.usage = (
-            self.compaction.take(event, self.history),
-            self.usage + event.usage,
-        )
+    def _on_context_compacted(self, event: events.ContextCompacted) -> list[Command]:
+        self.history = self.compaction.take(event, self.history)
+        self.usage += event.usage
         return []
 
-    def _on_restored(self, event: events.ContextRestored) -> list[Command]:
+    def _on_context_restored(self, event: events.ContextRestored) -> list[Command]:
         self.history = self.compaction.restore(self.history)
         return []
 
     def _on_direct_call(self, event: events.DirectCall) -> list[Command]:
-        if not event.call.id or event.call.id in self.ids:
+        call = event.call
+        if not call.id or call.id in self.ids:
             return []
-        self.ids.add(event.call.id)
-        slot = self._slots[event.call.id] = Slot(
-            event.call, direct=True, state=CallState.EVALUATING
-        )
+        slot = Slot(call, direct=True, state=CallState.EVALUATING)
+        self.ids.add(call.id)
+        self._slots[call.id] = slot
         self._direct.append(slot)
-        return [Evaluate(event.call)]
+        return [Evaluate(call)]
 
-    def _ask(self) -> list[Command]:
-        """The next question, with what the model is to read before it; or the end, if there were
-        enough.
-        """
+    def _ask_model(self) -> list[Command]:
+        """Ask the model for its next answer, or end the run if its turns are used up."""
         if self.round >= self.limits.max_rounds:
             if self.limits.on_limit != "answer":
-                return self._stop(
-                    ErrorType.LIMIT, f"{self.round} rounds", "limit", "limit_max_rounds"
-                )
-            self._last_answer = True
-        self._close_round()
+                reason = f"{self.round} rounds"
+                return self._stop(ErrorType.LIMIT, reason, "limit", "limit_max_rounds")
+            self._is_last_answer = True
+        self._close_turn()
         if self._notices:
             notices.deliver(self._notices, self.history)
         self.phase = Phase.ASKING
         self.round += 1
-        return [AskModel(self.round, tools=not self._last_answer)]
+        return [AskModel(self.round, tools=not self._is_last_answer)]
 
     # ---- the model
 
@@ -159,23 +179,24 @@ class Machine:
             return []
         self.usage += event.usage
         event = named(event, self.ids, self.round)
-        calls = () if self._last_answer else event.calls
+        calls = () if self._is_last_answer else event.calls
         text = event.text if event.text or calls else "(no answer)"
         self.history.append(AssistantMessage(text, calls, event.reasoning, event.raw))
         if not calls:
-            self.phase, at_limit = (
-                Phase.FINISHED,
-                self.limits.max_rounds if self._last_answer else 0,
-            )
+            self.phase = Phase.FINISHED
+            at_limit = self.limits.max_rounds if self._is_last_answer else 0
             return [ending(event, self.usage, at_limit, self._required, self._slots.values())]
+
         self.phase = Phase.WORKING
         commands: list[Command] = []
         most = min(self.limits.max_calls_per_round, BRANCHES)
         for index, call in enumerate(calls):
+            slot = Slot(call, state=CallState.EVALUATING)
             self.ids.add(call.id)
-            slot = self._slots[call.id] = Slot(call, state=CallState.EVALUATING)
-            self._batch.append(slot)
-            if refusal := self._repeats.refusal(call) if index < most else too_many(call, most):
+            self._slots[call.id] = slot
+            self._turn_calls.append(slot)
+            refusal = self._repeats.refusal(call) if index < most else too_many(call, most)
+            if refusal:
                 slot.complete(refusal)
             else:
                 commands.append(Evaluate(call))
@@ -188,101 +209,115 @@ class Machine:
 
     # ---- the calls
 
-    def _on_evaluated(self, event: events.CallEvaluated) -> list[Command]:
+    def _on_call_evaluated(self, event: events.CallEvaluated) -> list[Command]:
         slot = self._slots.get(event.call_id)
         if slot is None or slot.result is not None or slot.state is CallState.AWAITING:
             return []
         slot.evaluation = event
         if event.verdict == "refuse":
-            slot.complete(
-                event.result or Result.error(slot.call, ErrorType.PERMISSION_DENIED, event.reason)
-            )
+            denied = Result.error(slot.call, ErrorType.PERMISSION_DENIED, event.reason)
+            slot.complete(event.result or denied)
         elif slot.state is CallState.EXECUTING:
             # A hook changed the arguments after approval: what was approved is not what would run.
             slot.state = CallState.EVALUATING
         return self._advance()
 
-    def _on_person(self, event: events.PersonAnswered) -> list[Command]:
+    def _on_person_answered(self, event: events.PersonAnswered) -> list[Command]:
         slot = self._slots.get(event.call_id)
         if slot is None or slot.state is not CallState.AWAITING or slot.evaluation is None:
             return []
-        if event.choice == "deny" or event.digest != slot.evaluation.digest:
-            why = event.note or (
-                "denied" if event.choice == "deny" else "approved for other arguments"
-            )
-            slot.complete(Result.error(slot.call, ErrorType.PERMISSION_DENIED, f"not run: {why}"))
-            return self._advance()
-        slot.state, slot.approved = CallState.EXECUTING, True
+        if event.choice == "deny":
+            return self._deny(slot, event.note or "denied")
+        if event.digest != slot.evaluation.digest:
+            return self._deny(slot, event.note or "approved for other arguments")
+        slot.state = CallState.EXECUTING
+        slot.approved = True
         return [RunTool(slot.call, slot.evaluation), *self._advance()]
 
-    def _on_started(self, event: events.CallStarted) -> list[Command]:
-        if slot := self._slots.get(event.call_id):
+    def _deny(self, slot: Slot, reason: str) -> list[Command]:
+        denied = Result.error(slot.call, ErrorType.PERMISSION_DENIED, f"not run: {reason}")
+        slot.complete(denied)
+        return self._advance()
+
+    def _on_call_started(self, event: events.CallStarted) -> list[Command]:
+        slot = self._slots.get(event.call_id)
+        if slot is not None:
             slot.started = slot.result is None
         return []
 
-    def _on_answered(self, event: events.ToolAnswered) -> list[Command]:
+    def _on_tool_answered(self, event: events.ToolAnswered) -> list[Command]:
         slot = self._slots.get(event.result.call_id)
         if slot is None or slot.result is not None:
             return []
         polls = slot.evaluation is not None and slot.evaluation.polls
-        observe = not (polls or slot.direct)
-        slot.complete(self._repeats.observe(slot.call, event.result) if observe else event.result)
+        if polls or slot.direct:
+            slot.complete(event.result)
+        else:
+            slot.complete(self._repeats.observe(slot.call, event.result))
         return self._advance()
 
-    def _on_delegated(self, event: events.DelegationFinished) -> list[Command]:
+    def _on_delegation_finished(self, event: events.DelegationFinished) -> list[Command]:
         self.usage += event.usage
         return []
 
     def _advance(self) -> list[Command]:
-        """Start whatever may start now; when a round is answered, go on."""
-        waiting = [slot for slot in self._batch if slot.result is None]
+        """Start all that may start now; once all calls of the turn are answered, go on."""
+        waiting = [slot for slot in self._turn_calls if slot.result is None]
         if self._direct:
             self._direct = [slot for slot in self._direct if slot.result is None]
-        commands = settle(self._join, self._batch) if self._join and waiting else []
+        commands = settle(self._join, self._turn_calls) if self._join and waiting else []
         if waiting or self._direct:
-            # Nothing of a round runs before all of it was evaluated; the last call is evaluated
-            # last.
-            ready = waiting if all(slot.evaluation for slot in reversed(waiting)) else []
+            # No call of a turn runs before all were evaluated; the last one is evaluated last.
+            all_evaluated = all(slot.evaluation for slot in reversed(waiting))
+            ready = waiting if all_evaluated else []
             commands += start([*self._direct, *ready], [*self._direct, *waiting])
         if self.phase is Phase.WORKING and not waiting:
-            commands += self._ask()
+            commands += self._ask_model()
         return commands
 
-    def _close_round(self) -> None:
-        for slot in self._batch:
+    def _close_turn(self) -> None:
+        """Move the results of the turn into the history."""
+        for slot in self._turn_calls:
             result = slot.result
             assert result is not None
-            text = result.text(envelope=self._envelope)
+            text = result.text(envelope=self._shows_envelopes)
             self.history.append(ToolMessage(slot.call.id, slot.call.tool, text, result.success))
-        self._batch = []
+        self._turn_calls = []
 
     # ---- what ends or restarts work
 
     def _on_cancelled(self, event: events.Cancelled) -> list[Command]:
-        why = event.reason or "cancelled"
+        reason = event.reason or "cancelled"
         if event.call_id:
-            slot = self._slots.get(event.call_id)
-            if slot is None or slot.result is not None:
-                return []
-            slot.abandon(ErrorType.CANCELLED, why)
-            return self._advance()
-        return self._stop(ErrorType.CANCELLED, why, "cancelled") if self.active else []
+            return self._cancel_call(event.call_id, reason)
+        if not self.active:
+            return []
+        return self._stop(ErrorType.CANCELLED, reason, "cancelled")
 
-    def _on_limit(self, event: events.LimitHit) -> list[Command]:
-        why, code = f"{event.limit} = {event.value:g}", f"limit_{event.limit}"
-        return self._stop(ErrorType.LIMIT, why, "limit", code) if self.active else []
+    def _cancel_call(self, call_id: str, reason: str) -> list[Command]:
+        slot = self._slots.get(call_id)
+        if slot is None or slot.result is not None:
+            return []
+        slot.abandon(ErrorType.CANCELLED, reason)
+        return self._advance()
+
+    def _on_limit_hit(self, event: events.LimitHit) -> list[Command]:
+        if not self.active:
+            return []
+        reason = f"{event.limit} = {event.value:g}"
+        return self._stop(ErrorType.LIMIT, reason, "limit", f"limit_{event.limit}")
 
     def _stop(
-        self, error: ErrorType, why: str, stop: str, code: str = "", hint: str = ""
+        self, error: ErrorType, reason: str, stop: str, code: str = "", hint: str = ""
     ) -> list[Command]:
         for slot in self.open_calls():
-            slot.abandon(error, why)
-        self._close_round()
-        self.history.append(AssistantMessage(f"[no answer: the run was stopped: {why}]"))
+            slot.abandon(error, reason)
+        self._close_turn()
+        self.history.append(AssistantMessage(f"[no answer: the run was stopped: {reason}]"))
         self.phase = Phase.FINISHED
-        return [Finish(stop, "", code or stop, why, self.usage, hint)]
+        return [Finish(stop, "", code or stop, reason, self.usage, hint)]
 
-    def _on_finished(self, event: events.RunFinished) -> list[Command]:
+    def _on_run_finished(self, event: events.RunFinished) -> list[Command]:
         if self.active:
             self._stop(ErrorType.CANCELLED, event.detail or event.stop, event.stop)
         return []
@@ -290,10 +325,10 @@ class Machine:
     def _on_recovered(self, event: events.Recovered) -> list[Command]:
         commands = recover(self.open_calls(), event)
         if self.phase is Phase.ASKING:
-            return [*commands, AskModel(self.round, tools=not self._last_answer)]
+            return [*commands, AskModel(self.round, tools=not self._is_last_answer)]
         return commands or self._advance()
 
-    def _on_probed(self, event: events.CallProbed) -> list[Command]:
+    def _on_call_probed(self, event: events.CallProbed) -> list[Command]:
         slot = self._slots.get(event.call_id)
         if slot is None or slot.result is not None or slot.evaluation is None or not slot.started:
             return []
@@ -301,23 +336,23 @@ class Machine:
         return [RunTool(slot.call, slot.evaluation)]
 
     _HANDLERS: ClassVar[dict[type, Callable[[Machine, Any], list[Command]]]] = {
-        events.SessionOpened: _on_opened,
+        events.SessionOpened: _on_session_opened,
         events.RunStarted: _on_run_started,
         events.ContextAdded: _on_context_added,
         events.NoticeGiven: _on_notice_given,
-        events.ContextCompacted: _on_compacted,
-        events.ContextRestored: _on_restored,
+        events.ContextCompacted: _on_context_compacted,
+        events.ContextRestored: _on_context_restored,
         events.DirectCall: _on_direct_call,
         events.ModelAnswered: _on_model_answered,
         events.ModelFailed: _on_model_failed,
-        events.CallEvaluated: _on_evaluated,
-        events.PersonAnswered: _on_person,
-        events.CallStarted: _on_started,
-        events.ToolAnswered: _on_answered,
-        events.DelegationFinished: _on_delegated,
+        events.CallEvaluated: _on_call_evaluated,
+        events.PersonAnswered: _on_person_answered,
+        events.CallStarted: _on_call_started,
+        events.ToolAnswered: _on_tool_answered,
+        events.DelegationFinished: _on_delegation_finished,
         events.Cancelled: _on_cancelled,
-        events.LimitHit: _on_limit,
-        events.RunFinished: _on_finished,
+        events.LimitHit: _on_limit_hit,
+        events.RunFinished: _on_run_finished,
         events.Recovered: _on_recovered,
-        events.CallProbed: _on_probed,
+        events.CallProbed: _on_call_probed,
     }

@@ -1,7 +1,8 @@
-"""What a model has said and been told. Append-only values; every wire encodes each one once.
+"""Messages: the history that a model reads. Values that are only appended, never changed.
 
-System text is not a message here: it belongs to the session and never changes within it,
-so that a provider's prefix cache holds (see `engine.prompt`).
+Every model client encodes each message once. System text is not a message here: it belongs to the
+session and never changes within it, so that a provider's prefix cache stays valid (see
+`engine.prompt`).
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from .frozen import frozen
 
 @frozen
 class UserMessage:
-    """Words of a person, or context that a person put in (`/read`, piped standard input)."""
+    """A person's message, or context that a person added (`/read`, piped standard input)."""
 
     text: str
 
 
 @frozen
 class AssistantMessage:
-    """A model's answer. `raw` keeps a provider's own blocks (JSON text) where they must be replayed
-    byte for byte.
+    """A model's answer.
+
+    `raw` keeps the provider's own blocks (JSON text) if they must be replayed byte for byte.
     """
 
     text: str
@@ -31,9 +33,7 @@ class AssistantMessage:
 
 @frozen
 class ToolMessage:
-    """What the model reads of one result. Always follows the assistant message that made the
-    call.
-    """
+    """The text of one result. Always follows the assistant message that made the call."""
 
     call_id: str
     tool: str

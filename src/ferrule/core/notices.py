@@ -1,9 +1,8 @@
-"""Notices on their way to the model: words that arrived while it worked, put where every wire
-accepts them.
+"""Notices: texts that arrive while a model works, put where every provider accepts them.
 
-A person's words become a message of theirs. All others are data, as tool output is: they follow the
-last result of the round, in a frame that they cannot close. Where no round is under way they stand
-before the person's next message.
+A person's text becomes a user message. All others are data, like tool output: they follow the last
+result of the turn, in a frame that they cannot close. If no run is active, they precede the
+person's next message.
 """
 
 from __future__ import annotations
@@ -16,37 +15,38 @@ from .lazy_patterns import expression
 from .messages import Message, ToolMessage, UserMessage
 
 PERSON = "person"
-"""The source of a person's own words."""
+"""The source of a notice that a person wrote."""
 
-_FRAME = expression(r"<(\s*/?\s*notice\b)", re.IGNORECASE)
-_NAME = expression(r"[^\w:.-]")
+_FRAME_MARK = expression(r"<(\s*/?\s*notice\b)", re.IGNORECASE)
+_NOT_IN_SOURCE = expression(r"[^\w:.-]")
 
 
 def deliver(notices: list[NoticeGiven], history: list[Message]) -> None:
-    """Put the notices behind the results, or the message, that end the history; the list is
-    emptied.
-    """
+    """Append the notices to the end of the history, and empty the list."""
     last = history[-1]
-    data = [_framed(notice) for notice in notices if notice.source != PERSON]
-    words = [notice.text for notice in notices if notice.source == PERSON]
+    data = [_frame(notice) for notice in notices if notice.source != PERSON]
+    user_texts = [notice.text for notice in notices if notice.source == PERSON]
     if data and isinstance(last, (ToolMessage, UserMessage)):
         history[-1] = replace(last, text="\n".join((last.text, *data)))
-        data = []
-    if words := [*data, *words]:
-        history.append(UserMessage("\n\n".join(words)))
+    else:
+        user_texts = [*data, *user_texts]
+    if user_texts:
+        history.append(UserMessage("\n\n".join(user_texts)))
     notices.clear()
 
 
 def before(notices: list[NoticeGiven], text: str) -> str:
-    """A person's message with what waited for it; the list is emptied."""
-    waited = [notice.text if notice.source == PERSON else _framed(notice) for notice in notices]
+    """Return a person's message with the waiting notices before it, and empty the list."""
+    waiting = [notice.text if notice.source == PERSON else _frame(notice) for notice in notices]
     notices.clear()
-    return "\n\n".join((*waited, text))
+    return "\n\n".join((*waiting, text))
 
 
-def _framed(notice: NoticeGiven) -> str:
-    """Data between marks that it cannot close. They do not keep a model from believing it; the gate
-    is what bounds it.
+def _frame(notice: NoticeGiven) -> str:
+    """Put data between marks that it cannot close.
+
+    The marks do not keep a model from believing the data: permissions limit what it can do then.
     """
-    text = _FRAME.sub(r"&lt;\1", notice.text)
-    return f'<notice source="{_NAME.sub("_", notice.source)}">\n{text}\n</notice>'
+    text = _FRAME_MARK.sub(r"&lt;\1", notice.text)
+    source = _NOT_IN_SOURCE.sub("_", notice.source)
+    return f'<notice source="{source}">\n{text}\n</notice>'

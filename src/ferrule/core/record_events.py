@@ -1,6 +1,4 @@
-"""Events that the machine does not act on: records of what calls met, for those who read a journal
-(`events` has all kinds).
-"""
+"""Events that the machine ignores: records for readers of a journal (`events` has all kinds)."""
 
 from __future__ import annotations
 
@@ -12,8 +10,9 @@ from .frozen import frozen
 
 @frozen
 class CallConfined:
-    """What holds a program that a call starts, as it was applied: `sandbox` is the mechanism
-    (`none`: nothing holds it).
+    """The protections applied to a program that a call starts.
+
+    `sandbox` is the backend; `none` means that nothing confines the program.
     """
 
     kind: ClassVar[str] = "call.confined"
@@ -26,8 +25,9 @@ class CallConfined:
 
 @frozen
 class FilesSeen:
-    """What paths that a call may write were, `when` it began (`before`) or ended (`after`):
-    `states` as `engine.rewind.file_copies` says them.
+    """The state of the paths that a call may write, `before` or `after` it ran (`when`).
+
+    `states` are in the form of `engine.rewind.file_copies`.
     """
 
     kind: ClassVar[str] = "call.files"
@@ -39,10 +39,10 @@ class FilesSeen:
 
 @frozen
 class ConsentAnswered:
-    """A person's answer to what a tool asked while it worked: a gap in the sandbox, a server's
-    question.
+    """A person's answer to a question that came up while a tool ran.
 
-    The words are those of `PersonAnswered`; `question` is what they were told.
+    The question is about a missing protection of the sandbox, or comes from a server. Fields are
+    those of `PersonAnswered`; `question` is the text that the person saw.
     """
 
     kind: ClassVar[str] = "consent.answered"
@@ -58,10 +58,10 @@ class ConsentAnswered:
 
 @frozen
 class SessionArchived:
-    """A session was moved out of this journal into a file. `head` is the hash of its last event,
-    number `events`.
+    """A session was moved out of this journal into a file.
 
-    `sha256` is the file's; `number` the key that the session had in the journal.
+    `head` is the hash of its last event, number `events`. `sha256` is the hash of the file;
+    `number` the key that the session had in the journal.
     """
 
     kind: ClassVar[str] = "session.archived"
@@ -77,11 +77,10 @@ class SessionArchived:
 
 @frozen
 class ToolSearchQuery:
-    """Deferred tools were searched. `id` is the call's; `name` is `tool_search_tool_` and the
-    strategy.
+    """A search for deferred tools.
 
-    `query` holds all arguments of the search; `mode` says who searched: `native` (the provider) or
-    `client`.
+    `id` is the id of the call; `name` is `tool_search_tool_` and the strategy. `query` holds all
+    arguments of the search; `mode` says who searched: `native` (the provider) or `client`.
     """
 
     kind: ClassVar[str] = "tool_search_query"
@@ -94,10 +93,10 @@ class ToolSearchQuery:
 
 @frozen
 class ToolSearchResult:
-    """What that search found, best first, and which of it the model has from its next question on
-    (`promoted`).
+    """What a search for tools found, best first.
 
-    Names are full names. The tools a session has discovered are these events, in their order.
+    The model has the `promoted` tools from its next turn on. Names are full names. The tools that a
+    session has discovered are those of these events, in their order.
     """
 
     kind: ClassVar[str] = "tool_search_result"

@@ -1,8 +1,9 @@
-"""The breaker for a model that asks the same thing again and again.
+"""Stops a model that makes the same call again and again.
 
-Identical means: same tool, same arguments (as JSON values), same answer. The second identical
-answer carries a warning, the third is replaced by a redirect, the fourth call is refused before it
-runs. Tools that poll by nature are exempt. Counts live as long as the run.
+Calls are identical if they have the same tool, the same arguments (as JSON values) and the same
+answer. The second identical answer carries a warning, the third is replaced by an error that asks
+for something else, and the fourth call is refused before it runs. Tools that poll are exempt.
+Counts last for one run.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from dataclasses import dataclass, field, replace
 
 from .calls import Call, ErrorType, Result
 
-_sorted = json.JSONEncoder(sort_keys=True).encode
+_encode_sorted = json.JSONEncoder(sort_keys=True).encode
 
 
 @dataclass(slots=True)
 class Repeats:
-    """Counts identical call-and-answer pairs of one run.
+    """Counts identical calls and answers of one run.
 
-    `seen` is the last answer and how often it came, by tool and arguments; `keys` those of the
-    calls under way.
+    Attributes:
+        seen: The last answer and how often it came in a row, by tool and arguments.
+        keys: Tool and arguments of the calls that have no answer yet, by call id.
     """
 
     seen: dict[tuple[str, str], tuple[str, int]] = field(
@@ -29,14 +31,16 @@ class Repeats:
     keys: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
     def refusal(self, call: Call) -> Result | None:
-        """The answer to a fourth identical call, or None if it may run. To be asked once, before
-        `observe`.
+        """Return the error for a fourth identical call, or None if the call may run.
+
+        Must be called once per call, before `observe`.
         """
         try:
-            arguments = _sorted(json.loads(call.arguments))
+            arguments = _encode_sorted(json.loads(call.arguments))
         except (ValueError, RecursionError):
             arguments = call.arguments
-        key = self.keys[call.id] = (call.tool, arguments)
+        key = (call.tool, arguments)
+        self.keys[call.id] = key
         if self.seen.get(key, ("", 0))[1] < 3:
             return None
         return Result.error(
@@ -47,10 +51,10 @@ class Repeats:
         )
 
     def observe(self, call: Call, result: Result) -> Result:
-        """The result as the model should see it, after counting it."""
+        """Count a result and return it as the model should see it."""
         answer = result.data if result.success else result.error_message or ""
         if not isinstance(answer, str):
-            answer = _sorted(answer)
+            answer = _encode_sorted(answer)
         key = self.keys.pop(call.id)
         before, count = self.seen.get(key, ("", 0))
         count = count + 1 if before == answer else 1

@@ -1,9 +1,9 @@
-"""What a run must have done: tools that have to succeed for it to count as done.
+"""Required tools: those that must succeed for a run to count as done.
 
-Every entry must, and of an entry with alternatives one (requirement 001,
+Every entry must succeed, and for an entry with alternatives one of them (requirement 001,
 `require_successful_tools`; systems.md §2.1). A denied, failed or cancelled call is no success;
-calls within calls count. Only a run that would be done is judged: one that ended at a limit ended
-there.
+nested calls count. Only a run that would otherwise be done is checked, not one that reached a
+limit.
 """
 
 from __future__ import annotations
@@ -14,40 +14,47 @@ from typing import cast
 from .errors import ConfigError
 
 REQUIRED = "required_tools"
-"""The code of a run that is failed because of what it did not do."""
+"""The error code of a run in which a required tool did not succeed."""
+
 OR = "|"
-"""Between the alternatives of an entry, where it is one text: no name of a tool holds it."""
+"""Separates the alternatives of an entry written as one text. No tool name contains it."""
 
 
 def parse_required(given: object) -> tuple[str, ...]:
-    """`["run_command", ["read", "tail"]]` as `("run_command", "read|tail")`; an entry may be
-    written like that. Raises ConfigError.
+    """Return required tools in their stored form.
+
+    `["run_command", ["read", "tail"]]` becomes `("run_command", "read|tail")`. An entry may also
+    be given in the stored form.
+
+    Raises:
+        ConfigError: `given` is not a list of tool names or of lists of them.
     """
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise _unclear(given)
-    return tuple(OR.join(_names(entry)) for entry in cast("Sequence[object]", given))
+        raise _invalid_entry(given)
+    return tuple(OR.join(_parse_entry(entry)) for entry in cast("Sequence[object]", given))
 
 
-def _names(entry: object) -> list[str]:
-    names: object = entry.split(OR) if isinstance(entry, str) else entry
-    if not isinstance(names, (list, tuple)) or not names:
-        raise _unclear(entry)
-    found = [
-        name.strip() if isinstance(name, str) else "" for name in cast("Sequence[object]", names)
-    ]
-    if not all(found) or any(OR in name for name in found):
-        raise _unclear(entry)
-    return found
+def _parse_entry(entry: object) -> list[str]:
+    given: object = entry.split(OR) if isinstance(entry, str) else entry
+    if not isinstance(given, (list, tuple)) or not given:
+        raise _invalid_entry(entry)
+    names: list[str] = []
+    for item in cast("Sequence[object]", given):
+        name = item.strip() if isinstance(item, str) else ""
+        if not name or OR in name:
+            raise _invalid_entry(entry)
+        names.append(name)
+    return names
 
 
-def _unclear(given: object) -> ConfigError:
+def _invalid_entry(given: object) -> ConfigError:
     return ConfigError(
-        f"require_successful_tools: {given!r:.80}",
-        hint="a list of names of tools; an entry that is a list itself asks for one of its tools",
+        f"require_successful_tools: found {given!r:.80}",
+        hint="use a list of tool names; of an entry that is itself a list, one tool must succeed",
     )
 
 
 def unmet(required: Iterable[str], succeeded: Collection[str]) -> tuple[tuple[str, ...], ...]:
-    """The entries of which no tool succeeded, each as its alternatives."""
+    """Return the entries of which no tool succeeded, each as a tuple of its alternatives."""
     entries = (tuple(entry.split(OR)) for entry in required)
     return tuple(entry for entry in entries if not any(name in succeeded for name in entry))

@@ -1,10 +1,15 @@
-"""Asking a person: what is shown, what comes back, and what happens where nobody can be asked."""
+"""Approvals: what a person is asked, what they answer, and what happens if no one can be asked.
+
+An approval is bound to the digest of the exact arguments that a person saw (`digest`).
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field
-from typing import Any, Literal, Protocol
+from dataclasses import asdict, field, is_dataclass
+from typing import Any, Literal, Protocol, cast
 
 from ferrule.core.calls import Call
 from ferrule.core.errors import ConfigError
@@ -12,7 +17,7 @@ from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 from ferrule.tools.definition import Checked, Risk, SideEffect, Tool
 
-from .gate import Offer
+from .grant_proposals import Offer
 from .rules import FAMILIES, names_tool, parse_rule
 
 Choice = Literal["once", "session", "remember", "deny"]
@@ -20,14 +25,19 @@ Choice = Literal["once", "session", "remember", "deny"]
 
 @frozen
 class ApprovalRequest:
-    """One question. The answer counts only for arguments with this `digest`.
+    """A question about one call. The answer counts only for arguments with this `digest`.
 
-    `values` are the arguments as they would run, checked and after hooks; `call` holds what the
-    model sent.
-
-    `preview` is the whole of what would happen (a unified diff, a command line) or empty; an
-    interface that shortens it says so. `offers` hold, per choice, the grant that would keep this
-    call from asking again.
+    Attributes:
+        call: What the model sent.
+        risk: The risk of the call.
+        reason: Why a person is asked.
+        labels: Risk labels of the call's commands.
+        preview: All of what would happen (a unified diff, a command line), or empty. An interface
+            that shortens it says so.
+        offers: Per choice, the grant that would keep this call from asking again.
+        values: The arguments as they would run, validated and after hooks.
+        died: The call had started when its process ended, and its outcome is unknown: a yes runs
+            it again.
     """
 
     call: Call
@@ -41,14 +51,11 @@ class ApprovalRequest:
     identity: Identity
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     died: bool = False
-    """The call had started when its process ended, and nobody knows what it did: a yes runs it
-    again.
-    """
 
 
 @frozen
 class Answer:
-    """What was said. `grant` is the rule of the chosen offer, `by` who said it, `note` why."""
+    """The answer: `grant` is the rule of the chosen offer, `by` who answered, `note` why."""
 
     choice: Choice
     grant: str = ""
@@ -57,13 +64,13 @@ class Answer:
 
 
 class Approver(Protocol):
-    """Puts a question to a person (or to a policy that stands in for one).
+    """Puts a question to a person, or to a policy in place of one.
 
-    With an attribute `asks_about_unknown` that is true it is also asked about calls whose outcome
+    An approver with a true attribute `asks_about_unknown` is also asked about calls whose outcome
     is unknown (`ApprovalRequest.died`).
 
-    Contract: `ask` answers exactly once per request and grants only rules of `request.offers`; it
-    may raise a FerruleError, which counts as no. Cancelling it withdraws the question: nothing is
+    Contract: `ask` answers exactly once per request and grants only rules of `request.offers`. It
+    may raise a FerruleError, which counts as a no. Cancelling it withdraws the question: nothing is
     granted.
     """
 
@@ -71,39 +78,39 @@ class Approver(Protocol):
 
 
 def question_tool(name: str, description: str, effect: SideEffect) -> Tool:
-    """What a question that is about no call is put as, since approvers know calls. It is in no
-    catalog, and its risk is critical, which no policy in place of a person (`--yes-to`) covers.
+    """Return a tool that stands for a question which is about no call.
+
+    Approvers know only calls. The tool is in no catalog, and its risk is critical, which no policy
+    in place of a person (`--yes-to`) covers.
     """
     return Tool(
         name=name,
         description=description,
-        arguments=_Unchecked(),
-        handler=_never,
+        arguments=_UncheckedArguments(),
+        handler=_do_nothing,
         side_effect=effect,
         risk=Risk.CRITICAL,
         is_async=True,
     )
 
 
-class _Unchecked:
+class _UncheckedArguments:
     schema: Mapping[str, Any] = {"type": "object"}
 
     def check(self, arguments: Any) -> Checked:
         return Checked(dict(arguments), [], [])
 
 
-async def _never() -> None:
-    """The question has the form of a call; there is nothing to run."""
+async def _do_nothing() -> None:
+    """The question only has the form of a call: there is nothing to run."""
 
 
 class NobodyToAsk:
-    """Where nobody can be asked: no terminal, or a program without an approver. An ask is a no, and
-    the answer says so.
-    """
+    """Denies every request, for use without a terminal or an approver. The answer says so."""
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        wider = next((offer.rule for offer in request.offers if offer.rule), "")
-        step = f"allow it with the rule `{wider}`" if wider else "run it where a person can answer"
+        rule = next((offer.rule for offer in request.offers if offer.rule), "")
+        step = f"allow it with the rule `{rule}`" if rule else "run it where a person can answer"
         note = (
             f"Denied: no one was available to approve it ({request.reason}); {step}, or pass "
             "`approver=` in a program"
@@ -112,12 +119,17 @@ class NobodyToAsk:
 
 
 class AllowThese:
-    """`--yes-to PATTERN`: says yes, once, to tools of these names (`*` is a wildcard); asks
-    `otherwise` for the rest.
+    """Says yes, once, to tools whose names match (`--yes-to PATTERN`); `*` is a wildcard.
 
-    It answers questions only: what a rule or a built-in refusal denies is never asked. It never
-    says yes to critical risk, nor to doing again what may have been done. Raises ConfigError for a
-    pattern that is no tool name.
+    It only answers questions: what a rule or a built-in refusal denies is never asked. It never
+    says yes to critical risk, nor to running a call again whose outcome is unknown.
+
+    Args:
+        patterns: Patterns for full names of tools.
+        otherwise: Is asked about the rest; by default everything else is denied.
+
+    Raises:
+        ConfigError: A pattern is not a tool name.
     """
 
     def __init__(self, patterns: Sequence[str], otherwise: Approver | None = None) -> None:
@@ -125,16 +137,61 @@ class AllowThese:
         for rule in self._rules:
             if rule.specifier is not None or rule.tool in FAMILIES:
                 raise ConfigError(
-                    f"--yes-to `{rule.text}`: found a rule where the name of a tool belongs",
+                    f"--yes-to `{rule.text}`: found a rule instead of a tool name",
                     hint=f"put `{rule.text}` into permissions.allow, or name the tool",
                 )
         self._otherwise = otherwise or NobodyToAsk()
         self.asks_about_unknown = bool(getattr(self._otherwise, "asks_about_unknown", False))
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        named = next(
-            (rule for rule in self._rules if names_tool(rule, request.tool.full_name)), None
-        )
-        if named is None or request.risk == "critical" or request.died:
-            return await self._otherwise.ask(request)
-        return Answer("once", by=f"--yes-to {named.text}")
+        if request.risk != "critical" and not request.died:
+            for rule in self._rules:
+                if names_tool(rule, request.tool.full_name):
+                    return Answer("once", by=f"--yes-to {rule.text}")
+        return await self._otherwise.ask(request)
+
+
+# ---- the digest that an approval is bound to
+
+_encode_canonical = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=True, separators=(",", ":")
+).encode
+
+
+def digest(tool_name: str, values: Mapping[str, Any]) -> str:
+    """Return the SHA-256 (hex) over a tool's name and arguments. An approval holds only for it.
+
+    The arguments are encoded as canonical JSON: keys sorted, no spaces. A value that is not JSON is
+    replaced by its type and plain form.
+    """
+    try:
+        text = _encode_canonical([tool_name, values])
+    except (TypeError, ValueError):
+        text = _encode_canonical([tool_name, _to_plain(values)])
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _to_plain(value: Any) -> Any:
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[Any, Any]", value)
+        return {_plain_key(key): _to_plain(item) for key, item in pairs.items()}
+    if isinstance(value, (list, tuple)):
+        return [_to_plain(item) for item in cast("list[Any]", value)]
+    if isinstance(value, (set, frozenset)):
+        members = cast("set[Any]", value)
+        return sorted(json.dumps(_to_plain(item), sort_keys=True) for item in members)
+    type_name = type(value).__name__
+    if is_dataclass(value) and not isinstance(value, type):
+        return {type_name: _to_plain(asdict(value))}
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return {type_name: _to_plain(dump())}
+    if isinstance(value, bytes):
+        return {type_name: value.hex()}
+    return {type_name: str(value)}
+
+
+def _plain_key(key: Any) -> str:
+    return f"{key}" if isinstance(key, str) else f"{type(key).__name__}:{key}"

@@ -1,5 +1,7 @@
-"""What a call touches, worked out once: its needs, the file names in its commands, and built-in
-refusals.
+"""Analysis of a call: what it needs permission for, and what no rule can allow.
+
+`build_case` turns a tool and its arguments into a `Case` (`rule_matching`): needs, the files that
+its commands name, built-in refusals and doubts. No I/O.
 """
 
 from __future__ import annotations
@@ -25,15 +27,21 @@ _EXPLAINS = {
     SideEffect.EXTERNAL: ("url", "agent"),
     SideEffect.UNDECLARED: ("command",),
 }
-"""Which kinds of subject say all that a side effect does. Without one a family rule does not
-suffice.
+"""The kinds of need that describe a side effect completely.
+
+A call without any of these also needs a rule that names its tool.
 """
 
 
 @frozen
 class Surroundings:
-    """Where calls happen. `outside` says what naming a path outside the workspace does to a
-    command.
+    """Where calls happen.
+
+    Attributes:
+        root: The workspace.
+        home: The folder that `~` stands for.
+        names: Names that no tool may touch; None for no such names.
+        outside: What happens to a command that names a path outside the workspace.
     """
 
     root: str
@@ -43,87 +51,57 @@ class Surroundings:
 
 
 def build_case(tool: Tool, values: Mapping[str, Any], around: Surroundings) -> Case:
-    """The case of one call. No I/O."""
-    subjects = tool.subjects({name: _readable(values.get(name)) for name in tool.touches})
-    commands = [subject.value for subject in subjects if subject.kind == "command"]
-    variables = tuple(
-        v for subject in subjects if subject.kind == "variables" for v in _each(subject)
-    )
-    analyses = _analysed(commands, variables, around) if commands else ()
-    needs = [need for subject in subjects for need in _need(subject, around)]
-    needs += [need for analysis in analyses for need in _command_needs(analysis, around)]
-    explained = _EXPLAINS[SideEffect(tool.side_effect)]
-    if not any(
-        need.kind in explained for need in needs if need.analysis is None or need.kind == "command"
-    ):
+    """Analyse a call with these validated arguments."""
+    subjects = tool.subjects({name: _to_text(values.get(name)) for name in tool.touches})
+    commands: list[str | tuple[str, ...]] = []
+    variables: tuple[str, ...] = ()
+    for subject in subjects:
+        if subject.kind == "command":
+            commands.append(subject.value)
+        elif subject.kind == "variables":
+            variables += _texts_of(subject)
+    analyses = _analyse_commands(commands, variables, around) if commands else ()
+
+    needs: list[Need] = []
+    for subject in subjects:
+        needs += _needs_of_subject(subject, around)
+    for analysis in analyses:
+        needs += _needs_of_command(analysis, around)
+    if not _is_explained(tool, needs):
         needs.append(Need("tool", tool.full_name))
-    labels = sorted({label for analysis in analyses for label in analysis.labels})
-    refusal = next(_refusals(tool, subjects, analyses, around), "")
-    unsure = next(_unsure(analyses, around), "")
-    if variables:
-        refusal, unsure = _judged_variables(variables, refusal, unsure)
-    named = tuple(path for analysis in analyses for path in _named(analysis, around))
-    return Case(tool, tool.full_name, tuple(needs), analyses, named, tuple(labels), refusal, unsure)
 
-
-def _analysed(
-    commands: list[str | tuple[str, ...]], variables: tuple[str, ...], around: Surroundings
-) -> tuple[Analysis, ...]:
-    from .commands.analysis import (
-        analyse,
-    )  # a third of the guard's start-up, and most runs have no command
-
-    analyses = (
-        analyse(c, root=around.root, home=around.home, names=around.names) for c in commands
-    )
-    return (
-        tuple(_with_variables(a, variables, around) for a in analyses)
-        if variables
-        else tuple(analyses)
+    labels: set[str] = set()
+    file_names: list[tuple[str, bool]] = []
+    for analysis in analyses:
+        labels |= analysis.labels
+        file_names += _files_named_in(analysis, around)
+    return Case(
+        tool=tool,
+        name=tool.full_name,
+        needs=tuple(needs),
+        analyses=analyses,
+        named=tuple(file_names),
+        labels=tuple(sorted(labels)),
+        refusal=next(_refusals(tool, subjects, analyses, variables, around), ""),
+        unsure=next(_doubts(analyses, variables, around), ""),
     )
 
 
-def _each(subject: Subject) -> tuple[str, ...]:
+def _is_explained(tool: Tool, needs: list[Need]) -> bool:
+    """Return whether the needs describe all that the tool does."""
+    kinds = _EXPLAINS[SideEffect(tool.side_effect)]
+    for need in needs:
+        if need.kind in kinds and (need.analysis is None or need.kind == "command"):
+            return True
+    return False
+
+
+def _texts_of(subject: Subject) -> tuple[str, ...]:
     return (subject.value,) if isinstance(subject.value, str) else subject.value
 
 
-def _with_variables(
-    analysis: Analysis, variables: tuple[str, ...], around: Surroundings
-) -> Analysis:
-    """As if they were written before the command: every part gets them, and what they name is
-    judged.
-    """
-    from .commands.path_arguments import judge_paths  # as `command` above
-    from .variables import beside  # few calls set any
-
-    given = beside(variables)
-    values = tuple(literal(variable.partition("=")[2]) for variable in variables)
-    loose = (*analysis.loose, *values)
-    findings, doubts = judge_paths(analysis.parts, loose, around.root, around.home, around.names)
-    return replace(
-        analysis,
-        beside=given,
-        parts=tuple(replace(part, beside=given) for part in analysis.parts),
-        loose=loose,
-        labels=analysis.labels | {finding.label for finding in findings if finding.label},
-        doubts=tuple(dict.fromkeys((*analysis.doubts, *doubts))),
-        findings=tuple(dict.fromkeys((*analysis.findings, *findings))),
-    )
-
-
-def _judged_variables(variables: tuple[str, ...], refusal: str, unsure: str) -> tuple[str, str]:
-    """Why a call that sets these is refused, and why it is asked about; what was found before comes
-    first.
-    """
-    from .variables import doubts, refusals  # few calls set any
-
-    return refusal or next(refusals(variables), ""), unsure or next(doubts(variables), "")
-
-
-def _readable(value: object) -> object:
-    """A touched argument as text: what is neither text nor a list of texts (a `Path`, a URL) has a
-    spelling too.
-    """
+def _to_text(value: object) -> object:
+    """Return a touched argument (a `Path`, a URL object, ...) as text or a list of texts."""
     if value is None or isinstance(value, (str, Mapping)):
         return cast("object", value)
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -131,10 +109,56 @@ def _readable(value: object) -> object:
     return str(value)
 
 
-def _need(subject: Subject, around: Surroundings) -> Iterator[Need]:
+# ---- commands
+
+
+def _analyse_commands(
+    commands: list[str | tuple[str, ...]], variables: tuple[str, ...], around: Surroundings
+) -> tuple[Analysis, ...]:
+    # A third of the start-up time of permissions, and most runs have no command.
+    from .commands.analysis import analyse
+
+    analyses = [
+        analyse(command, root=around.root, home=around.home, names=around.names)
+        for command in commands
+    ]
+    if variables:
+        analyses = [_add_variables(analysis, variables, around) for analysis in analyses]
+    return tuple(analyses)
+
+
+def _add_variables(
+    analysis: Analysis, variables: tuple[str, ...], around: Surroundings
+) -> Analysis:
+    """Return the analysis as if the variables were set before the command.
+
+    Every part of the command gets them, and the paths in them are judged.
+    """
+    from .commands.path_arguments import judge_paths  # as `analyse` above
+    from .variables import beside  # few calls set any
+
+    assignments = beside(variables)
+    values = tuple(literal(variable.partition("=")[2]) for variable in variables)
+    loose = (*analysis.loose, *values)
+    findings, doubts = judge_paths(analysis.parts, loose, around.root, around.home, around.names)
+    return replace(
+        analysis,
+        beside=assignments,
+        parts=tuple(replace(part, beside=assignments) for part in analysis.parts),
+        loose=loose,
+        labels=analysis.labels | {finding.label for finding in findings if finding.label},
+        doubts=tuple(dict.fromkeys((*analysis.doubts, *doubts))),
+        findings=tuple(dict.fromkeys((*analysis.findings, *findings))),
+    )
+
+
+# ---- needs
+
+
+def _needs_of_subject(subject: Subject, around: Surroundings) -> Iterator[Need]:
     if subject.kind in ("command", "variables"):
-        return  # judged by their parts, and with them
-    value = subject.value if isinstance(subject.value, str) else " ".join(subject.value)
+        return  # commands have needs of their own, which include the variables
+    value = " ".join(_texts_of(subject))
     if subject.kind in ("read", "write"):
         yield Need(subject.kind, normal(value, around.root, around.home))
     elif subject.kind == "url":
@@ -143,23 +167,27 @@ def _need(subject: Subject, around: Surroundings) -> Iterator[Need]:
         yield Need(subject.kind, value)
 
 
-def _command_needs(analysis: Analysis, around: Surroundings) -> Iterator[Need]:
+def _needs_of_command(analysis: Analysis, around: Surroundings) -> Iterator[Need]:
     for part in analysis.parts:
         if part.words or part.assignments:
             yield Need("command", part.raw, part, analysis)
         for redirect in part.redirects:
-            text = redirect.target.text
-            if redirect.write and not text.startswith(
-                ("/dev/null", "/dev/std", "/dev/tty", "/dev/fd/")
-            ):
-                path = normal(text, around.root, around.home) if redirect.target.known else ""
-                yield Need("write", path, None, analysis)
+            target = redirect.target
+            if not redirect.write or target.text.startswith(_DEVICES):
+                continue
+            path = normal(target.text, around.root, around.home) if target.known else ""
+            yield Need("write", path, None, analysis)
     if not analysis.parts:
         yield Need("command", analysis.text, None, analysis)
 
 
-def _named(analysis: Analysis, around: Surroundings) -> Iterator[tuple[str, bool]]:
-    from .commands.path_arguments import located_paths  # as `command` above
+_DEVICES = ("/dev/null", "/dev/std", "/dev/tty", "/dev/fd/")
+"""Paths to which a command may always be redirected."""
+
+
+def _files_named_in(analysis: Analysis, around: Surroundings) -> Iterator[tuple[str, bool]]:
+    """Yield the files that a command names, as `(absolute path, written)`."""
+    from .commands.path_arguments import located_paths  # as `analyse` above
 
     for named, folders in located_paths(analysis.parts, analysis.loose, around.root):
         if not any(mark in named.text for mark in (UNKNOWN, ANY, ONE, BRACE)):
@@ -167,9 +195,17 @@ def _named(analysis: Analysis, around: Surroundings) -> Iterator[tuple[str, bool
                 yield normal(named.text, folder, around.home), named.write
 
 
+# ---- refusals and doubts
+
+
 def _refusals(
-    tool: Tool, subjects: tuple[Subject, ...], analyses: tuple[Analysis, ...], around: Surroundings
+    tool: Tool,
+    subjects: tuple[Subject, ...],
+    analyses: tuple[Analysis, ...],
+    variables: tuple[str, ...],
+    around: Surroundings,
 ) -> Iterator[str]:
+    """Yield why no rule can allow the call."""
     for subject in subjects:
         if subject.kind in ("read", "write") and isinstance(subject.value, str):
             yield from refused_path(subject.value, subject.kind == "write", around)
@@ -179,12 +215,16 @@ def _refusals(
         for finding in analysis.findings:
             if finding.sure and (finding.label != "outside_workspace" or around.outside == "deny"):
                 yield finding.why
+    if variables:
+        from .variables import refusals  # few calls set any
+
+        yield from refusals(variables)
 
 
 def refused_path(path: str, write: bool, around: Surroundings) -> Iterator[str]:
-    """Why a tool may not touch this path at all: outside the workspace, reserved or secret."""
+    """Yield why no tool may touch this path: it is outside the workspace, reserved or secret."""
     if "\0" in path:
-        yield "the path holds a NUL character"
+        yield "the path contains a NUL character"
         return
     absolute = normal(path, around.root, around.home)
     if absolute != around.root and not absolute.startswith(around.root.rstrip("/") + "/"):
@@ -197,13 +237,19 @@ def refused_path(path: str, write: bool, around: Surroundings) -> Iterator[str]:
             yield f"`{path}` {why}" if why.startswith("may") else f"`{path}` is {why}"
 
 
-def _unsure(analyses: tuple[Analysis, ...], around: Surroundings) -> Iterator[str]:
+def _doubts(
+    analyses: tuple[Analysis, ...], variables: tuple[str, ...], around: Surroundings
+) -> Iterator[str]:
+    """Yield why a person has to look at the call, whatever rules allow."""
     for analysis in analyses:
         if analysis.problem:
             yield f"the command cannot be judged: {analysis.problem}"
         yield from analysis.doubts
         for finding in analysis.findings:
-            if finding.label == "outside_workspace" and (
-                around.outside == "ask" or not finding.sure
-            ):
+            asks = around.outside == "ask" or not finding.sure
+            if finding.label == "outside_workspace" and asks:
                 yield finding.why
+    if variables:
+        from .variables import doubts  # few calls set any
+
+        yield from doubts(variables)

@@ -1,9 +1,9 @@
-"""Names that no tool may touch, with the person's own deny rules among them.
+"""Deny rules for paths, applied where files are opened.
 
-A deny rule such as `Read(private/**)` is decided by the gate where an argument names the path. A
-search, a listing or a tree meets paths that no argument named, and so do commands: for them the
-same refusal has to hold where files are opened. So the workspace is given these names, and the
-sandbox of commands those of `Denials`.
+The gate decides about a deny rule such as `Read(private/**)` if an argument names the path. A
+search, a listing or a command meets paths that no argument named: for them the rule must hold where
+files are opened. So the workspace gets names that include the rules (`RuledNames`), and the sandbox
+of commands those of `Denials`.
 """
 
 from __future__ import annotations
@@ -16,108 +16,116 @@ from .rule_matching import anchored
 from .rules import Rule
 
 Refuses = Callable[[str, bool], str]
-"""Why a path may not be read (or, if True, written), or nothing."""
+"""Returns why a path may not be read (or written, if True); empty if it may."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuledNames(Names):
-    """`refuses` speaks of rules. `created` are patterns, in the language of the lists, of names
-    that it refuses to create.
+    """The lists of names and the deny rules for paths.
+
+    `refuses` applies the rules. `created` are patterns, in the language of the lists, for names
+    that the rules forbid to create.
     """
 
     refuses: Refuses = lambda path, write: ""
     created: tuple[str, ...] = ()
 
     def check(self, name: str, *, write: bool) -> str | None:
-        # The base class by name: `super()` does not work in a dataclass with slots.
-        return Names.check(self, name, write=write) or self._ruled(name, write)
+        # Not `super()`, which does not work in a dataclass with slots.
+        return Names.check(self, name, write=write) or self._check_rules(name, write)
 
-    def _ruled(self, name: str, write: bool) -> str | None:
+    def _check_rules(self, name: str, write: bool) -> str | None:
         reason = self.refuses(name, write)
         return f"is {reason}" if reason.startswith("denied") else reason or None
 
 
 @dataclass(frozen=True, slots=True)
 class Denials:
-    """What the person's deny rules for paths, and nothing else, say of a workspace."""
+    """The deny rules for paths in a workspace, without the lists of names."""
 
     refuses: Refuses
     created: tuple[str, ...]
 
     def added_to(self, names: Names) -> Names:
-        """The lists with these rules."""
+        """Return the lists together with these rules."""
         return RuledNames(names.reserved, names.secret, names.protected, self.refuses, self.created)
 
 
 def created_patterns(rules: Iterable[Rule], root: str, home: str) -> tuple[str, ...]:
-    """Patterns of the lists (`permissions.protected_names`) for what deny rules for paths name
-    below `root`.
+    """Return patterns of the lists (`protected_names`) for what deny rules name below `root`.
 
-    They are asked about names that do not exist yet, so they may say more than the rules, never
+    They are applied to names that do not exist yet, so they may match more than the rules, never
     less: a class of characters (`[ab]`) becomes `?`.
     """
-    found = (pattern for rule in rules for pattern in _patterns(rule, root, home))
-    return tuple(dict.fromkeys(found))
+    patterns: list[str] = []
+    for rule in rules:
+        patterns += _patterns_of(rule, root, home)
+    return tuple(dict.fromkeys(patterns))
 
 
-def _patterns(rule: Rule, root: str, home: str) -> Iterator[str]:
-    specifier = rule.specifier or ""
-    anchor, pattern = anchored(specifier, rule.root or root, root, home)
-    pattern = _plain(pattern.rstrip("/") or "/**")
-    parts = pattern.strip("/").split("/")
+def _patterns_of(rule: Rule, root: str, home: str) -> Iterator[str]:
+    anchor, pattern = anchored(rule.specifier or "", rule.root or root, root, home)
+    pattern = _widen(pattern.rstrip("/") or "/**")
+    components = pattern.strip("/").split("/")
     if "/" not in pattern:
-        parts = ["**", *parts]  # a name alone is meant at any depth
-    whole = [part for part in (*anchor.split("/"), *parts) if part]
-    for rest in _below([part for part in root.split("/") if part], whole):
-        while len(rest) > 1 and rest[-1] == "**":
-            rest = rest[:-1]  # what lies below is meant by the lists as well
-        if not rest or rest == ["**"]:
-            yield "*"
-        elif rest[0] == "**":
-            yield "/".join(part for part in rest if part != "**") if rest.count("**") == 1 else "*"
+        components = ["**", *components]  # a name without a slash matches at any depth
+    absolute = [part for part in (*anchor.split("/"), *components) if part]
+    for rest in _below_root([part for part in root.split("/") if part], absolute):
+        yield _list_pattern(rest)
+
+
+def _list_pattern(components: list[str]) -> str:
+    while len(components) > 1 and components[-1] == "**":
+        components = components[:-1]  # a pattern of the lists covers what lies below, too
+    if not components or components == ["**"]:
+        return "*"
+    if components[0] != "**":
+        return "/" + "/".join(components)
+    if components.count("**") > 1:
+        return "*"
+    return "/".join(components[1:])
+
+
+def _widen(pattern: str) -> str:
+    """Replace what stands for one character, classes and escaped wildcards, by `?`."""
+    widened = ""
+    position = 0
+    while position < len(pattern):
+        character = pattern[position]
+        class_end = pattern.find("]", position + 2) if character == "[" else -1
+        if character == "\\":
+            position += 1
+            escaped = pattern[position : position + 1]
+            widened += "?" if escaped in ("*", "?", "[") else escaped
+        elif class_end > 0:
+            widened += "?"
+            position = class_end
         else:
-            yield "/" + "/".join(rest)
+            widened += character
+        position += 1
+    return widened
 
 
-def _plain(pattern: str) -> str:
-    """Without classes of characters and escapes, each of which is one character."""
-    made = ""
-    at = 0
-    while at < len(pattern):
-        one = pattern[at]
-        end = pattern.find("]", at + 2) if one == "[" else -1
-        if one == "\\":
-            at += 1
-            made += pattern[at : at + 1] if pattern[at : at + 1] not in ("*", "?", "[") else "?"
-        elif end > 0:
-            made += "?"
-            at = end
-        else:
-            made += one
-        at += 1
-    return made
-
-
-def _below(root: list[str], parts: list[str]) -> Iterator[list[str]]:
-    """What is left of a pattern once its first components have matched those of the root."""
+def _below_root(root: list[str], pattern: list[str]) -> Iterator[list[str]]:
+    """Yield what is left of a pattern after its first components have matched the root."""
     if not root:
-        yield parts
+        yield pattern
         return
-    if not parts:
-        yield []  # a folder above the workspace is named: all of it
+    if not pattern:
+        yield []  # the pattern names a folder above the workspace: all of it is meant
         return
-    first, *rest = parts
+    first, *rest = pattern
     if first == "**":
-        yield from _below(root, rest)
-        yield from _below(root[1:], parts)
+        yield from _below_root(root, rest)
+        yield from _below_root(root[1:], pattern)
     elif _matches(first.lower(), root[0].lower()):
-        yield from _below(root[1:], rest)
+        yield from _below_root(root[1:], rest)
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """`*` and `?` within a component."""
+    """Return whether a component matches a pattern with `*` and `?`."""
     if not pattern:
         return not name
     if pattern[0] == "*":
-        return any(_matches(pattern[1:], name[at:]) for at in range(len(name) + 1))
+        return any(_matches(pattern[1:], name[start:]) for start in range(len(name) + 1))
     return bool(name) and pattern[0] in ("?", name[0]) and _matches(pattern[1:], name[1:])

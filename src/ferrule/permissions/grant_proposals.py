@@ -1,9 +1,8 @@
-"""Which grants could be offered for a call. Proposals only: the gate tries each and drops what
-would not do.
+"""Proposals for grants that a person could be offered instead of approving each call.
 
-Never proposed: a wildcard for programs that run other programs, and anything for commands whose
-labels say that each time should be looked at. Paths are absolute, so that what is remembered holds
-in one workspace.
+The gate tries each proposal and drops those that would not allow the call. Never proposed: a
+wildcard for programs that run other programs, and anything for commands with a label of
+`ONCE_ONLY`. Paths are absolute, so that a remembered grant holds in one workspace only.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ ONCE_ONLY = frozenset(
         "outside_workspace",
     }
 )
-"""Labels that get no grant: a person looks at each such command."""
+"""Labels of commands for which no grant is offered: a person looks at each of them."""
 
-_RUN_ANY = frozenset({"run", "exec", "x", "dlx", "tool", "start", "script", "-c"})
-_LONGEST = 200
+_RUNS_ANYTHING = frozenset({"exec", "x", "dlx", "tool", "start", "script", "-c"})
+_MAX_COMMAND_LENGTH = 200
 
 
 @frozen
@@ -46,23 +45,23 @@ class Offer:
 
 
 def candidates(case: Case, root: str) -> list[str]:
-    """Rules that might satisfy the gate, the narrowest first; low risk offers the tool first."""
+    """Return rules that might allow a call, the narrowest first.
+
+    For a tool of low risk, the rule for the whole tool comes first.
+    """
     if case.tool.risk == Risk.CRITICAL or ONCE_ONLY.intersection(case.labels):
         return []
     kinds = {need.kind for need in case.needs}
     found: list[str] = []
     if "command" in kinds:
-        found += _commands(case)
+        found += _command_rules(case)
     elif "write" in kinds:
-        found += _paths(case, "Edit", "write", root)
+        found += _path_rules(case, "Edit", "write", root)
     elif "read" in kinds:
-        found += _paths(case, "Read", "read", root)
+        found += _path_rules(case, "Read", "read", root)
     elif "url" in kinds:
-        found += [
-            f"WebFetch(domain:{need.value})"
-            for need in case.needs
-            if need.kind == "url" and need.value
-        ]
+        hosts = [need.value for need in case.needs if need.kind == "url" and need.value]
+        found += [f"WebFetch(domain:{host})" for host in hosts]
     if not found or case.tool.risk == Risk.LOW:
         found.insert(0, case.name)
     elif "tool" in kinds and "command" not in kinds:
@@ -70,47 +69,44 @@ def candidates(case: Case, root: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _commands(case: Case) -> Iterator[str]:
+def _command_rules(case: Case) -> Iterator[str]:
     if len(case.analyses) != 1:
         return
     text = case.analyses[0].spelled
-    if len(text) <= _LONGEST and text.isprintable():
-        yield f"Bash({_literal(text)})"
+    if len(text) <= _MAX_COMMAND_LENGTH and text.isprintable():
+        literal = text.replace("*", "\\*")
+        yield f"Bash({literal})"
     for need in case.needs:
-        if need.part is not None and (prefix := _prefix(need.part)):
+        prefix = _command_prefix(need.part) if need.part is not None else ""
+        if prefix:
             yield f"Bash({prefix}:*)"
 
 
-def _literal(text: str) -> str:
-    return text.replace("*", "\\*")
-
-
-def _prefix(part: Part) -> str:
-    """The first one or two words of a command, if a wildcard after them is not too wide."""
+def _command_prefix(part: Part) -> str:
+    """Return the first words of a command, if a wildcard after them is not too wide."""
     words = [word.text if word.known else "" for word in part.stripped]
     program = words[0] if words else ""
     if not re.fullmatch(r"[A-Za-z0-9_.+\-]+", program) or program in UNGRANTABLE:
         return ""
     if program not in TWO_WORDS:
         return program
-    if (
-        len(words) < 2
-        or not re.fullmatch(r"[A-Za-z][\w:.\-]*", words[1])
-        or words[1] in _RUN_ANY - {"run"}
-    ):
+    verb = words[1] if len(words) > 1 else ""
+    if not _is_plain_word(verb) or verb in _RUNS_ANYTHING:
         return ""
-    if words[1] != "run":
-        return f"{program} {words[1]}"
-    named = (
-        program in ("npm", "yarn", "pnpm")
-        and len(words) > 2
-        and re.fullmatch(r"[A-Za-z][\w:.\-]*", words[2])
-    )
-    return f"{program} run {words[2]}" if named else ""
+    if verb != "run":
+        return f"{program} {verb}"
+    script = words[2] if len(words) > 2 else ""
+    if program in ("npm", "yarn", "pnpm") and _is_plain_word(script):
+        return f"{program} run {script}"
+    return ""
 
 
-def _paths(case: Case, family: str, kind: str, root: str) -> Iterator[str]:
-    """Each path itself, then its folder; nothing above the workspace is ever offered."""
+def _is_plain_word(word: str) -> bool:
+    return re.fullmatch(r"[A-Za-z][\w:.\-]*", word) is not None
+
+
+def _path_rules(case: Case, family: str, kind: str, root: str) -> Iterator[str]:
+    """Yield rules for each path, then for its folder; nothing above the workspace is offered."""
     paths = [need.value for need in case.needs if need.kind == kind and need.value]
     for path in paths:
         yield f"{family}(/{_escaped(path)})"

@@ -1,12 +1,12 @@
-"""Grants: what a person has said yes to, for this session or for good.
+"""Grants: allow rules that a person granted when asked, for the session or permanently.
 
-A grant is an allow rule. Session grants live in memory; remembered ones in a file of the user's
-state folder: a JSON array of `{"version": 1, "rule": "Bash(git diff:*)"}`. The reader keeps entries
-that it does not know (other versions, other programs) and writes them back unchanged; the writer is
-strict, replaces the file at once and makes it readable for its owner only.
+Session grants live in memory; remembered ones in a file in the user's state folder: a JSON array of
+`{"version": 1, "rule": "Bash(git diff:*)"}`. The reader keeps entries that it does not know (other
+versions, other programs) and writes them back unchanged. The writer is strict, replaces the file
+atomically and makes it readable for its owner only.
 
-Not protected: somebody who can write the user's files can write this one. A file that others may
-write, or that belongs to someone else, is not used.
+Not protected: whoever can write the user's files can write this one. A file that others may write,
+or that belongs to someone else, is not used.
 """
 
 from __future__ import annotations
@@ -29,25 +29,23 @@ VERSION = 1
 
 
 class Grants:
-    """Session and remembered grants. Thread-safe; `rules` is a snapshot that never changes under a
-    reader.
-    """
+    """Session grants and remembered grants. Thread-safe."""
 
     def __init__(self, file: Path | None = None) -> None:
         self.file = file
         self.rules: tuple[Rule, ...] = ()
-        """All grants now: session first, then remembered."""
+        """All grants, those of the session first. A snapshot: changes replace the tuple."""
         self.problems: tuple[str, ...] = ()
-        """What could not be used of the file, in words for a person."""
+        """What could not be used of the file, for people."""
         self._session: dict[str, Rule] = {}
         self._remembered: dict[str, Rule] = {}
         self._lock = threading.Lock()
 
     @classmethod
     def load(cls, file: Path) -> Grants:
-        """Grants remembered in `file`; a file that is not there holds none.
+        """Load the grants remembered in `file`, which need not exist.
 
-        Never raises: what cannot be read grants nothing and is named in `problems`.
+        Never raises: what cannot be read grants nothing and is reported in `problems`.
         """
         grants = cls(file)
         try:
@@ -59,15 +57,15 @@ class Grants:
         return grants
 
     def for_session(self) -> Grants:
-        """What is remembered, with session grants of its own."""
-        fresh = Grants(self.file)
+        """Return the remembered grants with no session grants yet."""
+        grants = Grants(self.file)
         with self._lock:
-            fresh._remembered = dict(self._remembered)
-        fresh._publish()
-        return fresh
+            grants._remembered = dict(self._remembered)
+        grants._publish()
+        return grants
 
     def grant(self, text: str) -> Rule:
-        """Allow for this session. Raises ConfigError if `text` is no rule."""
+        """Grant a rule for this session. Raises ConfigError if `text` is not a rule."""
         rule = parse_rule(text, "allow", layer="session")
         with self._lock:
             self._session[rule.text] = rule
@@ -75,13 +73,15 @@ class Grants:
         return rule
 
     def remember(self, text: str) -> Rule:
-        """Allow from now on, durably. Raises ConfigError if `text` is no rule or the file cannot be
-        kept.
+        """Grant a rule permanently.
+
+        Raises:
+            ConfigError: `text` is not a rule, or the file cannot be written.
         """
         rule = parse_rule(text, "allow", layer="user")
         if self.file is None:
             raise ConfigError(
-                "nothing can be remembered: no state folder was given",
+                "grants cannot be remembered: no state folder was given",
                 hint="allow it for the session",
             )
         with self._lock:
@@ -89,7 +89,7 @@ class Grants:
         return rule
 
     def forget(self, text: str) -> bool:
-        """Take a grant back, from the session and from the file. False if there was none."""
+        """Revoke a grant, in the session and in the file. Return whether there was one."""
         with self._lock:
             known = self._session.pop(text, None) or self._remembered.get(text)
             if text in self._remembered and self.file is not None:
@@ -98,13 +98,13 @@ class Grants:
         return known is not None
 
     def end_session(self) -> None:
-        """Drop the session's grants."""
+        """Revoke the session grants."""
         with self._lock:
             self._session.clear()
             self._publish()
 
     def remembered(self) -> tuple[str, ...]:
-        """The remembered rules as text, sorted."""
+        """Return the remembered rules as text, sorted."""
         return tuple(sorted(self._remembered))
 
     def _adopt(self, entries: list[Any]) -> None:
@@ -113,7 +113,7 @@ class Grants:
         for entry in entries:
             text = _rule_of(entry)
             if text is None:
-                problems.append("an entry of another version or kind was left alone")
+                problems.append("an entry of another version or kind was ignored")
                 continue
             try:
                 rule = parse_rule(text, "allow", layer="user")
@@ -121,18 +121,18 @@ class Grants:
                 problems.append(str(error))
                 continue
             remembered[rule.text] = rule
-        self._remembered, self.problems = remembered, tuple(problems)
+        self._remembered = remembered
+        self.problems = tuple(problems)
         self._publish()
 
     def _publish(self) -> None:
-        both = {**self._remembered, **self._session}
-        self.rules = (
-            *self._session.values(),
-            *(r for t, r in both.items() if t not in self._session),
-        )
+        only_remembered = [
+            rule for text, rule in self._remembered.items() if text not in self._session
+        ]
+        self.rules = (*self._session.values(), *only_remembered)
 
     def _rewrite(self, file: Path, *, add: str = "", drop: str = "") -> None:
-        """Merge with what other processes wrote meanwhile, and replace the file."""
+        """Apply a change to what other processes may have written meanwhile; replace the file."""
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _locked(file.with_name(file.name + ".lock")):
@@ -140,16 +140,16 @@ class Grants:
                 kept = [entry for entry in entries if _rule_of(entry) != drop or not drop]
                 if add and all(_rule_of(entry) != add for entry in kept):
                     kept.append({"version": VERSION, "rule": add})
-                _replace(file, json.dumps(kept, ensure_ascii=False, indent=1) + "\n")
+                _replace_file(file, json.dumps(kept, ensure_ascii=False, indent=1) + "\n")
         except OSError as error:
             raise ConfigError(
-                f"grants cannot be kept in `{file}`: {error.strerror}", code="grants_file"
+                f"grants cannot be stored in `{file}`: {error.strerror}", code="grants_file"
             ) from error
         self._adopt(kept)
 
 
 def _rule_of(entry: object) -> str | None:
-    """The rule text of an entry of a version that we know, else None."""
+    """Return the rule of an entry in a version that we know, else None."""
     if not isinstance(entry, dict):
         return None
     fields = cast("dict[str, object]", entry)
@@ -158,9 +158,7 @@ def _rule_of(entry: object) -> str | None:
 
 
 def _read(file: Path) -> list[Any]:
-    """The entries of a grants file. ConfigError if it is there and cannot be trusted or
-    understood.
-    """
+    """Return the entries of a grants file. Raises ConfigError if it cannot be trusted or read."""
     hint = "look at the file; remove it to start without remembered grants"
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -171,37 +169,39 @@ def _read(file: Path) -> list[Any]:
             f"grants in `{file}` cannot be read: {error.strerror}", code="grants_file", hint=hint
         ) from error
     with os.fdopen(descriptor, "rb") as opened:
-        about = os.fstat(opened.fileno())
-        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o022:
-            found = "is not a file that only its owner can write"
+        status = os.fstat(opened.fileno())
+        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+        if not is_own or status.st_mode & 0o022:
             raise ConfigError(
-                f"grants in `{file}` are not used: it {found}", code="grants_file", hint=hint
+                f"grants in `{file}` are not used: it is not a file that only its owner can write",
+                code="grants_file",
+                hint=hint,
             )
         try:
             entries = json.loads(opened.read())
         except (ValueError, RecursionError) as error:
             raise ConfigError(
-                f"grants in `{file}` are no JSON: {error}", code="grants_file", hint=hint
+                f"grants in `{file}` are not JSON: {error}", code="grants_file", hint=hint
             ) from error
     if not isinstance(entries, list):
-        raise ConfigError(f"grants in `{file}` are no JSON array", code="grants_file", hint=hint)
+        raise ConfigError(f"grants in `{file}` are not a JSON array", code="grants_file", hint=hint)
     return cast("list[Any]", entries)
 
 
-def _replace(file: Path, text: str) -> None:
-    """Write beside, make durable, rename over: a reader sees the old or the new file."""
-    beside = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
+def _replace_file(file: Path, text: str) -> None:
+    """Write a new file, flush it to disk and rename it: readers see the old or the new file."""
+    temporary = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
     descriptor = os.open(
-        beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
     )
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as out:
             out.write(text)
             out.flush()
             os.fsync(out.fileno())
-        beside.replace(file)
+        temporary.replace(file)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

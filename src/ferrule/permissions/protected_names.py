@@ -4,20 +4,20 @@ Rules of this file:
 
 * `RESERVED` and `SECRET` are neither read nor written, `PROTECTED` may be read but not written.
 * A pattern without a slash matches a component at any depth, `a/b` matches these components in a
-  row at any depth, and a leading slash ties a pattern to the workspace root. `*` and `?` stay
-  within a component. What lies below a match is covered too: a folder `.envs/` hides all it holds.
-* The lists hold for names, not files: a name is refused before it exists.
-* Whoever extends the lists can only make them longer; there is no way to say "except".
+  row at any depth, and a leading slash anchors a pattern at the workspace root. `*` and `?` stay
+  within a component. A match covers what lies below it, too: all in a folder `.envs/` is hidden.
+* The lists are about names, not files: a name is refused before it exists.
+* Settings can only make the lists longer; there are no exceptions.
 
-Matching forgives spelling, so that no file system's idea of "the same name" slips through: case,
+Matching ignores differences of spelling that some file system ignores: case,
 Unicode compatibility forms (NFKC), invisible characters, trailing dots and spaces, NTFS streams
 (`k.pem::$DATA`), short names (`GIT~1`) and editors' backup endings (`.env~`, `id_rsa.bak`).
 
-Decided here: `agents/` is reserved at the root only (requirement 000: "the agents/ subdirectory" of
-the workspace), so `src/agents/x.py` is an ordinary file. `.env*` is taken as written: `.envoy` and
-`.env.example` are refused, `child_environment.py` is not. Everything below `.git` is closed for
-writing, since nearly any file there can make git run a program; `config` and `hooks` below it are
-closed for reading too, as they hold tokens and commands.
+Decisions: `agents/` is reserved at the root only (requirement 000: "the agents/ subdirectory" of
+the workspace), so `src/agents/x.py` is an ordinary file. `.env*` is taken literally: `.envoy` and
+`.env.example` are refused, `environment.py` is not. Nothing below `.git` may be written,
+since nearly any file there can make git run a program; `config` and `hooks` below it may not be
+read either, as they contain tokens and commands.
 
 Not protected: secrets in files with ordinary names, look-alike letters of other alphabets (a
 different file on every file system), and a bare repository under another name (git must be told
@@ -91,7 +91,7 @@ SECRET = (
 )
 
 PROTECTED = (
-    # Version control: nearly every file can name a program.
+    # Version control: nearly every file can make it run a program.
     ".git",
     "git~1",
     ".hg",
@@ -146,8 +146,7 @@ PROTECTED = (
     "sitecustomize.py",
     "usercustomize.py",
     "site-packages/*.pth",
-    # Read by package managers and build tools before they do anything, and able to name a program
-    # in place of theirs.
+    # Read by package managers and build tools first, and able to replace the program they run.
     ".yarnrc",
     ".mvn",
     ".cargo/config",
@@ -209,19 +208,23 @@ PROTECTED = (
 
 @dataclass(frozen=True, slots=True)  # not `core.frozen`: the sandbox loads this file alone
 class Names:
-    """The lists above, plus what settings add. Patterns as described at the top of this file."""
+    """The lists above and what settings add. Patterns are described at the top of this file."""
 
     reserved: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
 
     def check(self, name: str, *, write: bool) -> str | None:
-        """Why a tool may not read (or write) `name`, a path relative to the workspace; None if it
-        may.
+        """Return why a tool may not read (or write) a name, or None if it may.
 
-        The answer begins with the reason and names the pattern that matched.
+        Args:
+            name: A path relative to the workspace.
+            write: Check for writing.
+
+        Returns:
+            The reason, which names the pattern that matched.
         """
-        return _verdict(self, name, write)
+        return _check(self, name, write)
 
     def extended(
         self,
@@ -230,132 +233,158 @@ class Names:
         secret: tuple[str, ...] = (),
         protected: tuple[str, ...] = (),
     ) -> Names:
-        """These lists and more."""
+        """Return these lists with further patterns."""
         return Names(self.reserved + reserved, self.secret + secret, self.protected + protected)
 
 
 DEFAULT = Names()
 
-_BACKUP = re.compile(r"(?:~|#|\.(?:bak|backup|old|orig|save|swp|swo|tmp))+$")
-_SOME_BACKUP = re.compile(r"[~#]|\.(?:bak|backup|old|orig|save|swp|swo|tmp)(?:/|$)")
+_BACKUP_ENDING = re.compile(r"(?:~|#|\.(?:bak|backup|old|orig|save|swp|swo|tmp))+$")
+_MAYBE_BACKUP = re.compile(r"[~#]|\.(?:bak|backup|old|orig|save|swp|swo|tmp)(?:/|$)")
+_RESERVED_REASON = "reserved: no tool may touch it"
+_SECRET_REASON = "may hold secrets: no tool may read or write it"
+_PROTECTED_REASON = "protected: it may be read but not written by a tool"
 
 
 @lru_cache(maxsize=16_384)
-def _verdict(names: Names, name: str, write: bool) -> str | None:
-    spellings = _spellings(name)
-    copies = spellings
-    if any(_SOME_BACKUP.search(spelling) for spelling in spellings):
-        copies = [
-            *spellings,
-            *(original for spelling in spellings for original in _originals(spelling)),
-        ]
-    for patterns, looks_like, reason, applies in (
-        (RESERVED + names.reserved, spellings, "reserved: no tool may touch it", True),
-        (SECRET + names.secret, copies, "may hold secrets: no tool may read or write it", True),
-        (
-            PROTECTED + names.protected,
-            spellings,
-            "protected: it may be read but not written by a tool",
-            write,
-        ),
-    ):
-        if applies and any(_any_of(patterns).matches(spelling) for spelling in looks_like):
-            return f"{reason} (rule `{_first(patterns, looks_like)}`)"
-    return None
+def _check(names: Names, name: str, write: bool) -> str | None:
+    spellings = _spellings_of(name)
+    pattern = _find_match(RESERVED + names.reserved, spellings)
+    if pattern is not None:
+        return f"{_RESERVED_REASON} (rule `{pattern}`)"
+    pattern = _find_match(SECRET + names.secret, _with_originals(spellings))
+    if pattern is not None:
+        return f"{_SECRET_REASON} (rule `{pattern}`)"
+    if not write:
+        return None
+    pattern = _find_match(PROTECTED + names.protected, spellings)
+    return None if pattern is None else f"{_PROTECTED_REASON} (rule `{pattern}`)"
 
 
-def _spellings(name: str) -> list[str]:
-    """The ways a file system may read this name: folded, and without NTFS streams where there is a
-    colon.
-    """
-    folded = "/".join([_folded(part) for part in name.split("/")])
+def _find_match(patterns: tuple[str, ...], spellings: list[str]) -> str | None:
+    """Return the first pattern that matches one of the spellings."""
+    if not _any_matches(patterns, spellings):
+        return None
+    return next(pattern for pattern in patterns if _any_matches((pattern,), spellings))
+
+
+def _any_matches(patterns: tuple[str, ...], spellings: list[str]) -> bool:
+    index = _index_of(patterns)
+    return any(index.matches(spelling) for spelling in spellings)
+
+
+def _spellings_of(name: str) -> list[str]:
+    """Return a name as file systems may read it: folded, and without NTFS streams."""
+    folded = "/".join([_fold(part) for part in name.split("/")])
     if ":" not in folded:
         return [folded]
-    return [folded, "/".join(part.partition(":")[0].rstrip(". ") for part in folded.split("/"))]
+    without_streams = [part.partition(":")[0].rstrip(". ") for part in folded.split("/")]
+    return [folded, "/".join(without_streams)]
 
 
-def _originals(spelling: str) -> tuple[str, str]:
-    """The names that editors' copies were made of: `.ssh.bak`, `id_rsa~`; then `.id_rsa.swp`,
-    `#id_rsa#`.
+def _with_originals(spellings: list[str]) -> list[str]:
+    """Return the spellings and, for the copies that editors make, the names of their originals.
+
+    Copies are `.ssh.bak` and `id_rsa~`, or `.id_rsa.swp` and `#id_rsa#`.
     """
-    parts = [_BACKUP.sub("", part) for part in spelling.split("/")]
-    return "/".join(parts), "/".join(part.lstrip(".#") for part in parts)
+    if not any(_MAYBE_BACKUP.search(spelling) for spelling in spellings):
+        return spellings
+    found = list(spellings)
+    for spelling in spellings:
+        parts = [_BACKUP_ENDING.sub("", part) for part in spelling.split("/")]
+        found.append("/".join(parts))
+        found.append("/".join([part.lstrip(".#") for part in parts]))
+    return found
 
 
-def _folded(part: str) -> str:
-    """One component as the most forgiving file system would compare it."""
+def _fold(part: str) -> str:
+    """Return a component as the most forgiving file system compares it."""
     if part.isascii():
         return part.lower().replace("\\", "/").strip().rstrip(". ")
-    visible = "".join(c for c in unicodedata.normalize("NFKC", part) if not _invisible(c))
+    visible = "".join(
+        character
+        for character in unicodedata.normalize("NFKC", part)
+        if not _is_invisible(character)
+    )
     folded = unicodedata.normalize("NFKC", visible.casefold())
     return folded.replace("\\", "/").strip().rstrip(". ")
 
 
-def _invisible(character: str) -> bool:
-    # HFS+ drops these when it compares names: `.g<zero width joiner>it` was a way into `.git`.
+def _is_invisible(character: str) -> bool:
+    # HFS+ ignores these when it compares names: `.g<zero width joiner>it` was a way into `.git`.
     return unicodedata.category(character) in ("Cf", "Cc") or "\ufe00" <= character <= "\ufe0f"
 
 
 @dataclass(frozen=True, slots=True)
-class _Patterns:
-    """Patterns sorted by what is quick to ask: a walk asks for every name, and nearly all are
-    ordinary.
+class _PatternIndex:
+    """Patterns sorted by how fast they can be checked.
 
-    `heads` are first components of the patterns in `rest`; None if one of them has a wildcard
-    there.
+    Walks check every name, and nearly all are ordinary.
+
+    Attributes:
+        names: Patterns without wildcards.
+        prefixes: Patterns that end with `*`.
+        suffixes: Patterns that begin with `*`.
+        first_components: Those of the patterns in `rest`; None if one contains a wildcard.
+        rest: All other patterns.
     """
 
     names: frozenset[str]
-    beginnings: tuple[str, ...]
-    endings: tuple[str, ...]
-    heads: frozenset[str] | None
+    prefixes: tuple[str, ...]
+    suffixes: tuple[str, ...]
+    first_components: frozenset[str] | None
     rest: re.Pattern[str]
 
     def matches(self, folded: str) -> bool:
         parts = folded.split("/")
         for part in parts:
-            if (
-                part in self.names
-                or part.startswith(self.beginnings)
-                or part.endswith(self.endings)
-            ):
+            if part in self.names or part.startswith(self.prefixes) or part.endswith(self.suffixes):
                 return True
-        if self.heads is None or not self.heads.isdisjoint(parts):
+        if self.first_components is None or not self.first_components.isdisjoint(parts):
             return self.rest.search(folded) is not None
         return False
 
 
 @cache
-def _any_of(patterns: tuple[str, ...]) -> _Patterns:
-    """All the patterns as one question to a folded path."""
+def _index_of(patterns: tuple[str, ...]) -> _PatternIndex:
     names: set[str] = set()
-    beginnings: list[str] = []
-    endings: list[str] = []
+    prefixes: list[str] = []
+    suffixes: list[str] = []
     rest: list[str] = []
-    for pattern in map(_folded_pattern, patterns):
+    for pattern in map(_fold_pattern, patterns):
         plain = pattern.strip("*")
-        if "/" in pattern or "*" in plain or "?" in plain or not plain or pattern == f"*{plain}*":
+        has_inner_wildcard = "*" in plain or "?" in plain or pattern == f"*{plain}*"
+        if "/" in pattern or not plain or has_inner_wildcard:
             rest.append(pattern)
         elif pattern == plain:
             names.add(plain)
+        elif pattern.endswith("*"):
+            prefixes.append(plain)
         else:
-            (beginnings if pattern.endswith("*") else endings).append(plain)
-    heads = {pattern.strip("/").split("/")[0] for pattern in rest}
-    wild = any("*" in head or "?" in head for head in heads)
-    return _Patterns(
-        frozenset(names),
-        tuple(beginnings),
-        tuple(endings),
-        None if wild else frozenset(heads | ({_SHORT_GIT} if ".git" in heads else set())),
-        re.compile("|".join(map(_expression, rest)) or r"(?!)"),
+            suffixes.append(plain)
+    return _PatternIndex(
+        names=frozenset(names),
+        prefixes=tuple(prefixes),
+        suffixes=tuple(suffixes),
+        first_components=_first_components(rest),
+        rest=re.compile("|".join(map(_to_expression, rest)) or r"(?!)"),
     )
 
 
 _SHORT_GIT = "git~1"
 
 
-def _expression(pattern: str) -> str:
-    """A folded pattern as a regular expression over a folded path."""
+def _first_components(patterns: list[str]) -> frozenset[str] | None:
+    first = {pattern.strip("/").split("/")[0] for pattern in patterns}
+    if any("*" in component or "?" in component for component in first):
+        return None
+    if ".git" in first:
+        first.add(_SHORT_GIT)
+    return frozenset(first)
+
+
+def _to_expression(pattern: str) -> str:
+    """Return a folded pattern as a regular expression over a folded path."""
     start = "^" if pattern.startswith("/") else "(?:^|/)"
     parts: list[str] = []
     for part in pattern.strip("/").split("/"):
@@ -368,9 +397,5 @@ def _expression(pattern: str) -> str:
     return f"{start}{''.join(parts).removesuffix('/')}(?:/|$)"
 
 
-def _folded_pattern(pattern: str) -> str:
+def _fold_pattern(pattern: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", pattern).casefold())
-
-
-def _first(patterns: tuple[str, ...], spellings: list[str]) -> str:
-    return next(p for p in patterns if any(_any_of((p,)).matches(s) for s in spellings))

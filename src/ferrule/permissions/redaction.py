@@ -1,25 +1,25 @@
-"""Redaction: secrets taken out of what is shown to others than the one who needs them.
+"""Redaction: removes secrets from what others than their owner see.
 
-For events on their way to subscribers, for telemetry and for exports. Never for what a tool is run
-with, what the journal keeps or what an approver is shown: a redacted approval would be an approval
-of something else.
+It is for events sent to subscribers, for telemetry and for exports. It is never applied to the
+arguments of a tool, to the journal or to what an approver sees: a redacted approval would be an
+approval of something else.
 
-In place of a secret stands `[redacted sha256:1a2b3c4d]`, the start of its SHA-256: equal secrets
-stay recognizable as equal. Short ones have no digest, because few guesses would find them
-(`SHORTEST_DIGEST`); a longer one that is a dictionary word can still be guessed. Redacting twice is
-redacting once.
+A secret is replaced by `[redacted sha256:1a2b3c4d]`, the start of its SHA-256, so equal secrets
+can be recognized as equal. Short ones get no digest, because it would be easy to guess
+(`SHORTEST_DIGEST`); a longer one that is a dictionary word can still be guessed. Redacting twice
+changes nothing more.
 
-What a secret looks like is in `secret_patterns`. Objects are searched by the names of their
-members, texts by form; text that is JSON itself (arguments of calls) is searched as an object. The
-person's own patterns are Rust's expressions and cannot be made to hang; they are tried on lines,
-and take out the words that match alone, or else the whole line.
+`secret_patterns` defines what a secret looks like. Objects are searched by the names of their
+members, texts by format; text that is JSON itself (arguments of calls) is searched as an object. A
+person's own patterns are Rust's expressions, which cannot be made to hang. They are tried on lines:
+the words that match are replaced, or else the whole line.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from json.encoder import encode_basestring
 from typing import Any, cast
@@ -32,18 +32,32 @@ from .child_environment import looks_secret
 from .secret_patterns import FORMS, names_secret, words_of
 
 SHORTEST_DIGEST = 12
-"""Characters that a secret must have for its digest to be shown."""
+"""The fewest characters of a secret whose digest is shown."""
+
 SHORTEST_VALUE = 8
-"""Characters that a known secret must have to be looked for: shorter ones stand in ordinary text.
-"""
+"""The fewest characters of a known value that is searched for: shorter ones occur in any text."""
+
 SETTLED = 16
-"""How often a text is searched at the most, each time for what came to light by the time before."""
+"""How often a text is searched at most: replacing one secret can uncover another."""
+
 NESTED = 4
-"""JSON within text within JSON: so many times it is searched as objects, below that as text."""
+"""How many levels of JSON inside JSON text are searched as objects; below, JSON is just text."""
 
 _MARK = re.compile(r"\[redacted(?: sha256:[0-9a-f]{8})?\]")
-# ASCII: a key that stands directly behind a letter of another script begins there all the same.
+# ASCII: a key that directly follows a letter of another script is still found.
 _FORMS = [(form.signs, re.compile(form.pattern, re.ASCII)) for form in FORMS]
+_KEY_NAMES = (
+    ("api", "key"),
+    ("access", "key"),
+    ("account", "key"),
+    ("private", "key"),
+    ("secret", "key"),
+    ("signing", "key"),
+    ("shared", "key"),
+    ("service", "key"),
+    ("encryption", "key"),
+    ("connection", "string"),
+)
 _NAMES = (
     "password",
     "passwd",
@@ -58,32 +72,17 @@ _NAMES = (
     "credentials",
     "cookie",
     "cookies",
-    *(
-        f"{first}{gap}{last}"
-        for first, last in (
-            ("api", "key"),
-            ("access", "key"),
-            ("account", "key"),
-            ("private", "key"),
-            ("secret", "key"),
-            ("signing", "key"),
-            ("shared", "key"),
-            ("service", "key"),
-            ("encryption", "key"),
-            ("connection", "string"),
-        )
-        for gap in ("", "_", "-", " ")
-    ),
+    *(f"{first}{gap}{last}" for first, last in _KEY_NAMES for gap in ("", "_", "-", " ")),
 )
-# What follows a name where something is assigned to it: `password: x`, `TOKEN=x`, `"api_key": "x"`,
-# also with escaped quotes.
-_ASSIGNED = re.compile(
+# What follows a name in an assignment: `password: x`, `TOKEN=x`, `"api_key": "x"`, also with
+# escaped quotes.
+_ASSIGNMENT = re.compile(
     r"""\\*["']?[ \t]{0,8}[:=]>?[ \t]{0,8}(?!(?:bearer|basic|digest|token)[ \t]{1,4}\[redacted)"""
     r"""(?:(?P<quote>\\*["'])(?P<quoted>[^\n]*?)(?:(?P=quote)|$)"""
     r"""|(?:(?:bearer|basic|digest|token)[ \t]{1,4})?(?P<bare>[^\s"'`,;&<>(){}\[\]\\]{3,}+))""",
     re.IGNORECASE | re.MULTILINE,
 )
-_CALLED = ("(", "[", "{", "<")
+_CODE_FOLLOWS = ("(", "[", "{", "<")
 _NAME_SIGNS = (
     "passw",
     "passphrase",
@@ -117,166 +116,174 @@ _SIGNS = tuple(dict.fromkeys((*_NAME_SIGNS, *(sign for form in FORMS for sign in
 
 
 def mark(secret: str) -> str:
-    """What stands in a secret's place."""
+    """Return what replaces a secret."""
     if len(secret) < SHORTEST_DIGEST:
         return "[redacted]"
     return f"[redacted sha256:{sha256(secret.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}]"
 
 
 class Redactor:
-    """Takes secrets out of texts and JSON values. Without state between calls: safe to use from
-    several threads.
+    """Removes secrets from texts and JSON values. Stateless, so safe to share between threads.
 
-    `keys` are more names under which secrets stand, compared by words (`X-Internal-Id` is
-    `x_internal_id`). `patterns` are expressions for more values. `values` are secrets that are
-    known as such and taken out wherever they stand. Raises ConfigError for a pattern that cannot be
-    read: whoever asked for it must not believe that it holds.
+    Args:
+        keys: Further names whose values are secret, compared by words (`X-Internal-Id` is
+            `x_internal_id`).
+        patterns: Expressions for further secrets.
+        values: Known secrets, which are removed wherever they occur.
+
+    Raises:
+        ConfigError: A pattern is invalid, or matches everything.
     """
 
     def __init__(
         self, keys: Iterable[str] = (), patterns: Iterable[str] = (), *, values: Iterable[str] = ()
     ) -> None:
         self._keys = frozenset("_".join(words_of(key)) for key in keys)
-        self._values = tuple(
-            sorted({v for v in values if len(v) >= SHORTEST_VALUE}, key=len, reverse=True)
-        )
-        self._own = [_compiled(pattern) for pattern in patterns]
-        # Own names and patterns, and values that JSON spells in another way, cannot be ruled out by
-        # a look at the encoded text.
-        odd = any(encode_basestring(value) != f'"{value}"' for value in self._values)
-        self._always = bool(self._own) or bool(self._keys) or odd
+        known = {value for value in values if len(value) >= SHORTEST_VALUE}
+        self._values = tuple(sorted(known, key=len, reverse=True))
+        self._patterns = [_compile(pattern) for pattern in patterns]
+        # Keys, patterns, and values that JSON escapes cannot be ruled out by a quick search.
+        is_escaped = any(encode_basestring(value) != f'"{value}"' for value in self._values)
+        self._always_searches = bool(self._patterns) or bool(self._keys) or is_escaped
 
     @property
     def by_line(self) -> bool:
-        """Whether a secret may hold spaces, so that text that arrives in pieces must be looked at
-        by lines.
-        """
-        return bool(self._own) or any(
-            any(sign.isspace() for sign in value) for value in self._values
-        )
+        """True if a secret may contain spaces, so that streamed text must be redacted by lines."""
+        if self._patterns:
+            return True
+        return any(character.isspace() for value in self._values for character in value)
 
     @staticmethod
     def of_process(
         environment: Mapping[str, str], keys: Iterable[str] = (), patterns: Iterable[str] = ()
     ) -> Redactor:
-        """One that also knows the values of the variables whose names look secret."""
+        """Return a redactor that knows the values of variables whose names look secret."""
         values = (value for name, value in environment.items() if looks_secret(name))
         return Redactor(keys, patterns, values=values)
 
     def body(self, text: str) -> str:
-        """JSON text without secrets: the same text if it holds none. Raises ValueError for what is
-        no JSON.
+        """Return JSON text without secrets: the same text if it contains none.
+
+        Raises:
+            ValueError: The text is not JSON.
         """
         if not self.may_hold(text):
             return text
         value = json.loads(text)
-        redacted = self._walked(value, 0)
+        redacted = self._redact_value(value, 0)
         return text if redacted == value else compact(redacted)
 
     def value(self, value: Any) -> Any:
-        """A JSON value without secrets; the given one is left as it is."""
-        return self._walked(value, 0)
+        """Return a copy of a JSON value without secrets."""
+        return self._redact_value(value, 0)
 
     def text(self, text: str) -> str:
-        """Text without secrets."""
-        return self._text(text, 0)
+        """Return a text without secrets."""
+        return self._redact_text(text, 0)
+
+    def may_hold(self, text: str) -> bool:
+        """Return whether a text may contain a secret. Fast, and false for most texts.
+
+        False also means that the text does not end with the start of a secret that continues in
+        the same line.
+        """
+        if self._always_searches or "\\u" in text:
+            return True
+        lower = text.lower()
+        return any(sign in lower for sign in _SIGNS) or any(value in text for value in self._values)
 
     # ---- values
 
-    def may_hold(self, text: str) -> bool:
-        """Whether a closer look is needed: most of what is said is ruled out here, by searches that
-        cost next to nothing.
-
-        False also means that the text holds no beginning of a secret that goes on in the same line.
-        """
-        if self._always or "\\u" in text:
-            return True
-        low = text.lower()
-        return any(sign in low for sign in _SIGNS) or any(value in text for value in self._values)
-
-    def _walked(self, value: Any, depth: int) -> Any:
+    def _redact_value(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
-            return self._text(value, depth)
+            return self._redact_text(value, depth)
         if isinstance(value, dict):
-            members = cast("dict[str, Any]", value)
-            return {
-                self._text(str(name), depth): _hidden(item)
-                if self._secret(str(name))
-                else self._walked(item, depth)
-                for name, item in members.items()
-            }
+            redacted: dict[str, Any] = {}
+            for key, item in cast("dict[str, Any]", value).items():
+                name = str(key)
+                shown_name = self._redact_text(name, depth)
+                if self._is_secret_name(name):
+                    redacted[shown_name] = _hide(item)
+                else:
+                    redacted[shown_name] = self._redact_value(item, depth)
+            return redacted
         if isinstance(value, list | tuple):
-            return [self._walked(item, depth) for item in cast("list[Any]", value)]
+            return [self._redact_value(item, depth) for item in cast("list[Any]", value)]
         return value
 
-    def _secret(self, name: str) -> bool:
+    def _is_secret_name(self, name: str) -> bool:
         return names_secret(name) or (bool(self._keys) and "_".join(words_of(name)) in self._keys)
 
     # ---- text
 
-    def _text(self, text: str, depth: int) -> str:
+    def _redact_text(self, text: str, depth: int) -> str:
         if not self.may_hold(text):
             return text
         if depth < NESTED and text.lstrip()[:1] in ("{", "["):
             try:
                 value = json.loads(text)
             except ValueError:
-                return self._plain(text)
-            redacted = self._walked(value, depth + 1)
+                return self._redact_plain_text(text)
+            redacted = self._redact_value(value, depth + 1)
             if redacted != value:
                 return compact(redacted)
-        # Also where nothing was found in the object: of two members with one name, it holds the
-        # last.
-        return self._plain(text)
+        # Also if nothing was found in the object: of two members with the same name, it has only
+        # the last one.
+        return self._redact_plain_text(text)
 
-    def _plain(self, text: str) -> str:
-        # Until nothing changes: where a secret was taken out, another one may begin.
+    def _redact_plain_text(self, text: str) -> str:
         for _ in range(SETTLED):
-            before, text = text, self._once(text)
-            if text == before:
+            redacted = self._search_once(text)
+            if redacted == text:
                 break
+            text = redacted
         return text
 
-    def _once(self, text: str) -> str:
+    def _search_once(self, text: str) -> str:
         for value in self._values:
             if value in text:
                 text = text.replace(value, mark(value))
-        low = text.lower()
+        lower = text.lower()
         for signs, pattern in _FORMS:
-            if any(sign in low for sign in signs):
-                text = pattern.sub(_replaced, text)
-        text = _unassigned(text)
-        return "\n".join(self._line(line) for line in text.split("\n")) if self._own else text
+            if any(sign in lower for sign in signs):
+                text = pattern.sub(_redact_form, text)
+        text = _redact_assignments(text)
+        if not self._patterns:
+            return text
+        return "\n".join(self._redact_line(line) for line in text.split("\n"))
 
-    def _line(self, line: str) -> str:
-        if _MARK.fullmatch(line) or not any(found(line) for found in self._own):
+    def _redact_line(self, line: str) -> str:
+        if _MARK.fullmatch(line) or not self._matches_pattern(line):
             return line
         parts = re.split(r"(\[redacted(?: sha256:[0-9a-f]{8})?\]|\s+)", line)
-        kept = [
-            part if number % 2 or not any(found(part) for found in self._own) else mark(part)
-            for number, part in enumerate(parts)
-        ]
-        # What matched only as a whole, or still does: with the whole line, so that nothing is left
-        # over.
-        if kept == parts or any(found(_MARK.sub("", "".join(kept))) for found in self._own):
+        redacted = list(parts)
+        for index in range(0, len(parts), 2):  # the others are separators
+            if self._matches_pattern(parts[index]):
+                redacted[index] = mark(parts[index])
+        joined = "".join(redacted)
+        # If only the line as a whole matches, or still does, all of it is replaced.
+        if redacted == parts or self._matches_pattern(_MARK.sub("", joined)):
             return mark(line)
-        return "".join(kept)
+        return joined
+
+    def _matches_pattern(self, text: str) -> bool:
+        return any(matches(text) for matches in self._patterns)
 
 
-def _compiled(pattern: str) -> Callable[[str], bool]:
+def _compile(pattern: str) -> Callable[[str], bool]:
     try:
-        found = compile_regex(pattern)
+        matches = compile_regex(pattern)
     except ValueError as error:
         raise ConfigError(f"redaction pattern: {error}", code="redaction_pattern") from error
-    if found(""):
+    if matches(""):
         raise ConfigError(
             f"redaction pattern `{pattern}` matches everything", code="redaction_pattern"
         )
-    return found
+    return matches
 
 
-def _hidden(value: Any) -> Any:
-    """What stands under a secret's name, hidden. Yes, no and nothing say nothing."""
+def _hide(value: Any) -> Any:
+    """Replace the value of a secret name. Null, booleans and empty text reveal nothing."""
     if value is None or isinstance(value, bool) or value == "":
         return value
     if isinstance(value, str) and _MARK.fullmatch(value):
@@ -284,51 +291,53 @@ def _hidden(value: Any) -> Any:
     return mark(value if isinstance(value, str) else compact(value))
 
 
-def _replaced(match: re.Match[str]) -> str:
-    return _with(match, "secret" if "secret" in match.re.groupindex else 0)
+def _redact_form(match: re.Match[str]) -> str:
+    return _replace_group(match, "secret" if "secret" in match.re.groupindex else 0)
 
 
-def _unassigned(text: str) -> str:
-    """Text without what is assigned to secret names. Candidates are found by plain searches: most
-    text has none.
-    """
-    low = text.lower()
-    if len(low) != len(text):
-        # One letter becomes two in lower case; its place is needed, not its case.
-        low = "".join(sign if len(sign.lower()) != 1 else sign.lower() for sign in text)
-    ends = sorted({end for name in _NAMES if name in low for end in _ends(low, name)})
+def _redact_assignments(text: str) -> str:
+    """Replace what is assigned to secret names."""
     parts: list[str] = []
     done = 0
-    for end in ends:
-        match = _ASSIGNED.match(text, end) if end >= done else None
+    for end in _ends_of_names(text):
+        match = _ASSIGNMENT.match(text, end) if end >= done else None
         if match is None:
             continue
-        # What is called or indexed is code, not a value: `token = get_token()`.
-        code = match["bare"] is not None and text[match.end() : match.end() + 1] in _CALLED
-        parts += (text[done : match.start()], match[0] if code else _shown(match))
+        parts += (text[done : match.start()], _redact_assignment(text, match))
         done = match.end()
     return "".join((*parts, text[done:])) if parts else text
 
 
-def _ends(low: str, name: str) -> Iterator[int]:
-    at = low.find(name)
-    while at >= 0:
-        yield at + len(name)
-        at = low.find(name, at + len(name))
+def _ends_of_names(text: str) -> list[int]:
+    """Return the positions behind secret names. Plain searches: most texts have none."""
+    lower = text.lower()
+    if len(lower) != len(text):
+        # A letter became two in lower case. Positions matter, not its case.
+        letters = [letter.lower() for letter in text]
+        lower = "".join(
+            low if len(low) == 1 else letter for letter, low in zip(text, letters, strict=True)
+        )
+    ends: set[int] = set()
+    for name in _NAMES:
+        start = lower.find(name)
+        while start >= 0:
+            end = start + len(name)
+            ends.add(end)
+            start = lower.find(name, end)
+    return sorted(ends)
 
 
-def _shown(match: re.Match[str]) -> str:
-    if match["quoted"] is None:
-        return _with(match, "bare")
-    return (
-        match[0]
-        if not match["quoted"] or _MARK.fullmatch(match["quoted"])
-        else _with(match, "quoted")
-    )
+def _redact_assignment(text: str, match: re.Match[str]) -> str:
+    if match["bare"] is not None:
+        # What is called or indexed is code, not a value: `token = get_token()`.
+        is_code = text[match.end() : match.end() + 1] in _CODE_FOLLOWS
+        return match[0] if is_code else _replace_group(match, "bare")
+    if not match["quoted"] or _MARK.fullmatch(match["quoted"]):
+        return match[0]
+    return _replace_group(match, "quoted")
 
 
-def _with(match: re.Match[str], group: str | int) -> str:
-    whole, begin = match[0], match.start()
-    return (
-        whole[: match.start(group) - begin] + mark(match[group]) + whole[match.end(group) - begin :]
-    )
+def _replace_group(match: re.Match[str], group: str | int) -> str:
+    start = match.start(group) - match.start()
+    end = match.end(group) - match.start()
+    return match[0][:start] + mark(match[group]) + match[0][end:]

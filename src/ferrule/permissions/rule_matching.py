@@ -1,10 +1,9 @@
-"""Whether a rule matches what a call touches. Text against text: nothing is opened, nothing is
-resolved.
+"""Matches permission rules against what a call touches. Text only: no file is opened or resolved.
 
-Two questions, answered with different care. To *allow*, a rule must surely cover a need: unknown
-words, leading assignments, hazards and odd spellings count against it. To *deny* or *ask*, a rule
-must possibly hit: every spelling of the program, with and without folder, options, assignments and
-wrappers, and names in any case.
+There are two questions, and doubt counts in opposite directions. To *allow*, a rule must certainly
+cover a need: unknown words, leading assignments, hazards and unusual spellings count against it. To
+*deny* or *ask*, it is enough that a rule could match: every spelling of the program is tried, with
+and without folder, options, assignments and wrappers, and names in any case.
 """
 
 from __future__ import annotations
@@ -26,10 +25,13 @@ from .rules import Rule, names_tool
 
 @frozen
 class Need:
-    """One thing that must be covered before a call is allowed.
+    """One thing that allow rules must cover before a call is allowed.
 
-    `kind` is a subject kind, or `tool` for what the tool does beyond its subjects. `value` is an
-    absolute path, a host, a name; for commands `part` and `analysis` say more.
+    Attributes:
+        kind: A subject kind, or `tool` for what the tool does beyond its subjects.
+        value: An absolute path, a host, a name or a command.
+        part: The simple command, if the need is for one.
+        analysis: The command line from which the need comes, if it comes from one.
     """
 
     kind: str
@@ -40,8 +42,16 @@ class Need:
 
 @frozen
 class Case:
-    """A call as the rules see it. `named` are `(absolute path, written)` of its commands' file
-    names.
+    """A call as rules see it.
+
+    Attributes:
+        name: The tool's full name.
+        needs: What must be allowed.
+        analyses: The call's command lines.
+        named: `(absolute path, written)` of each file that the commands name.
+        labels: Risk labels of the commands.
+        refusal: Why no rule can allow the call; empty if one can.
+        unsure: Why a person has to look at it; empty if none has to.
     """
 
     tool: Tool
@@ -55,56 +65,61 @@ class Case:
 
 
 class Matcher:
-    """A rule made ready for one workspace."""
+    """Matches one rule in one workspace."""
 
-    __slots__ = ("_path", "rule")
+    __slots__ = ("_matches_path", "rule")
 
     def __init__(self, rule: Rule, root: str, home: str) -> None:
         self.rule = rule
-        self._path: Callable[[str], bool] | None = None
-        specifier = rule.specifier
-        if specifier is not None and rule.kind in ("", "read", "write"):
-            self._path = path_matcher(
-                specifier, rule.root or root, root, home, rule.list != "allow"
+        self._matches_path: Callable[[str], bool] | None = None
+        if rule.specifier is not None and rule.kind in ("", "read", "write"):
+            careful = rule.list != "allow"
+            self._matches_path = path_matcher(
+                rule.specifier, rule.root or root, root, home, careful
             )
 
     # ---- allow
 
     def covers(self, need: Need, case: Case) -> bool:
-        """True if this allow rule surely covers this need."""
-        rule = self.rule
-        if not rule.kind:
-            return self._names(case) and self._own(need, case)
-        if (
-            need.analysis is not None
-            and rule.kind == "command"
-            and _same_text(rule.specifier, need.analysis)
-        ):
-            return True
-        wanted = ("write", "read") if rule.kind == "write" else (rule.kind,)
-        return need.kind in wanted and (rule.specifier is None or self._specified(need))
+        """Return whether this allow rule certainly covers a need."""
+        if self.rule.kind:
+            return self._family_covers(need)
+        return self._allows_tool(case) and self._tool_rule_covers(need, case)
 
-    def _names(self, case: Case) -> bool:
+    def _family_covers(self, need: Need) -> bool:
+        rule = self.rule
+        if rule.kind == "command" and self._is_whole_command(need):
+            return True
+        kinds = ("write", "read") if rule.kind == "write" else (rule.kind,)
+        return need.kind in kinds and (rule.specifier is None or self._specifier_covers(need))
+
+    def _allows_tool(self, case: Case) -> bool:
         if not names_tool(self.rule, case.name):
             return False
         # To allow `mcp__srv` must mean a tool that came over MCP, not a file's tool that took such
         # a name.
-        foreign = case.tool.source.startswith("mcp") or case.name.startswith("mcp__")
-        return foreign or not self.rule.tool.startswith("mcp__")
+        is_remote = case.tool.source.startswith("mcp") or case.name.startswith("mcp__")
+        return is_remote or not self.rule.tool.startswith("mcp__")
 
-    def _own(self, need: Need, case: Case) -> bool:
+    def _tool_rule_covers(self, need: Need, case: Case) -> bool:
         if self.rule.specifier is None:
             return True
         if need.kind == "tool":
-            return any(self._specified(other) for other in case.needs if other.kind != "tool")
-        if need.analysis is not None and _same_text(self.rule.specifier, need.analysis):
+            others = [other for other in case.needs if other.kind != "tool"]
+            return any(self._specifier_covers(other) for other in others)
+        if self._is_whole_command(need):
             return True
-        return (need.analysis is None or need.part is not None) and self._specified(need)
+        if need.analysis is not None and need.part is None:
+            return False
+        return self._specifier_covers(need)
 
-    def _specified(self, need: Need) -> bool:
+    def _is_whole_command(self, need: Need) -> bool:
+        return need.analysis is not None and _is_same_text(self.rule.specifier, need.analysis)
+
+    def _specifier_covers(self, need: Need) -> bool:
         specifier = self.rule.specifier or ""
         if need.kind in ("read", "write"):
-            return self._path is not None and self._path(need.value)
+            return self._matches_path is not None and self._matches_path(need.value)
         if need.kind == "command":
             return need.part is not None and covers_part(specifier, need.part)
         if need.kind == "url":
@@ -114,30 +129,34 @@ class Matcher:
     # ---- deny and ask
 
     def hits(self, case: Case) -> bool:
-        """True if this deny or ask rule matches any of what the call touches."""
+        """Return whether this deny or ask rule could match anything that the call touches."""
+        if self.rule.kind:
+            return self._family_hits(case)
+        if not names_tool(self.rule, case.name):
+            return False
+        return self.rule.specifier is None or any(self._hits_need(need) for need in case.needs)
+
+    def _family_hits(self, case: Case) -> bool:
         rule = self.rule
-        if not rule.kind:
-            if not names_tool(rule, case.name):
-                return False
-            return rule.specifier is None or any(self._hit(need) for need in case.needs)
+        needs = [need for need in case.needs if need.kind == rule.kind]
         if rule.specifier is None:
-            return any(touch.kind == rule.kind for touch in case.tool.touches.values()) or any(
-                need.kind == rule.kind for need in case.needs
-            )
-        if any(need.kind == rule.kind and self._hit(need) for need in case.needs):
+            touched = any(touch.kind == rule.kind for touch in case.tool.touches.values())
+            return touched or bool(needs)
+        if any(self._hits_need(need) for need in needs):
             return True
-        if self._path is not None:
-            return any(
-                self._path(path) for path, written in case.named if written or rule.kind == "read"
-            )
+        if self._matches_path is not None:
+            for path, written in case.named:
+                if (written or rule.kind == "read") and self._matches_path(path):
+                    return True
+            return False
         if rule.kind == "command":
             return any(hits_text(rule.specifier, analysis) for analysis in case.analyses)
         return False
 
-    def _hit(self, need: Need) -> bool:
+    def _hits_need(self, need: Need) -> bool:
         if need.kind == "command":
             return need.part is not None and hits_part(self.rule.specifier or "", need.part)
-        return self._specified(need)
+        return self._specifier_covers(need)
 
 
 # ---- paths
@@ -146,8 +165,14 @@ class Matcher:
 def path_matcher(
     specifier: str, settings: str, root: str, home: str, careful: bool
 ) -> Callable[[str], bool]:
-    """A function of an absolute, normalised path. `careful` (deny, ask): any case, and a folder
-    with its contents.
+    """Return a function that matches absolute, normalised paths.
+
+    Args:
+        specifier: The path pattern of a rule.
+        settings: The folder of the settings that hold the rule.
+        root: The workspace.
+        home: The folder that `~` stands for.
+        careful: For deny and ask rules: ignore case, and match a folder with its contents.
     """
     anchor, pattern = anchored(specifier, settings, root, home)
     pattern = pattern.rstrip("/") or "/**"
@@ -155,24 +180,24 @@ def path_matcher(
     if careful and pattern.endswith("/**") and len(pattern) > 3:
         patterns.append(pattern[:-3])
     if careful:
-        patterns = [p.lower() for p in patterns]
+        patterns = [pattern.lower() for pattern in patterns]
         anchor = anchor.lower()
-    spec = _spec(tuple(patterns))
-    whole = pattern in ("/**", "**", "/*", "*")
+    matches_below = _compile_patterns(tuple(patterns))
+    matches_anchor = pattern in ("/**", "**", "/*", "*")
     below = anchor.rstrip("/") + "/"
 
     def matches(path: str) -> bool:
         if careful:
             path = path.lower()
         if path == anchor or path + "/" == below:
-            return whole
-        return path.startswith(below) and spec(path[len(below) :])
+            return matches_anchor
+        return path.startswith(below) and matches_below(path[len(below) :])
 
     return matches
 
 
 def anchored(specifier: str, settings: str, root: str, home: str) -> tuple[str, str]:
-    """The folder that a path rule begins at, and its pattern in gitignore's language."""
+    """Return the folder that a path rule starts from, and its pattern in gitignore's syntax."""
     if specifier.startswith("//"):
         return "/", specifier[1:]
     if specifier == "~" or specifier.startswith("~/"):
@@ -188,8 +213,8 @@ def anchored(specifier: str, settings: str, root: str, home: str) -> tuple[str, 
 
 
 @lru_cache(maxsize=1024)
-def _spec(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    from pathspec import PathSpec  # heavy: loaded with the first path rule
+def _compile_patterns(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    from pathspec import PathSpec  # slow to import, and only needed for path rules
 
     return PathSpec.from_lines("gitignore", patterns).match_file
 
@@ -198,26 +223,31 @@ def _spec(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 
 def covers_part(specifier: str, part: Part) -> bool:
-    """True if a specifier surely covers a simple command (its redirects are needs of their own)."""
+    """Return whether a specifier certainly covers a simple command.
+
+    The command's redirects are not considered: they are needs of their own.
+    """
     if not part.words:
         return False
     if not wild(specifier):
-        return _exactly(literal_text(specifier), part)
+        return _covers_exactly(literal_text(specifier), part)
     assignments = (*part.beside, *part.assignments)
     if assignments and not specifier.startswith(assignments[0]):
         return False
-    spelled = _spelled(specifier)
+    spelled_out = _words_before_wildcard(specifier)
+    if not all(hazard and hazard in spelled_out for hazard in part.hazards):
+        return False
+    pattern = _glob(specifier)
     for words in (part.words, part.stripped):
         if not words or not words[0].known:
             continue
-        if all(hazard and hazard in spelled for hazard in part.hazards) and _glob(
-            specifier
-        ).fullmatch(" ".join((*assignments, *(word.shown() for word in words)))):
+        text = " ".join((*assignments, *(word.shown() for word in words)))
+        if pattern.fullmatch(text):
             return True
     return False
 
 
-def _exactly(text: str, part: Part) -> bool:
+def _covers_exactly(text: str, part: Part) -> bool:
     if text == " ".join((*part.beside, part.raw)):
         return True
     if part.beside or part.assignments:
@@ -226,42 +256,39 @@ def _exactly(text: str, part: Part) -> bool:
         wanted = shlex.split(text)
     except ValueError:
         return False
-    # A word that came out of quotes or globs is not what a plain word in the rule says.
+    # A word that results from quotes or wildcards is not what a plain word in the rule says.
     if re.search(r"[*?\[{$`~]", text):
         return False
-    return any(
-        all(word.known for word in words) and [word.text for word in words] == wanted
-        for words in (part.words, part.stripped)
-    )
+    for words in (part.words, part.stripped):
+        if all(word.known for word in words) and [word.text for word in words] == wanted:
+            return True
+    return False
 
 
-def _same_text(specifier: str | None, analysis: Analysis) -> bool:
-    """The whole command line, letter by letter: what a person approved is what runs."""
-    return (
-        specifier is not None
-        and not wild(specifier)
-        and literal_text(specifier) == analysis.spelled
-    )
+def _is_same_text(specifier: str | None, analysis: Analysis) -> bool:
+    """Return whether a specifier is the whole command line, letter by letter."""
+    if specifier is None or wild(specifier):
+        return False
+    return literal_text(specifier) == analysis.spelled
 
 
 def hits_part(specifier: str, part: Part) -> bool:
-    """True if a specifier could mean this simple command, however it is spelled."""
-    pattern = _glob(specifier) if wild(specifier) else None
+    """Return whether a specifier could mean a simple command, however it is spelled."""
+    if wild(specifier):
+        pattern = _glob(specifier)
+        return any(pattern.fullmatch(text) is not None for text in _spellings_of(part))
     exact = literal_text(specifier)
-    return any(
-        pattern.fullmatch(text) is not None if pattern is not None else text == exact
-        for text in _spellings(part)
-    )
+    return any(text == exact for text in _spellings_of(part))
 
 
 def hits_text(specifier: str, analysis: Analysis) -> bool:
-    """The same for all parts, also those that a runner starts, and for the text as a whole."""
+    """Return whether a specifier could mean a command line, or any part of it."""
     if not wild(specifier) and literal_text(specifier) == analysis.text:
         return True
     return any(hits_part(specifier, part) for part in analysis.parts)
 
 
-def _spellings(part: Part) -> Iterator[str]:
+def _spellings_of(part: Part) -> Iterator[str]:
     yield part.raw
     starts = [part.words, part.stripped]
     if part.program in RUNNERS:
@@ -271,65 +298,65 @@ def _spellings(part: Part) -> Iterator[str]:
             continue
         texts = tuple(word.text if word.known else word.raw for word in words)
         quoted = tuple(word.shown() for word in words)
-        for spelled in {texts, quoted, (base(texts[0]), *texts[1:])}:
-            yield " ".join(spelled)
-            plain = without_options(spelled)
-            if plain != spelled:
+        without_folder = (base(texts[0]), *texts[1:])
+        for spelling in {texts, quoted, without_folder}:
+            yield " ".join(spelling)
+            plain = without_options(spelling)
+            if plain != spelling:
                 yield " ".join(plain)
-        if assignments := (*part.beside, *part.assignments):
+        assignments = (*part.beside, *part.assignments)
+        if assignments:
             yield " ".join((*assignments, *texts))
 
 
 def wild(specifier: str) -> bool:
-    """True if a command specifier holds a wildcard (`\\*` is none)."""
+    """Return whether a command specifier contains a wildcard (`\\*` is a literal star)."""
     return re.search(r"(?<!\\)\*", specifier) is not None
 
 
 def literal_text(specifier: str) -> str:
-    """A specifier without wildcards as the text that it means."""
+    """Return the text that a specifier without wildcards means."""
     return specifier.replace("\\*", "*")
 
 
 @lru_cache(maxsize=2048)
 def _glob(specifier: str) -> re.Pattern[str]:
-    head, tail = specifier, ""
+    head = specifier
+    tail = ""
     if specifier.endswith((":*", " *")):
-        head, tail = specifier[:-2], r"(?:\s.*)?"
-    pieces = re.split(r"(?<!\\)\*", head)
-    return re.compile(
-        ".*".join(re.escape(literal_text(piece)) for piece in pieces) + tail, re.DOTALL
-    )
+        head = specifier[:-2]
+        tail = r"(?:\s.*)?"
+    pieces = [literal_text(piece) for piece in re.split(r"(?<!\\)\*", head)]
+    return re.compile(".*".join(map(re.escape, pieces)) + tail, re.DOTALL)
 
 
-def _spelled(specifier: str) -> frozenset[str]:
-    """The words that a specifier spells out before its first wildcard."""
+def _words_before_wildcard(specifier: str) -> frozenset[str]:
+    """Return the words that a specifier spells out before its first wildcard."""
     head = re.split(r"(?<!\\)\*", specifier)[0]
     head = head[:-1] if head.endswith(":") else head
     words = literal_text(head).split()
-    # `Bash(git push --for*)` does not spell `--force`: the last word is whole only if a blank or
-    # `:` ends it.
-    whole = head != specifier and (head.endswith(" ") or specifier.endswith(":*"))
-    return frozenset(words if whole or head == specifier else words[:-1])
+    # `Bash(git push --for*)` does not spell out `--force`: the last word is complete only if a
+    # space or `:` ends it.
+    is_complete = head == specifier or head.endswith(" ") or specifier.endswith(":*")
+    return frozenset(words if is_complete else words[:-1])
 
 
 # ---- addresses
 
 
 def host_of(url: str) -> str:
-    """The host of a URL, lower case, without port or user; empty if that is open to
-    interpretation.
-    """
+    """Return the host of a URL in lower case, without port and user; empty if it is ambiguous."""
     if re.search(r"[\\\s\x00-\x1f]", url):
         return ""
     try:
-        host = urlsplit(url).hostname or ""
-        return host.rstrip(".").encode("idna").decode("ascii").lower() if host else ""
+        host = (urlsplit(url).hostname or "").rstrip(".")
+        return host.encode("idna").decode("ascii").lower()
     except (ValueError, UnicodeError):
         return ""
 
 
 def host_matches(specifier: str, host: str) -> bool:
-    """`domain:x` is the host x alone; `domain:*.x` all below it."""
+    """Return whether a host matches: `domain:x` is only x, `domain:*.x` all hosts below x."""
     wanted = specifier.removeprefix("domain:").strip().lower().rstrip(".")
     if wanted.startswith("*."):
         return host.endswith(wanted[1:])
@@ -337,7 +364,7 @@ def host_matches(specifier: str, host: str) -> bool:
 
 
 def normal(path: str, root: str, home: str) -> str:
-    """An absolute path without `.` and `..`, judged as text."""
+    """Return an absolute path without `.` and `..`, resolved as text."""
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
     return posixpath.normpath(posixpath.join(root, path))

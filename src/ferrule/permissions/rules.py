@@ -1,21 +1,22 @@
-"""Permission rules: one line of text that says which calls are denied, asked for or allowed.
+"""Permission rules: a line of text each that says which calls are denied, asked about or allowed.
 
-    Tool                    every use of a tool            read_file   mcp__github   mcp__github__*
-    Tool(specifier)         some uses                      read_file(docs/**)   run_command(npm test)
-    Read(pattern)           all that reads a path          Read(//etc/**)  Read(~/notes)  Read(/src)  Read(*.md)
-    Edit(pattern)           all that writes a path         Edit(src/**)
-    Bash(command)           commands                       Bash(npm test)  Bash(git diff *)  Bash(git diff:*)  Bash(ls*)
-    WebFetch(domain:host)   addresses                      WebFetch(domain:docs.python.org)  WebFetch(domain:*.python.org)
-    Agent(name) Skill(name) by name
+    Tool                    every use of a tool      read_file  mcp__github  mcp__github__*
+    Tool(specifier)         some uses                read_file(docs/**)  run_command(npm test)
+    Read(pattern)           all that reads a path    Read(//etc/**)  Read(~/notes)  Read(*.md)
+    Edit(pattern)           all that writes a path   Edit(src/**)
+    Bash(command)           commands                 Bash(npm test)  Bash(git diff:*)  Bash(ls*)
+    WebFetch(domain:host)   addresses                WebFetch(domain:*.python.org)
+    Agent(name) Skill(name) sub-agents and skills
 
-Order: deny, then ask, then allow. The first list with a match decides; how specific a rule is does
-not matter. Path patterns are those of gitignore: `//x` absolute, `~/x` in the home folder, `/x`
-from the folder of the settings that hold the rule (its `root`; the workspace by default), anything
-else from the workspace. A `*` inside a command stands for any text, ` *` and `:*` at the end mean
-"and anything after this word", `\\*` is a star. Grammar as in conventions §3.3 (the permission
-rules of Claude Code).
+The lists are tried in the order deny, ask, allow. The first list with a match decides, however
+specific its rule is. Path patterns are those of gitignore: `//x` is absolute, `~/x` is in the home
+folder, `/x` starts from the folder of the settings that contain the rule (its `root`, by default
+the workspace), and anything else from the workspace. A `*` inside a command stands for any text,
+` *` and `:*` at the end mean "and anything after this word", `\\*` is a star. The syntax is that of
+conventions §3.3 (the permission rules of Claude Code).
 
-This file parses and lists. Matching is in `rule_matching.py`, the order of lists in `gate.py`.
+This file parses rules and checks them for mistakes. Matching is in `rule_matching`, evaluation in
+`gate`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ List = Literal["deny", "ask", "allow"]
 Layer = Literal["managed", "flags", "local", "project", "user", "session", "builtin"]
 
 LAYERS: tuple[Layer, ...] = ("builtin", "managed", "flags", "local", "project", "user", "session")
-"""Where rules come from, the strongest first. It orders only which rule is named as the reason."""
+"""Where rules come from, the strongest first. This only decides which rule is given as reason."""
 
 FAMILIES = {
     "Read": "read",
@@ -46,19 +47,32 @@ FAMILIES = {
     "Agent": "agent",
     "Skill": "skill",
 }
-"""Names that stand for a kind of subject (`tools.definition.Touch.kind`), whatever the tool is
-called.
-"""
+"""Names for a kind of subject (`tools.definition.Touch.kind`), whatever the tool is called."""
+
+_SIMILAR_FAMILIES = {
+    "Write": "Edit",
+    "MultiEdit": "Edit",
+    "Grep": "Read",
+    "Glob": "Read",
+    "LS": "Read",
+}
+"""Tools of other programs, and the family that means the same."""
 
 _TOOL = expression(r"[A-Za-z0-9_.:*\-]+")
-_COLUMN_HINT = "a rule is `Tool` or `Tool(specifier)`, like `Bash(npm test)` or `Read(docs/**)`"
+_SYNTAX_HINT = "a rule is `Tool` or `Tool(specifier)`, like `Bash(npm test)` or `Read(docs/**)`"
 
 
 @frozen
 class Rule:
-    """One rule. `specifier` is None where every use of `tool` is meant.
+    """One permission rule.
 
-    `root` is the absolute folder that patterns like `/src` start from; empty means the workspace.
+    Attributes:
+        text: The rule as it was written.
+        tool: The name of a tool or family.
+        specifier: What is between the parentheses; None if every use is meant.
+        list: The list that contains the rule.
+        layer: Where the rule comes from.
+        root: The absolute folder that patterns like `/src` start from; empty for the workspace.
     """
 
     text: str
@@ -75,88 +89,77 @@ class Rule:
 
 
 def parse_rule(text: str, list: List = "allow", *, layer: Layer = "user", root: str = "") -> Rule:
-    """Text to rule. ConfigError names the rule, what was found, the column (from 1) and the next
-    step.
+    """Parse one rule.
+
+    Raises:
+        ConfigError: Names the rule, what was found, the column (from 1) and the next step.
     """
     stripped = text.strip()
     if not stripped:
-        raise _wrong(text, 1, "nothing", _COLUMN_HINT)
-    named = _TOOL.match(stripped)
-    if named is None:
-        raise _wrong(text, 1, f"`{stripped[0]}` where the name of a tool begins", _COLUMN_HINT)
-    tool, rest = named.group(), stripped[named.end() :]
+        raise _syntax_error(text, 1, "nothing", _SYNTAX_HINT)
+    match = _TOOL.match(stripped)
+    if match is None:
+        found = f"`{stripped[0]}` where the name of a tool begins"
+        raise _syntax_error(text, 1, found, _SYNTAX_HINT)
+    tool = match.group()
+    rest = stripped[match.end() :]
     if not rest:
         return Rule(stripped, tool, None, list, layer, root)
-    column = named.end() + 1
+    column = match.end() + 1
     if not rest.startswith("("):
-        raise _wrong(text, column, f"`{rest[0]}` after the name of the tool", _COLUMN_HINT)
+        found = f"`{rest[0]}` after the name of the tool"
+        raise _syntax_error(text, column, found, _SYNTAX_HINT)
+    if ")" not in rest:
+        raise _syntax_error(text, column, "no closing parenthesis", "end the rule with `)`")
     if not rest.endswith(")"):
-        close = rest.rfind(")")
-        found = (
-            "no closing parenthesis"
-            if close < 0
-            else f"`{rest[close + 1 :]}` after the closing parenthesis"
-        )
-        raise _wrong(
-            text, column if close < 0 else column + close + 1, found, "end the rule with `)`"
-        )
+        end = rest.rindex(")") + 1
+        found = f"`{rest[end:]}` after the closing parenthesis"
+        raise _syntax_error(text, column + end, found, "end the rule with `)`")
     specifier = rest[1:-1].strip()
-    _check_head(text, tool)
+    _check_tool_name(text, tool)
     _check_specifier(text, tool, specifier, column + 1)
-    every = specifier in ("*", "**") or (specifier == ":*" and tool == "Bash")
-    return Rule(stripped, tool, None if every else specifier, list, layer, root)
+    is_every_use = specifier in ("*", "**") or (specifier == ":*" and tool == "Bash")
+    return Rule(stripped, tool, None if is_every_use else specifier, list, layer, root)
 
 
-def _check_head(text: str, tool: str) -> None:
-    """Raise ConfigError for a name that is nearly one of the families: such a rule would match
-    nothing, in silence.
+def _check_tool_name(text: str, tool: str) -> None:
+    """Raise ConfigError for a misspelled family, whose rule would silently match nothing.
 
-    Names that are like none of them may be a tool's own; whether there is such a tool is not known
-    here.
+    Other names may be tools; whether there is such a tool is not known here.
     """
     if tool in FAMILIES or not (tool.isalpha() and tool[0].isupper()):
         return
     from difflib import get_close_matches
 
-    near = get_close_matches(tool, FAMILIES, n=1, cutoff=0.7)
-    if near:
+    similar = get_close_matches(tool, FAMILIES, n=1, cutoff=0.7)
+    if similar:
         known = ", ".join(f"`{name}`" for name in FAMILIES)
-        raise _wrong(
-            text,
-            1,
-            f"`{tool}`, which names no kind of access",
-            f"did you mean `{near[0]}`? there are {known}",
-        )
+        found = f"`{tool}`, which is not a kind of access"
+        raise _syntax_error(text, 1, found, f"did you mean `{similar[0]}`? there are {known}")
 
 
 def _check_specifier(text: str, tool: str, specifier: str, column: int) -> None:
     kind = FAMILIES.get(tool, "")
     if not specifier:
-        raise _wrong(
-            text, column, "nothing between the parentheses", f"write `{tool}` to mean every use"
-        )
+        step = f"write `{tool}` to mean every use"
+        raise _syntax_error(text, column, "nothing between the parentheses", step)
     if "\0" in specifier:
-        raise _wrong(text, column + specifier.index("\0"), "a NUL character", "remove it")
+        position = column + specifier.index("\0")
+        raise _syntax_error(text, position, "a NUL character", "remove it")
     if kind in ("read", "write"):
         if specifier.startswith("!"):
-            raise _wrong(
-                text,
-                column,
-                "`!`",
-                "a pattern cannot be turned around: put the rule into another list",
-            )
+            step = "a pattern cannot be negated: put the rule into another list"
+            raise _syntax_error(text, column, "`!`", step)
         if ".." in specifier.split("/"):
-            raise _wrong(
-                text,
-                column + specifier.index(".."),
-                "`..`",
-                "write where the path really is, from `//`, `~/` or `/`",
-            )
+            position = column + specifier.index("..")
+            step = "write where the path really is, from `//`, `~/` or `/`"
+            raise _syntax_error(text, position, "`..`", step)
     if kind == "url" and (not specifier.startswith("domain:") or not specifier[7:].strip()):
-        raise _wrong(text, column, f"`{specifier}`", "write `WebFetch(domain:example.org)`")
+        step = "write `WebFetch(domain:example.org)`"
+        raise _syntax_error(text, column, f"`{specifier}`", step)
 
 
-def _wrong(text: str, column: int, found: str, step: str) -> ConfigError:
+def _syntax_error(text: str, column: int, found: str, step: str) -> ConfigError:
     return ConfigError(
         f"rule `{text}`: found {found} in column {column}", code="rule_syntax", hint=step
     )
@@ -180,19 +183,11 @@ class RuleSet:
         layer: Layer = "user",
         root: str = "",
     ) -> RuleSet:
-        """Rules from the three lists of one settings file. Raises ConfigError at the first that is
-        wrong.
-        """
-        lists: tuple[tuple[List, Iterable[str]], ...] = (
-            ("deny", deny),
-            ("ask", ask),
-            ("allow", allow),
-        )
-        return RuleSet(
-            parse_rule(text, name, layer=layer, root=root)
-            for name, texts in lists
-            for text in texts
-        )
+        """Parse the three lists of one settings file. Raises ConfigError for an invalid rule."""
+        rules = [parse_rule(text, "deny", layer=layer, root=root) for text in deny]
+        rules += [parse_rule(text, "ask", layer=layer, root=root) for text in ask]
+        rules += [parse_rule(text, "allow", layer=layer, root=root) for text in allow]
+        return RuleSet(rules)
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self.rules)
@@ -204,86 +199,98 @@ class RuleSet:
         return RuleSet((*self.rules, *other))
 
     def lint(self, tools: Iterable[str] = ()) -> list[str]:
-        """What is probably a mistake, one sentence each. `tools` are the full names there are, if
-        known.
+        """Return what is probably a mistake, a sentence each.
+
+        Args:
+            tools: The full names of all tools, if they are known.
         """
         known = frozenset(tools)
-        found = [problem for rule in self.rules for problem in _lint_rule(rule, known)]
-        return [*found, *self._shadowed()]
+        findings: list[str] = []
+        for rule in self.rules:
+            findings += _lint_rule(rule, known)
+        return [*findings, *self._lint_order()]
 
-    def _shadowed(self) -> Iterator[str]:
-        stronger: dict[List, tuple[Rule, ...]] = {
+    def _lint_order(self) -> Iterator[str]:
+        """Yield the rules that change nothing because of other rules."""
+        earlier_lists: dict[List, tuple[Rule, ...]] = {
             "deny": (),
             "ask": self.deny,
             "allow": (*self.deny, *self.ask),
         }
         for index, rule in enumerate(self.rules):
-            for other in stronger[rule.list]:
-                if _covers(other, rule):
-                    yield (
-                        f"`{rule.text}` ({rule.list}) never decides: `{other.text}` "
-                        f"({other.list}) comes first"
-                    )
-                    break
-            else:
-                for other in self.rules[:index]:
-                    if other.list == rule.list and _covers(other, rule):
-                        yield f"`{rule.text}` ({rule.list}) adds nothing to `{other.text}`"
-                        break
+            shadow = _find_covering(rule, earlier_lists[rule.list])
+            if shadow is not None:
+                yield (
+                    f"`{rule.text}` ({rule.list}) never decides: `{shadow.text}` "
+                    f"({shadow.list}) comes first"
+                )
+                continue
+            same_list = [other for other in self.rules[:index] if other.list == rule.list]
+            duplicate = _find_covering(rule, same_list)
+            if duplicate is not None:
+                yield f"`{rule.text}` ({rule.list}) adds nothing to `{duplicate.text}`"
 
 
 def names_tool(rule: Rule, full_name: str) -> bool:
-    """True if a rule that is no family rule names this tool.
+    """Return whether a rule that is not a family rule names a tool.
 
     `mcp__srv` and `mcp__srv__tool` name the tools `srv__...` that Ferrule makes of a server's. A
-    tool that had to give its name to one of a file keeps the deny and ask rules for that name; what
-    is allowed is the one that is seen.
+    tool that is hidden by a tool of a file with the same name keeps the deny and ask rules for that
+    name; allow rules apply to the visible one.
     """
     pattern = rule.tool
     if pattern == full_name:
         return True
     if rule.list != "allow" and full_name.startswith(f"{OWN}::"):
-        return _wild(pattern, full_name) or _wild(pattern, full_name.removeprefix(f"{OWN}::"))
+        own_name = full_name.removeprefix(f"{OWN}::")
+        return _matches_name(pattern, full_name) or _matches_name(pattern, own_name)
     if pattern.startswith("mcp__"):
         name = full_name.removeprefix("mcp__")
         wanted = pattern[5:]
         if "__" not in wanted and name.startswith(f"{wanted}__"):
             return True
-        return _wild(wanted, name)
-    return _wild(pattern, full_name)
+        return _matches_name(wanted, name)
+    return _matches_name(pattern, full_name)
 
 
-def _wild(pattern: str, name: str) -> bool:
+def _matches_name(pattern: str, name: str) -> bool:
     if "*" not in pattern:
         return pattern == name
-    return re.fullmatch(".*".join(re.escape(part) for part in pattern.split("*")), name) is not None
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None
+
+
+# ---- checks for mistakes
+
+
+def _find_covering(rule: Rule, others: Iterable[Rule]) -> Rule | None:
+    return next((other for other in others if _covers(other, rule)), None)
 
 
 def _covers(wide: Rule, narrow: Rule) -> bool:
-    """True if `wide` surely matches whatever `narrow` matches. False where we cannot tell."""
+    """Return whether `wide` certainly matches all that `narrow` matches; False if in doubt."""
     if wide.kind != narrow.kind or (not wide.kind and not names_tool(wide, narrow.tool)):
         return False
     if wide.specifier is None:
         return True
     if narrow.specifier is None or wide.root != narrow.root:
         return False
-    return wide.specifier == narrow.specifier or _widened(
-        wide.specifier, narrow.specifier, wide.kind
-    )
+    if wide.specifier == narrow.specifier:
+        return True
+    return _is_wider(wide.specifier, narrow.specifier, wide.kind)
 
 
-def _widened(wide: str, narrow: str, kind: str) -> bool:
+def _is_wider(wide: str, narrow: str, kind: str) -> bool:
     if kind == "command":
-        prefix = _prefix(wide)
-        return prefix is not None and (
-            narrow == prefix or narrow.startswith((f"{prefix} ", f"{prefix}:"))
-        )
+        prefix = _command_prefix(wide)
+        if prefix is None:
+            return False
+        return narrow == prefix or narrow.startswith((f"{prefix} ", f"{prefix}:"))
     if kind in ("read", "write") and wide.endswith("/**") and not re.search(r"[*?\[]", wide[:-3]):
         return narrow.startswith(wide[:-2])
     return False
 
 
-def _prefix(specifier: str) -> str | None:
+def _command_prefix(specifier: str) -> str | None:
     for ending in (":*", " *"):
         if specifier.endswith(ending) and "*" not in specifier[:-2]:
             return specifier[:-2]
@@ -291,56 +298,48 @@ def _prefix(specifier: str) -> str | None:
 
 
 def _lint_rule(rule: Rule, known: frozenset[str]) -> Iterator[str]:
-    where = f"`{rule.text}` ({rule.list}, {rule.layer})"
+    shown = f"`{rule.text}` ({rule.list}, {rule.layer})"
     if not rule.kind and known and not any(names_tool(rule, name) for name in known):
-        also = {
-            "Write": "Edit",
-            "MultiEdit": "Edit",
-            "Grep": "Read",
-            "Glob": "Read",
-            "LS": "Read",
-        }.get(rule.tool)
-        instead = f": write `{also}(...)`" if also else ""
-        yield f"{where} can never match: there is no tool `{rule.tool}`{instead}"
+        family = _SIMILAR_FAMILIES.get(rule.tool)
+        instead = f": write `{family}(...)`" if family else ""
+        yield f"{shown} can never match: there is no tool `{rule.tool}`{instead}"
     if rule.specifier is None:
         if rule.tool == "*" and rule.list == "allow":
-            yield f"{where} allows every tool"
+            yield f"{shown} allows every tool"
         return
-    yield from _LINTS.get(rule.kind, _no_lint)(rule, where)
+    lint = _LINTS.get(rule.kind)
+    if lint is not None:
+        yield from lint(rule, shown)
 
 
-def _no_lint(rule: Rule, where: str) -> Iterator[str]:
-    return iter(())
-
-
-def _lint_command(rule: Rule, where: str) -> Iterator[str]:
+def _lint_command(rule: Rule, shown: str) -> Iterator[str]:
     specifier = rule.specifier or ""
     if rule.list == "allow":
         words = specifier.replace(":*", " *").split()
         first = words[0] if words else ""
         if first in RUNNERS | SHELLS | INTERPRETERS and words[1:] == ["*"]:
-            yield f"{where} allows any command: `{first}` runs what it is given"
+            yield f"{shown} allows any command: `{first}` runs what it is given"
         if "*" in first and first != "*":
-            yield f"{where} has no word boundary: `{first}` also begins the names of other programs"
+            yield f"{shown} has no word boundary: `{first}` also begins the names of other programs"
         if re.search(r"[^\\](\||&&|;|\n)|[<>`]|\$\(", specifier) and "*" in specifier:
             yield (
-                f"{where} can never match: a compound command is judged part by part; write a "
+                f"{shown} can never match: a compound command is judged part by part; write a "
                 "rule per part"
             )
 
 
-def _lint_path(rule: Rule, where: str) -> Iterator[str]:
+def _lint_path(rule: Rule, shown: str) -> Iterator[str]:
     specifier = (rule.specifier or "").lstrip("/")
     if rule.list != "deny" and not re.search(r"[*?\[]", specifier):
-        why = DEFAULT.check(specifier.removeprefix("~/"), write=rule.kind == "write")
-        if why:
-            yield f"{where} can never let anything through: {why}"
+        reason = DEFAULT.check(specifier.removeprefix("~/"), write=rule.kind == "write")
+        if reason:
+            yield f"{shown} can never allow anything: {reason}"
 
 
-def _lint_url(rule: Rule, where: str) -> Iterator[str]:
+def _lint_url(rule: Rule, shown: str) -> Iterator[str]:
     host = (rule.specifier or "").removeprefix("domain:").strip()
     if "/" in host or ":" in host:
-        yield f"{where} can never match: a domain has no scheme, port or path"
+        yield f"{shown} can never match: a domain has no scheme, port or path"
 
 
 _LINTS = {"command": _lint_command, "read": _lint_path, "write": _lint_path, "url": _lint_url}

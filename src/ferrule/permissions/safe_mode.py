@@ -1,8 +1,7 @@
-"""Safe mode (requirement 000): which programs may run at all, and what may be done below which
-path.
+"""Safe mode (requirement 000): which programs may run, and what may be done below which path.
 
-Safe mode only takes away. It says which programs run, not what they do: a program on the list still
-goes through rules, risk and the sandbox.
+Safe mode only forbids. It says which programs may run, not what they may do: rules, risk and the
+sandbox still apply to a program on the list.
 """
 
 from __future__ import annotations
@@ -36,11 +35,14 @@ ACTIONS = ("read", "write", "exec", "delete")
 
 @frozen
 class SafeMode:
-    """`on`: only `programs` may run (exact names). `permissions` maps a path prefix to what may be
-    done there.
+    """Which programs may run, and what may be done where.
 
-    The longest prefix that matches decides and replaces shorter ones; `.` or `/` is the workspace.
-    Without permissions everything may be done. Permissions hold whether safe mode is on or off.
+    Attributes:
+        on: Whether only `programs` may run.
+        programs: Exact names of programs.
+        permissions: What may be done, by path prefix. The longest matching prefix decides; `.` or
+            `/` is the workspace. If there are none, everything may be done. They apply whether
+            safe mode is on or off.
     """
 
     on: bool = True
@@ -57,18 +59,21 @@ class SafeMode:
                     )
 
     def has_permission(self, path: str, action: str) -> bool:
-        """May `action` be done to `path` (relative to the workspace)?"""
-        wanted = _parts(path)
-        best: tuple[str, ...] | None = None
-        length = -1
+        """Return whether `action` may be done to `path` (relative to the workspace)."""
+        if not self.permissions:
+            return True
+        components = _components(path)
+        allowed: tuple[str, ...] = ()
+        longest = -1
         for prefix, actions in self.permissions.items():
-            parts = _parts(prefix)
-            if len(parts) > length and wanted[: len(parts)] == parts:
-                best, length = actions, len(parts)
-        return not self.permissions or (best is not None and action in best)
+            parts = _components(prefix)
+            if len(parts) > longest and components[: len(parts)] == parts:
+                allowed = actions
+                longest = len(parts)
+        return action in allowed
 
     def refuses(self, programs: Iterable[str]) -> str:
-        """Why these programs may not run; empty if they may."""
+        """Return why these programs may not run; empty if they may."""
         outside = [name for name in programs if name not in self.programs] if self.on else []
         if not outside:
             return ""
@@ -78,35 +83,33 @@ class SafeMode:
         )
 
     def allow(self, program: str) -> SafeMode:
-        """With one program more."""
+        """Return a copy that also allows a program."""
         return replace(self, programs=tuple(dict.fromkeys((*self.programs, program))))
 
     def deny(self, program: str) -> SafeMode:
-        """With one program less."""
+        """Return a copy that no longer allows a program."""
         return replace(self, programs=tuple(name for name in self.programs if name != program))
 
 
-_DELETERS = frozenset({"rm", "rmdir", "unlink", "shred"})
+_DELETING_PROGRAMS = frozenset({"rm", "rmdir", "unlink", "shred"})
 
 
 def violations(safe: SafeMode, case: Case, root: str) -> Iterator[str]:
-    """What of a call safe mode or its permissions forbid, in words."""
-    wanted = [
-        (need.value, need.kind)
-        for need in case.needs
-        if need.kind in ("read", "write") and need.value
-    ]
+    """Yield why safe mode or its permissions forbid a call."""
+    path_needs = [need for need in case.needs if need.kind in ("read", "write")]
+    actions = [(need.value, need.kind) for need in path_needs if need.value]
     for analysis in case.analyses:
-        if why := safe.refuses(analysis.programs):
-            yield why
-        wanted.append((root, "exec"))
-        changes = "delete" if _DELETERS.intersection(analysis.programs) else "write"
-        wanted += [(path, changes if written else "read") for path, written in case.named]
-    for path, action in wanted:
+        reason = safe.refuses(analysis.programs)
+        if reason:
+            yield reason
+        actions.append((root, "exec"))
+        change = "delete" if _DELETING_PROGRAMS.intersection(analysis.programs) else "write"
+        actions += [(path, change if written else "read") for path, written in case.named]
+    for path, action in actions:
         relative = path.removeprefix(root).lstrip("/") or "."
         if not safe.has_permission(relative, action):
             yield f"permissions do not allow to {action} `{relative}`"
 
 
-def _parts(path: str) -> list[str]:
+def _components(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]

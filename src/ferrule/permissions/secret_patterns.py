@@ -1,14 +1,13 @@
-"""What secrets look like: names under which they stand, and forms of the values themselves. One
-table for all who look for them.
+"""What secrets look like: the names of variables and fields, and the formats of the values.
 
-Forms are what issuers document of their keys, so that leaks can be found: a fixed beginning and
-enough random characters. The expressions have no look-around and no back-references: both engines
-that are used here read them alike. Nothing in them can be tried twice over a long text, so that
-searching is linear. A group `secret` is the part to hide where that is not the whole.
+Issuers document the format of their keys so that leaks can be found: a fixed prefix and enough
+random characters. The expressions use no look-around and no back-references, so that both engines
+that search with them agree, and they never backtrack over a long text, so that a search is linear.
+The group `secret`, if there is one, is the part to hide.
 
-What is not found: a secret without a form under a name that says nothing, one that was encoded or
-cut in two, and one that somebody spells on purpose so that it is not found. This keeps accidents
-out of what people read; it is no wall.
+What is not found: a secret without a known format under a name that says nothing, one that is
+encoded or split, and one that is disguised on purpose. This prevents accidents; it is not a
+security boundary.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ from .commands.program_facts import listed
 
 
 class Form(NamedTuple):
-    """`what` it is in words; `signs`, one of which stands in every match (lower case); the
-    expression.
+    """The format of a kind of secret.
+
+    `what` is its name, and `signs` are lower-case texts of which every match contains one.
     """
 
     what: str
@@ -94,42 +94,39 @@ FORMS: tuple[Form, ...] = (
 )
 
 ANYWHERE = ("password", "passwd", "passphrase", "passcode")
-"""What makes a name secret wherever it stands in it."""
+"""Texts that make a name secret anywhere in it."""
 
 ENDS = ("token", "secret", "apikey", "pwd")
-"""What makes a name secret at its end, also without a break before it: `api_token` and
-`githubtoken`, not `token_count`.
-"""
+"""Endings that make a name secret: `api_token` and `githubtoken`, not `token_count`."""
 
 LAST = listed(
     "secrets authorization auth credential credentials cookie accesskey secretkey privatekey "
     "bearer jwt otp"
 )
-"""Words that do so as the last one."""
+"""Words that make a name secret as its last word."""
 
 PAIRS = listed("""
-    api_key access_key account_key auth_key client_key encryption_key license_key master_key private_key secret_key service_key
-    shared_key signing_key connection_string""")
-"""Two words that do so at the end."""
+    api_key access_key account_key auth_key client_key encryption_key license_key master_key
+    private_key secret_key service_key shared_key signing_key connection_string""")
+"""Pairs of words that make a name secret as its last two words."""
 
-_CAMEL = re.compile(r"([a-z0-9])([A-Z])")
+_CAMEL_CASE = re.compile(r"([a-z0-9])([A-Z])")
 _BREAKS = re.compile(r"[^a-z0-9]+")
 
 
 def words_of(name: str) -> list[str]:
-    """`OpenAI-ApiKey` is `open ai api key`."""
-    return [word for word in _BREAKS.split(_CAMEL.sub(r"\1_\2", name).lower()) if word]
+    """Split a name into lower-case words: `OpenAI-ApiKey` is `open ai api key`."""
+    return [word for word in _BREAKS.split(_CAMEL_CASE.sub(r"\1_\2", name).lower()) if word]
 
 
 def names_secret(name: str) -> bool:
-    """Whether what stands under this name is likely a secret."""
+    """Return whether the value of a variable or field of this name is likely a secret."""
     words = words_of(name)
     if not words:
         return False
     last = words[-1]
-    return (
-        last.endswith(ENDS)
-        or last in LAST
-        or "_".join(words[-2:]) in PAIRS
-        or any(part in word for word in words for part in ANYWHERE)
-    )
+    if last in LAST or last.endswith(ENDS) or "_".join(words[-2:]) in PAIRS:
+        return True
+    # A text of `ANYWHERE` is one word, so it cannot span two.
+    joined = " ".join(words)
+    return any(part in joined for part in ANYWHERE)

@@ -24,7 +24,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.identity import Identity
 from ferrule.models.scripted import says
-from ferrule.permissions.approval_digest import digest
+from ferrule.permissions.approvals import digest
 from ferrule.sandbox.policy import Policy
 from ferrule.storage.audit.audit import AuditedCall, calls, digest_of
 from ferrule.storage.audit.past_calls import past_calls

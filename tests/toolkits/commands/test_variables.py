@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.identity import Identity
 from ferrule.engine.dispatcher import Dispatcher, Prepared
-from ferrule.permissions.approval_digest import digest
+from ferrule.permissions.approvals import digest
 from ferrule.permissions.commands.analysis import analyse
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.gate import Gate

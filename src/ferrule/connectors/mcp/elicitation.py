@@ -26,8 +26,7 @@ from ferrule.connectors.cleaning import clean
 from ferrule.connectors.json_values import list_of, mapping_of, text_of
 from ferrule.core.calls import Call, compact
 from ferrule.core.errors import FerruleError
-from ferrule.permissions.approval_digest import digest
-from ferrule.permissions.approvals import ApprovalRequest, Approver, question_tool
+from ferrule.permissions.approvals import ApprovalRequest, Approver, digest, question_tool
 from ferrule.permissions.child_environment import looks_secret
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, SideEffect

@@ -1,16 +1,16 @@
-"""What a command line would do, as far as its text says. Nothing runs and nothing is opened here.
+"""The entry point of command analysis: what a command line would do, as far as its text says.
 
     analyse("git diff | cat > out.txt") -> parts, file names, labels, and what cannot be known
 
-The text is read as bash reads it (`bash_parser.py`). Every simple command is a part, wherever it
-stands: in pipelines, lists, loops, functions, subshells, substitutions, here-documents fed to a
-shell, and in the text given to `sh -c`. An argument list (`analyse(["git", "diff"])`) is judged
-without a shell: its words are literal.
+The text is parsed as bash does (`bash_parser`). Every simple command is a part, wherever it is: in
+pipelines, lists, loops, functions, subshells, substitutions, here-documents fed to a shell, and in
+the text given to `sh -c`. An argument list (`analyse(["git", "diff"])`) is judged without a shell:
+its words are literal.
 
-What this is not: a boundary. A program that is allowed can do what its name does not say, under a
-name this file never heard of. These are refusals before anything happens; what a child process may
-touch is for the kernel's sandbox to enforce. Where the text leaves a question open the answer is
-never "allow": `problem` (cannot be parsed) and `doubts` (depends on what the shell finds) ask,
+This is not a security boundary. An allowed program can do what its name does not say, and many
+programs are unknown here. The analysis refuses commands before anything happens; the kernel's
+sandbox enforces what a child process may touch. If the text leaves a question open, the answer is
+never "allow": `problem` (cannot be parsed) and `doubts` (depends on what the shell finds) ask, and
 `over_limit` denies.
 """
 
@@ -30,10 +30,14 @@ __all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_PARTS", "Analysis", "Part", "Redirect"
 def analyse(
     command: str | Sequence[str], *, root: str = "", home: str = "", names: Names | None = DEFAULT
 ) -> Analysis:
-    """Take a command line apart. Never raises on any text.
+    """Analyse a command line. Never raises, whatever the text.
 
-    `root` is the absolute path of the workspace and of the folder the command starts in; `home`
-    stands for `~`. Without a root every absolute path counts as outside.
+    Args:
+        command: Shell text, or an argument list that no shell reads.
+        root: The absolute path of the workspace, in which the command starts. Without one every
+            absolute path counts as outside.
+        home: The folder that `~` stands for.
+        names: Names that no tool may touch; None for no such names.
     """
     if isinstance(command, str):
         text = command.strip(" \t\n")

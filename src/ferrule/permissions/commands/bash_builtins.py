@@ -1,13 +1,12 @@
-"""Built-ins of bash that run text, evaluate subscripts in names, or give later words another
-meaning.
+"""Built-ins of bash that run text, evaluate names, or change what later words mean.
 
     callbacks(words)    texts that the built-in runs as commands: `eval`, `trap`, `mapfile -C`
     doubts_of(words)    why a person has to look: `printf -v 'a[$(x)]'`, `alias ls=rm`, `bind -x`
-    shell_texts(words)  what `sh -c` is told to run
+    shell_texts(words)  what `sh -c` runs
 
-A name that a built-in is given is arithmetic where it holds a subscript, and arithmetic runs
-substitutions: `read 'a[$(rm x)]'` runs `rm`. So a name has to be plain and known. Sources: the
-manual of bash 5.2 and, for every row, bash.
+A name with a subscript is evaluated as arithmetic, which runs substitutions: `read 'a[$(rm x)]'`
+runs `rm`. So names given to built-ins have to be plain and known. Sources: the manual of bash 5.2
+and, for every case, bash itself.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _NUMBERS = re.compile(r"[\s\d()+\-*/%<>=!&|^~?:,]*")
 _GIVES_MEANING = re.compile(
     r"PS[04]|PROMPT_COMMAND|BASH_ALIASES|BASH_CMDS|BASH_ENV|ENV|HOME|PWD|OLDPWD|CDPATH"
 )
-"""Variables that bash itself runs, expands or looks commands or folders up in."""
+"""Variables that bash itself runs, expands, or uses to find commands or folders."""
 
 _WITH_VALUE = {
     "read": "adinNptu",
@@ -42,14 +41,14 @@ _DECLARES = listed("declare typeset export readonly local")
 
 
 def sets_meaning(name: str) -> str:
-    """Why setting a variable of this name is looked at; empty if it is not."""
+    """Return why a person has to look at setting a variable; empty if none has to."""
     if _GIVES_MEANING.fullmatch(name):
         return f"`{name}` is what the shell itself runs or expands"
     return ""
 
 
 def callbacks(words: Sequence[Word]) -> Iterator[Word]:
-    """The texts that a built-in runs as commands."""
+    """Yield the texts that a built-in runs as commands."""
     program, rest = words[0].text, list(words[1:])
     if program == "eval":
         rest = rest[1:] if rest and rest[0].text == "--" else rest
@@ -64,7 +63,7 @@ def callbacks(words: Sequence[Word]) -> Iterator[Word]:
 
 
 def doubts_of(words: Sequence[Word]) -> Iterator[str]:
-    """Why a built-in with these words is looked at."""
+    """Yield why a person has to look at a built-in with these words."""
     program, rest = words[0].text, words[1:]
     if program in ("read", "mapfile", "readarray", "printf", "wait"):
         yield from _names_of(program, rest)
@@ -163,9 +162,7 @@ def _declared(program: str, rest: Sequence[Word]) -> Iterator[str]:
 
 
 def _options(program: str, rest: Sequence[Word]) -> tuple[list[tuple[str, Word]], list[Word]]:
-    """The options that take a word, with it, and the operands. What is not known counts as an
-    operand.
-    """
+    """Return the options with a value, and the operands. What is unknown counts as an operand."""
     found: list[tuple[str, Word]] = []
     pending = list(rest)
     while pending and pending[0].text.startswith("-") and len(pending[0].text) > 1:
@@ -184,7 +181,7 @@ def _options(program: str, rest: Sequence[Word]) -> tuple[list[tuple[str, Word]]
 
 
 def shell_texts(words: Sequence[Word], *, also_files: bool = False) -> list[Word]:
-    """What a shell is told to run by `-c`; `also_files`: or the file that it is told to run."""
+    """Return the text that a shell runs (`-c`); with `also_files`, or the file that it runs."""
     pending = list(words[1:])
     command = False
     while pending and pending[0].text[:1] in ("-", "+") and pending[0].text:

@@ -1,16 +1,16 @@
-"""Reads shell text the way bash does, or says that it cannot.
+"""Parses shell text as bash does, or refuses it.
 
-    Parser("a | b > c").script()    the commands of a text, with words, assignments and redirections
+    Parser("a | b > c").script()    the commands of a text, with words, assignments, redirections
 
-A recursive descent over bash's grammar, character by character, with the lexical rules of bash 5:
-where comments begin and end, what a backslash before a newline joins, how here-documents are ended
-and expanded, what stands inside which quotes. Whatever it has no rule for is `Unreadable`: an
-extended pattern, a single quote inside `"${...}"`, a here-document that is not ended. A text that
-is refused is asked about; one that is misread would be a hole, so nothing is guessed. `make fuzz`
-asks bash.
+A recursive descent parser over bash's grammar, character by character, with the lexical rules of
+bash 5: where comments begin and end, which lines a backslash joins, how here-documents end and are
+expanded, what is special inside which quotes. Whatever it has no rule for is `Unreadable`: an
+extended pattern, a single quote inside `"${...}"`, a here-document without an end. A person is
+asked about a text that is refused; a text that is misread would be a hole, so nothing is guessed.
+`make fuzz` compares with bash.
 
-Not read here: what values hold. `Reading.evaluated` names what is evaluated as code when it runs.
-Aliases are not expanded: a text that defines one is doubted by `bash_builtins.py`.
+The parser does not know the values of variables: `Reading.evaluated` lists what bash evaluates as
+code when it runs. Aliases are not expanded: `bash_builtins` asks about a text that defines one.
 """
 
 from __future__ import annotations
@@ -22,36 +22,37 @@ from typing import NoReturn
 
 from ferrule.core.frozen import frozen
 
-from .implicit_evaluation import runs_values
 from .program_facts import listed
 from .shell_words import Word, WordBuilder, ansi_text
 from .syntax import MAX_DEPTH
 
 
 class Unreadable(Exception):
-    """Why a text is not read."""
+    """The text cannot be parsed with certainty. Says why."""
 
 
 class TooDeep(Exception):
-    """Nested deeper than anybody writes."""
+    """The text is nested too deep."""
 
 
 @frozen
 class Reading:
-    """A word, the scripts that run while it is expanded, and the texts in it that evaluate
-    values.
+    """A parsed word.
+
+    `inside` are the scripts that run while it is expanded, `evaluated` the texts in it that
+    evaluate the value of a variable as code.
     """
 
     word: Word
     inside: tuple[Script, ...] = ()
     evaluated: tuple[str, ...] = ()
     plain: bool = False
-    """Nothing in it is quoted or expanded: only then it can be a word of the grammar."""
+    """True if nothing in it is quoted or expanded: only then it can be a reserved word."""
 
 
 @frozen
 class Assignment:
-    """`name=value`, `name[subscript]=value` or `name=(values)`. `raw` is all of it."""
+    """An assignment: `name=value`, `name[subscript]=value` or `name=(values)`."""
 
     raw: str
     name: str
@@ -61,10 +62,10 @@ class Assignment:
 
 @dataclass(slots=True)
 class Redirection:
-    """A file that is opened (`file`), or text that is fed (`fed`). Both are None for `2>&1`.
+    """A redirection from or to a `file`, or of a text (`fed`). Both are None for `2>&1`.
 
-    The text of a here-document is set when its lines are read, behind the command that it is for.
-    `stdin` is False where it is fed to another descriptor.
+    The text of a here-document is set when its lines are parsed, behind its command. `stdin` is
+    False if it goes to another descriptor.
     """
 
     write: bool
@@ -76,7 +77,7 @@ class Redirection:
 
 @frozen
 class Simple:
-    """A simple command: any of its three parts may be empty."""
+    """A simple command. Any of its three parts may be empty."""
 
     raw: str
     assignments: tuple[Assignment, ...]
@@ -86,14 +87,14 @@ class Simple:
 
 @frozen
 class Pipeline:
-    """Commands of which each feeds the next."""
+    """Commands whose output is the next one's input."""
 
     commands: tuple[Node, ...]
 
 
 @frozen
 class AndOr:
-    """`a && b || c`: commands, and the operators between them, which bind from the left."""
+    """Commands and the operators between them, left-associative: `a && b || c`."""
 
     commands: tuple[Node, ...]
     operators: tuple[str, ...]
@@ -101,10 +102,10 @@ class AndOr:
 
 @frozen
 class Compound:
-    """Anything with commands inside: groups, loops, branches, functions, tests.
+    """A compound command: a group, loop, branch, function or test.
 
-    `loose` are words that could become names of files, `patterns` those that are only compared,
-    `sets` is the variable of a loop.
+    `loose` are words that could become file names, `patterns` words that are only compared, `sets`
+    is the variable of a loop.
     """
 
     raw: str
@@ -122,22 +123,24 @@ Script = tuple[Node, ...]
 
 _SKIPPED = re.compile(r"(?:[ \t]|\\\n|#[^\n]*)*")
 _BARE = re.compile(r"[^ \t\n;&|()<>\\'\"`$]+")
-"""Characters of a word that each stand for themselves, or for a wildcard, a brace or a home."""
+"""Characters of a word without quotes and expansions."""
 _BETWEEN_QUOTES = re.compile(r'[^"\\`$]+')
 _META = " \t\n;&|()<>"
 _END = r"(?=[ \t\n;&|()<>]|\Z)"
 _RESERVED = listed("""
-    if then else elif fi do done case esac while until for select in function time coproc { } ! [[ ]]""")
+    if then else elif fi do done case esac while until for select in function time coproc
+    { } ! [[ ]]""")
 _RESERVED_HERE = re.compile(
-    r"(?:if|then|else|elif|fi|do|done|case|esac|while|until|for|select|in|function|time|coproc|\{|\}|!|\[\[)"
-    + _END
+    r"(?:if|then|else|elif|fi|do|done|case|esac|while|until|for|select|in|function|time|coproc"
+    r"|\{|\}|!|\[\[)" + _END
 )
 _OPENS_EXPANSION = ("{", "(", "[")
 _CLOSING = listed("then else elif fi do done esac }")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[|\+?=)")
 _REDIRECT = re.compile(
-    r"(\d+|\{[A-Za-z_][A-Za-z0-9_]*(?:\[[^\]\n]*\])?\})?(<<<|<<-|<<|<>|<&|<(?!\()|>>|>\||>&|>(?!\())|(&>>|&>)"
+    r"(\d+|\{[A-Za-z_][A-Za-z0-9_]*(?:\[[^\]\n]*\])?\})?"
+    r"(<<<|<<-|<<|<>|<&|<(?!\()|>>|>\||>&|>(?!\())|(&>>|&>)"
 )
 _PARAMETER = re.compile(r"\$\{[#!]?(?:[A-Za-z_][A-Za-z0-9_]*|\d+|[@*#?$!-])?")
 _DELIMITER = re.compile(r"""(?:[^\s;&|()<>'"\\$`\x00-\x1f]|'[^'\n]*'|"[^"\\$`\n]*"|\\[^\n])+""")
@@ -150,7 +153,7 @@ _OPERATORS_OF_TESTS = listed("-v -R -eq -ne -lt -le -gt -ge")
 
 
 class Parser:
-    """One text. `home` and `root` stand for `~`, `$HOME` and `$PWD`."""
+    """Parses one text. `home` and `root` are the values of `~`, `$HOME` and `$PWD`."""
 
     def __init__(self, text: str, home: str = "", root: str = "", nesting: int = 0) -> None:
         self.text = text
@@ -159,12 +162,12 @@ class Parser:
         self.at = 0
         self.nesting = nesting
         self.done: list[Node] = []
-        """The commands before the place where reading failed."""
+        """The commands before the position at which parsing failed."""
         self._substituted = 0
         self._pending: list[tuple[str, bool, bool, Redirection]] = []
 
     def script(self) -> Script:
-        """The whole text. Raises Unreadable and TooDeep."""
+        """Parse the whole text. Raises Unreadable and TooDeep."""
         nodes = self._list(self.done)
         if self.at < len(self.text):
             self._refuse(f"`{self.text[self.at : self.at + 20]}` stands where nothing can")
@@ -184,7 +187,7 @@ class Parser:
         return self.text.startswith(text, self.at)
 
     def _skip(self) -> None:
-        """Blanks, joined lines, and a comment, which a backslash at its end does not continue."""
+        """Skip blanks, joined lines, and a comment, which a backslash does not continue."""
         skipped = _SKIPPED.match(self.text, self.at)
         assert skipped is not None
         self.at = skipped.end()
@@ -203,7 +206,7 @@ class Parser:
             redirection.fed = self._document(delimiter, quoted, tabs)
 
     def _operator(self, *operators: str) -> str:
-        """Take the first of these that stands here; empty if none does. Longer ones come first."""
+        """Consume the first of these operators that is here; empty if none is. Longest first."""
         self._skip()
         for operator in operators:
             if self._here(operator):
@@ -220,7 +223,7 @@ class Parser:
             self._refuse("an operator goes on behind a joined line")
 
     def _word_here(self) -> str:
-        """The word of the grammar that stands here, not taken."""
+        """Return the reserved word at this position without consuming it."""
         found = _RESERVED_HERE.match(self.text, self.at)
         return found.group() if found else ""
 
@@ -260,7 +263,7 @@ class Parser:
         return tuple(found)
 
     def _body(self) -> Script:
-        """A list that may not be empty."""
+        """Parse a list that may not be empty."""
         nodes = self._list()
         if not nodes:
             self._refuse("commands are missing")
@@ -294,7 +297,7 @@ class Parser:
         if any_timed and self._peek() == "-":
             self._refuse("an option of `time` is not plain")
         if any_timed and self._substituted and (self._peek() == "(" or self._word_here()):
-            # Bash 5.2 takes `time` at the beginning of a substitution for a program, `[[` for its
+            # At the beginning of a substitution bash 5.2 runs `time` as a program, with `[[` as its
             # argument.
             self._refuse("more than a simple command stands behind `time` in a substitution")
         commands = [self._command()]
@@ -304,8 +307,7 @@ class Parser:
                 break
             self._newlines()
             commands.append(self._command())
-        # `!` turns the status around, which whoever follows `&&` has to know: it stays a pipeline
-        # of one.
+        # `!` negates the status, which matters to `&&`: it stays a pipeline, even of one command.
         return commands[0] if len(commands) == 1 and not prefixed else Pipeline(tuple(commands))
 
     # ---- commands
@@ -325,7 +327,7 @@ class Parser:
         compound = self._compounds().get(word)
         if compound is not None:
             return self._redirected(start, compound())
-        if word and word != "time":  # behind a `|` it is a program
+        if word and word != "time":  # after a `|` it is a program
             self._refuse(f"`{word}` stands where a command begins")
         return self._simple()
 
@@ -427,7 +429,7 @@ class Parser:
         return Compound("", "loop", (self._do(),), tuple(loose), sets=name)
 
     def _plain_word(self) -> str:
-        """A word in which nothing is quoted, expanded or joined."""
+        """Parse a word in which nothing is quoted, expanded or joined."""
         self._skip()
         start = self.at
         reading = self._word()
@@ -457,8 +459,8 @@ class Parser:
                     self._refuse("a pattern is missing")
                 patterns.append(self._word())
                 if patterns[-1].word.text == "esac":
-                    # In a substitution bash prints it without its parenthesis, reads that, and
-                    # takes it for the end.
+                    # In a substitution bash prints it without its parenthesis, parses that again,
+                    # and takes it for the end.
                     self._refuse("a pattern is the word that ends a `case`")
                 if not self._operator("|"):
                     break
@@ -482,7 +484,7 @@ class Parser:
         if named and not self._word_here():
             self.at = named.end()
             self._skip()
-            # `coproc NAME { ...; }` names it; in front of anything else it is the command.
+            # `coproc NAME { ...; }` names it; before anything else it is the command.
             if self._peek() == "(" or self._word_here() in self._compounds():
                 return Compound(self.text[start : self.at], "group", ((self._command(),),), sets="")
             self.at = before
@@ -513,9 +515,7 @@ class Parser:
         return Compound("", "arithmetic", builder.inside, evaluated=evaluated)
 
     def _arithmetic(self, builder: WordBuilder) -> None:
-        """Read what stands behind `((`, up to and with its `))`: only where it ends is found
-        here.
-        """
+        """Parse the text after `((`, up to and including its `))`, only to find where it ends."""
         open_ones = 0
         while True:
             here = self._peek()
@@ -619,9 +619,7 @@ class Parser:
         return self._function(start)
 
     def _assignment(self, array: bool = False) -> Assignment | None:
-        """Read an assignment. `array`: behind `declare`, where only `name=(...)` is no plain
-        word.
-        """
+        """Parse an assignment. `array`: after `declare`, where only `name=(...)` is one."""
         found = _ASSIGNED.match(self.text, self.at)
         if found is None:
             return None
@@ -653,7 +651,7 @@ class Parser:
         return Assignment(self.text[start : self.at], found[1], values, evaluated)
 
     def _subscript(self, start: int, inside: WordBuilder) -> tuple[str, ...]:
-        """Behind `[`, up to and with its `]`."""
+        """Parse the text after `[`, up to and including its `]`."""
         begin = self.at
         while self._peek() != "]":
             here = self._peek()
@@ -671,7 +669,7 @@ class Parser:
         return (self.text[start : self.at],)
 
     def _array(self) -> tuple[tuple[Reading, ...], tuple[str, ...]]:
-        """The values of `(...)`, and the subscripts in it that are evaluated."""
+        """Parse `(...)`; return its values, and the subscripts in it that are evaluated."""
         self.at += 1
         values: list[Reading] = []
         evaluated: list[str] = []
@@ -704,7 +702,7 @@ class Parser:
         return tuple(found)
 
     def _redirection(self, found: list[Redirection]) -> bool:
-        """A redirection that stands here, added to those found."""
+        """Parse a redirection and append it. Return whether there was one."""
         self._skip()
         match = _REDIRECT.match(self.text, self.at)
         if match is None:
@@ -722,7 +720,7 @@ class Parser:
             found[-1].stdin = descriptor in ("", "0")
             return True
         if operator in (">&", "<&") and self._peek() == "-":
-            self.at += 1  # a word of its own, whatever touches it
+            self.at += 1  # a word of its own, whatever follows it
             found.append(Redirection(False, evaluated=evaluated))
             return True
         if not self._word_follows():
@@ -750,7 +748,7 @@ class Parser:
         self.at = match.end()
         self._skip()
         if self._substituted and self._peek() != "\n":
-            # Bash 5.2 prints what it read of a substitution and reads that again, without this `;`.
+            # Bash 5.2 prints what it parsed of a substitution and parses that, without this `;`.
             self._refuse("more stands behind a here-document in a substitution")
         quoted = re.search(r"""['"\\]""", match.group()) is not None
         delimiter = re.sub(r"""\\(.)|['"]""", lambda mark: mark[1] or "", match.group())
@@ -759,7 +757,7 @@ class Parser:
         return redirection
 
     def _document(self, delimiter: str, quoted: bool, tabs: bool) -> Reading:
-        """The lines of a here-document, from here to the one that ends it."""
+        """Parse the lines of a here-document, up to the one that ends it."""
         lines: list[str] = []
         while True:
             if self.at >= len(self.text):
@@ -777,7 +775,7 @@ class Parser:
         return inner.document()
 
     def _document_line(self, joined: bool) -> str:
-        """One line without its newline; joined with the next where a backslash stands before it."""
+        """Parse a line without its newline; a backslash before it joins the next line."""
         out: list[str] = []
         while self.at < len(self.text):
             here = self.text[self.at]
@@ -794,7 +792,7 @@ class Parser:
         return "".join(out)
 
     def document(self) -> Reading:
-        """This text as the body of a here-document that is expanded."""
+        """Parse this text as the body of a here-document that is expanded."""
         builder = WordBuilder()
         while self.at < len(self.text):
             here = self._peek()
@@ -816,9 +814,12 @@ class Parser:
     def _word(
         self, *, empty: bool = False, extended: bool = False, expression: bool = False
     ) -> Reading:
-        """Read one word. `empty`: it may be none.
+        """Parse one word.
 
-        `extended`: it is a pattern of `[[`. `expression`: it follows `=~`.
+        Args:
+            empty: It may be empty.
+            extended: It is a pattern of `[[`.
+            expression: It follows `=~`.
         """
         if not empty:
             self._skip()
@@ -835,17 +836,10 @@ class Parser:
                 if extended or expression:
                     self._refuse("a process substitution stands in a pattern")
                 self._process(builder)
+            elif extended and self._begins_extended(start):
+                self._extended(builder)
             elif here in _META:
-                if here == "(" and self.at > start:
-                    if extended and self.text[self.at - 1] in _EXTENDED:
-                        self._extended(builder)
-                        continue
-                    if self.text[self.at - 1] in _EXTENDED or not _FUNCTION.fullmatch(
-                        self.text[start : self.at]
-                    ):
-                        self._refuse("an extended pattern or a lone `(` stands in a word")
-                if here in "<>" and "\\\n" in self.text[start : self.at]:
-                    self._refuse("a line is joined before a redirection")
+                self._check_end_of_word(here, start)
                 if open_ones:
                     self._refuse("a blank stands in an expression")
                 break
@@ -857,6 +851,17 @@ class Parser:
         tilde = _TILDE.match(raw.replace("\\\n", ""))
         builder.finish(self.home if tilde else None)
         return _reading(builder, raw)
+
+    def _begins_extended(self, start: int) -> bool:
+        """Return whether the `(` of an extended pattern is here, in a word from `start`."""
+        return self._here("(") and self.at > start and self.text[self.at - 1] in _EXTENDED
+
+    def _check_end_of_word(self, here: str, start: int) -> None:
+        word = self.text[start : self.at]
+        if here == "(" and word and (word[-1] in _EXTENDED or not _FUNCTION.fullmatch(word)):
+            self._refuse("an extended pattern or a lone `(` stands in a word")
+        if here in "<>" and "\\\n" in word:
+            self._refuse("a line is joined before a redirection")
 
     def _piece(self, here: str, builder: WordBuilder) -> None:
         if here == "\\":
@@ -932,10 +937,12 @@ class Parser:
         self.at = at + 1
 
     def _dollar(self, builder: WordBuilder, quoted: bool, in_quotes: bool = False) -> None:
-        """Read what begins with a `$`.
+        """Parse what begins with a `$`.
 
-        `quoted`: its value is one word. `in_quotes`: it stands between double quotes, not in a
-        here-document or in arithmetic.
+        Args:
+            builder: Gets what is parsed.
+            quoted: The value is one word.
+            in_quotes: It is between double quotes, not in a here-document or in arithmetic.
         """
         after = self._peek(1)
         if after == "(":
@@ -959,8 +966,8 @@ class Parser:
                 and name.group() == "$"
                 and self.text.startswith(_OPENS_EXPANSION, name.end())
             ):
-                # Bash looks for the end of a text as if an expansion began here, and then does not
-                # expand it.
+                # Bash searches the end of a text as if an expansion began here, but does not expand
+                # it.
                 self._refuse("`$$` stands before what an expansion begins with")
             self._variable(builder, name.group(), quoted)
             self.at = name.end()
@@ -971,7 +978,7 @@ class Parser:
             self.at += 1
 
     def _old_arithmetic(self, builder: WordBuilder, quoted: bool) -> None:
-        """Read `$[1 + 2]`, where nothing but numbers stands in it."""
+        """Parse `$[1 + 2]`, which may contain nothing but numbers."""
         match = _OLD_ARITHMETIC.match(self.text, self.at)
         if match is None:
             self._refuse("`$[` is arithmetic of old")
@@ -1005,7 +1012,7 @@ class Parser:
         builder.unknown(splits=True)
 
     def _enclosed(self) -> Script:
-        """Commands up to and with the `)` that ends them."""
+        """Parse commands up to and including the `)` that ends them."""
         start = self.at
         waiting = self._pending
         self._pending = []
@@ -1027,7 +1034,7 @@ class Parser:
                 self._refuse("a back-tick is not closed")
             at += 2 if self.text[at] == "\\" else 1
         escaped = r'\\([$`\\"])' if quoted else r"\\([$`\\])"
-        # Joined lines come first, whatever quotes stand inside.
+        # Lines are joined first, whatever quotes are inside.
         joined = _ESCAPED.sub(_without_newline, self.text[self.at + 1 : at])
         text = re.sub(escaped, r"\1", joined)
         self._deeper()
@@ -1038,7 +1045,7 @@ class Parser:
         self.at = at + 1
 
     def _expansion(self, builder: WordBuilder, quoted: bool, in_quotes: bool) -> None:
-        """`${...}`: what it evaluates, and the commands in its word."""
+        """Parse `${...}`: what it evaluates, and the commands in its word."""
         self._deeper()
         start = self.at
         match = _PARAMETER.match(self.text, self.at)
@@ -1046,23 +1053,7 @@ class Parser:
         self.at = match.end()
         inner = WordBuilder()
         while self._peek() != "}":
-            here = self._peek()
-            if not here:
-                self._refuse("an expansion is not ended")
-            if quoted and (here == "'" or (here == '"' and not in_quotes)):
-                self._refuse("a quote stands in an expansion that is quoted itself")
-            if here in "<>" and self._peek(1) == "(":
-                self._refuse("a process substitution stands in an expansion")
-            if here == "$":
-                self._dollar(inner, quoted, in_quotes)
-            elif here == "`":
-                self._backquotes(inner, quoted)
-            elif here == "'":
-                self._single()
-            elif here == '"':
-                self._double(inner)
-            else:
-                self.at += 2 if here == "\\" else 1
+            self._expansion_piece(inner, quoted, in_quotes)
         self.at += 1
         text = self.text[start : self.at]
         builder.merge(inner)
@@ -1074,6 +1065,25 @@ class Parser:
         else:
             builder.unknown(splits=not quoted or "@" in text)
         self.nesting -= 1
+
+    def _expansion_piece(self, inner: WordBuilder, quoted: bool, in_quotes: bool) -> None:
+        here = self._peek()
+        if not here:
+            self._refuse("an expansion is not ended")
+        if quoted and (here == "'" or (here == '"' and not in_quotes)):
+            self._refuse("a quote stands in an expansion that is quoted itself")
+        if here in "<>" and self._peek(1) == "(":
+            self._refuse("a process substitution stands in an expansion")
+        if here == "$":
+            self._dollar(inner, quoted, in_quotes)
+        elif here == "`":
+            self._backquotes(inner, quoted)
+        elif here == "'":
+            self._single()
+        elif here == '"':
+            self._double(inner)
+        else:
+            self.at += 2 if here == "\\" else 1
 
 
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
@@ -1089,3 +1099,25 @@ _FUNCTION = re.compile(r"[^\s'\"\\$`]+")
 def _reading(builder: WordBuilder, raw: str) -> Reading:
     word = Word(builder.text, raw, builder.splits)
     return Reading(word, builder.inside, tuple(builder.evaluated), builder.plain)
+
+
+# ---- values that are evaluated as code
+#
+# Arithmetic evaluates what a variable contains, and a subscript in it may contain a substitution:
+# with `x='a[$(rm y)]'` all of `$((x))`, `[[ x -eq 1 ]]`, `[[ -v $x ]]`, `${a[x]}`, `${!x}` and
+# `${x@P}` run `rm`. The value may come from a loop over a file, so the text cannot show what runs:
+# where names are evaluated, a person is asked.
+
+_VALUE_NAME = r"(?:[A-Za-z_]\w*|[0-9@*#?$!_-])(?:\[(?:[0-9]+|[@*])\])?"
+_PLAIN_EXPANSION = re.compile(
+    rf"\$\{{#?{_VALUE_NAME}(?:(?::?[-=+?]|##?|%%?|//?|\^\^?|,,?).*|:\s?\d+(?::\d+)?)?\}}",
+    re.DOTALL,
+)
+_NUMBERS = re.compile(r"[\s\d()+\-*/%<>=!&|^~?:,;]*")
+
+
+def runs_values(kind: str, text: str) -> bool:
+    """Return whether an `expansion` (`${...}`) or `arithmetic` (`((...))`) evaluates a variable."""
+    if kind == "expansion":
+        return _PLAIN_EXPANSION.fullmatch(text) is None
+    return _NUMBERS.fullmatch(text.removeprefix("$")) is None

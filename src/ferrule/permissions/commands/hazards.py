@@ -1,9 +1,8 @@
-"""Which words of a command make its program do more than its name says: write, run, load or delete
-something.
+"""Hazards: words that make a program do more than its name says, like write, run or delete.
 
-Most are options, by the tables of `program_arguments.py`; here are those that need a closer look:
-scripts of sed and awk, the verbs of git, variables of make. A rule with a wildcard covers a command
-with such a word only if it spells that word.
+Most are options, by the tables of `program_arguments`. Here are those that need a closer look:
+scripts of sed and awk, verbs of git, variables of make. A rule with a wildcard covers a command
+with such a word only if the rule spells the word out.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ _EXACT = {"test": listed("-v -R"), "[": listed("-v -R"), "printf": listed("-v")}
 
 
 def hazards(words: Sequence[str]) -> tuple[str, ...]:
-    """The words of a known argument list that make its program do more than usual, as they
-    stand.
-    """
+    """Return the words of an argument list that make its program do more than usual."""
     if not words:
         return ()
     program, rest = base(words[0]), words[1:]
@@ -42,7 +39,7 @@ def _sed_hazards(rest: Sequence[str]) -> Iterator[str]:
 
 def _tar_hazards(rest: Sequence[str]) -> Iterator[str]:
     if rest and not rest[0].startswith("-") and re.search(r"[xIFPC]", rest[0]):
-        yield rest[0]  # the old way, without a dash: `tar xf x`
+        yield rest[0]  # options without a dash: `tar xf x`
     # `host:archive` is fetched by a remote shell.
     yield from (word for word in rest if re.match(r"(-\w*|--[a-z\-]+=)?[^/=\s-][^/=\s]*:", word))
 
@@ -56,16 +53,15 @@ def _awk_hazards(rest: Sequence[str]) -> Iterator[str]:
 
 
 def _date_hazards(rest: Sequence[str]) -> Iterator[str]:
-    # Anything but a format is a time to set the clock to.
+    # Anything but a format is a time that the clock is set to.
     for judged in judge("date", rest):
         if judged.operand and not rest[judged.index].startswith("+"):
             yield rest[judged.index]
 
 
 def _less_hazards(rest: Sequence[str]) -> Iterator[str]:
-    yield from (
-        word for word in rest if word.startswith("+")
-    )  # `+!x` is a command of less: it runs x
+    # `+!x` is a command of less that runs x.
+    yield from (word for word in rest if word.startswith("+"))
 
 
 def _make_hazards(rest: Sequence[str]) -> Iterator[str]:
@@ -85,7 +81,8 @@ def _pnpm_hazards(rest: Sequence[str]) -> Iterator[str]:
 
 
 _MAKE_PROGRAMS = expression(
-    r"SHELL|MAKE\w*|\w*FLAGS|CC|CXX|CPP|LD|AR|AS|[A-Z]*_?(SHELL|CMD|COMMAND|PROG|PROGRAM|PYTHON|PATH)"
+    r"SHELL|MAKE\w*|\w*FLAGS|CC|CXX|CPP|LD|AR|AS"
+    r"|[A-Z]*_?(SHELL|CMD|COMMAND|PROG|PROGRAM|PYTHON|PATH)"
 )
 """Variables of make that name a program or the options of one."""
 
@@ -112,26 +109,24 @@ _SED_COMMAND = expression(
     rf"(?:[{{}}]|(?:[dDgGhHnNpPxzq=]|q\d+|l\d*|[bt][ \t]*\w*|:[ \t]*\w+|{_SED_CHANGE}"
     r"|[aic][ \t\w][^\n\\]*)(?=[ \t]*(?:[;\n}]|\Z))|[ \t]*\Z)"
 )
-"""One command of a script that neither writes, reads another file nor runs anything."""
+"""A command of a script that writes nothing, reads no other file and runs nothing."""
 _AWK_EFFECT = expression(r"system|getline|@")
 _AWK_OUTPUT = expression(r"print.*[|>]", re.DOTALL)
-"""Only `print` and `printf` write: before them `>` compares and `|` stands in a pattern."""
+"""Only `print` and `printf` write: elsewhere `>` compares and `|` is part of a pattern."""
 
 
 def _sed_scripts(rest: Sequence[str]) -> list[str]:
     judged = judge("sed", rest)
     values = [j.value for j in judged if not j.operand and j.role == "text" and j.value]
-    # The other option with a text is `--line-length`.
+    # The only other option with a text is `--line-length`.
     explicit = [value for value in values if not value.isdigit()]
     return explicit or [j.value or "" for j in judged if j.operand][:1]
 
 
 def _sed_plain(script: str) -> bool:
-    """True if all of a script is known to do no more than to print; what is not sure is not
-    plain.
-    """
+    """Return whether a script certainly does no more than print."""
     if re.search(r"[\s;]{16}", script):
-        return False  # the expression tries every way to share out a run of blanks
+        return False  # the expression would backtrack over a run of blanks
     at = 0
     while at < len(script):
         command = _SED_COMMAND.match(script, at)

@@ -1,10 +1,9 @@
-"""Argument lists read the way programs read them: which word is an option, which its value, which
-an operand.
+"""Parses argument lists as programs do: which words are options, their values, and operands.
 
-The options of each program come from `option_tables.json`, which is made from the programs' own
-help. Abbreviations count as getopt counts them: any unambiguous beginning of a long option is that
-option. What a table does not know is never guessed: from there on nothing is *sure*, and whoever
-asks must expect the worst of each word.
+The options of each program come from `option_tables.json`, which is generated from the programs'
+own help. Abbreviations work as in getopt: any unambiguous prefix of a long option is that option.
+What a table does not contain is never guessed: from there on nothing is *sure*, and callers must
+assume the worst about each word.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from typing import Literal
 from ferrule.core.frozen import frozen
 
 Style = Literal["getopt", "single", "npm"]
-"""How a program spells options: `single` takes one dash before a long name (go, find), `npm`
-either.
-"""
+"""How a program spells long options: `single` with one dash (go, find), `npm` with one or two."""
 
 
 @frozen
 class Option:
-    """One option: its spellings, whether it takes a value (`=`), may have a glued one (`?`), and
-    what that is.
+    """An option of a program.
 
-    `NAME+FILE` are two values, each a word of its own.
+    Attributes:
+        names: Its spellings.
+        takes: `=` if it takes a value, `?` if it may have an attached one.
+        value: What the value is. `NAME+FILE` are two values, each a word of its own.
     """
 
     names: tuple[str, ...]
@@ -38,10 +37,10 @@ class Option:
 
 @frozen
 class Argument:
-    """What one word says: options it could mean, or an operand if `options` is None.
+    """The meaning of one word: the options it could be, or an operand if `options` is None.
 
-    `index` and `value_index` point into the words that were read; `value` is the option's value, or
-    the operand.
+    `index` and `value_index` are positions in the words; `value` is the option's value, or the
+    operand.
     """
 
     index: int
@@ -63,7 +62,7 @@ class Table:
         self._long = sorted(name for name in self.options if name.startswith("--"))
 
     def find(self, name: str, style: Style) -> tuple[Option, ...]:
-        """The options that this spelling of a long option could mean."""
+        """Return the options that this spelling of a long option could mean."""
         if name in self.options:
             return (self.options[name],)
         if style == "single":
@@ -82,7 +81,7 @@ class Table:
 
 def _parse(token: str) -> Option:
     for place, letter in enumerate(token):
-        # The first spelling may itself be `-?`.
+        # The first spelling may be `-?`.
         if letter in "=?" and token[place - 1] != "-":
             takes: Literal["=", "?"] = "=" if letter == "=" else "?"
             return Option(tuple(token[:place].split(",")), takes, token[place + 1 :].lower())
@@ -96,9 +95,7 @@ def _rows() -> dict[str, dict[str, str]]:
 
 @cache
 def table_of(program: str) -> Table | None:
-    """The options of a program (`sort`) or of a verb of one (`git log`); None if they are not
-    known.
-    """
+    """Return the options of a program (`sort`) or a verb (`git log`); None if unknown."""
     row = _rows().get(program)
     return None if row is None else Table(row["options"], row["source"])
 
@@ -106,10 +103,15 @@ def table_of(program: str) -> Table | None:
 def read(
     words: Sequence[str], table: Table, style: Style = "getopt", *, mixed: bool = True
 ) -> list[Argument]:
-    """Read the arguments of a program (without its name).
+    """Parse the arguments of a program (without its name).
 
-    `mixed`: options may stand behind operands. After an option that the table does not know nothing
-        is sure.
+    After an option that the table does not contain, nothing is sure.
+
+    Args:
+        words: The arguments.
+        table: The program's options.
+        style: How it spells long options.
+        mixed: Options may follow operands.
     """
     found: list[Argument] = []
     index = 0
@@ -171,7 +173,7 @@ def _letters(name: str, table: Table) -> Iterator[Option]:
 
 
 def _bundle(words: Sequence[str], index: int, table: Table) -> Iterator[Argument]:
-    """`-abc`, `-ofile`: each letter is an option until one takes the rest as its value."""
+    """Parse `-abc` or `-ofile`: each letter is an option until one takes the rest as value."""
     word = words[index]
     if word[1:].isdigit():
         yield Argument(index, ())  # `head -20`: a number
@@ -180,7 +182,7 @@ def _bundle(words: Sequence[str], index: int, table: Table) -> Iterator[Argument
         option = table.options.get(f"-{word[place]}")
         rest = word[place + 1 :]
         if option is None:
-            # It could end here, be a flag, or take the rest: all letters that follow count.
+            # It could be a flag, or take the rest as value: all letters that follow count.
             letters = tuple(_letters(word[place:], table))
             yield Argument(index, letters, rest, index, False)
             return

@@ -1,10 +1,9 @@
-"""File names in a command: which it names, which of them no tool may touch, and which leave the
-workspace.
+"""Files that a command names: which no tool may touch, and which are outside the workspace.
 
 Every word that could be a path is judged in every folder that the `cd`s before it could have led
-to, in all the ways programs take paths: plain, `--file=x`, `-fx`, `if=x`, `@x`, `host:x`. What is
-text is said by the tables of options (`program_arguments.py`): a pattern, a delimiter, a message is
-no path. What only the shell will know becomes a doubt.
+to, in all forms in which programs accept paths: plain, `--file=x`, `-fx`, `if=x`, `@x`, `host:x`.
+The tables of options (`program_arguments`) say what is text: a pattern, a delimiter, a message is
+not a path. What only the shell knows becomes a doubt.
 """
 
 from __future__ import annotations
@@ -47,30 +46,32 @@ _IN_CODE = expression(r"[A-Za-z0-9_./~\-]*\.?[A-Za-z0-9_./~\-]+")
 
 @frozen
 class NamedPath:
-    """A file name that a command names, with marks (`shell_words.py`) for what is not known."""
+    """A file name in a command, with marks (`shell_words`) for what is unknown."""
 
     text: str
     write: bool
     lists: bool = False
-    """Only its name is shown, not what it holds."""
+    """True if the program shows only its name, not its content."""
     elsewhere: bool = False
-    """It may belong to another machine or to a text: only secret names count."""
+    """True if it may be on another machine or in a text: then only secret names count."""
     goes: bool = False
-    """A `cd` goes there."""
+    """True if it is the target of a `cd`."""
 
 
 def located_paths(
     parts: Sequence[Part], loose: Sequence[Word], start: str
 ) -> Iterator[tuple[NamedPath, list[str]]]:
-    """Everything that could be the name of a file, with the folders that it could be seen from.
+    """Yield everything that could be a file name, with the folders it could be relative to.
 
-    `start` is the folder of the whole command line.
+    `start` is the folder in which the command line starts.
     """
     closure = possible_folders(parts, start)
     for part in parts:
         folders = absolute(part, start, closure)
         for named in _named_by(part):
-            yield replace(named, goes=True) if part.target in MOVERS else named, folders
+            if part.target in MOVERS:
+                named = replace(named, goes=True)
+            yield named, folders
     for word in loose:
         for named in _pieces(word.text, False, False):
             yield named, closure
@@ -96,42 +97,40 @@ def _named_by(part: Part) -> Iterator[NamedPath]:
 
 
 def _roles(part: Part, program: str, rest: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each argument with its role: `any`, `written`, `text`, or `code` of an interpreter.
+    """Yield each argument with its role: `any`, `written`, `text`, or `code` of an interpreter.
 
-    What the tables of options are not sure of may be a path.
+    What the tables of options do not know for sure may be a path.
     """
     if program in INTERPRETERS | SHELLS and program not in SCRIPT_FIRST:
-        at = {index + 1 for index, word in enumerate(rest) if _CODE_FLAG.fullmatch(word)}
-        yield from ((word, "code" if index in at else "any") for index, word in enumerate(rest))
+        follows_flag = False
+        for word in rest:
+            yield word, "code" if follows_flag else "any"
+            follows_flag = _CODE_FLAG.fullmatch(word) is not None
         return
     judged = () if part.renamed or not _is_installed(part) else _judged(part, program, rest)
-    said: set[int] = set()
+    known: set[int] = set()
     for piece in judged:
         if piece.sure:
-            said.update((piece.index, piece.value_index))
+            known.update((piece.index, piece.value_index))
     for index, word in enumerate(rest):
-        if index not in said:
+        if index not in known:
             yield word, "any"
     for piece in judged:
         if piece.sure and piece.value:
-            code = piece.role == "text" and program in INTERPRETERS and piece.operand
-            yield piece.value, "code" if code else piece.role
+            is_code = piece.role == "text" and program in INTERPRETERS and piece.operand
+            yield piece.value, "code" if is_code else piece.role
 
 
 def _is_installed(part: Part) -> bool:
-    """True for a program that is found on the path: one of the workspace may read its arguments
-    otherwise.
-    """
-    return "/" not in part.stripped[0].text or part.stripped[0].text.startswith(
-        ("/usr/bin/", "/bin/")
-    )
+    """Return whether a program is found on the path; another one may read arguments differently."""
+    program = part.stripped[0].text
+    return "/" not in program or program.startswith(("/usr/bin/", "/bin/"))
 
 
 def _judged(part: Part, program: str, rest: Sequence[str]) -> Sequence[Judged]:
-    """The arguments as the program reads them, up to where the shell could make other words of
-    them.
-    """
-    verb, start = "", 0
+    """Judge the arguments, up to where the shell could turn them into other words."""
+    verb = ""
+    start = 0
     if program == "git":
         while start < len(rest) and rest[start] in GIT_HARMLESS:
             start += 1
@@ -159,13 +158,12 @@ def _judged(part: Part, program: str, rest: Sequence[str]) -> Sequence[Judged]:
 
 def _pieces(text: str, write: bool, lists: bool) -> Iterator[NamedPath]:
     if _SCHEME.match(text) and ".." not in text.split("/"):
-        # With `..` it may be a path all the same: where there is a folder `https:`,
-        # `https://../.env` is `.env`.
+        # With `..` it may be a path all the same: if there is a folder `https:`, `https://../.env`
+        # is `.env`.
         return
     text = _FILE_URL.sub("", text, count=1) if _FILE_URL.match(text) else text
     if text.startswith("-"):
-        name, equals, value = text.partition("=")
-        text = value if equals else "" if name.startswith("--") else text[2:]
+        text = _value_of_option(text)
         if not text:
             return
     yield NamedPath(text, write, lists)
@@ -173,6 +171,13 @@ def _pieces(text: str, write: bool, lists: bool) -> Iterator[NamedPath]:
         if match[2] != text:
             # After a colon it is on another machine or in a container, a revision or a volume.
             yield NamedPath(match[2], write, lists, match[1] == ":")
+
+
+def _value_of_option(text: str) -> str:
+    name, equals, value = text.partition("=")
+    if equals:
+        return value
+    return "" if name.startswith("--") else text[2:]
 
 
 def judge_paths(
@@ -184,36 +189,40 @@ def judge_paths(
     *,
     start: str = "",
 ) -> tuple[list[Finding], list[str]]:
-    """`(findings, doubts)` of all names in a command that starts in the folder `start` (default:
-    `root`).
+    """Judge all file names in a command line.
+
+    Args:
+        parts: The simple commands.
+        loose: Words outside simple commands.
+        root: The workspace.
+        home: Not used; `~` is already expanded in words.
+        names: Names that no tool may touch; None for no such names.
+        start: The folder in which the command line starts; by default `root`.
+
+    Returns:
+        `(findings, doubts)`: the names that may not be used, and why a person has to look.
     """
     findings: list[Finding] = []
     doubts = list(_unknown_folders(parts))
     for named, folders in located_paths(parts, loose, start or root or "/."):
-        # A folder outside is the matter of the `cd` that leads there.
-        inside = [folder for folder in folders if not root or _is_below(folder, root)] or folders[
-            :1
-        ]
-        found = [_judge(named, folder, root, names) for folder in inside]
+        # A folder outside is judged with the `cd` that leads there.
+        inside = [folder for folder in folders if not root or _is_below(folder, root)]
+        found = [_judge(named, folder, root, names) for folder in inside or folders[:1]]
         refused = [finding for finding in found if finding is not None]
         protected = [finding for finding in refused if finding.label != "outside_workspace"]
         if protected or (refused and len(refused) == len(found)):
             findings.append((protected or refused)[0])
         elif refused:
-            # Going there can be asked about; a file that may be outside is not read.
+            # A person can be asked about going there; a file that may be outside is not read.
             why = (
                 f"`{_visible(named.text)}` could lie outside the workspace: that depends on "
-                "which `cd` works"
+                "which `cd` works; join the commands with `&&`"
             )
-            findings.append(
-                Finding("outside_workspace", f"{why}; join the commands with `&&`", not named.goes)
-            )
-        if (
-            not named.lists
-            and names is not None
-            and (pattern := _could_be_secret(named.text, names))
-        ):
-            doubts.append(f"`{_visible(named.text)}` could name `{pattern}`")
+            findings.append(Finding("outside_workspace", why, not named.goes))
+        if names is not None and not named.lists:
+            pattern = _could_be_secret(named.text, names)
+            if pattern:
+                doubts.append(f"`{_visible(named.text)}` could name `{pattern}`")
     return list(dict.fromkeys(findings)), list(dict.fromkeys(doubts))
 
 
@@ -222,10 +231,13 @@ def _is_below(folder: str, root: str) -> bool:
 
 
 def _targets(part: Part) -> list[Word]:
-    """The operands of a `cd`."""
-    return [
-        w for w in part.stripped[1:] if not (w.known and w.text.startswith("-") and w.text != "-")
-    ]
+    """Return the operands of a `cd`."""
+    targets: list[Word] = []
+    for word in part.stripped[1:]:
+        is_option = word.known and word.text.startswith("-") and word.text != "-"
+        if not is_option:
+            targets.append(word)
+    return targets
 
 
 def _unknown_folders(parts: Sequence[Part]) -> Iterator[str]:
@@ -237,7 +249,7 @@ def _unknown_folders(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def possible_folders(parts: Sequence[Part], start: str) -> list[str]:
-    """Every folder that any `cd` of these could lead to, in any order."""
+    """Return every folder that the `cd`s of these commands could lead to, in any order."""
     folders = [start]
     for part in parts:
         if part.target not in MOVERS:
@@ -273,9 +285,7 @@ def _judge(named: NamedPath, folder: str, root: str, names: Names | None) -> Fin
 
 
 def _judge_tail(named: NamedPath, names: Names | None) -> Finding | None:
-    """A name that begins or goes on with an expansion: what is literal in it must still be
-    allowed.
-    """
+    """Judge the literal part of a name that contains an expansion."""
     if named.text.strip(UNKNOWN + "/") == "":
         return None
     filled = re.sub("[\0-\3]+", "x", named.text).lstrip("/")
@@ -289,34 +299,29 @@ def _refused(named: NamedPath, name: str, names: Names | None) -> Finding | None
     if why is None:
         return None
     label = "credential_file_read" if "secret" in why and not named.write else ""
-    return Finding(
-        label,
-        f"`{_visible(named.text)}` is {why}"
-        if why.startswith(("reserved", "protected"))
-        else f"`{_visible(named.text)}` {why}",
-    )
+    verb = "is " if why.startswith(("reserved", "protected")) else ""
+    return Finding(label, f"`{_visible(named.text)}` {verb}{why}")
 
 
 def _could_be_secret(text: str, names: Names) -> str | None:
+    """Return a pattern of the lists that a name with wildcards could match."""
     if _WILDCARD.search(text) is None:
         return None
     components = [component for component in text.split("/") if component]
     for pattern in (*SECRET, *RESERVED, *names.secret, *names.reserved):
         wanted = [part for part in pattern.strip("/").split("/") if part != "**"]
+        is_anchored = pattern.startswith("/")
         for index, component in enumerate(components):
-            if _WILDCARD.search(component) is None:
+            if _WILDCARD.search(component) is None or (is_anchored and index):
                 continue
-            if pattern.startswith("/") and index:
-                continue
-            if any(could_name(component, part) for part in wanted[-1:]) and _led_to(
-                components[:index], wanted[:-1]
-            ):
+            matches_last = any(could_name(component, part) for part in wanted[-1:])
+            if matches_last and _led_to(components[:index], wanted[:-1]):
                 return pattern
     return None
 
 
 def _led_to(before: Sequence[str], wanted: Sequence[str]) -> bool:
-    """True if the components before a wildcard could include those that a longer pattern wants."""
+    """Return whether the components before a wildcard could match the others of a pattern."""
     return all(any(could_name(component, part) for component in before) for part in wanted)
 
 

@@ -1,9 +1,8 @@
-"""What is judged of programs' arguments: which options do more than the program's name says, what
-is a path, what text.
+"""What the arguments of known programs mean: hazards, paths and text.
 
-`option_tables.json` says which options there are; here stands what they mean, written by hand. A
-program that is not listed, and an option that its table does not know, is judged as if every word
-could be a path.
+`option_tables.json` lists the options of programs; this module says, by hand, what they mean. For a
+program that is not listed, and an option that its table does not contain, every word could be a
+path.
 
     sort   writes `--output`, runs `--compress-program`; its operands are files that it reads
     cut    `--delimiter` is text by the name of its value (`DELIM`); its operands are files
@@ -23,45 +22,48 @@ from .option_parsing import Argument, Option, Style, Table, read, table_of
 from .program_facts import listed
 
 Role = Literal["written", "text", "any"]
-"""`written` is a path that is created or changed; `any` may be a path or text, by what it looks
-like.
-"""
+"""`written` is a path that is created or changed; `any` may be a path or text."""
 
 
 _TEXT_VALUES = listed(
     """
-    n num number size sizes char chars character sep separator delim delimiter list string str strings format fmt fs
-    pattern patterns regexp regex type date time when word words message style keydef limit skip duration signal
+    n num number size sizes char chars character sep separator delim delimiter list string str
+    strings format fmt fs
+    pattern patterns regexp regex type date time when word words message style keydef limit skip
+    duration signal
     width cols columns len level depth script program-text term max method lines length count glob
-    attr key text label prefix max-args max-chars max-procs max-lines replace mode author trailer commit committer
-    marker levels days lo-hi mtype unit r end bytes field_list time_style prompt pattern_list seconds
-    globs num-lines numsuffix encoding name:value var filter markexpr expression ruff rule_code line_length
+    attr key text label prefix max-args max-chars max-procs max-lines replace mode author trailer
+    commit committer
+    marker levels days lo-hi mtype unit r end bytes field_list time_style prompt pattern_list
+    seconds
+    globs num-lines numsuffix encoding name:value var filter markexpr expression ruff rule_code
+    line_length
     output_format target-version spec features triple profile-name bin test bench example d t
     """
 )
-"""Names of values that are no paths."""
+"""Names of values that are not paths."""
 
 
 @frozen
 class Program:
-    """How the arguments of one program are judged. Options are named by one of their spellings."""
+    """What the arguments of a program mean. Options are named by one of their spellings."""
 
     runs: frozenset[str] = frozenset()
     """Options that run, load, delete or send something."""
     writes: frozenset[str] = frozenset()
     """Options whose value is a file that is written."""
     words: frozenset[str] = frozenset()
-    """Operands that do more, as they stand: `clear` of `git stash clear`."""
+    """Operands that do more than usual: `clear` of `git stash clear`."""
     text: frozenset[str] = frozenset()
-    """Options whose value is text although its name does not say so."""
+    """Options whose value is text although the name of the value does not say so."""
     operands: tuple[Role, ...] = ("any",)
-    """Roles of the operands in order; the last one holds for all that follow."""
+    """Roles of the operands in order; the last one also applies to all that follow."""
     instead: frozenset[str] = frozenset()
-    """Options that give what the first operand would have been: pattern, script."""
+    """Options that replace the first operand, such as a pattern or a script."""
     style: Style = "getopt"
     mixed: bool = True
     most: int = 0
-    """More operands than this do more than one would expect; 0 for any number."""
+    """More operands than this are hazards; 0 for any number."""
 
 
 def _program(
@@ -127,7 +129,7 @@ _NODE = (
 
 @cache
 def programs() -> dict[str, Program]:
-    """All programs but git; made with the first command, as most processes judge none."""
+    """Return all programs except git. Built on first use, as most processes analyse no command."""
     return {
         **dict.fromkeys(
             listed(
@@ -328,17 +330,24 @@ def programs() -> dict[str, Program]:
 
 
 _GIT_RUNS = """
-    --upload-pack --receive-pack --exec --ext-diff --textconv --open-files-in-pager --config --config-env
-    --exec-path --git-dir --work-tree --namespace --template --no-index --remote --unsafe-paths --interactive --force
-    --force-with-lease --mirror --delete --hard --prune --separate-git-dir --reference --reference-if-able
-    --super-prefix --no-verify --prune-tags --strategy --filters --discard-changes --expire --expire-unreachable
+    --upload-pack --receive-pack --exec --ext-diff --textconv --open-files-in-pager --config
+    --config-env
+    --exec-path --git-dir --work-tree --namespace --template --no-index --remote --unsafe-paths
+    --interactive --force
+    --force-with-lease --mirror --delete --hard --prune --separate-git-dir --reference
+    --reference-if-able
+    --super-prefix --no-verify --prune-tags --strategy --filters --discard-changes --expire
+    --expire-unreachable
     --bundle-uri --refmap --force-create --edit-description
 """
 _GIT_WRITES = "--output --output-directory"
 _GIT_TEXT = """
-    -S -G --grep --author --committer --format --pretty --since --until --after --before --message --date --sort
-    --diff-filter --word-diff-regex --glob --branches --tags --remotes --exclude --grep-reflog --trailer -m -L -e
-    --match --abbrev --max-count -n -U --unified --decorate-refs --points-at --contains --merged --no-merged
+    -S -G --grep --author --committer --format --pretty --since --until --after --before --message
+    --date --sort
+    --diff-filter --word-diff-regex --glob --branches --tags --remotes --exclude --grep-reflog
+    --trailer -m -L -e
+    --match --abbrev --max-count -n -U --unified --decorate-refs --points-at --contains --merged
+    --no-merged
 """
 _GIT_SHORT = {
     "push": "-f -d",
@@ -383,7 +392,7 @@ _GIT_OPERANDS: dict[str, tuple[Role, ...]] = {
 
 @cache
 def program_of(program: str, verb: str = "") -> Program | None:
-    """How a program's arguments are judged; None if nothing is known of them."""
+    """Return what a program's arguments mean; None if nothing is known about them."""
     if program != "git":
         return programs().get(program)
     return _program(
@@ -398,10 +407,16 @@ def program_of(program: str, verb: str = "") -> Program | None:
 
 @frozen
 class Judged:
-    """One piece of an argument list: the word that says it, what its value is, and if it does more
-    than usual.
+    """One option or operand of an argument list.
 
-    For an option with a separate value `value_index` is that of the value's word.
+    Attributes:
+        index: The position of its word.
+        value_index: The position of its value; the same unless the value is a word of its own.
+        value: The option's value, or the operand.
+        role: Whether the value is a path that is written, text, or either.
+        hazard: It does more than the program's name says.
+        sure: The option is known.
+        operand: It is not an option.
     """
 
     index: int
@@ -414,15 +429,16 @@ class Judged:
 
 
 def judge(program: str, words: Sequence[str], verb: str = "") -> tuple[Judged, ...]:
-    """Judge the arguments of a program (of a verb of git), without its name; empty if nothing is
-    known of them.
+    """Judge the arguments of a program, without its name; none if nothing is known about them.
+
+    For git, `verb` is its verb and `words` are the arguments behind that.
     """
     if program_of(program, verb) is None:
         return ()
     return _judge(program, tuple(words), verb)
 
 
-@lru_cache(maxsize=256)  # asked for hazards, then for paths
+@lru_cache(maxsize=256)  # called for hazards, then for paths
 def _judge(program: str, words: tuple[str, ...], verb: str) -> tuple[Judged, ...]:
     known = program_of(program, verb)
     if known is None:
@@ -445,7 +461,7 @@ def _judge(program: str, words: tuple[str, ...], verb: str) -> tuple[Judged, ...
         judged.append(_judge_option(program, verb, argument, start, table.source == "getopt"))
         hidden = argument.value or ""
         if argument.value_index > argument.index and hidden.startswith("-") and len(hidden) > 1:
-            # Where a table is wrong about the value, this is an option. It counts as one too.
+            # If the table is wrong about the value, this is an option: it counts as one, too.
             for other in read((hidden,), table, known.style):
                 extra = _judge_option(program, verb, other, start + argument.value_index, False)
                 judged.append(extra)
@@ -455,11 +471,11 @@ def _judge(program: str, words: tuple[str, ...], verb: str) -> tuple[Judged, ...
 _ALIASES = {"awk": "gawk", "nawk": "gawk", "mawk": "gawk", "pip3": "pip", "gmake": "make"}
 _NO_TABLE = Table("", "")
 _COMMANDS_AFTER = frozenset({"uv run", "docker run", "docker exec"})
-"""Verbs whose first operand is a program, and all that follows belongs to it."""
+"""Verbs whose first operand is a program, to which all that follows belongs."""
 
 
 def _table(program: str, words: Sequence[str], verb: str) -> tuple[Table, int, bool]:
-    """The table, how many words the verb is, and whether options may stand behind operands."""
+    """Return the table, the length of the verb, and whether options may follow operands."""
     program = _ALIASES.get(program, program)
     if verb:
         return table_of(f"{program} {verb}") or _NO_TABLE, 0, True
@@ -493,7 +509,7 @@ def _judge_option(program: str, verb: str, argument: Argument, start: int, close
     hazard = unknown or any(does_more for does_more, _ in meanings)
     role = meanings[0][1] if len(meanings) == 1 else "any"
     if program == "curl" and role == "text" and (argument.value or "").startswith("@"):
-        role = "any"  # `-H @file` sends what the file holds
+        role = "any"  # `-H @file` sends the content of the file
     value_index = argument.value_index + start if argument.value_index >= 0 else -1
     return Judged(
         argument.index + start, value_index, argument.value, role, hazard, argument.sure, False
@@ -502,7 +518,7 @@ def _judge_option(program: str, verb: str, argument: Argument, start: int, close
 
 @cache
 def _meaning(program: str, verb: str, option: Option) -> tuple[bool, Role]:
-    """Whether an option does more than the program's name says, and what its value is."""
+    """Return whether an option does more than the program's name says, and what its value is."""
     known = program_of(program, verb)
     if known is None:
         return False, "any"

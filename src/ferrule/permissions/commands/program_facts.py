@@ -1,13 +1,8 @@
-"""What is known about programs: which run other programs, which flags do more than their name says,
-which labels fit.
+"""Tables of programs: which run other programs, which only read, which write files.
 
-Tables and small functions over argument words, no parsing. A *hazard* is a word that lets an
-otherwise harmless program write, delete or run something: `find -exec`, `git -c`, `sort -o`. A rule
-with a wildcard covers a command with a hazard only if the rule itself spells that word.
-
-Sources: the bypass classes of conventions §2.2 and the manual pages of the programs named. The
-tables cannot be complete: any program may have such a flag. They are a refusal before anything
-starts; the boundary for what does start is the kernel's sandbox.
+Sources: the bypass classes of conventions §2.2 and the manual pages of the programs. The tables
+cannot be complete. They refuse commands before anything starts; the kernel's sandbox is the
+boundary for what does start.
 """
 
 from __future__ import annotations
@@ -18,67 +13,77 @@ from ferrule.core.lazy_patterns import expression
 
 
 def listed(text: str) -> frozenset[str]:
-    """The words of a text as a set."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
 STRIPPED = listed("timeout time nice nohup stdbuf command builtin xargs")
-"""Wrappers that an allow rule looks through (conventions §3.3)."""
+"""Wrappers that allow rules look through (conventions §3.3)."""
 
 SHELLS = listed("sh bash dash zsh ksh ash fish mksh rbash csh tcsh")
 
 RUNNERS = listed("""
-    sudo doas su pkexec runuser env exec watch setsid ionice flock chrt taskset unshare nsenter chroot npx bunx pnpx uvx
-    pipx docker podman kubectl ssh strace ltrace gdb script parallel busybox toybox xvfb-run entr systemd-run firejail
-    bwrap proot fakeroot faketime caffeinate doppler dotenv direnv nix-shell find fd setarch prlimit cpulimit
+    sudo doas su pkexec runuser env exec watch setsid ionice flock chrt taskset unshare nsenter
+    chroot npx bunx pnpx uvx
+    pipx docker podman kubectl ssh strace ltrace gdb script parallel busybox toybox xvfb-run entr
+    systemd-run firejail
+    bwrap proot fakeroot faketime caffeinate doppler dotenv direnv nix-shell find fd setarch
+    prlimit cpulimit
     start-stop-daemon rlwrap unbuffer expect tmux screen at batch crontab coproc eval trap
     timeout time nice nohup stdbuf command builtin xargs""")
-"""Programs that start what follows in their arguments. Only those of `STRIPPED` are looked through
-to allow.
-"""
+"""Programs that run the program in their arguments. Allow rules look through `STRIPPED` only."""
 
 INTERPRETERS = listed("""
-    python python2 python3 pypy pypy3 node nodejs deno bun perl ruby php lua luajit tclsh wish osascript pwsh powershell
-    awk gawk mawk nawk Rscript julia scala groovy jshell ghci erl elixir guile sbcl emacs vim vi nvim ex ed sqlite3 psql
+    python python2 python3 pypy pypy3 node nodejs deno bun perl ruby php lua luajit tclsh wish
+    osascript pwsh powershell
+    awk gawk mawk nawk Rscript julia scala groovy jshell ghci erl elixir guile sbcl emacs vim vi
+    nvim ex ed sqlite3 psql
     mysql make gmake m4 bc dc""")
-"""Programs whose arguments or input can be a program."""
+"""Programs whose arguments or input can be code."""
 
 ENVIRONMENT = listed("""
-    export typeset declare readonly local alias unalias source . eval trap set exec shopt enable unset hash ulimit umask
+    export typeset declare readonly local alias unalias source . eval trap set exec shopt enable
+    unset hash ulimit umask
     bind mapfile readarray read let""")
 """Built-ins that change what later commands mean."""
 
 UNGRANTABLE = SHELLS | RUNNERS | INTERPRETERS | ENVIRONMENT
-"""A wildcard for these would allow anything: it is never offered to a person."""
+"""Programs for which a wildcard would allow anything: it is never offered as a grant."""
 
 TWO_WORDS = listed("""
-    git npm yarn pnpm cargo go pip pip3 uv poetry hatch docker podman kubectl helm gh glab apt apt-get brew dnf terraform
+    git npm yarn pnpm cargo go pip pip3 uv poetry hatch docker podman kubectl helm gh glab apt
+    apt-get brew dnf terraform
     systemctl dotnet gradle mvn bundle rails composer conda rustup make just task ruff""")
-"""Programs whose first argument says what they do: grants are offered for two words."""
+"""Programs whose first argument is a verb: grants are offered for two words."""
 
 TALKERS = listed("echo printf true false : pwd")
-"""Programs for which no argument names a file and no flag does harm."""
+"""Programs of which no argument names a file and no option does harm."""
 
 LISTERS = TALKERS | listed("ls stat file du wc basename dirname test [ [[")
-"""Programs that show names, sizes and counts, never what a file holds."""
+"""Programs that show names, sizes and counts, never the content of a file."""
 
 PLAIN = LISTERS | listed("cat head tail grep egrep fgrep cut tr nl cmp sha256sum md5sum")
-"""Programs for which a file name that looks like a flag does no harm."""
+"""Programs for which a file name that looks like an option does no harm."""
 
 SCRIPT_FIRST = listed("sed awk gawk mawk nawk grep egrep fgrep rg jq ag ack")
 """Programs whose first plain argument is a pattern or script, not a file."""
 
 WRITERS = listed("""
-    tee cp mv rm rmdir mkdir touch ln install rsync dd truncate shred chmod chown chgrp patch unzip tar split csplit mktemp
+    tee cp mv rm rmdir mkdir touch ln install rsync dd truncate shred chmod chown chgrp patch unzip
+    tar split csplit mktemp
     mkfifo mknod unlink rename gzip gunzip bzip2 xz zstd""")
 
 GIT_READ = listed("""
-    annotate blame cat-file check-attr check-ignore cherry count-objects describe diff diff-files diff-index diff-tree
-    for-each-ref fsck grep help log ls-files ls-tree merge-base name-rev range-diff rev-list rev-parse shortlog show
+    annotate blame cat-file check-attr check-ignore cherry count-objects describe diff diff-files
+    diff-index diff-tree
+    for-each-ref fsck grep help log ls-files ls-tree merge-base name-rev range-diff rev-list
+    rev-parse shortlog show
     show-branch show-ref status var version whatchanged""")
 GIT_WRITE = listed("""
-    add am apply archive branch bundle checkout cherry-pick clean clone commit fetch format-patch gc init ls-remote merge
-    mv notes prune pull push rebase reflog remote reset restore revert rm sparse-checkout stash switch symbolic-ref tag
+    add am apply archive branch bundle checkout cherry-pick clean clone commit fetch format-patch
+    gc init ls-remote merge
+    mv notes prune pull push rebase reflog remote reset restore revert rm sparse-checkout stash
+    switch symbolic-ref tag
     update-index worktree write-tree""")
 GIT_VALUE = listed(
     "-C -c --git-dir --work-tree --namespace --exec-path --config-env --super-prefix"
@@ -89,7 +94,7 @@ _SED_IN_PLACE = expression(r"-[A-Za-z]*i|--i")
 
 
 def git_verb(words: Sequence[str]) -> str:
-    """The verb of a git command line, with git's own options left out; empty if there is none."""
+    """Return the verb of a git command line, behind git's own options; empty if there is none."""
     rest = list(words[1:])
     while rest and rest[0].startswith("-"):
         del rest[: 2 if rest[0] in GIT_VALUE else 1]
@@ -97,9 +102,7 @@ def git_verb(words: Sequence[str]) -> str:
 
 
 def without_options(words: Sequence[str]) -> tuple[str, ...]:
-    """A command line without the options before its first plain argument: `git -C x push` is a `git
-    push`.
-    """
+    """Drop the options before the first plain argument: `git -C x push` is `git push`."""
     rest = list(words[1:])
     values = GIT_VALUE if words and base(words[0]) == "git" else frozenset[str]()
     while rest and rest[0].startswith("-"):
@@ -108,12 +111,12 @@ def without_options(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def base(program: str) -> str:
-    """The name of a program without its folder."""
+    """Return the name of a program without its folder."""
     return program.rsplit("/", 1)[-1]
 
 
 def writes(words: Sequence[str]) -> bool:
-    """True if this command line is known to change files that it names."""
+    """Return whether a command line is known to change files that it names."""
     if not words:
         return False
     program = base(words[0])

@@ -1,8 +1,7 @@
-"""Risk labels of commands: a name for what a person should mind (systems.md §2.1).
+"""Risk labels of commands: what a person should pay attention to (systems.md §2.1).
 
-`labels_of` judges one command line with its known words; pipelines, paths and redirects add theirs
-in `command.py`. A label informs the person who is asked; which labels refuse by themselves is
-decided in `gate.py`.
+`labels_of` labels one simple command by its words; `simple_commands` adds labels for pipelines,
+paths and redirects. A label informs the person who is asked; it does not refuse anything by itself.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from .program_facts import INTERPRETERS, SHELLS, base, git_verb, listed, writes
 
 LABELS = listed("""
-    destructive write_intent outside_workspace curl_pipe_shell credential_file_read network_exfil sudo package_install
+    destructive write_intent outside_workspace curl_pipe_shell credential_file_read network_exfil
+    sudo package_install
     git_force_push process_kill""")
 
 FETCHERS = listed("curl wget fetch aria2c http https xh lynx")
@@ -22,12 +22,14 @@ RUN_INPUT = SHELLS | INTERPRETERS | listed("source . eval sudo env xargs")
 _SUDO = listed("sudo doas su pkexec runuser")
 _KILL = listed("kill pkill killall xkill skill killall5")
 _DESTRUCTIVE = listed("""
-    rm rmdir unlink shred dd mkfs wipefs fdisk parted truncate shutdown reboot halt poweroff blkdiscard""")
+    rm rmdir unlink shred dd mkfs wipefs fdisk parted truncate shutdown reboot halt poweroff
+    blkdiscard""")
 _SOCKETS = listed(
     "nc ncat netcat socat telnet ssh scp sftp ftp tftp rclone aws gsutil s3cmd mail sendmail"
 )
 _INSTALLERS = {
-    "pip pip3 uv pipx conda mamba gem brew apt apt-get dnf yum snap": "install add tool upgrade reinstall",
+    "pip pip3 uv pipx conda mamba gem": "install add tool upgrade reinstall",
+    "brew apt apt-get dnf yum snap": "install add tool upgrade reinstall",
     "npm pnpm yarn bun": "install i add ci update",
     "apk poetry cargo go composer": "add install get require",
     "pacman": "-S -Sy -Syu -U",
@@ -40,61 +42,80 @@ _UPLOAD = re.compile(
 
 
 def labels_of(words: Sequence[str]) -> Iterator[str]:
-    """Labels of one command line, argument 0 first."""
+    """Yield the labels of a simple command, whose first word is the program."""
     if not words:
         return
-    program, rest = base(words[0]), words[1:]
+    program = base(words[0])
+    arguments = words[1:]
     if program in _SUDO:
         yield "sudo"
-    if program in _KILL or (program == "fuser" and "-k" in rest):
+    if program in _KILL or (program == "fuser" and "-k" in arguments):
         yield "process_kill"
-    if program in _DESTRUCTIVE or program.startswith("mkfs."):
+    if _destroys(program, arguments):
         yield "destructive"
     if writes(words):
         yield "write_intent"
-    if program in _SOCKETS or (program in FETCHERS and any(_UPLOAD.match(word) for word in rest)):
+    if _sends_data(program, arguments):
         yield "network_exfil"
-    if program == "rsync" and any(":" in word for word in rest):
-        yield "network_exfil"
-    if _installs(program, rest):
+    if _installs_packages(program, arguments):
         yield "package_install"
     if program == "git":
-        yield from _git(words, rest)
-    if program == "find" and "-delete" in rest:
-        yield "destructive"
-    if program in ("chmod", "chown") and any(re.match(r"-\w*R|--recursive", word) for word in rest):
-        yield "destructive"
+        yield from _git_labels(git_verb(words), arguments)
 
 
-def _installs(program: str, rest: Sequence[str]) -> bool:
-    if program.startswith("python") and list(rest[:2]) == ["-m", "pip"]:
-        program, rest = "pip", rest[2:]
+def _destroys(program: str, arguments: Sequence[str]) -> bool:
+    if program in _DESTRUCTIVE or program.startswith("mkfs."):
+        return True
+    if program == "find":
+        return "-delete" in arguments
+    if program in ("chmod", "chown"):
+        return any(re.match(r"-\w*R|--recursive", word) for word in arguments)
+    return False
+
+
+def _sends_data(program: str, arguments: Sequence[str]) -> bool:
+    if program in _SOCKETS:
+        return True
+    if program in FETCHERS:
+        return any(_UPLOAD.match(word) for word in arguments)
+    return program == "rsync" and any(":" in word for word in arguments)
+
+
+def _installs_packages(program: str, arguments: Sequence[str]) -> bool:
+    if program.startswith("python") and list(arguments[:2]) == ["-m", "pip"]:
+        program = "pip"
+        arguments = arguments[2:]
     verbs = _INSTALL.get(program)
-    plain = (
-        [word for word in rest if not word.startswith("-")]
-        if program not in ("pacman", "dpkg", "rpm")
-        else rest
-    )
-    return verbs is not None and any(word in verbs for word in plain[:2])
+    if verbs is None:
+        return False
+    if program not in ("pacman", "dpkg", "rpm"):
+        arguments = [word for word in arguments if not word.startswith("-")]
+    return any(word in verbs for word in arguments[:2])
 
 
-def _git(words: Sequence[str], rest: Sequence[str]) -> Iterator[str]:
-    verb = git_verb(words)
-    forced = any(
-        word.startswith(("--force", "--mirror", "--delete", "+", ":"))
-        or re.fullmatch(r"-\w*[fd]\w*", word)
-        for word in rest
-    )
+def _git_labels(verb: str, arguments: Sequence[str]) -> Iterator[str]:
     if verb == "push":
-        if forced:
+        if any(map(_forces_push, arguments)):
             yield "git_force_push"
-        if any("://" in word or "@" in word for word in rest):
+        if any("://" in word or "@" in word for word in arguments):
             yield "network_exfil"
-    if verb == "reset" and any("--hard".startswith(word) and len(word) > 3 for word in rest):
+    if _git_destroys(verb, arguments):
         yield "destructive"
-    if verb in ("clean", "filter-branch", "restore", "prune") or (
-        verb == "checkout" and ("--" in rest or "-f" in rest)
-    ):
-        yield "destructive"
-    if verb == "branch" and any(re.fullmatch(r"-\w*[dD]\w*|--delete", word) for word in rest):
-        yield "destructive"
+
+
+def _forces_push(word: str) -> bool:
+    if word.startswith(("--force", "--mirror", "--delete", "+", ":")):
+        return True
+    return re.fullmatch(r"-\w*[fd]\w*", word) is not None
+
+
+def _git_destroys(verb: str, arguments: Sequence[str]) -> bool:
+    if verb in ("clean", "filter-branch", "restore", "prune"):
+        return True
+    if verb == "reset":
+        return any("--hard".startswith(word) and len(word) > 3 for word in arguments)
+    if verb == "checkout":
+        return "--" in arguments or "-f" in arguments
+    if verb == "branch":
+        return any(re.fullmatch(r"-\w*[dD]\w*|--delete", word) for word in arguments)
+    return False

@@ -1,8 +1,8 @@
-"""Words of a shell command: what is known of them before the shell runs.
+"""Words of a shell command: what is known about them before the shell runs.
 
-A `Word` keeps the text that the program gets, with marks for what only the shell will know:
+A `Word` contains the text that the program gets, with marks for what only the shell knows:
 `UNKNOWN` for an expansion, `ANY` for `*`, `ONE` for `?` and `[...]`, `BRACE` for `{a,b}`. The marks
-are control characters that `command.py` refuses in the input, so they cannot be forged.
+are control characters, which `simple_commands` refuses in the input, so they cannot be forged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from typing import Any
 from ferrule.core.frozen import frozen
 from ferrule.core.lazy_patterns import expression
 
-UNKNOWN, ANY, ONE, BRACE = "\0", "\1", "\2", "\3"
+UNKNOWN = "\0"
+ANY = "\1"
+ONE = "\2"
+BRACE = "\3"
 _MARKED = (UNKNOWN, ANY, ONE, BRACE)
 _MARKS = expression("[\0-\3]")
 _ESCAPES = {
@@ -36,7 +39,7 @@ _ANSI = expression(
 
 @frozen
 class Word:
-    """One word. `splits` is True if the shell may make none or several words of it."""
+    """One word. `splits` is True if the shell may turn it into none or several words."""
 
     text: str
     raw: str
@@ -44,35 +47,33 @@ class Word:
 
     @property
     def known(self) -> bool:
-        """The program gets exactly `text`."""
+        """True if the program gets exactly `text`."""
         return not self.splits and _MARKS.search(self.text) is None
 
     @property
     def may_be_flag(self) -> bool:
-        """The shell could turn this into a word that begins with a dash, other than it stands."""
+        """True if the shell could turn it into another word that begins with a dash."""
         return self.splits or (not self.known and self.text[:1] in (UNKNOWN, ANY, ONE, BRACE, "-"))
 
     def shown(self) -> str:
-        """For matching rules: quoted where a rule's words could otherwise run together."""
+        """Return the text that rules match, quoted if it contains blanks or operators."""
         if not self.known:
             return self.raw
-        return (
-            self.text
-            if self.text and not re.search(r"[\s'\"\\;&|<>()$`]", self.text)
-            else shlex.quote(self.text)
-        )
+        if not self.text or re.search(r"[\s'\"\\;&|<>()$`]", self.text):
+            return shlex.quote(self.text)
+        return self.text
 
 
 def literal(text: str) -> Word:
-    """A word that no shell touches."""
+    """Return a word that no shell changes."""
     return Word(text, text)
 
 
 class WordBuilder:
-    """Puts a word together as its text is read.
+    """Builds a word while its text is parsed.
 
-    `shape` is as long as the text: the character itself where it is bare, `q` where it is quoted,
-    `u` for what only the shell will know. Braces, brackets, `*` and `?` mean something only where
+    The shape is as long as the text: it has the character itself if it is bare, `q` if it is
+    quoted, and `u` for what only the shell knows. Braces, brackets, `*` and `?` are special only if
     they are bare.
     """
 
@@ -105,7 +106,7 @@ class WordBuilder:
         self.plain = False
 
     def unknown(self, *, splits: bool) -> None:
-        """Add what only the shell will know."""
+        """Add what only the shell knows."""
         self._text.append(UNKNOWN)
         self._shape.append("u")
         self.splits = self.splits or splits
@@ -116,44 +117,44 @@ class WordBuilder:
         self._inside.append(script)
 
     def merge(self, inner: WordBuilder) -> None:
-        """Take over what runs and what is evaluated in a word within this one."""
+        """Add what runs and what is evaluated in a word inside this one."""
         self._inside += inner._inside
         self.evaluated += inner.evaluated
         self.used += inner.used
 
     def finish(self, home: str | None) -> None:
-        """Set `text`: braces, wildcards and, with a `home`, a leading `~` become what they stand
-        for.
-        """
+        """Set `text`, with marks for braces and wildcards and, given a `home`, `~` expanded."""
         text = "".join(self._text)
         shape = "".join(self._shape)
         if "{" in shape:
-            text, shape = _replaced(_BRACES, BRACE, text, shape)
+            text, shape = _replace_matches(_BRACES, BRACE, text, shape)
             # `{a},b}` is `a}` and `b`.
             self.splits = self.splits or _has_odd_braces(shape)
         if "[" in shape:
-            text, shape = _replaced(_CLASS, ONE, text, shape)
+            text, shape = _replace_matches(_CLASS, ONE, text, shape)
         if "*" in shape or "?" in shape:
             text = "".join(_WILD.get(mark, own) for own, mark in zip(text, shape, strict=True))
         if home is not None and shape.startswith("~"):
             self.splits = self.splits or text.partition("/")[0] != "~"
             text = tilde(text, home)
         self.text = text
-        # `ls x=~/y:~` is expanded where an assignment is not, too.
+        # `~` is also expanded in arguments like `x=~/y:~`.
         tildes = "=~/" in shape or ":~" in shape or shape.endswith("=~")
         self.splits = self.splits or text == BRACE or (tildes and shape != "=~")
 
 
-def _replaced(pattern: re.Pattern[str], mark: str, text: str, shape: str) -> tuple[str, str]:
-    """Text and shape with a mark for each match in the shape, inner ones first."""
-    while (found := pattern.search(shape)) is not None:
-        text = text[: found.start()] + mark + text[found.end() :]
-        shape = shape[: found.start()] + mark + shape[found.end() :]
+def _replace_matches(pattern: re.Pattern[str], mark: str, text: str, shape: str) -> tuple[str, str]:
+    """Replace each match in the shape by a mark, inner ones first; return text and shape."""
+    match = pattern.search(shape)
+    while match is not None:
+        text = text[: match.start()] + mark + text[match.end() :]
+        shape = shape[: match.start()] + mark + shape[match.end() :]
+        match = pattern.search(shape)
     return text, shape
 
 
 def _has_odd_braces(shape: str) -> bool:
-    """True if braces are left that are expanded: a `}` before the first comma ends nothing."""
+    """Return whether there are further braces to expand: a `}` before the first comma ends none."""
     for start, character in enumerate(shape):
         if character != "{":
             continue
@@ -178,27 +179,27 @@ _CLASS = expression(r"\[[!^]?\]?[^\]]*\]")
 
 
 def tilde(text: str, home: str) -> str:
-    """A text that begins with `~`, as the shell completes it."""
+    """Expand a text that begins with `~` as the shell does."""
     name, slash, rest = text.partition("/")
     if name == "~":
         return f"{home or UNKNOWN}{slash}{rest}"
-    # Another user's home, `~+` or `~-`: known to be a folder elsewhere.
+    # Another user's home, `~+` or `~-`: certainly a folder elsewhere.
     return f"/home/{name[1:]}{slash}{rest}"
 
 
 def ansi_text(text: str) -> str:
-    """What stands between `$'` and `'`, decoded."""
+    """Decode the text between `$'` and `'`."""
     out: list[str] = []
     at = 0
     for match in _ANSI.finditer(text):
-        out += (text[at : match.start()], _escape(match))
+        out += (text[at : match.start()], _decode_escape(match))
         at = match.end()
         if out[-1] == UNKNOWN:
-            return "".join(out)  # a NUL ends it, whatever stands behind
+            return "".join(out)  # a NUL ends the text
     return "".join((*out, text[at:]))
 
 
-def _escape(match: re.Match[str]) -> str:
+def _decode_escape(match: re.Match[str]) -> str:
     for group, radix in ((1, 16), (2, 16), (3, 16), (4, 8)):
         if match[group]:
             code = int(match[group], radix)
@@ -209,45 +210,40 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def could_name(glob: str, pattern: str) -> bool:
-    """True if one component with marks (`glob`) could be a name that `pattern` (with `*`, `?`)
-    matches.
+    """Return whether a component with marks could become a name that a pattern matches.
 
-    Follows the shell in that a leading wildcard does not reach a leading dot. A brace or expansion
-    may.
+    As in a shell, a leading wildcard does not match a leading dot; a brace or an expansion may.
+
+    Args:
+        glob: A component with marks.
+        pattern: A pattern with `*` and `?`.
     """
     if glob[:1] in (ANY, ONE) and pattern[:1] == ".":
         return False
     glob = glob.lower()
     pattern = pattern.lower()
-    # Most differ in their last letters.
+    # Fast: most differ in their last letters.
     for own, wanted in zip(reversed(glob), reversed(pattern), strict=False):
         if own in _MARKED or wanted in "*?":
             break
         if own != wanted:
             return False
-    return _meet(glob, pattern, 0, 0, set())
+    return _can_meet(glob, pattern, 0, 0, set())
 
 
-def _meet(glob: str, pattern: str, i: int, j: int, seen: set[tuple[int, int]]) -> bool:
+def _can_meet(glob: str, pattern: str, i: int, j: int, seen: set[tuple[int, int]]) -> bool:
+    """Return whether `glob[i:]` and `pattern[j:]` can match the same text."""
     if (i, j) in seen:
         return False
     seen.add((i, j))
-    many = i < len(glob) and glob[i] in (ANY, UNKNOWN, BRACE)
-    star = j < len(pattern) and pattern[j] == "*"
     if i == len(glob) and j == len(pattern):
         return True
-    if many and (
-        _meet(glob, pattern, i + 1, j, seen)
-        or (j < len(pattern) and _meet(glob, pattern, i, j + 1, seen))
-    ):
-        return True
-    if star and (
-        _meet(glob, pattern, i, j + 1, seen)
-        or (i < len(glob) and _meet(glob, pattern, i + 1, j, seen))
-    ):
-        return True
-    if many or star or i == len(glob) or j == len(pattern):
+    is_many = i < len(glob) and glob[i] in (ANY, UNKNOWN, BRACE)
+    is_star = j < len(pattern) and pattern[j] == "*"
+    if is_many or is_star:
+        skips_one = i < len(glob) and _can_meet(glob, pattern, i + 1, j, seen)
+        return skips_one or (j < len(pattern) and _can_meet(glob, pattern, i, j + 1, seen))
+    if i == len(glob) or j == len(pattern):
         return False
-    return (glob[i] == ONE or pattern[j] == "?" or glob[i] == pattern[j]) and _meet(
-        glob, pattern, i + 1, j + 1, seen
-    )
+    is_same = glob[i] == ONE or pattern[j] == "?" or glob[i] == pattern[j]
+    return is_same and _can_meet(glob, pattern, i + 1, j + 1, seen)

@@ -1,6 +1,4 @@
-"""One pass over the commands of a shell text: finds the simple ones, wherever they stand, and what
-they would do.
-"""
+"""Finds the simple commands of a shell text, wherever they are, and what they would do."""
 
 from __future__ import annotations
 
@@ -38,22 +36,26 @@ class _OverLimit(Exception):
     pass
 
 
-# Whitespace that shells and people do not agree on, and characters that hide text from a person.
+# Whitespace that shells and people read differently, and characters that hide text from people.
 _STRANGE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f\x85\xa0\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _NOT_IN_SH = re.compile(
-    r"\$['\"]|\[\[|\(\(|[<>]\(|&>|<<<|\|&|;;?&|>&[^0-9-]|\+?=\(|\+=|\]=|\{[^}]*(?:,|\.\.)|\b(?:function|select|coproc|time|source|declare"
-    r"|typeset|let|shopt|mapfile|readarray|enable|builtin)\b"
+    r"\$['\"]|\[\[|\(\(|[<>]\(|&>|<<<|\|&|;;?&|>&[^0-9-]|\+?=\(|\+=|\]=|\{[^}]*(?:,|\.\.)"
+    r"|\b(?:function|select|coproc|time|source|declare|typeset|let|shopt|mapfile|readarray|enable|builtin)\b"
 )
-"""What other shells than bash read otherwise, or run as a program of that name."""
-_OF_THEIR_OWN = listed("zsh fish csh tcsh")
+"""Syntax that other shells read differently, or run as a program of that name."""
+
+_OTHER_GRAMMAR = listed("zsh fish csh tcsh")
 """Shells whose grammar is not that of `sh`."""
+
+MAX_SHELLS = 4
+"""The most shells that are started within each other."""
 
 
 class Walk:
-    """One pass over a text. Collects; `conclude` judges."""
+    """Walks the commands of one text and collects its parts; `conclude` judges them."""
 
     def __init__(self, root: str, home: str) -> None:
         self.root = root
@@ -64,14 +66,14 @@ class Walk:
         self.labels: set[str] = set()
         self.problem: str | None = None
         self.shells = 0
-        """Shells within shells."""
+        """The number of shells around the text that is walked now."""
         self.folders = Folders()
         self.renamed = False
 
-    # ---- entrances
+    # ---- entry points
 
     def read(self, text: str) -> str | None:
-        """Walk shell text. The answer is why it is over a limit, or None."""
+        """Walk shell text. Return why it exceeds a limit, or None."""
         if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
             return f"it is longer than {MAX_BYTES} bytes"
         if not text:
@@ -86,7 +88,7 @@ class Walk:
         return None
 
     def read_argv(self, text: str, words: list[str]) -> str | None:
-        """Walk an argument list; `sh -c` in it is shell text again."""
+        """Walk an argument list, and the shell text in it (`sh -c`). Return as `read` does."""
         if len(text.encode("utf-8", "replace")) > MAX_BYTES:
             return f"it is longer than {MAX_BYTES} bytes"
         if not words or not words[0]:
@@ -103,7 +105,8 @@ class Walk:
         return None
 
     def _text(self, text: str) -> None:
-        if strange := _STRANGE.search(text):
+        strange = _STRANGE.search(text)
+        if strange:
             character = f"U+{ord(strange.group()):04X}"
             self.problem = (
                 f"it holds the character {character}, which is invisible or read differently by "
@@ -117,48 +120,60 @@ class Walk:
                 self.problem or f"it cannot be parsed for sure as a shell command: {error}"
             )
             script = tuple(parser.done)
-            # What could not be read may still name what nobody may touch.
+            # The rest may still name files that no tool may touch.
             pieces = re.split(r"[\s;&|()<>'\"`$\\]+", text)
             self.loose += [literal(re.sub("[\\0-\\3]", "", piece)) for piece in pieces if piece]
         self.visit_all(script, ())
 
     def conclude(self, text: str, over: str | None, names: Names | None) -> Analysis:
-        if self.renamed or self.folders.lost:
-            known = self.folders
-            self.parts = [
-                replace(part, folders=None if known.lost else part.folders, renamed=self.renamed)
-                for part in self.parts
-            ]
-        if self.folders.changed:
-            # Another folder's hooks and configuration would run; in a loop also for a git that
-            # stands before.
-            self.parts = [
-                replace(p, hazards=(*p.hazards, ""))
-                if p.target == "git" and not comes_back(p, self.root)
-                else p
-                for p in self.parts
-            ]
-            if re.search(r"\$\{?PWD", text):
-                self.doubts.append("which folder `$PWD` is will be known only when it runs")
-        for redirect in (r for part in self.parts for r in part.redirects):
-            if not redirect.target.known:
-                self.doubts.append(
-                    f"which file `{redirect.target.raw}` is will be known only when it runs"
-                )
-            if redirect.target.text.startswith(("/dev/tcp/", "/dev/udp/")):
-                self.labels.add("network_exfil")
+        """Judge what was collected.
+
+        Args:
+            text: The command line.
+            over: Why it exceeds a limit, or None.
+            names: Names that no tool may touch; None for no such names.
+        """
+        self._apply_folders(text)
+        for part in self.parts:
+            for redirect in part.redirects:
+                self._judge_redirect(redirect)
         findings, doubts = judge_paths(self.parts, self.loose, self.root, self.home, names)
         labels = self.labels | {finding.label for finding in findings if finding.label}
-        if any(
-            r.write and not r.target.text.startswith("/dev/")
-            for part in self.parts
-            for r in part.redirects
-        ):
-            labels.add("write_intent")
         return Analysis(
-            text, tuple(self.parts), tuple(self.loose), frozenset(labels), self.problem, over,
-            tuple(dict.fromkeys((*self.doubts, *doubts))), tuple(findings),
-        )  # fmt: skip
+            text=text,
+            parts=tuple(self.parts),
+            loose=tuple(self.loose),
+            labels=frozenset(labels),
+            problem=self.problem,
+            over_limit=over,
+            doubts=tuple(dict.fromkeys((*self.doubts, *doubts))),
+            findings=tuple(findings),
+        )
+
+    def _apply_folders(self, text: str) -> None:
+        """Apply to all parts what is only known at the end: aliases, and where they start."""
+        if self.renamed or self.folders.lost:
+            for index, part in enumerate(self.parts):
+                folders = None if self.folders.lost else part.folders
+                self.parts[index] = replace(part, folders=folders, renamed=self.renamed)
+        if not self.folders.changed:
+            return
+        for index, part in enumerate(self.parts):
+            # Hooks and configuration of another folder would run; in a loop also for a `git` that
+            # comes before the `cd`.
+            if part.target == "git" and not comes_back(part, self.root):
+                self.parts[index] = replace(part, hazards=(*part.hazards, ""))
+        if re.search(r"\$\{?PWD", text):
+            self.doubts.append("which folder `$PWD` is will be known only when it runs")
+
+    def _judge_redirect(self, redirect: Redirect) -> None:
+        target = redirect.target
+        if not target.known:
+            self.doubts.append(f"which file `{target.raw}` is will be known only when it runs")
+        if target.text.startswith(("/dev/tcp/", "/dev/udp/")):
+            self.labels.add("network_exfil")
+        if redirect.write and not target.text.startswith("/dev/"):
+            self.labels.add("write_intent")
 
     # ---- the commands
 
@@ -183,7 +198,7 @@ class Walk:
             self._simple(node, fed_by)
 
     def _and_or(self, node: AndOr, fed_by: tuple[str, ...]) -> None:
-        """`a && b`, `a || b`: the second starts where the first ended, well or badly."""
+        """Visit `a && b` or `a || b`: the second starts where the first succeeded or failed."""
         self.visit(node.commands[0], fed_by)
         for operator, command in zip(node.operators, node.commands[1:], strict=True):
             before = self.folders.branch(operator == "||")
@@ -257,7 +272,7 @@ class Walk:
             self.doubts.append(why)
 
     def _opened(self, redirections: Sequence[Redirection]) -> tuple[list[Redirect], list[Word]]:
-        """Files that redirections open, and text that they feed."""
+        """Return the files that redirections open, and the texts that they feed."""
         opened: list[Redirect] = []
         fed: list[Word] = []
         for redirection in redirections:
@@ -278,8 +293,13 @@ class Walk:
         words = [word.text for word in stripped]
         if part.words and (unknown_program(part.words) or (stripped and not stripped[0].known)):
             self.doubts.append("which program runs is known only when it runs")
-        dangers = (*hazards([w for w in words if UNKNOWN not in w]), *_unspellable(stripped))
-        part = replace(part, stripped=stripped, hazards=dangers, folders=self.folders.now)
+        known = [word for word in words if UNKNOWN not in word]
+        part = replace(
+            part,
+            stripped=stripped,
+            hazards=(*hazards(known), *_unspellable(stripped)),
+            folders=self.folders.now,
+        )
         self.parts.append(part)
         self.renamed = self.renamed or part.target == "alias"
         self.folders.follow(part)
@@ -296,7 +316,7 @@ class Walk:
         self.doubts.append(f"`{part.target}` would run what was just fetched")
 
     def _started_by(self, part: Part) -> None:
-        """What a runner starts, the text given to a shell, and what built-ins evaluate."""
+        """Judge what a runner starts, the text given to a shell, and what built-ins evaluate."""
         words = part.words
         runner = part.program in RUNNERS
         if runner:
@@ -335,12 +355,12 @@ class Walk:
             self.doubts.append(f"what `{part.target}` runs is known only when it runs")
 
     def _dialect(self, shell: str, word: Word) -> None:
-        """Text for another shell than bash, which is what reads it here: `$'a\\'; b; #'` is one
-        word to it, two commands to `sh`.
+        """Doubt text for another shell that it may read differently from bash.
+
+        `$'a\\'; b; #'` is one word in bash, and two commands in `sh`.
         """
-        if shell in _OF_THEIR_OWN or (
-            shell not in ("bash", "rbash") and _NOT_IN_SH.search(word.text)
-        ):
+        is_bash = shell in ("bash", "rbash")
+        if shell in _OTHER_GRAMMAR or (not is_bash and _NOT_IN_SH.search(word.text)):
             self.doubts.append(f"`{shell}` may read its text otherwise than it is judged here")
 
     def _inner_text(self, word: Word) -> None:
@@ -357,16 +377,12 @@ class Walk:
 
 
 def _is_process(word: Word) -> bool:
-    """True for `<(command)` and nothing beside it."""
+    """Return whether a word is only `<(command)`."""
     return word.text == UNKNOWN and word.raw.startswith(("<(", ">("))
 
 
-MAX_SHELLS = 4
-"""Shells that are started by shells."""
-
-
 def _unspellable(words: tuple[Word, ...]) -> Iterator[str]:
-    """An empty hazard for each thing that no wildcard may cover."""
+    """Yield an empty hazard for each word that no wildcard may cover."""
     program = base(words[0].text) if words else ""
     for word in words[1:]:
         unknown = UNKNOWN in word.text or word.splits

@@ -1,6 +1,4 @@
-"""What a command line is made of: the values that `simple_commands.py` collects and
-`permissions/rule_matching.py` judges.
-"""
+"""The results of command analysis, which `rule_matching` compares with rules."""
 
 from __future__ import annotations
 
@@ -10,20 +8,25 @@ from .program_facts import base
 from .shell_words import Word
 
 MAX_PARTS = 50
-"""Simple commands in one command line. Beyond it the line is denied, not asked for: analysis that
-gives up must not become a way around it (the "50 sub-commands" class of conventions §2.2).
+"""The most simple commands in a command line.
+
+A longer line is denied, not asked about: an analysis that gives up must not become a bypass (the
+"50 sub-commands" class of conventions §2.2).
 """
+
 MAX_BYTES = 4096
+"""The most bytes of a command line."""
+
 MAX_DEPTH = 40
-"""Lists, words and expansions within each other."""
+"""The most levels of nested lists, words and expansions."""
 
 
 @frozen
 class Finding:
-    """A file name that the command may not use. `label` is `outside_workspace` or
-    `credential_file_read`.
+    """A file name that the command may not use.
 
-    Not `sure`: it depends on which `cd` before it works.
+    `label` is `outside_workspace`, `credential_file_read` or empty. If it is not `sure`, it depends
+    on which `cd` before it succeeds.
     """
 
     label: str
@@ -41,11 +44,20 @@ class Redirect:
 
 @frozen
 class Part:
-    """One simple command. `words` may be empty (`X=1`, `> file`).
+    """One simple command.
 
-    `stripped` are the words after wrappers that an allow rule looks through. `hazards` are words
-    that a rule must spell to cover the part; an empty one cannot be spelled, so only an exact rule
-    covers it. `beside` are variables that the call sets and the text does not (`NAME='value'`).
+    Attributes:
+        raw: Its text.
+        words: Its words; none for `X=1` or `> file`.
+        assignments: Variables set before it (`NAME=value`).
+        redirects: Files that the shell opens for it.
+        fed_by: Programs before it in a pipeline.
+        stripped: The words after wrappers, which allow rules look through.
+        hazards: Words that a rule must spell out to cover the command. An empty one cannot be
+            spelled out, so only an exact rule covers it.
+        beside: Variables that the call sets and the text does not (`NAME='value'`).
+        folders: The folders in which it could start, relative to the line's; None if unknown.
+        renamed: Its program may be another one, because an alias was defined.
     """
 
     raw: str
@@ -61,24 +73,33 @@ class Part:
 
     @property
     def argv(self) -> tuple[str | None, ...]:
-        """The words, None where only the shell will know."""
+        """The words, with None for those that only the shell knows."""
         return tuple(word.text if word.known else None for word in self.words)
 
     @property
     def program(self) -> str:
-        """The program's name without its folder; empty if there is none or it is not known."""
+        """The program's name without its folder; empty if there is none or it is unknown."""
         return base(self.words[0].text) if self.words and self.words[0].known else ""
 
     @property
     def target(self) -> str:
-        """The program after wrappers."""
+        """The name of the program after wrappers; empty if there is none or it is unknown."""
         return base(self.stripped[0].text) if self.stripped and self.stripped[0].known else ""
 
 
 @frozen
 class Analysis:
-    """What is known of one command line. `loose` are words outside commands: loop lists, operands,
-    values.
+    """What is known about a command line.
+
+    Attributes:
+        parts: Its simple commands.
+        loose: Words outside simple commands: lists of loops, operands of tests, values.
+        labels: Risk labels.
+        problem: Why it cannot be judged; a person is asked.
+        over_limit: Which limit it exceeds; it is denied.
+        doubts: What depends on things that only the shell knows; a person is asked.
+        findings: File names that it may not use.
+        beside: Variables that the call sets and the text does not (`NAME='value'`).
     """
 
     text: str
@@ -93,13 +114,14 @@ class Analysis:
 
     @property
     def spelled(self) -> str:
-        """The text with the variables that the call sets beside it: what a grant speaks of."""
+        """The text with the variables that the call sets before it, which a grant covers."""
         return " ".join((*self.beside, self.text))
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """All programs that would start, as they are spelled, wrappers too; `?` where it is not
-        known.
-        """
-        both = ((part.words[0], part.stripped[0]) for part in self.parts if part.words)
-        return tuple(dict.fromkeys(w.text if w.known else "?" for pair in both for w in pair))
+        """All programs that would start, as they are spelled, with wrappers; `?` if unknown."""
+        words: list[Word] = []
+        for part in self.parts:
+            if part.words:
+                words += (part.words[0], part.stripped[0])
+        return tuple(dict.fromkeys(word.text if word.known else "?" for word in words))

@@ -1,11 +1,11 @@
-"""In which folder each command of a line starts: what `cd` did before it, as far as that is sure.
+"""The folder in which each command of a line starts, given the `cd`s before it.
 
-    cd docs && make && cd .. && ls      `make` starts in `docs`, `ls` in the folder of the whole line
-    cd docs; ls                         `ls` starts in `docs`, or where the line does if the `cd` failed
+    cd docs && make && cd .. && ls      `make` starts in `docs`, `ls` in the folder of the line
+    cd docs; ls                         `ls` starts in `docs`, or in the line's if the `cd` failed
 
-Followed are lists (`;`, `&&`, `||`, newlines) and subshells. A `cd` anywhere else, in a loop, a
-function, a pipeline or the text of another shell, and all that changes what `cd` means make it
-*lost*: then every folder that any `cd` names is possible everywhere.
+Lists (`;`, `&&`, `||`, newlines) and subshells are followed. After a `cd` anywhere else (in a loop,
+a function, a pipeline or the text of another shell), or anything that changes what `cd` means, the
+folder is *lost*: then every folder that any `cd` names is possible everywhere.
 """
 
 from __future__ import annotations
@@ -18,63 +18,73 @@ from .syntax import Part
 
 States = tuple[str, ...]
 
-_ASIDE = frozenset({"subshell", "substitution"})
-"""Run by a shell of their own: a `cd` in them ends with them."""
+_OWN_SHELL = frozenset({"subshell", "substitution"})
+"""What runs in a shell of its own: a `cd` in it has no effect outside."""
 
-_MOST = 8
+_MAX_FOLDERS = 8
 MOVERS = frozenset({"cd", "pushd", "popd"})
 _CHANGES_CD = frozenset({"set", "shopt", "source", ".", "enable", "alias", "trap"})
-"""What `cd` or a later command means is another thing after these."""
+"""Programs after which `cd` or later commands may mean something else."""
 
 
 class Folders:
-    """Where the next command could start, while the commands of a text are walked."""
+    """The folders in which the next command could start, while a text is walked."""
 
     def __init__(self) -> None:
         self.now: States = ("",)
-        """If what came before went well."""
+        """If the command before succeeded."""
         self.failed: States = ("",)
-        """If it did not."""
+        """If the command before failed."""
         self.changed = False
+        """True if any command changed the folder."""
         self.lost = False
-        self._beside = 0
+        """True if the folder is no longer known."""
+        self._depth = 0
 
     @contextmanager
     def within(self, kind: str) -> Generator[None]:
-        """Walk what is no plain list: a pipeline, a compound command of this kind, a substitution,
-        or the text of another shell.
-        """
-        states, beside = self.now, self._beside
+        """Walk a pipeline, a compound command, a substitution, or the text of another shell."""
+        before = self.now
+        depth = self._depth
         # What a function's body does depends on where it is called.
         self.lost = self.lost or kind == "function"
-        self._beside = 0 if kind in _ASIDE else beside + 1
+        self._depth = 0 if kind in _OWN_SHELL else depth + 1
         yield
-        self._beside = beside
-        if kind in _ASIDE:
-            self.now = self.failed = states
+        self._depth = depth
+        if kind in _OWN_SHELL:
+            self.now = before
+            self.failed = before
 
     def step(self) -> None:
-        """Go on to the next command, whatever became of the one before."""
-        self.now = self.failed = self._joined(self.now, self.failed)
+        """Go on to the next command, whether the one before succeeded or failed."""
+        joined = self._join_states(self.now, self.failed)
+        self.now = joined
+        self.failed = joined
 
     def branch(self, if_failed: bool) -> tuple[bool, States]:
-        """Go on to the second command of `&&`, or of `||` (`if_failed`). The answer is for
-        `join`.
+        """Go on to the second command of `&&`, or of `||` (`if_failed`).
+
+        Returns:
+            What `join` needs.
         """
-        before = self.now if if_failed else self.failed
-        self.now = self.failed = self.failed if if_failed else self.now
-        return if_failed, before
+        if if_failed:
+            skipped = self.now
+            self.now = self.failed
+        else:
+            skipped = self.failed
+            self.failed = self.now
+        return if_failed, skipped
 
     def join(self, before: tuple[bool, States]) -> None:
-        """The end of `&&` or `||`: the second command ran, or it did not."""
-        if_failed, states = before
+        """End `&&` or `||`: the second command ran, or it was skipped."""
+        if_failed, skipped = before
         if if_failed:
-            self.now = self._joined(states, self.now)
+            self.now = self._join_states(skipped, self.now)
         else:
-            self.failed = self._joined(states, self.failed)
+            self.failed = self._join_states(skipped, self.failed)
 
     def follow(self, part: Part) -> None:
-        """Take account of a command that stands in the place of the walk."""
+        """Apply what a command does to the folder."""
         self.failed = self.now
         if any(assignment.startswith("CDPATH") for assignment in part.assignments):
             self.lost = True
@@ -91,30 +101,28 @@ class Folders:
             and words[0].known
             and not words[0].text.startswith("-")
         )
-        if self._beside or not plain or not by_shell:
+        if self._depth or not plain or not by_shell:
             self.lost = True
             return
         self.now = tuple(dict.fromkeys(posixpath.join(state, words[0].text) for state in self.now))
 
-    def _joined(self, first: States, second: States) -> States:
+    def _join_states(self, first: States, second: States) -> States:
         if first == second:
             return first
-        both = tuple(
-            dict.fromkeys(posixpath.normpath(state) if state else "" for state in (*first, *second))
-        )
-        self.lost = self.lost or len(both) > _MOST
+        normalised = [posixpath.normpath(state) if state else "" for state in (*first, *second)]
+        both = tuple(dict.fromkeys(normalised))
+        self.lost = self.lost or len(both) > _MAX_FOLDERS
         return both
 
 
 def comes_back(part: Part, root: str) -> bool:
-    """True if a command surely starts where the whole line does, the folder `root`."""
+    """Return whether a command certainly starts in `root`, where the whole line starts."""
     return part.folders is not None and absolute(part, root or "/.", []) == [root or "/."]
 
 
 def absolute(part: Part, start: str, closure: list[str]) -> list[str]:
-    """The folders where a command could start, as paths; `closure` if they are not known."""
+    """Return the folders in which a command could start, as paths; `closure` if unknown."""
     if part.folders is None:
         return closure
-    return list(
-        dict.fromkeys(posixpath.normpath(posixpath.join(start, folder)) for folder in part.folders)
-    )
+    paths = [posixpath.normpath(posixpath.join(start, folder)) for folder in part.folders]
+    return list(dict.fromkeys(paths))

@@ -1,6 +1,4 @@
-"""Wrappers that start another program and change nothing about it: `timeout 5 npm test` is an `npm
-test`.
-"""
+"""Wrappers that only start another program: `timeout 5 npm test` is judged as `npm test`."""
 
 from __future__ import annotations
 
@@ -11,23 +9,23 @@ from .shell_words import UNKNOWN, Word
 
 
 def strip(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Words after wrappers; where `xargs` will add others, an unknown word stands for them.
+    """Return the words after wrappers, with an unknown word for those that `xargs` will add.
 
-    A wrapper with a flag not listed here is left alone: an allow rule must then name the wrapper.
+    A wrapper with an option that is unknown here is kept: an allow rule must then name it.
     """
-    fed = False
+    adds_words = False
     while len(words) > 1 and words[0].known and words[0].text in STRIPPED:
         rest = words[1:]
         skip = _own_arguments(words[0].text, [word.text for word in rest])
         if skip is None or skip >= len(rest) or not rest[skip].known:
             break
-        fed = fed or words[0].text == "xargs"
+        adds_words = adds_words or words[0].text == "xargs"
         words = rest[skip:]
-    return (*words, Word(UNKNOWN, "…", True)) if fed else words
+    return (*words, Word(UNKNOWN, "…", True)) if adds_words else words
 
 
 def _own_arguments(wrapper: str, rest: list[str]) -> int | None:
-    """How many words belong to the wrapper; None if that is not sure."""
+    """Return how many words belong to the wrapper; None if that is uncertain."""
     index = 0
     if wrapper in ("nohup", "builtin", "xargs", "command", "time"):
         index = 1 if wrapper == "time" and rest[0] == "-p" else 0
@@ -42,11 +40,11 @@ def _own_arguments(wrapper: str, rest: list[str]) -> int | None:
         ):
             index += 1
     elif wrapper == "timeout":
-        index = _timeout(rest)
+        index = _timeout_arguments(rest)
     return None if index >= len(rest) or rest[index].startswith("-") else index
 
 
-def _timeout(rest: list[str]) -> int:
+def _timeout_arguments(rest: list[str]) -> int:
     index = 0
     while index < len(rest) and rest[index].startswith("-"):
         if rest[index] in ("-k", "-s", "--kill-after", "--signal"):
@@ -57,11 +55,9 @@ def _timeout(rest: list[str]) -> int:
             index += 1
         else:
             return index
-    return (
-        index + 1
-        if index < len(rest) and re.fullmatch(r"[\d.]+[smhd]?", rest[index])
-        else len(rest)
-    )
+    if index < len(rest) and re.fullmatch(r"[\d.]+[smhd]?", rest[index]):
+        return index + 1
+    return len(rest)
 
 
 _PREFIXES = STRIPPED | listed(
@@ -70,12 +66,12 @@ _PREFIXES = STRIPPED | listed(
 
 
 def unknown_program(words: tuple[Word, ...]) -> bool:
-    """True if words that run other words as a program (`nice "$X"`) do not say which."""
+    """Return whether words run another word as a program that is unknown (`nice "$X"`)."""
     before = ""
     for word in words:
         if not word.known:
             return True
-        # What stands behind `-a` may be its value, and the program behind that.
+        # The word after `-a` may be its value, and the next one the program.
         value = re.fullmatch(r"-\w*[A-Za-z]|--[a-z-]+", before)
         if (
             word.text not in _PREFIXES

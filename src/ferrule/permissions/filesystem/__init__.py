@@ -1,6 +1,14 @@
-"""The workspace: every file that a tool touches is opened through here, by descriptor, beneath its
-root.
+"""The workspace: every file that a tool touches is opened by descriptor beneath its root.
 
-Modules: `atomic_write`, `entry`, `folder_trees`, `gitignore`, `hard_links`, `open_beneath`,
-`os_errors`, `paths`, `regular_files`, `workspace`.
+Modules:
+    workspace        the folder that tools work in: look, read, write, move, delete
+    paths            checks a path as text and makes it relative to the workspace
+    open_beneath     opens folders without following links
+    regular_files    opens and checks regular files
+    atomic_write     replaces a file as a whole
+    folder_trees     walks and removes folders
+    hard_links       checks that all names of a file may be read
+    entry            what tools see of a file or folder
+    os_errors        explains errors of the operating system to models
+    gitignore        reads ignore files of git
 """

@@ -1,4 +1,4 @@
-"""One thing in a folder of the workspace, as tools and people see it."""
+"""A file, folder or link in the workspace, as tools and people see it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ Kind = Literal["file", "dir", "link", "other"]
 
 @frozen
 class Entry:
-    """`path` is relative to the workspace (`""` is the root). `size` in bytes, `modified` in
-    seconds since 1970, `mode` the permission bits, `links` how many names the file has (hard
-    links).
+    """A file, folder or link. A link is described itself, never what it points to.
 
-    A link is described itself, never what it points to. Bytes of a name that are not UTF-8 appear
-    as U+FFFD; such a name can be seen but not opened.
+    Bytes of a name that are not UTF-8 appear as U+FFFD; such a name can be listed but not opened.
+
+    Attributes:
+        path: Relative to the workspace; `""` is the root.
+        size: In bytes.
+        modified: In seconds since 1970.
+        mode: The permission bits.
+        links: The number of names of the file (hard links).
     """
 
     path: str
@@ -31,7 +35,7 @@ class Entry:
 
     @staticmethod
     def of(path: str, status: os.stat_result) -> Entry:
-        """From a stat that did not follow links."""
+        """Return the entry for a stat that did not follow links."""
         shown = os.fsencode(path).decode(errors="replace")
         return Entry(
             path=shown,

@@ -1,6 +1,4 @@
-"""Looks at and removes whole folders. Every folder is opened anew beneath the root: no link is
-followed.
-"""
+"""Walks and removes folders. Each folder is opened beneath the root, and no link is followed."""
 
 from __future__ import annotations
 
@@ -13,18 +11,18 @@ from dataclasses import dataclass
 from .open_beneath import OpenFolder, folder
 
 Found = tuple[tuple[str, ...], os.stat_result]
-"""Components below the root as the file system spells them, and the stat of the thing itself."""
+"""Components below the root as the file system spells them, and a stat that follows no link."""
 
 
 @dataclass(slots=True)
 class Tree:
-    """A root (a descriptor, -1 when it is closed) and the way to open what is beneath it."""
+    """A root (a descriptor, -1 once it is closed) and a function that opens folders beneath it."""
 
     root: int
     open_folder: OpenFolder
 
     def scan(self, parts: tuple[str, ...]) -> list[Found]:
-        """What is in one folder, by name. What vanishes meanwhile is left out. Raises OSError."""
+        """Return what is in a folder, sorted by name. What vanishes meanwhile is left out."""
         found: list[Found] = []
         with (
             folder(self.open_folder, self.root, parts, os.O_RDONLY) as descriptor,
@@ -37,9 +35,7 @@ class Tree:
         return found
 
     def everything(self, parts: tuple[str, ...]) -> Iterator[Found]:
-        """All that is below a folder, nothing pruned, folders before what is in them. Raises
-        OSError.
-        """
+        """Yield all that is below a folder, each folder before what is in it. Raises OSError."""
         waiting = self.scan(parts)[::-1]
         while waiting:
             found = waiting.pop()
@@ -48,8 +44,10 @@ class Tree:
                 waiting += self.scan(found[0])[::-1]
 
     def remove(self, parts: tuple[str, ...]) -> None:
-        """Deletes a folder and all below it, links themselves included. Raises OSError half-way if
-        it must.
+        """Delete a folder and all below it; links are deleted, not followed.
+
+        Raises:
+            OSError: Something could not be deleted. What was deleted before stays deleted.
         """
         folders = [parts]
         for below, status in self.everything(parts):
@@ -58,6 +56,6 @@ class Tree:
             else:
                 with folder(self.open_folder, self.root, below[:-1]) as parent:
                     os.unlink(below[-1], dir_fd=parent)
-        for one in reversed(folders):
-            with folder(self.open_folder, self.root, one[:-1]) as parent:
-                os.rmdir(one[-1], dir_fd=parent)
+        for parts in reversed(folders):
+            with folder(self.open_folder, self.root, parts[:-1]) as parent:
+                os.rmdir(parts[-1], dir_fd=parent)

@@ -1,13 +1,11 @@
-"""One ignore file of git, read as git reads it (gitignore(5), and wildmatch.c for what the page
-leaves open).
+"""Reads an ignore file of git as git does (gitignore(5), and wildmatch.c for details).
 
-A pattern speaks of the very name it is asked about. That nothing below an ignored folder is shown
-is for whoever walks from the root down to the name. Libraries that match patterns against whole
-paths also count what matches a folder above, so that a later `!*/` shows what an earlier `*` has
-hidden.
+A pattern is matched against one name only. Callers walk from the root down to the name and skip
+what is below an ignored folder. (Libraries that match whole paths also count matches of a folder
+above, so that a later `!*/` shows what an earlier `*` has hidden.)
 
-Patterns come from repositories, so no pattern may take long: runs of `*` are matched without going
-back.
+Patterns come from repositories, so none may take long: runs of `*` are matched without
+backtracking.
 """
 
 from __future__ import annotations
@@ -18,9 +16,9 @@ from dataclasses import dataclass
 
 FILE = ".gitignore"
 MOST_BYTES = 1024 * 1024
-"""Of an ignore file; a larger one is not read."""
+"""The most bytes of an ignore file. A larger one is not read."""
 
-_FOLDERS = re.compile(r"\*{2,}(?:\\?/|$)")
+_DOUBLE_STAR = re.compile(r"\*{2,}(?:\\?/|$)")
 _ANY_FOLDERS = "(?:.*/)?"
 _BOM = b"\xef\xbb\xbf"
 _CLASSES = {
@@ -44,101 +42,106 @@ class _Pattern:
     expression: re.Pattern[str]
     ignores: bool
     folders_only: bool
-    whole: bool
-    """Matched against the whole name and not its last part."""
+    matches_path: bool
+    """True if it is matched against the whole name, not only against its last component."""
 
 
 class IgnoreFile:
-    """The patterns of one file. Names are relative to the folder that it lies in."""
+    """The patterns of one file. Names are relative to the folder of the file."""
 
     def __init__(self, data: bytes) -> None:
-        # git knows bytes: one `?` is one of them.
+        # git matches bytes: a `?` is one byte.
         lines = data.removeprefix(_BOM).decode("latin-1").split("\n")
-        read = [_read(line.removesuffix("\r")) for line in lines]
-        self._patterns = [pattern for pattern in reversed(read) if pattern is not None]
+        patterns = [_parse_line(line.removesuffix("\r")) for line in lines]
+        self._patterns = [pattern for pattern in reversed(patterns) if pattern is not None]
 
     def verdict(self, name: str, *, folder: bool) -> bool | None:
-        """Whether the last pattern that means this very name ignores it; None where no pattern
-        does.
-        """
+        """Return whether the last pattern that matches a name ignores it; None if none matches."""
         name = os.fsencode(name).decode("latin-1")
         last = name.rpartition("/")[2]
         for pattern in self._patterns:
             if pattern.folders_only and not folder:
                 continue
-            if pattern.expression.fullmatch(name if pattern.whole else last):
+            if pattern.expression.fullmatch(name if pattern.matches_path else last):
                 return pattern.ignores
         return None
 
 
-def _read(line: str) -> _Pattern | None:
-    """One line; None for a comment, a blank line, and what can match nothing."""
+def _parse_line(line: str) -> _Pattern | None:
+    """Parse a line; None for a comment, an empty line, and a pattern that can match nothing."""
     if line.startswith("#"):
         return None
-    text = _without_trailing_blanks(line)
+    text = _strip_trailing_spaces(line)
     ignores = not text.startswith("!")
     text = text.removeprefix("!")
     folders_only = text.endswith("/")
     text = text.removesuffix("/")
-    whole = "/" in text
+    matches_path = "/" in text
     text = text.removeprefix("/")
     if not text:
         return None
     expression = _translate(text)
     if expression is None:
         return None
-    return _Pattern(re.compile(expression, re.DOTALL), ignores, folders_only, whole)
+    return _Pattern(re.compile(expression, re.DOTALL), ignores, folders_only, matches_path)
 
 
-def _without_trailing_blanks(line: str) -> str:
+def _strip_trailing_spaces(line: str) -> str:
     kept = line.rstrip(" ")
     backslashes = len(kept) - len(kept.rstrip("\\"))
     return kept + " " if len(kept) < len(line) and backslashes % 2 else kept
 
 
 def _translate(pattern: str) -> str | None:
-    """A regular expression for a whole name; None for a pattern that git never matches."""
+    """Return a regular expression for a whole name; None for a pattern that git never matches."""
     pieces: list[str] = []
     literals = [""]
     position = 0
     while position < len(pattern):
-        sign = pattern[position]
-        at_start = position == 0 or pattern[position - 1] == "/"
-        folders = _FOLDERS.match(pattern, position) if at_start else None
-        if folders is not None and folders.end() == len(pattern):
-            return "".join([*pieces, ".+"])
-        if folders is not None:
+        is_start = position == 0 or pattern[position - 1] == "/"
+        double_star = _DOUBLE_STAR.match(pattern, position) if is_start else None
+        if double_star is not None:
+            position = double_star.end()
+            if position == len(pattern):
+                return "".join([*pieces, ".+"])
             if not pieces or pieces[-1] != _ANY_FOLDERS:
                 pieces.append(_ANY_FOLDERS)
-            position = folders.end()
             continue
-        position += 1
-        if sign == "/":
+        character = pattern[position]
+        if character == "/":
             pieces += (_segment(literals), "/")
             literals = [""]
-        elif sign == "*":
+            position += 1
+        elif character == "*":
             literals.append("")
-        elif sign == "?":
-            literals[-1] += "[^/]"
-        elif sign == "[":
-            found = _translate_class(pattern, position)
-            if found is None:
-                return None
-            expression, position = found
-            literals[-1] += expression
-        elif sign == "\\":
-            if position == len(pattern):
-                return None
-            literals[-1] += re.escape(pattern[position])
             position += 1
         else:
-            literals[-1] += re.escape(sign)
+            translated = _translate_character(pattern, position)
+            if translated is None:
+                return None
+            expression, position = translated
+            literals[-1] += expression
     return "".join([*pieces, _segment(literals)])
 
 
+def _translate_character(pattern: str, position: int) -> tuple[str, int] | None:
+    """Return an expression for one character of a name, and the position behind it."""
+    character = pattern[position]
+    if character == "?":
+        return "[^/]", position + 1
+    if character == "[":
+        return _translate_class(pattern, position + 1)
+    if character == "\\":
+        position += 1
+        if position == len(pattern):
+            return None
+    return re.escape(pattern[position]), position + 1
+
+
 def _segment(literals: list[str]) -> str:
-    """A part of a path. What stands between two `*` is looked for once, from the left: going back
-    finds nothing more.
+    """Return an expression for a component, given the expressions between its `*`.
+
+    Each of them is searched once from the left: backtracking would find nothing more.
     """
     if len(literals) == 1:
         return literals[0]
@@ -147,8 +150,9 @@ def _segment(literals: list[str]) -> str:
 
 
 def _translate_class(part: str, start: int) -> tuple[str, int] | None:
-    """What stands in brackets, from behind the first one, and where it ends; None where it does
-    not.
+    """Return an expression for `[...]`, starting behind `[`, and the position behind it.
+
+    None if it does not end, or names an unknown class.
     """
     position = start
     negated = part[position : position + 1] in ("!", "^")
@@ -163,27 +167,27 @@ def _translate_class(part: str, start: int) -> tuple[str, int] | None:
             members.append(known)
             position = end + 2
             continue
-        low, position = _member(part, position)
+        low, position = _read_member(part, position)
         high = low
         if part.startswith("-", position) and part[position + 1 : position + 2] not in ("]", ""):
-            high, position = _member(part, position + 1)
+            high, position = _read_member(part, position + 1)
         if low:
-            # A range that runs backwards is its first sign alone.
-            members.append(f"{_in_class(low)}-{_in_class(high if low <= high else low)}")
+            # A backward range is only its first character.
+            members.append(f"{_escape_member(low)}-{_escape_member(max(low, high))}")
     if position >= len(part):
         return None
     inside = "".join(members)
     if negated:
         return f"[^/{inside}]", position + 1
-    # Nothing is in a class that is empty, and no class holds a slash.
+    # An empty class matches nothing, and no class matches a slash.
     return f"(?!/)[{inside}]" if inside else "(?!)", position + 1
 
 
-def _member(part: str, position: int) -> tuple[str, int]:
+def _read_member(part: str, position: int) -> tuple[str, int]:
     if part[position] == "\\":
         position += 1
     return part[position : position + 1], position + 1
 
 
-def _in_class(sign: str) -> str:
-    return f"\\{sign}" if sign in "\\]^-[&~|" else sign
+def _escape_member(character: str) -> str:
+    return f"\\{character}" if character in "\\]^-[&~|" else character

@@ -1,4 +1,4 @@
-"""Hard links: does every name of a file lie in the workspace, and may all of them be read?"""
+"""Hard links: checks that all names of a file are in the workspace and may be read."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _Inode = tuple[int, int, int, int]
 class NameCount:
     """Counts the readable names of files that have several.
 
-    A count is kept under device, inode, number of names and change time: giving or taking a name
-    changes the last two, so a count that is found is still right. One walk counts all such files.
-    `limit` bounds that walk in entries; in a larger tree no such file counts as known.
+    One walk counts all such files. Counts are cached by device, inode, number of names and change
+    time: adding or removing a name changes the last two, so a cached count is never outdated.
+    `limit` is the most entries of that walk; in a larger tree no such file may be read.
     """
 
     tree: Tree
@@ -28,7 +28,7 @@ class NameCount:
     _counts: dict[_Inode, int] = field(default_factory=dict[_Inode, int])
 
     def all_readable(self, status: os.stat_result) -> bool:
-        """Whether each name of this file was met under the root and may be read. Raises OSError."""
+        """Return whether all names of a file are below the root and may be read. Raises OSError."""
         if status.st_nlink == 1:
             return True
         key = _inode(status)

@@ -1,18 +1,18 @@
-"""Opens a folder below another by descriptor, so that nothing on the way can lead elsewhere.
+"""Opens folders beneath a root by descriptor, so that no link on the way can lead elsewhere.
 
-Two ways with the same answers (tests/permissions/test_workspace.py runs both):
+There are two implementations with the same results (tests/permissions/test_workspace.py runs both):
 
 * `by_openat2`: one system call, `openat2` with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and
   RESOLVE_NO_MAGICLINKS (Linux 5.6; openat2(2), uapi/linux/openat2.h).
 * `by_walk`: one `openat` with O_NOFOLLOW per component, for other kernels and for containers whose
   system call filter refuses `openat2`.
 
-Both refuse every symbolic link, also one that stays inside: stricter than refusing those that
-escape, and free of the race between looking at a link and following it. Callers finish with a call
-on the last component relative to the returned descriptor, again without following links.
+Both refuse every symbolic link, also one that stays inside: this is stricter than refusing those
+that escape, and avoids the race between checking a link and following it. Callers finish with a
+call on the last component relative to the returned descriptor, again without following links.
 
 Not protected: a folder that someone with rights outside moves out of the workspace while it is open
-here, and mounts below the root, which are followed (the person who mounted them meant it).
+here, and mounts below the root, which are followed (whoever mounted them meant it).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OpenFolder = Callable[[int, Sequence[str], int], int]
 """(root descriptor, components, extra flags) -> descriptor of the folder, owned by the caller.
 
 Components are plain names: not empty, no `/`, not `.` or `..`. Raises OSError: ELOOP for a link on
-the way, ENOTDIR for a file, ENOENT for nothing.
+the way, ENOTDIR for a file, ENOENT if there is nothing.
 """
 
 PATH_ONLY = getattr(os, "O_PATH", 0)
@@ -37,18 +37,18 @@ PATH_ONLY = getattr(os, "O_PATH", 0)
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SYS_OPENAT2 = 437  # the same on every architecture but alpha, where the probe fails
 _RESOLVE = 0x08 | 0x04 | 0x02  # BENEATH | NO_SYMLINKS | NO_MAGICLINKS
-_AGAIN = 16
+_MAX_RETRIES = 16
 
 
 def by_walk(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
-    """Component by component. Works wherever POSIX 2008 does."""
+    """Open a folder component by component, on any POSIX 2008 system."""
     current = os.open(".", _FOLDER | (PATH_ONLY if parts else flags), dir_fd=root)
     for index, part in enumerate(parts):
         last = index == len(parts) - 1
         try:
             following = os.open(part, _FOLDER | (flags if last else PATH_ONLY), dir_fd=current)
         except OSError as error:
-            # O_DIRECTORY hides the link behind "not a directory": say what it really is.
+            # O_DIRECTORY reports a link as "not a directory": report what it really is.
             if error.errno == errno.ENOTDIR and _is_link(part, current):
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), part) from None
             raise
@@ -59,15 +59,17 @@ def by_walk(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
 
 
 def by_openat2(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
-    """One system call. Raises OSError(ENOSYS or EPERM) where the kernel or a filter has no
-    `openat2`.
+    """Open a folder with one system call.
+
+    Raises:
+        OSError: ENOSYS or EPERM if the kernel or a system call filter does not allow `openat2`.
     """
     path = os.fsencode("/".join(parts) or ".")
     # Without O_NOFOLLOW: together with O_PATH it would turn ELOOP into "not a directory".
     flags |= os.O_DIRECTORY | os.O_CLOEXEC
     answer = _openat2()(root, path, flags)
-    for _ in range(_AGAIN):
-        # EAGAIN: a rename elsewhere disturbed the lookup; the kernel asks to repeat it.
+    for _ in range(_MAX_RETRIES):
+        # EAGAIN: a rename elsewhere disturbed the lookup, and the kernel asks to retry.
         if answer != -errno.EAGAIN:
             break
         answer = _openat2()(root, path, flags)
@@ -78,7 +80,7 @@ def by_openat2(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
 
 @cache
 def best() -> OpenFolder:
-    """The strongest way this kernel has, found out by trying it once."""
+    """Return the strongest implementation that this kernel supports, after trying it once."""
     probe = os.open("/", os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.close(by_openat2(probe, ()))
@@ -93,7 +95,7 @@ def best() -> OpenFolder:
 def folder(
     open_folder: OpenFolder, root: int, parts: Sequence[str], flags: int = PATH_ONLY
 ) -> Generator[int]:
-    """The descriptor of a folder for the length of a block."""
+    """Open a folder for the duration of a block, and yield its descriptor."""
     descriptor = open_folder(root, parts, flags)
     try:
         yield descriptor
@@ -110,7 +112,7 @@ def _is_link(name: str, folder: int) -> bool:
 
 @cache
 def _openat2() -> Callable[[int, bytes, int], int]:
-    """The system call as a function: a descriptor, or a negative error number."""
+    """Return the system call as a function that returns a descriptor or a negative error number."""
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)

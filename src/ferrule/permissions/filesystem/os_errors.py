@@ -1,6 +1,4 @@
-"""What an error of the operating system means for a model: type, path as it was given, next
-step.
-"""
+"""Explains errors of the operating system to a model: type, path as it was given, next step."""
 
 from __future__ import annotations
 
@@ -85,30 +83,40 @@ _MEANINGS: dict[int, tuple[ErrorType, str]] = {
 
 
 def failed(error: OSError, path: str, verb: str = "open") -> ToolFailed:
-    """The same failure in words. `path` as the model gave it, `verb` what was tried."""
+    """Return an error of the operating system as a tool failure.
+
+    Args:
+        error: What the operating system reported.
+        path: The path as the model gave it.
+        verb: What was tried.
+    """
     number = error.errno or 0
-    kind, words = _MEANINGS.get(number, (ErrorType.IO_ERROR, "cannot {verb} {path}: {reason}"))
+    error_type, template = _MEANINGS.get(
+        number, (ErrorType.IO_ERROR, "cannot {verb} {path}: {reason}")
+    )
     reason = os.strerror(number) if number else str(error)
-    text = words.format(path=shown(path), verb=verb, reason=reason)
-    return ToolFailed(kind, text, transient=number in _TRANSIENT)
+    text = template.format(path=shown(path), verb=verb, reason=reason)
+    return ToolFailed(error_type, text, transient=number in _TRANSIENT)
 
 
 @contextmanager
 def told(path: str, verb: str, near: Callable[[], list[str]] = list[str]) -> Generator[None]:
-    """Turns every OSError of the block into a ToolFailed about `path`.
+    """Turn every OSError of the block into a ToolFailed about `path`.
 
-    `near` is asked for similar names if `path` does not exist.
+    Args:
+        path: The path as the model gave it.
+        verb: What is tried.
+        near: Returns similar names, for the case that `path` does not exist.
     """
     try:
         yield
     except OSError as error:
         failure = failed(error, path, verb)
-        if error.errno == errno.ENOENT and (names := near()):
+        names = near() if error.errno == errno.ENOENT else []
+        if names:
+            suggestion = " or ".join(map(shown, names))
             failure = ToolFailed(
                 failure.error_type,
-                (
-                    f"not found: {shown(path)} does not exist; did you mean "
-                    f"{' or '.join(map(shown, names))}?"
-                ),
+                f"not found: {shown(path)} does not exist; did you mean {suggestion}?",
             )
         raise failure from error

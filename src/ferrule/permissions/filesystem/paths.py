@@ -1,12 +1,12 @@
-"""From what a model wrote to a name relative to the workspace: text only, no I/O.
+"""Turns a path that a model wrote into a name relative to the workspace. Text only, no I/O.
 
-The rules: forward slashes; `.` and empty components vanish; `..` takes back the component before it
-*as text* (so `link/../x` is `x`, whatever `link` points to) and may not lead above the root; an
-absolute path counts only if the root is its beginning, component by component. Nothing is expanded:
-not `~`, not `$HOME`, no percent signs.
+Paths use forward slashes; `.` and empty components are dropped; `..` removes the component before
+it *as text* (so `link/../x` is `x`, whatever `link` points to) and may not lead above the root; an
+absolute path must start with the root, component by component. Nothing is expanded: not `~`, not
+`$HOME`, no percent signs.
 
-Passing here says only that the text lies in the workspace. That the file does too is the work of
-`permissions.filesystem.open_beneath`, which follows no link.
+A path that passes is only inside the workspace as text. `open_beneath`, which follows no link,
+makes sure that the file is, too.
 """
 
 from __future__ import annotations
@@ -17,36 +17,41 @@ from ferrule.core.invisible_characters import exact
 from ferrule.core.lazy_patterns import expression
 
 LONGEST = 4096
-"""Characters of a path (requirement 000 as shipped; PATH_MAX on Linux)."""
+"""The most characters of a path (requirement 000 as shipped; PATH_MAX on Linux)."""
 
 _DRIVE = expression(r"[A-Za-z]:(?:[/\\]|$)")
 _HOME = expression(r"~[A-Za-z0-9_.+-]*(?:/|$)")
 _CONTROL = expression(r"[\x00-\x1f\x7f]")
-_RELATIVE = "use a path relative to the workspace"
+_USE_RELATIVE = "use a path relative to the workspace"
 
 
 def parts(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
-    """The components below the root; empty for the root itself.
+    """Return the components of a path below the root; none for the root itself.
 
-    `roots` are the spellings of the root that an absolute path may start with. Raises ToolFailed:
-    permission_denied for what leads out, validation_failed for what is no path.
+    Args:
+        path: What the model wrote.
+        roots: The spellings of the root that an absolute path may start with.
+
+    Raises:
+        ToolFailed: permission_denied if the path leads out of the workspace, validation_failed if
+            it is not a path.
     """
     _check_text(path)
     if path.startswith("\\"):
-        raise _denied(path, f"names a drive or a server; {_RELATIVE}")
+        raise _denied(path, f"names a drive or a server; {_USE_RELATIVE}")
     _check_start(path, path)
     if "\\" in path:
         raise _invalid(path, "contains a backslash; write `/` between folders")
-    found = _below_root(path, roots) if path.startswith("/") else _resolved(path)
+    found = _below_root(path, roots) if path.startswith("/") else _resolve(path)
     if found is None:
-        raise _denied(path, f"leads out of the workspace; {_RELATIVE}")
-    # Again, for `./~/x`: a name that we hand on must mean the same to whoever reads it next.
+        raise _denied(path, f"leads out of the workspace; {_USE_RELATIVE}")
+    # Again, for `./~/x`: the name must mean the same to whoever reads it next.
     _check_start("/".join(found), path)
     return found
 
 
 def shown(path: str) -> str:
-    """A path in back-ticks for a message: control characters escaped, at most 200 characters."""
+    """Return a path in backticks for a message, escaped and with at most 200 characters."""
     printable = exact(path, keep="")
     if len(printable) > 200:
         printable = printable[:100] + "…" + printable[-99:]
@@ -66,13 +71,13 @@ def _check_text(path: str) -> None:
 
 def _check_start(text: str, path: str) -> None:
     if _DRIVE.match(text):
-        raise _denied(path, f"names a drive or a server; {_RELATIVE}")
+        raise _denied(path, f"names a drive or a server; {_USE_RELATIVE}")
     if _HOME.match(text):
-        raise _denied(path, f"starts with `~`, which is not expanded; {_RELATIVE}")
+        raise _denied(path, f"starts with `~`, which is not expanded; {_USE_RELATIVE}")
 
 
 def _below_root(path: str, roots: tuple[str, ...]) -> tuple[str, ...] | None:
-    absolute = _resolved(path) or ()
+    absolute = _resolve(path) or ()
     for root in roots:
         start = tuple(part for part in root.split("/") if part)
         if absolute[: len(start)] == start:
@@ -80,9 +85,8 @@ def _below_root(path: str, roots: tuple[str, ...]) -> tuple[str, ...] | None:
     return None
 
 
-def _resolved(path: str) -> tuple[str, ...] | None:
-    """The components after `.` and `..` are worked out as text; None if they lead above where they
-    began.
+def _resolve(path: str) -> tuple[str, ...] | None:
+    """Resolve `.` and `..` as text; None if a relative path leads above its start.
 
     An absolute path cannot: `/..` is `/`.
     """
@@ -98,9 +102,9 @@ def _resolved(path: str) -> tuple[str, ...] | None:
     return tuple(found)
 
 
-def _denied(path: str, what: str) -> ToolFailed:
-    return ToolFailed(ErrorType.PERMISSION_DENIED, f"{shown(path)} {what}")
+def _denied(path: str, reason: str) -> ToolFailed:
+    return ToolFailed(ErrorType.PERMISSION_DENIED, f"{shown(path)} {reason}")
 
 
-def _invalid(path: str, what: str) -> ToolFailed:
-    return ToolFailed(ErrorType.VALIDATION_FAILED, f"{shown(path)} {what}")
+def _invalid(path: str, reason: str) -> ToolFailed:
+    return ToolFailed(ErrorType.VALIDATION_FAILED, f"{shown(path)} {reason}")

@@ -1,8 +1,7 @@
-"""Checks on one name in an open folder: is it a regular file, and is its content still the same?
+"""Opens and checks regular files in an open folder.
 
-`folder` is a descriptor; no check follows a link. What the checks raise besides ToolFailed are
-OSErrors with the number the kernel would use, for `permissions.filesystem.os_errors` to put into
-words.
+`folder` is a descriptor, and no check follows a link. Besides ToolFailed the checks raise OSError
+with the number that the kernel would use, which `os_errors` explains.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ from ferrule.core.errors import ToolFailed
 from .paths import shown
 
 ABSENT = "absent"
-"""Instead of a digest: there is no file."""
+"""The digest of a file that does not exist."""
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""Never waits for the other end of a pipe and never makes a terminal ours."""
+"""Flags with which opening never waits for a pipe and never acquires a terminal."""
 
 
 def error(number: int) -> OSError:
-    """An OSError of the right class with the system's own words."""
+    """Return the OSError for an error number, with the system's message."""
     return OSError(number, os.strerror(number))
 
 
 def status_of(folder: int, name: str) -> os.stat_result:
-    """The thing of this name itself. Raises OSError."""
+    """Return the stat of a name without following links. Raises OSError."""
     return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
 
 def check_regular(status: os.stat_result, path: str) -> None:
-    """Raises unless this is the stat of a regular file."""
+    """Raise OSError or ToolFailed unless this is the stat of a regular file."""
     if stat.S_ISREG(status.st_mode):
         return
     if stat.S_ISDIR(status.st_mode):
@@ -49,9 +48,7 @@ def check_regular(status: os.stat_result, path: str) -> None:
 
 
 def regular(folder: int, name: str, path: str) -> os.stat_result | None:
-    """The stat of a regular file, None if there is nothing of this name; anything else is
-    refused.
-    """
+    """Return the stat of a regular file, or None if nothing has this name. Raises otherwise."""
     try:
         status = status_of(folder, name)
     except FileNotFoundError:
@@ -61,8 +58,8 @@ def regular(folder: int, name: str, path: str) -> os.stat_result | None:
 
 
 def open_regular(folder: int, name: str, path: str) -> int:
-    """A descriptor for reading a regular file, owned by the caller."""
-    # Looked at before it is opened: opening a device can already do something.
+    """Open a regular file for reading. The caller owns the descriptor."""
+    # Checked before it is opened, because opening a device can already have an effect.
     check_regular(status_of(folder, name), path)
     descriptor = os.open(name, READ, dir_fd=folder)
     try:
@@ -74,9 +71,7 @@ def open_regular(folder: int, name: str, path: str) -> int:
 
 
 def check_unchanged(folder: int, name: str, path: str, expect: str) -> None:
-    """Raises unless the SHA-256 (hex) of the file is `expect`, or there is none and `expect` is
-    ABSENT.
-    """
+    """Raise unless the SHA-256 (hex) of the file is `expect`; ABSENT expects that it is missing."""
     if regular(folder, name, path) is None:
         found = ABSENT
     else:
@@ -86,26 +81,29 @@ def check_unchanged(folder: int, name: str, path: str, expect: str) -> None:
         return
     if expect == ABSENT:
         raise error(errno.EEXIST)
-    what = "is gone" if found == ABSENT else "has changed"
+    change = "is gone" if found == ABSENT else "has changed"
     raise ToolFailed(
         ErrorType.IO_ERROR,
-        f"{shown(path)} {what} since it was read; nothing was written. Read it again first",
+        f"{shown(path)} {change} since it was read; nothing was written. Read it again first",
     )
 
 
 def check_replaceable(moved: os.stat_result, there: os.stat_result | None, source: str) -> None:
-    """Only a file may take the place of a file."""
+    """Raise ToolFailed if a moved folder or link would replace a file."""
     if there is not None and not stat.S_ISREG(moved.st_mode):
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED,
-            f"{shown(source)} is no file and cannot take the place of one",
+            f"{shown(source)} is not a file and cannot replace one",
         )
 
 
 def make_folder(above: int, name: str, *, last: bool) -> None:
-    """A folder of this name, new or already there; a file or a link of this name is refused.
+    """Create a folder unless it exists. Raises OSError if a file or a link has the name.
 
-    `last` False: more folders will be made in it.
+    Args:
+        above: The folder that will contain it, as a descriptor.
+        name: Its name.
+        last: False if further folders will be created in it.
     """
     try:
         os.mkdir(name, dir_fd=above)

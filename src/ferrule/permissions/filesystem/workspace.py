@@ -1,22 +1,21 @@
-"""The folder that tools work in: every file a tool touches is reached through here.
+"""The workspace: the folder that tools work in, and the only access they have to files.
 
-What holds for all methods:
+This holds for all methods:
 
-* A path is checked as text (`permissions.filesystem.paths`), its name against the lists
-  (`permissions.protected_names`), and then opened by descriptor beneath the root
-  (`permissions.filesystem.open_beneath`) without following any link, so that check and use cannot
-  be pulled apart.
+* A path is checked as text (`paths`), its name against the lists (`protected_names`), and then
+  opened by descriptor beneath the root (`open_beneath`) without following any link, so that nothing
+  can change between check and use.
 * Every failure is a `ToolFailed` that names the path as it was given and a next step.
-* The calls block; they are quick but for reading and writing themselves.
+* The methods block. They are fast, except for the reading and writing itself.
 
-Hard links: a file with several names is read only if all its names lie in this workspace and may be
-read. Otherwise `notes.txt` could be another name of `.env` or of a file outside. Packages that an
-installer hard-linked from its cache are refused by this; `linked=True` allows them. Writing always
-makes a new inode, so the other names keep the old content.
+Hard links: a file with several names is read only if all its names are in this workspace and may be
+read. Otherwise `notes.txt` could be another name of `.env` or of a file outside. This refuses
+packages that an installer hard-linked from its cache; `linked=True` allows them. Writing always
+creates a new inode, so the other names keep the old content.
 
 Not protected against: content copied under an ordinary name by someone with the right to do so;
 another process that writes between the last check of a compare-and-swap and the rename (the two are
-neighbouring system calls; writers using this object are serialised).
+consecutive system calls; writers that use this object are serialized).
 """
 
 from __future__ import annotations
@@ -47,20 +46,25 @@ from .regular_files import ABSENT, status_of
 __all__ = ["ABSENT", "READ_LIMIT", "WALK_LIMIT", "Entry", "Workspace", "check_text"]
 
 READ_LIMIT = 10 * 1024 * 1024
-"""Bytes that `read` takes at the most unless told otherwise."""
+"""The most bytes that `read` accepts by default."""
 
 WALK_LIMIT = 200_000
-"""Entries that one walk visits at the most."""
+"""The most entries that a walk visits."""
 
 VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".bzr", ".jj"})
 
 
 class Workspace:
-    """A folder and what is below it. Open until `close`, or until nobody refers to it.
+    """A folder and what is below it. Open until `close`, or until it is garbage collected.
 
-    `names` are the lists of untouchable names, `linked` allows reading files with names elsewhere,
-    `open_folder` forces one of the ways of `permissions.filesystem.open_beneath`. Raises
-    ConfigError if `root` is no folder.
+    Args:
+        root: The folder.
+        names: Names that no tool may touch.
+        linked: Allow reading files that have other names (hard links) outside.
+        open_folder: One of the implementations in `open_beneath`; the strongest by default.
+
+    Raises:
+        ConfigError: `root` is not a folder.
     """
 
     def __init__(
@@ -89,28 +93,30 @@ class Workspace:
         self._finalizer = weakref.finalize(self, os.close, descriptor)
 
     def close(self) -> None:
-        """Gives the descriptor back. Safe to call twice; whatever is called afterwards fails."""
-        # Never used again: its number may soon belong to something else.
+        """Close the root's descriptor. Safe to call twice; all other methods fail afterwards."""
+        # The number must not be used again: it may soon belong to another file.
         self._tree.root = -1
         self._finalizer()
 
     def refusing(
         self, refuses: Callable[[str, bool], str], denials: Denials | None = None
     ) -> Workspace:
-        """The same folder, which also refuses what `refuses(path, write)` gives a reason for.
+        """Return a workspace that refuses further paths.
 
-        `denials` are the person's deny rules for paths, which commands have to keep to.
+        Args:
+            refuses: Returns why a path may not be read (or written); empty if it may.
+            denials: The deny rules for paths, which also bind commands.
         """
         names = self.names
         ruled = RuledNames(names.reserved, names.secret, names.protected, refuses)
-        made = Workspace(self.root, names=ruled, linked=self._linked, open_folder=self._open_folder)
-        made._denials = denials
-        return made
+        workspace = Workspace(
+            self.root, names=ruled, linked=self._linked, open_folder=self._open_folder
+        )
+        workspace._denials = denials
+        return workspace
 
     def command_names(self, also: Names = DEFAULT) -> Names:
-        """The names that the sandbox of commands has to withhold: the lists, those of `also`, and
-        deny rules for paths.
-        """
+        """Return the names to hide from commands: the lists, those of `also`, and deny rules."""
         own = self.names
         lists = Names(
             tuple(dict.fromkeys((*own.reserved, *also.reserved))),
@@ -122,33 +128,41 @@ class Workspace:
     # Names
 
     def name(self, path: str) -> str:
-        """`path` relative to the root, normalised as text; `""` is the root. Says nothing about the
-        lists.
+        """Return a path relative to the root, normalised as text; `""` is the root.
 
-        Raises ToolFailed: permission_denied if it lies outside, validation_failed if it is no path.
+        The lists of names are not checked.
+
+        Raises:
+            ToolFailed: permission_denied if the path leads outside, validation_failed if it is not
+                a path.
         """
         return "/".join(paths.parts(path, self._spellings))
 
     def permit(self, path: str, *, write: bool) -> str:
-        """Like `name`, but raises ToolFailed(permission_denied) also for names on the lists. No
-        I/O.
+        """Return `name(path)` if tools may use it. No I/O.
+
+        Raises:
+            ToolFailed: As in `name`, and permission_denied if the name is on the lists.
         """
         name = self.name(path)
         if reason := self.names.check(name, write=write):
-            raise ToolFailed(ErrorType.PERMISSION_DENIED, f"{shown(path)} is {_article(reason)}")
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED, f"{shown(path)} is {_with_article(reason)}"
+            )
         return name
 
     # Looking
 
     def stat(self, path: str) -> Entry:
-        """What `path` is. A link is described, not followed."""
+        """Return what a path is. A link is described, not followed."""
         name = self.permit(path, write=False)
         with self._told(path, name, "look at"):
             return Entry.of(name, self._status(name))
 
     def entries(self, path: str = "", *, left_out: list[str] | None = None) -> list[Entry]:
-        """What is in one folder, by name. Untouchable names are not in it; they are added to
-        `left_out`.
+        """Return what is in a folder, sorted by name.
+
+        Names on the lists are left out and added to `left_out`.
         """
         name = self.permit(path, write=False)
         found = self._scan(path, name)
@@ -162,11 +176,19 @@ class Workspace:
         left_out: list[str] | None = None,
         limit: int = WALK_LIMIT,
     ) -> Iterator[Entry]:
-        """All that is below a folder, depth first and by name; a folder comes before what is in it.
+        """Return all that is below a folder, depth first and by name, folders first.
 
-        Left out: untouchable names, folders of version control, with `hidden` False what begins
-        with a dot. Links are listed and not followed. A folder below that cannot be read is listed,
-        stays empty and is added to `left_out`. Raises ToolFailed(limit) after `limit` entries.
+        Links are listed and not followed. Names on the lists and folders of version control are
+        left out. A folder that cannot be read is listed without its content.
+
+        Args:
+            path: The folder.
+            hidden: Include names that begin with a dot.
+            left_out: Gets the names on the lists and the folders that could not be read.
+            limit: The most entries.
+
+        Raises:
+            ToolFailed: `limit` if there are more entries, or any failure to list the folder.
         """
         name = self.permit(path, write=False)
         return self._walk(self._scan(path, name), shown(path), hidden, left_out, limit)
@@ -174,9 +196,7 @@ class Workspace:
     # Reading
 
     def open(self, path: str) -> BinaryIO:
-        """A regular file, for reading. FIFOs, devices, sockets and folders are refused without
-        blocking.
-        """
+        """Open a regular file for reading. FIFOs, devices, sockets and folders are refused."""
         name = self.permit(path, write=False)
         with self._told(path, name, "read"), self._parent(name) as (folder, last):
             file = os.fdopen(regular_files.open_regular(folder, last, path), "rb")
@@ -188,23 +208,23 @@ class Workspace:
             return file
 
     def read(self, path: str, *, limit: int = READ_LIMIT) -> bytes:
-        """A whole file. Raises ToolFailed(limit) if it has more than `limit` bytes."""
+        """Return the content of a file. Raises ToolFailed(limit) if it exceeds `limit` bytes."""
         with self.open(path) as file, self._told(path, "", "read"):
             data = file.read(limit + 1)
             if len(data) > limit:
                 size = os.fstat(file.fileno()).st_size
                 raise ToolFailed(
                     ErrorType.LIMIT,
-                    (
-                        f"{shown(path)} has {size} bytes, more than {limit}; read a range of "
-                        "lines, its tail, or search it"
-                    ),
+                    f"{shown(path)} has {size} bytes, more than {limit}; read a range of lines, "
+                    "its tail, or search it",
                 )
         return data
 
     def read_text(self, path: str, *, limit: int = READ_LIMIT) -> str:
-        """A whole text file; bytes that are not UTF-8 become U+FFFD. Raises ToolFailed(parse_error)
-        for binary.
+        """Return the content of a text file. Bytes that are not UTF-8 become U+FFFD.
+
+        Raises:
+            ToolFailed: parse_error if the file is binary, limit if it is too large.
         """
         data = self.read(path, limit=limit)
         check_text(data, path)
@@ -215,11 +235,16 @@ class Workspace:
     def write(
         self, path: str, data: bytes, *, expect: str | None = None, create: bool = True
     ) -> Entry:
-        """Makes `data` the content of a file, in one step; its folder must exist.
+        """Write a file atomically. Its folder must exist.
 
-        `expect` is the SHA-256 (hex) of the content that must still be there, or `ABSENT`:
-        otherwise ToolFailed(io_error) and nothing is changed. With `create` False the file must
-        exist.
+        Args:
+            path: The file.
+            data: Its new content.
+            expect: The SHA-256 (hex) of the content that must still be there, or `ABSENT`.
+            create: Allow the file to be new.
+
+        Raises:
+            ToolFailed: io_error if the file has other content than expected: nothing is changed.
         """
         name = self.permit(path, write=True)
         with self._told(path, name, "write"), self._parent(name) as (folder, last):
@@ -233,9 +258,7 @@ class Workspace:
             return Entry.of(name, status_of(folder, last))
 
     def make_dir(self, path: str, *, parents: bool = True) -> Entry:
-        """A folder that exists afterwards, also if it did before. With `parents`, those above it
-        too.
-        """
+        """Create a folder unless it exists; with `parents`, those above it too."""
         name = self.permit(path, write=True)
         parts = _split(name)
         with self._told(path, name, "create"):
@@ -253,11 +276,12 @@ class Workspace:
         return self.stat(path)
 
     def move(self, source: str, target: str, *, overwrite: bool = False) -> Entry:
-        """Renames a file, link or folder. With `overwrite` a file may take the place of a file.
+        """Rename a file, link or folder. With `overwrite` a file may replace a file.
 
-        A folder that holds untouchable names is not moved.
+        A folder that contains names on the lists is not moved.
         """
-        old, new = self._not_root(source), self._not_root(target)
+        old = self._permit_change(source)
+        new = self._permit_change(target)
         if new == old or new.startswith(old + "/"):
             raise ToolFailed(
                 ErrorType.VALIDATION_FAILED, f"{shown(source)} cannot be moved into itself"
@@ -279,12 +303,11 @@ class Workspace:
         return self.stat(target)
 
     def delete(self, path: str, *, recursive: bool = False) -> None:
-        """Removes a file, a link (not what it points to), an empty folder, or with `recursive` any
-        folder.
+        """Delete a file, a link (not what it points to) or an empty folder.
 
-        A folder that holds untouchable names is not deleted.
+        With `recursive` any folder is deleted, unless it contains names on the lists.
         """
-        name = self._not_root(path)
+        name = self._permit_change(path)
         with self._told(path, name, "delete"), self._parent(name) as (folder, last):
             status = status_of(folder, last)
             if not stat.S_ISDIR(status.st_mode):
@@ -296,7 +319,7 @@ class Workspace:
                 os.rmdir(last, dir_fd=folder)
 
     def descriptor(self, path: str = "") -> int:
-        """A folder as a descriptor, for the working directory of a child. The caller closes it."""
+        """Open a folder as the working directory of a child. The caller closes the descriptor."""
         name = self.permit(path, write=False)
         with self._told(path, name, "enter"):
             return self._open_folder(self._tree.root, _split(name), os.O_RDONLY)
@@ -308,14 +331,15 @@ class Workspace:
             try:
                 return self._tree.scan(_split(name))
             except NotADirectoryError:
-                self._status(name)  # A file on the way is another failure than a file in its place.
+                self._status(name)  # raises another error if it is a file on the way
                 raise ToolFailed(
                     ErrorType.VALIDATION_FAILED,
                     f"{shown(path)} is a file, not a folder; use `read_file`",
                 ) from None
 
-    def _not_root(self, path: str) -> str:
-        if name := self.permit(path, write=True):
+    def _permit_change(self, path: str) -> str:
+        name = self.permit(path, write=True)
+        if name:
             return name
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED,
@@ -330,7 +354,7 @@ class Workspace:
 
     @contextmanager
     def _parent(self, name: str) -> Generator[tuple[int, str]]:
-        """The folder that holds `name`, as a descriptor, and the last component."""
+        """Open the folder that contains `name`; yield its descriptor and the last component."""
         *above, last = _split(name) or ("",)
         if not last:
             raise regular_files.error(errno.EISDIR)
@@ -338,29 +362,31 @@ class Workspace:
             yield descriptor, last
 
     def _told(self, path: str, name: str, verb: str) -> AbstractContextManager[None]:
-        return told(path, verb, lambda: self._near(name))
+        return told(path, verb, lambda: self._similar_names(name))
 
-    def _near(self, name: str) -> list[str]:
-        """Names in the same folder that are spelled like a missing one."""
+    def _similar_names(self, name: str) -> list[str]:
+        """Return names in the same folder that are spelled like a missing one."""
         *above, last = _split(name) or ("",)
         try:
             found = self._tree.scan(tuple(above))
         except OSError:
-            return []  # The folder is missing too: nothing to suggest.
-        allowed = {below[-1].lower(): below for below, _ in found[:2000] if self._readable(below)}
+            return []  # the folder is missing, too
+        readable = {
+            below[-1].lower(): below for below, _ in found[:2000] if self._is_readable(below)
+        }
         from difflib import get_close_matches
 
-        near = get_close_matches(last.lower(), allowed, n=2)
-        return ["/".join(allowed[one]) for one in near]
+        similar = get_close_matches(last.lower(), readable, n=2)
+        return ["/".join(readable[key]) for key in similar]
 
-    def _readable(self, below: tuple[str, ...]) -> bool:
+    def _is_readable(self, below: tuple[str, ...]) -> bool:
         return self.names.check("/".join(below), write=False) is None
 
     def _allowed(
         self, found: list[Found], left_out: list[str] | None
     ) -> Iterator[tuple[str, os.stat_result]]:
         for below, status in found:
-            if self._readable(below):
+            if self._is_readable(below):
                 yield "/".join(below), status
             elif left_out is not None:
                 left_out.append("/".join(below))
@@ -373,27 +399,29 @@ class Workspace:
         left_out: list[str] | None,
         limit: int,
     ) -> Iterator[Entry]:
-        waiting = list(self._allowed(first, left_out))[::-1]
+        waiting = list(self._allowed(first, left_out))[::-1]  # a stack, the next one last
         count = 0
         while waiting:
             name, status = waiting.pop()
             last = name.rpartition("/")[2]
             if last in VERSION_CONTROL or (last.startswith(".") and not hidden):
                 continue
-            if (count := count + 1) > limit:
+            count += 1
+            if count > limit:
                 raise ToolFailed(
                     ErrorType.LIMIT,
                     f"more than {limit} entries below {what}; name a smaller folder",
                 )
             yield Entry.of(name, status)
-            if stat.S_ISDIR(status.st_mode):
-                try:
-                    below = self._tree.scan(_split(name))
-                except OSError:
-                    if left_out is not None:
-                        left_out.append(name)
-                    continue
-                waiting += list(self._allowed(below, left_out))[::-1]
+            if not stat.S_ISDIR(status.st_mode):
+                continue
+            try:
+                below = self._tree.scan(_split(name))
+            except OSError:
+                if left_out is not None:
+                    left_out.append(name)
+                continue
+            waiting += list(self._allowed(below, left_out))[::-1]
 
     def _check_linked(self, status: os.stat_result, path: str) -> None:
         if self._linked or self._name_count.all_readable(status):
@@ -401,14 +429,11 @@ class Workspace:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
             f"{shown(path)} has {status.st_nlink} names (hard links), and some of them lie "
-            "outside of the "
-            "workspace or may not be read; ask the person to copy the file",
+            "outside of the workspace or may not be read; ask the person to copy the file",
         )
 
     def _check_below(self, path: str, old: str, new: str) -> None:
-        """Refuses to move or delete a folder with names in it that tools may not change, there or
-        here.
-        """
+        """Raise ToolFailed if a folder contains names that tools may not change, old or new."""
         for number, (below, _) in enumerate(self._tree.everything(_split(old))):
             if number > WALK_LIMIT:
                 raise ToolFailed(
@@ -419,15 +444,13 @@ class Workspace:
                 if reason := self.names.check(spelling, write=True):
                     raise ToolFailed(
                         ErrorType.PERMISSION_DENIED,
-                        (
-                            f"{shown(path)} cannot be moved or deleted: {shown(spelling)} is "
-                            f"{_article(reason)}"
-                        ),
+                        f"{shown(path)} cannot be moved or deleted: {shown(spelling)} is "
+                        f"{_with_article(reason)}",
                     )
 
 
 def check_text(data: bytes, path: str) -> None:
-    """Raises ToolFailed(parse_error) if the bytes are no text: a NUL early on, or UTF-16."""
+    """Raise ToolFailed(parse_error) if bytes are UTF-16 or contain an early NUL."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ToolFailed(
             ErrorType.PARSE_ERROR, f"{shown(path)} is UTF-16 text; convert it to UTF-8 first"
@@ -443,5 +466,5 @@ def _split(name: str) -> tuple[str, ...]:
     return tuple(name.split("/")) if name else ()
 
 
-def _article(reason: str) -> str:
+def _with_article(reason: str) -> str:
     return reason if reason.startswith(("reserved", "protected")) else f"a name that {reason}"

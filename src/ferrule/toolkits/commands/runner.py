@@ -21,8 +21,7 @@ from typing import Any
 
 from ferrule.core.calls import Call, ErrorType, compact
 from ferrule.core.errors import ToolFailed
-from ferrule.permissions.approval_digest import digest
-from ferrule.permissions.approvals import ApprovalRequest, Approver
+from ferrule.permissions.approvals import ApprovalRequest, Approver, digest
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.gate import Offer
 from ferrule.sandbox.command import Command, Running, Sink
