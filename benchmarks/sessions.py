@@ -134,7 +134,7 @@ async def replays(count: int) -> int:
     """Record runs of the real model over the tasks of the evaluation, replay them; 1 if one comes
     out otherwise.
     """
-    from ferrule import Agent
+    from ferrule import Agent, Permissions, Storage
     from ferrule.engine.replay.replay import replay
     from ferrule.engine.replay.what_if import what_if
     from ferrule.permissions.gate import Gate

@@ -1,12 +1,16 @@
-"""Names of the tools that a run may use, for handlers that list them."""
+"""The tools that a run may use, for handlers that list them or ask of a call within theirs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ferrule.core.frozen import frozen
 
 if TYPE_CHECKING:
+    from ferrule.permissions.gate import Decision
+    from ferrule.tools.definition import Tool
+
     from .dispatcher import Dispatcher
 
 
@@ -30,6 +34,10 @@ class Usable:
         dispatcher = self.session.dispatcher
         tool = dispatcher.catalog.get(name)
         return tool is not None and dispatcher.usable(tool)
+
+    def decide(self, tool: Tool, values: Mapping[str, Any]) -> Decision:
+        """Return what the session's rules say of a call with these checked values."""
+        return self.session.dispatcher.gate.decide(tool, values)
 
     def names(self) -> list[str]:
         """Return the full names of all usable tools, sorted.

@@ -249,7 +249,7 @@ class _Handler:
             return nobody
 
         def refuse(url: str) -> str:
-            decision = usable.dispatcher().gate.decide(tool, {**values, URL: url})
+            decision = usable.decide(tool, {**values, URL: url})
             is_refused = decision.verdict == "deny" or (decision.verdict == "ask" and decision.rule)
             return f"a redirect leads there, and {decision.reason}" if is_refused else ""
 

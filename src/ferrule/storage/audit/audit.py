@@ -8,15 +8,9 @@ found by feeding the same events to the same machine.
         call.outcome, call.decisions[-1].rule, call.arguments_sha256
 
 Digests are SHA-256 in hex. `arguments_sha256` is of the arguments as they arrived, `result_sha256`
-<<<<<<< HEAD
 of the value as the journal has it (text as UTF-8, else compact JSON; "" if there is none). A
-decision's `digest` is the one that approvals are bound to (`permissions.approval_digest`): it is of
+decision's `digest` is the one that approvals are bound to (`permissions.approvals`): it is of
 the validated values, so it differs from the first.
-=======
-of the value as the journal holds it (text as UTF-8, else compact JSON; "" where there is none). A
-decision's `digest` is the one that approvals are bound to (`permissions.approvals`): of the
-checked values, so that it differs from the first.
->>>>>>> permissions
 
 What it does not show: what a program did once it ran, and effects of a tool that its author did not
 declare.
