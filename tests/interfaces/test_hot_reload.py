@@ -370,13 +370,17 @@ async def test_nothing_of_a_session_that_goes_on_holds_on_to_another_log_or_mach
     Trust().trust(".")
     await here.reload()
     driver = here.session.driver
-    assert driver is not before and type(driver).__name__ == "HookedDriver"
+    assert driver is not before and [type(one).__name__ for one in driver.extensions] == ["SessionHooks"]
     assert (driver.log, driver.machine, driver.memory) == (
         before.log,
         before.machine,
         before.memory,
     )
-    parts = [driver, *(part for part in vars(driver).values() if hasattr(part, "__dict__"))]
+    parts = [
+        driver,
+        *driver.extensions,
+        *(part for part in vars(driver).values() if hasattr(part, "__dict__")),
+    ]
     held = [value for part in parts for value in vars(part).values()]
     held += [getattr(value, "__self__", None) for value in held]
     assert [each for each in held if isinstance(each, Log) and each is not driver.log] == []

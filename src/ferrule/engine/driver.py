@@ -17,7 +17,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
@@ -53,7 +53,6 @@ from .context.options import ContextOptions, LookAround
 from .context.window import Room
 from .direct_calls import DirectCalls
 from .dispatcher import Dispatcher, Prepared
-from .driver_extension import DriverExtension
 from .live_events import Progress
 from .messages import Inbox
 from .recovery import settle
@@ -65,6 +64,95 @@ MAX_CONTINUATIONS = 3
 """How often extensions may send one message on: a hook that is never content must not keep a model
 running for ever.
 """
+
+
+class DriverExtension:
+    """What is added to a session: hooks, delegation, registration. Every method does nothing.
+
+    An extension is given to the driver and overrides the methods it needs; a session without
+    extensions pays for none of them. With several, the last one given is the outermost: its
+    `before_` methods are called first and its `after_` methods last.
+    """
+
+    driver: Driver
+
+    def attach(self, driver: Driver) -> None:
+        """Get to know the driver. Called once, before anything else, with its log already open."""
+        self.driver = driver
+
+    def resources(self) -> Mapping[type, object]:
+        """Objects that tools of the session find with `Context.resource`."""
+        return {}
+
+    # ---- the session
+
+    def before_open(self, opened: events.SessionOpened | None) -> events.SessionOpened | None:
+        """Return the session's first event, perhaps changed; None for a session from a journal."""
+        return opened
+
+    def after_open(self) -> None:
+        """The session has its lease."""
+
+    def rebuild(self, journal: Sequence[events.Event]) -> None:
+        """Take from a journal what this extension must know of the session's past."""
+
+    async def start(self) -> None:
+        """Called before anything is done in the session, every time. Raising refuses it."""
+
+    def release(self) -> None:
+        """Another driver takes the session over: ask to be told of nothing any more."""
+
+    def take_over(self, previous: Driver) -> None:
+        """Go on with a session that another driver has begun."""
+
+    # ---- runs
+
+    def before_run(self, started: events.RunStarted) -> None:
+        """A message is about to be worked on."""
+
+    async def before_turns(self, started: events.RunStarted) -> events.RunStarted:
+        """Return the run's first event, perhaps changed. Called again for each continuation."""
+        return started
+
+    async def after_turns(self, finish: Finish, continuations: int, *, last: bool) -> str:
+        """Return a text that the model must go on with, or "" if the run is over.
+
+        Args:
+            finish: How the run ended.
+            continuations: How often this message was already sent on.
+            last: Whether a text would be ignored.
+        """
+        return ""
+
+    def before_resume(self) -> None:
+        """A run that another process left open is about to be finished."""
+
+    async def run_ended(self) -> None:
+        """A run ended, however it did. Called before its result is returned."""
+
+    # ---- within a run
+
+    def before_event(self, event: events.Event) -> None:
+        """Called for each event before the machine gets it. Must be quick and must not raise."""
+
+    async def open_exchange(self, open: Callable[[], Awaitable[Exchange]]) -> Exchange:
+        """Return the conversation with the model; `open` makes a new one."""
+        return await open()
+
+    def reset_exchange(self) -> None:
+        """The conversation was forgotten: the next question opens another one."""
+
+    async def before_question(self, turn: int) -> list[Command] | None:
+        """Return commands to carry out instead of asking the model; None to ask it."""
+        return None
+
+    async def after_question(self, commands: list[Command]) -> list[Command]:
+        """Return what to do after the model's answer."""
+        return commands
+
+    def question_turn(self) -> AbstractAsyncContextManager[object]:
+        """Return what is held while a person is asked."""
+        return nullcontext()
 
 
 class Driver:
@@ -84,7 +172,7 @@ class Driver:
         context: How the session keeps within the model's context window.
         look_around: Measures that window.
         together: Shares journal writes with other sessions.
-        extensions: What is added to this session (`driver_extension`).
+        extensions: What is added to this session.
     """
 
     def __init__(

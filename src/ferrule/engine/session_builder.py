@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ferrule.core.identity import Identity
 from ferrule.core.machine import Machine
@@ -15,22 +15,78 @@ from ferrule.models.tool_modes.selection import choose, open_exchange
 from .artifacts.intake import Keeper, guarded
 from .context.options import Around, look_around
 from .dispatcher import Dispatcher
-from .driver import Driver
-from .driver_extension import DriverExtension
+from .driver import Driver, DriverExtension
 from .session import Session
 from .write_batching import Together
 
 if TYPE_CHECKING:
+    from ferrule.core.limits import Limits
+    from ferrule.permissions.approvals import Approver
+    from ferrule.permissions.filesystem.workspace import Workspace
+    from ferrule.permissions.gate import Gate
+    from ferrule.storage.artifacts.store import Artifacts
+    from ferrule.storage.journal.protocols import Journal
     from ferrule.tools.catalog import Catalog
     from ferrule.tools.search.options import ToolSearch
 
-    from .agent import Agent
+    from .cleanup import Closers
+    from .clock import Clock
+    from .context.options import ContextOptions
+    from .delegation.child_session import Below
+    from .delegation.lineage import Lineage
+    from .delegation.roster import Roster
     from .hooks.call_hooks import Hook
+    from .hooks.chain import Hooks
+    from .hooks.events import EventHook
+    from .model_connection import ModelConnection
+    from .offered_tools import OfferedTools
+    from .registration.registration import RegistrationLimits
     from .tool_search.discovery import Searching
+    from .tool_search.index import Indexes
+
+
+class SessionSource(Protocol):
+    """What sessions are made of: an agent (`engine.agent.Agent`, which says what each is)."""
+
+    offered: OfferedTools
+    connection: ModelConnection
+    fallback: bool
+    limits: Limits
+    workspace: Workspace | None
+    approver: Approver
+    resources: dict[type, object]
+    hooks: tuple[Hook | EventHook | Hooks, ...]
+    roster: Roster | None
+    lineage: Lineage | None
+    registration: RegistrationLimits | None
+    context: ContextOptions
+    artifacts: Artifacts | None
+    run_defaults: tuple[int, tuple[str, ...]]
+    tenant: str
+    user: str
+    clock: Clock
+    interruptible: bool
+    unclosed: set[Closers]
+    together: Together | None
+    indexes: Indexes | None
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    @property
+    def gate(self) -> Gate: ...
+
+    @property
+    def journal(self) -> Journal: ...
+
+    def below(self, part: Below) -> Session: ...
 
 
 def build_session(
-    agent: Agent, session_id: str, system: str, machine: Machine | None = None
+    agent: SessionSource, session_id: str, system: str, machine: Machine | None = None
 ) -> Session:
     """Return a session that is not opened yet.
 
@@ -97,7 +153,7 @@ def build_session(
 class _Opening:
     """Opens the conversation of an agent's session with its model."""
 
-    agent: Agent
+    agent: SessionSource
     system: str
 
     async def look_around(self) -> Around:
@@ -163,7 +219,7 @@ def _is_call_of_model(machine: Machine, call_id: str) -> bool:
     return slot is not None and not slot.direct
 
 
-def _keeper(agent: Agent) -> Keeper | None:
+def _keeper(agent: SessionSource) -> Keeper | None:
     if agent.artifacts is None:
         return None
     reader = agent.catalog.get("artifact_read")
@@ -171,7 +227,9 @@ def _keeper(agent: Agent) -> Keeper | None:
     return Keeper(agent.artifacts, agent.limits.max_output_bytes, readable=readable)
 
 
-def _searching(agent: Agent, option: ToolSearch, catalog: Catalog, session_id: str) -> Searching:
+def _searching(
+    agent: SessionSource, option: ToolSearch, catalog: Catalog, session_id: str
+) -> Searching:
     from .registration.session_catalog import SessionCatalog
     from .tool_search.discovery import Searching
     from .tool_search.index import Indexes
@@ -182,7 +240,7 @@ def _searching(agent: Agent, option: ToolSearch, catalog: Catalog, session_id: s
     return Searching(option, catalog, agent.indexes, session_id)
 
 
-def _extensions(agent: Agent) -> tuple[Sequence[DriverExtension], tuple[Hook, ...]]:
+def _extensions(agent: SessionSource) -> tuple[Sequence[DriverExtension], tuple[Hook, ...]]:
     """Return what is added to a session, and the hooks around its calls."""
     if not agent.hooks and agent.roster is None:
         return (), ()

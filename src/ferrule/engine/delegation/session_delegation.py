@@ -17,8 +17,7 @@ from ferrule.core.commands import Command, Finish
 from ferrule.engine.background import background_of
 from ferrule.engine.budgets import calls_of
 from ferrule.engine.dispatcher import Dispatcher
-from ferrule.engine.driver import Driver
-from ferrule.engine.driver_extension import DriverExtension
+from ferrule.engine.driver import Driver, DriverExtension
 from ferrule.engine.hooks.chain import Hooks
 from ferrule.engine.session_log import Log
 from ferrule.permissions.approvals import Approver

@@ -12,8 +12,7 @@ from dataclasses import replace
 from ferrule.core import events
 from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.commands import Command, Evaluate, Finish
-from ferrule.engine.driver import Driver
-from ferrule.engine.driver_extension import DriverExtension
+from ferrule.engine.driver import Driver, DriverExtension
 from ferrule.models.client import Exchange
 
 from .call_adapter import around_calls

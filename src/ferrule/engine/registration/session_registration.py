@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from ferrule.core.events import DirectCall, Event
 from ferrule.engine.delegation.delegation import Delegation
 from ferrule.engine.dispatcher import Dispatcher
-from ferrule.engine.driver_extension import DriverExtension
+from ferrule.engine.driver import DriverExtension
 from ferrule.engine.hooks.chain import Hooks
 from ferrule.engine.hooks.session_hooks import SessionHooks
 
@@ -48,8 +48,8 @@ class SessionRegistration(DriverExtension):
         """Fire `session.end` when the session closes."""
         self._hooks.fire_end_on_close()
 
-    def rebuild(self, events: Sequence[Event]) -> None:
-        self._gone = gone(events)
+    def rebuild(self, journal: Sequence[Event]) -> None:
+        self._gone = gone(journal)
 
     def after_open(self) -> None:
         if self._gone:
