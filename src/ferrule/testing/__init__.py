@@ -1,4 +1,4 @@
-"""Real parts to test with: fakes of what we do not own and the contracts of our seams as suites.
+"""Test doubles for servers and clocks, and conformance suites for Ferrule's protocols.
 
 Modules: `artifact_conformance`, `byte_stream`, `fakes`, `http_double`, `journal_conformance`,
 `ollama_double`, `provider_double`, `pytest_plugin`, `sandbox_conformance`, `wire_conformance`.

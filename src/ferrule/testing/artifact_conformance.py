@@ -1,5 +1,4 @@
-"""The contract of `ferrule.storage.artifacts.store.ArtifactStore` as tests. Any store of large
-outputs can run them.
+"""Check any `ferrule.storage.artifacts.store.ArtifactStore` against its contract.
 
 class TestMyStore(ArtifactConformance):
     def open_store(self) -> ArtifactStore:
@@ -38,10 +37,10 @@ MALFORMED = (
 
 
 class ArtifactConformance:
-    """Subclass it, name the class `Test…`, and give `open_store`."""
+    """Tests of an artifact store: subclass as `Test…` and implement `open_store`."""
 
     def open_store(self) -> ArtifactStore:
-        """A new, empty store with bounds that this suite does not reach (some MiB)."""
+        """Return a new, empty store with limits that this suite does not reach (some MiB)."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -50,7 +49,7 @@ class ArtifactConformance:
         yield store
         store.close()
 
-    def test_what_went_in_comes_back_in_any_part(self, artifacts: ArtifactStore) -> None:
+    def test_any_part_of_an_artifact_can_be_read(self, artifacts: ArtifactStore) -> None:
         data = bytes(range(256)) * 5000
         kept = artifacts.put(
             MINE, [data[:7], b"", data[7:]], mime="application/x-bytes", tool="dump"
@@ -73,7 +72,7 @@ class ArtifactConformance:
         assert b"".join(pieces) == data[100:]
         assert all(0 < len(piece) <= PIECE for piece in pieces)
 
-    def test_nothing_is_an_artifact_too(self, artifacts: ArtifactStore) -> None:
+    def test_an_empty_artifact_can_be_stored(self, artifacts: ArtifactStore) -> None:
         kept = artifacts.put(MINE, [])
         assert (kept.size, kept.lines) == (0, 0)
         assert artifacts.read(MINE, kept.reference, 0, 10) == b""
@@ -88,7 +87,7 @@ class ArtifactConformance:
     @pytest.mark.parametrize(
         "other", OTHERS, ids=lambda scope: "-".join((scope.tenant, scope.user, scope.session))
     )
-    def test_nobody_else_finds_reads_lists_or_deletes_it(
+    def test_other_scopes_cannot_find_read_list_or_delete_an_artifact(
         self, artifacts: ArtifactStore, other: Scope
     ) -> None:
         kept = artifacts.put(MINE, [b"secret"])
@@ -106,7 +105,7 @@ class ArtifactConformance:
         assert artifacts.read(MINE, kept.reference, 0, 6) == b"secret"
 
     @pytest.mark.parametrize("reference", [NEVER, *MALFORMED])
-    def test_a_reference_that_leads_nowhere_is_missing(
+    def test_an_unknown_reference_is_missing(
         self, artifacts: ArtifactStore, reference: str
     ) -> None:
         artifacts.put(MINE, [b"something"])
@@ -119,7 +118,9 @@ class ArtifactConformance:
                 ask()
         assert artifacts.delete(MINE, reference) is False
 
-    def test_what_was_deleted_is_gone_and_can_be_kept_again(self, artifacts: ArtifactStore) -> None:
+    def test_a_deleted_artifact_is_gone_and_can_be_stored_again(
+        self, artifacts: ArtifactStore
+    ) -> None:
         kept, stays = artifacts.put(MINE, [b"one"]), artifacts.put(MINE, [b"two"])
         assert artifacts.delete(MINE, kept.reference) is True
         assert artifacts.delete(MINE, kept.reference) is False
@@ -129,7 +130,7 @@ class ArtifactConformance:
         artifacts.put(MINE, [b"one"])
         assert artifacts.read(MINE, kept.reference, 0, 3) == b"one"
 
-    def test_parts_that_break_leave_nothing_behind(self, artifacts: ArtifactStore) -> None:
+    def test_parts_that_raise_leave_nothing_behind(self, artifacts: ArtifactStore) -> None:
         def broken() -> Iterator[bytes]:
             yield b"half of it"
             raise RuntimeError("the source is gone")
@@ -141,7 +142,7 @@ class ArtifactConformance:
             artifacts.find(MINE, "art-" + hashlib.sha256(b"half of it").hexdigest())
 
     @pytest.mark.parametrize("gone", [RuntimeError, KeyboardInterrupt])
-    def test_parts_that_break_after_much_was_written_leave_nothing_behind(
+    def test_parts_that_raise_after_much_data_leave_nothing_behind(
         self, artifacts: ArtifactStore, gone: type[BaseException]
     ) -> None:
         data = b"much" * PIECE
@@ -156,7 +157,7 @@ class ArtifactConformance:
         kept = artifacts.put(MINE, [data])
         assert b"".join(artifacts.pieces(MINE, kept.reference)) == data
 
-    def test_the_same_bytes_of_two_scopes_do_not_share_their_end(
+    def test_deleting_the_same_bytes_in_one_scope_keeps_those_of_another(
         self, artifacts: ArtifactStore
     ) -> None:
         mine = artifacts.put(MINE, [b"same"], tool="mine")
@@ -167,7 +168,7 @@ class ArtifactConformance:
         assert artifacts.read(OTHERS[0], theirs.reference, 0, 4) == b"same"
         assert artifacts.list(MINE) == []
 
-    def test_there_is_nothing_past_the_end(self, artifacts: ArtifactStore) -> None:
+    def test_reading_past_the_end_returns_nothing(self, artifacts: ArtifactStore) -> None:
         kept = artifacts.put(MINE, [b"x" * (PIECE + 1)])
         for offset in (PIECE + 1, PIECE + 2, 10 * PIECE, 1 << 40):
             assert artifacts.read(MINE, kept.reference, offset, 10) == b""
@@ -175,7 +176,7 @@ class ArtifactConformance:
         assert artifacts.read(MINE, kept.reference, PIECE, 1 << 40) == b"x"
         assert artifacts.read(MINE, kept.reference, 0, 0) == b""
 
-    def test_the_list_has_the_newest_first_and_says_what_find_says(
+    def test_the_list_has_the_newest_first_and_agrees_with_find(
         self, artifacts: ArtifactStore
     ) -> None:
         for number in range(5):
@@ -188,7 +189,7 @@ class ArtifactConformance:
     @pytest.mark.parametrize(
         "odd", ["", "nul\0", "half \ud83d", "two\nlines", "ä" * 5000, "a'b\"c;--"]
     )
-    def test_odd_words_about_an_artifact_do_not_keep_it_from_being_found(
+    def test_odd_metadata_does_not_hide_an_artifact(
         self, artifacts: ArtifactStore, odd: str
     ) -> None:
         kept = artifacts.put(MINE, [b"data"], mime=odd, tool=odd)
@@ -196,7 +197,7 @@ class ArtifactConformance:
         assert (found.sha256, found.size) == (kept.sha256, 4)
         assert artifacts.list(MINE) == [found]
 
-    def test_many_threads_keep_read_list_and_remove_at_once(self, artifacts: ArtifactStore) -> None:
+    def test_threads_can_store_read_list_and_delete_at_once(self, artifacts: ArtifactStore) -> None:
         scopes = (MINE, *OTHERS)
 
         def work(number: int) -> list[bytes]:
@@ -218,13 +219,13 @@ class ArtifactConformance:
         for scope in scopes:
             assert sorted(one.size for one in artifacts.list(scope)) == [1000] * 3
 
-    def test_a_sweep_within_the_bounds_removes_nothing(self, artifacts: ArtifactStore) -> None:
+    def test_a_sweep_within_the_limits_removes_nothing(self, artifacts: ArtifactStore) -> None:
         kept = artifacts.put(MINE, [b"fresh"])
         assert artifacts.sweep() == 0
         assert artifacts.find(MINE, kept.reference) == kept
 
     @pytest.mark.parametrize("blank", [("", "u", "s"), ("t", " ", "s"), ("t", "u", "\n")])
-    def test_there_is_no_scope_without_an_owner(self, blank: tuple[str, str, str]) -> None:
+    def test_a_scope_needs_an_owner(self, blank: tuple[str, str, str]) -> None:
         with pytest.raises(ConfigError):
             Scope(*blank)
 

@@ -1,12 +1,11 @@
-"""Connections whose bytes arrive exactly as a test cuts them: no socket, no timing, the real client
-above.
+"""Deliver bytes to the real HTTP client in exact pieces, without sockets or timing.
 
-    with arriving(answer):                       # every new connection of this process is one of these
+    with arriving(answer):                       # replaces every new connection of this process
         await exchange.ask(history, sink=sink)
 
-`answer` takes the bytes of a request and returns `Arrival`s: each piece reaches the client in a
-turn of the event loop of its own, so that a reader sees every cut. Not covered is what a kernel
-does to bytes (a reset that discards what was not read yet); `http_double` has real sockets.
+`answer` takes the bytes of a request and returns an `Arrival`. Each piece reaches the client in its
+own iteration of the event loop, so a reader sees every cut. Effects of a kernel (a reset that
+discards unread bytes) are not covered; `http_double` has real sockets.
 """
 
 from __future__ import annotations
@@ -26,26 +25,26 @@ Ending = Literal["stay", "close", "reset"]
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """The raw bytes of one HTTP answer, in the pieces in which they arrive."""
+    """The raw bytes of one HTTP response, in the pieces in which they arrive."""
 
     pieces: Sequence[bytes]
     ending: Ending = "stay"
 
 
 def head(content_type: str, framing: Literal["chunked", "close"] = "chunked") -> bytes:
-    """The head of an answer 200."""
+    """Return the head of a 200 response."""
     coding = "Transfer-Encoding: chunked\r\n" if framing == "chunked" else ""
     return f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\n{coding}\r\n".encode()
 
 
 def as_chunks(pieces: Sequence[bytes]) -> bytes:
-    """A body as HTTP chunks, without the one that ends it."""
+    """Encode a body as HTTP chunks, without the final chunk."""
     return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces if piece)
 
 
 @contextmanager
 def arriving(answer: Callable[[bytes], Arrival]) -> Generator[None]:
-    """Let every connection that a client opens be one whose server answers like this."""
+    """Replace every connection that a client opens by one whose server answers like this."""
 
     async def connect(
         loop: asyncio.AbstractEventLoop, origin: Any, tls: Any, buffer: memoryview
@@ -87,8 +86,8 @@ class _Socket(asyncio.Transport):
             return
         if self._left:
             piece = self._left.pop(0)
-            room = self._client.get_buffer(-1)
-            room[: len(piece)] = piece
+            buffer = self._client.get_buffer(-1)
+            buffer[: len(piece)] = piece
             self._client.buffer_updated(len(piece))
             self._loop.call_soon(self._arrive)
         elif self._ending != "stay":
@@ -118,6 +117,7 @@ class _Socket(asyncio.Transport):
 
 
 def cut(data: bytes, ends: Sequence[int]) -> list[bytes]:
-    """The data in pieces that end at these places."""
-    places = sorted({place for place in ends if 0 < place < len(data)})
-    return [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True)]
+    """Split data into pieces that end at these offsets."""
+    cuts = sorted({end for end in ends if 0 < end < len(data)})
+    spans = zip([0, *cuts], [*cuts, len(data)], strict=True)
+    return [data[start:end] for start, end in spans]

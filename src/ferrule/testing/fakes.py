@@ -1,6 +1,4 @@
-"""Doubles for tests of programs that use Ferrule: a clock that does not wait, an approver that
-remembers.
-"""
+"""Test doubles for programs that use Ferrule: a clock that never waits, a recording approver."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from ferrule.permissions.approvals import Answer, ApprovalRequest, Choice
 
 
 class FakeClock:
-    """`engine.clock.Clock` whose time moves only when asked; `slept` lists the waits in seconds."""
+    """A clock that moves only by `sleep` and `advance`; `slept` lists the waits in seconds."""
 
     def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
         self._ms = float(start_ms)
@@ -27,13 +25,14 @@ class FakeClock:
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Move the time forward."""
         self._ms += seconds * 1000
 
 
 class RecordingApprover:
-    """Answers approval requests from a list (the last answer repeats), or by a function; keeps them
-    all.
+    """Answers approval requests from a list (the last answer repeats) or by a function.
+
+    `requests` keeps all requests.
     """
 
     def __init__(

@@ -1,5 +1,4 @@
-"""A small HTTP/1.1 server in this process, for tests of what talks HTTP. It can misbehave in every
-way we met.
+"""Run a small HTTP/1.1 server in the test's process that can misbehave as real ones do.
 
 async with HttpDouble(lambda request: Reply(json={"ok": True})) as server:
     await transport.post(f"{server.url}/x", b"{}", {})
@@ -20,7 +19,7 @@ from ferrule.models.request_encoding import json_object
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What came in. Header names are in lower case; `target` is the path with its query."""
+    """A received request. Header names are in lower case; `target` is the path with its query."""
 
     method: str
     target: str
@@ -28,18 +27,18 @@ class Request:
     body: bytes
 
     def json(self) -> dict[str, Any]:
-        """The body as an object; empty if it is none."""
+        """Return the body as a JSON object, or an empty dictionary if it is none."""
         return json_object(self.body)
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What goes out. `pieces` are sent one by one, each as an HTTP chunk (or raw, by length or
-    until close).
+    """A response to send.
 
-    `then` is what comes after the pieces: `end` properly, `hold` until the client goes, or `drop`
-    the connection without an end. `hold_head` sends nothing at all until the client goes;
-    `drop_head` closes at once.
+    `pieces` are sent one by one: each as an HTTP chunk, or raw with `framing` `length` or `close`.
+    `then` is what follows: `end` properly, `hold` the connection until the client leaves, or `drop`
+    it without an end. `hold_head` sends nothing at all until the client leaves; `drop_head` closes
+    at once.
     """
 
     status: int = 200
@@ -59,8 +58,10 @@ Handler = Callable[[Request], "Reply | Awaitable[Reply]"]
 
 
 class HttpDouble:
-    """The server. `requests` is what it was asked; `asked` is set at each request, `abandoned` when
-    a client closes while it is owed an answer; `connections` counts those that were opened.
+    """The server.
+
+    `requests` are all received requests. `asked` is set at each request, `abandoned` when a client
+    closes before its response is complete; `connections` counts opened connections.
     """
 
     def __init__(self, handler: Handler, *, tls: ssl.SSLContext | None = None) -> None:
@@ -131,7 +132,7 @@ class HttpDouble:
     async def _answer(
         self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        """Send the reply. True if the connection stays open."""
+        """Send the reply. Return whether the connection stays open."""
         made = self._handler(request)
         reply = made if isinstance(made, Reply) else await made
         if reply.drop_head:
@@ -162,14 +163,14 @@ class HttpDouble:
         ]
         writer.write("\r\n".join((*lines, "\r\n")).encode("latin-1"))
         for piece in pieces:
-            writer.write(
-                b"%x\r\n%b\r\n" % (len(piece), piece) if reply.framing == "chunked" else piece
-            )
+            if reply.framing == "chunked":
+                writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            else:
+                writer.write(piece)
             await writer.drain()
             if len(pieces) > 1:
-                await asyncio.sleep(
-                    0
-                )  # Lets the client read this piece before the next one is there.
+                # Lets the client read this piece before the next one is there.
+                await asyncio.sleep(0)
         if reply.framing == "chunked" and reply.then == "end":
             writer.write(b"0\r\n\r\n")
         await writer.drain()

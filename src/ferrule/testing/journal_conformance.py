@@ -1,5 +1,4 @@
-"""The contract of `ferrule.storage.journal.sqlite.Journal` as tests. Any store of events can run
-them.
+"""Check any `ferrule.storage.journal.protocols.Journal` against its contract.
 
     class TestMyJournal(JournalConformance):
         def open_journal(self) -> Journal:
@@ -47,22 +46,22 @@ STORY: tuple[Event, ...] = (
     ModelAnswered("It says ÄÖ."),
     RunFinished("done", "It says ÄÖ.", usage=Usage(10, 3)),
 )
-"""One run as a driver would record it."""
+"""The events of one run as the engine records it."""
 
 
 class JournalConformance:
-    """Subclass it, name the class `Test…`, and give `open_journal`."""
+    """Tests of a journal: subclass as `Test…` and implement `open_journal`."""
 
     def open_journal(self) -> Journal:
-        """A new, empty journal."""
+        """Return a new, empty journal."""
         raise NotImplementedError
 
     def open_journal_beside(self) -> Journal:
-        """Another journal for what is exported from the first."""
+        """Return another journal, to import what was exported from the first."""
         return SqliteJournal(":memory:")
 
     def open_again(self, journal: Journal) -> Journal | None:
-        """The same journal as another process would open it, or None if it cannot be shared."""
+        """Open the same journal as another process would; None if it cannot be shared."""
         return None
 
     @pytest.fixture

@@ -1,9 +1,9 @@
-"""An Ollama in this process that behaves badly in the ways the real one does.
+"""Run a double of Ollama in the test's process with the faults of the real one.
 
-It keeps the last tokens of a prompt and drops what stands before them, tools included, answers 200
-all the same and reports the small count; when the user's words are among what was dropped, it
-answers 500 "no user query found". It ignores `tool_choice`, sends arguments as objects, and sends
-calls in any chunk. On `/v1` it ignores `num_ctx` too.
+It keeps the last tokens of a prompt and drops what comes before them, tools included, but still
+answers 200 and reports the small count. If the user's message was dropped, it answers 500 "no user
+query found". It ignores `tool_choice`, sends arguments as objects, and sends calls in any chunk. On
+`/v1` it also ignores `num_ctx`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ SHOW: dict[str, Any] = {
     "parameters": 'stop "<|im_end|>"',
     "model_info": {"general.architecture": "llama", "llama.context_length": 131_072},
 }
-"""`/api/show` of a model that can call tools."""
+"""The answer of `/api/show` for a model that can call tools."""
 
 
 def count_tokens(value: object) -> int:
-    """How this double counts: four characters of JSON are a token."""
+    """Count tokens as this double does: four characters of JSON each."""
     return len(compact(value)) // 4
 
 
 class OllamaDouble:
-    """Answers the steps in order; `memory` is the window that the machine can hold, whatever
-    `num_ctx` says, `default_window` what it uses where nothing is asked for. `prompts` are the
-    messages the model saw.
+    """Answers with the given steps in order.
+
+    `memory` is the largest window the machine can hold, whatever `num_ctx` says; `default_window`
+    is used if a request sets none. `prompts` are the messages the model saw, `asks` the bodies of
+    all requests.
     """
 
     def __init__(
@@ -109,7 +111,7 @@ class OllamaDouble:
 
     @staticmethod
     def _cut(asked: dict[str, Any], window: int) -> tuple[list[dict[str, Any]], int]:
-        """The messages that are left of the prompt, and the tokens that were read."""
+        """Return the messages of the prompt that are kept, and the number of tokens read."""
         kept: list[dict[str, Any]] = []
         room = window
         for message in reversed(dicts(asked.get("messages"))):

@@ -1,13 +1,14 @@
-"""Providers in this process, made of their official SDKs' types: what they are sent must fit these,
-what they answer is built of them.
+"""Run doubles of providers in the test's process, checked against the types of their official SDKs.
 
     async with ProviderDouble([calls(("add", {"a": 1, "b": 2})), says("3")]) as server:
-        Anthropic("m", base_url=server.url, api_key="k")        # or OpenAIResponses(..., base_url=f"{server.url}/v1")
+        Anthropic("m", base_url=server.url, api_key="k")
+        # or OpenAIResponses(..., base_url=f"{server.url}/v1")
 
-It speaks `/v1/messages`, `/v1/responses` and `/v1/chat/completions`. A request is refused as the
-provider would refuse it: a field that the SDK does not know, a turn out of order, a call without
-its result, a result without its call. The SDKs (`anthropic`, `openai`) are needed where this is
-used; not checked is what only the provider knows (models, signatures, sizes).
+The server has `/v1/messages`, `/v1/responses` and `/v1/chat/completions`. Requests must fit the
+SDKs' types and answers are made of them. A request is refused as the provider would refuse it: an
+unknown field, a message out of order, a call without its result, a result without its call. The
+SDKs (`anthropic`, `openai`) must be installed. What only the provider knows (models, signatures,
+sizes) is not checked.
 """
 
 from __future__ import annotations
@@ -28,19 +29,20 @@ from ferrule.models.scripted import Step
 from .http_double import HttpDouble, Reply, Request
 
 PIECE = 3
-"""Characters of a streamed piece."""
+"""Characters per streamed piece."""
 
 EVENTS = {"content-type": "text/event-stream; charset=utf-8"}
 _CHAT_FINISH = {"length": "length", "calls": "tool_calls", "filter": "content_filter"}
 
 
 class Refused(Exception):
-    """The request is not one that the provider would take."""
+    """Raised for a request that the provider would refuse."""
 
 
 class ProviderDouble:
-    """Answers the steps in order, streamed where that was asked for. `asks` are the requests,
-    `refused` what was wrong.
+    """Answers with the given steps in order, streamed if the request asks for it.
+
+    `asks` are the bodies of all requests, `refused` the reasons of refused ones.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -94,13 +96,13 @@ class ProviderDouble:
 
 
 def event(value: Mapping[str, Any], *, named: bool = True) -> bytes:
-    """A server-sent event, with its name as both providers send it."""
+    """Encode a server-sent event, by default with its name as both providers send it."""
     name = f"event: {value['type']}\n".encode() if named else b""
     return name + b"data: " + compact(value).encode() + b"\n\n"
 
 
 def pieces(text: str) -> list[str]:
-    """A text as it is streamed."""
+    """Split a text as it is streamed."""
     return [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
 
 
@@ -112,17 +114,19 @@ def _adapter(module: str, name: str) -> TypeAdapter[Any]:
 
 
 def fits(value: Any, module: str, name: str) -> Any:
-    """`value`, if the SDK's type takes it whole. Raises ValidationError, or Refused for what the
-    type does not know.
+    """Return `value` if it fits an SDK's type completely.
+
+    Raises:
+        ValidationError: A field has a wrong value.
+        Refused: A field is unknown to the type.
     """
     adapter = _adapter(module, name)
     try:
         spelled = adapter.dump_json(
             adapter.validate_python(value), exclude_unset=True, by_alias=True
         )
-    except (
-        PydanticSerializationError
-    ) as problem:  # Lists in the SDKs' types are checked when they are read.
+    except PydanticSerializationError as problem:
+        # Lists in the SDKs' types are checked when they are read.
         raise Refused(str(problem)) from problem
     known: Any = json.loads(spelled)
     if known != value:
@@ -145,7 +149,7 @@ def _only(asked: Mapping[str, Any], module: str, name: str) -> None:
 
 
 def check_messages(asked: dict[str, Any]) -> None:
-    """Raise Refused, or ValidationError, for a request that `POST /v1/messages` would not take."""
+    """Raise Refused or ValidationError for a request `POST /v1/messages` would refuse."""
     settings = {name: value for name, value in asked.items() if name != "stream"}
     _only(settings, "anthropic.types.message_create_params", "MessageCreateParamsNonStreaming")
     for tool in dicts(asked.get("tools")):
@@ -174,8 +178,8 @@ def check_messages(asked: dict[str, Any]) -> None:
 
 def _block_fits(block: dict[str, Any]) -> None:
     hosted = block["type"].endswith("_tool_result")
-    # Results of hosted tools go back as they came; the types of what is sent do not read all that
-    # lies in them.
+    # Results of hosted tools are sent back unchanged; the types of requests lack some of their
+    # fields.
     kind = (
         ("anthropic.types.beta", "BetaContentBlock")
         if hosted
@@ -207,9 +211,7 @@ def _message(step: Step, number: int, streamed: bool) -> Reply:
 def message_of(
     content: Sequence[Mapping[str, Any]], stop: str, usage: Mapping[str, Any], **more: Any
 ) -> dict[str, Any]:
-    """A message as the API answers it, by the SDK's type (the beta one, which knows more
-    blocks).
-    """
+    """Make a message as the API returns it, by the SDK's beta type, which knows more blocks."""
     value = {
         "id": "msg_01",
         "type": "message",
@@ -222,7 +224,7 @@ def message_of(
 
 
 def messages_stream(message: Mapping[str, Any]) -> Reply:
-    """The same message as the API streams it."""
+    """Stream a message as the API does."""
     head: dict[str, Any] = {
         **message,
         "content": [],
@@ -283,7 +285,7 @@ def _block_deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str,
 
 
 def check_responses(asked: dict[str, Any]) -> None:
-    """Raise Refused, or ValidationError, for a request that `POST /v1/responses` would not take."""
+    """Raise Refused or ValidationError for a request `POST /v1/responses` would refuse."""
     settings = {name: value for name, value in asked.items() if name != "stream"}
     module = "openai.types.responses.response_create_params"
     _only(settings, module, "ResponseCreateParamsNonStreaming")
@@ -351,7 +353,7 @@ def _response(step: Step, number: int, streamed: bool) -> Reply:
 def response_of(
     output: Sequence[Mapping[str, Any]], stop: str = "", read: int = 0, wrote: int = 0
 ) -> dict[str, Any]:
-    """A response as the API answers it, by the SDK's type."""
+    """Make a response as the API returns it, by the SDK's type."""
     cut = stop == "length"
     usage: dict[str, Any] = {
         "input_tokens": read,
@@ -378,7 +380,7 @@ def response_of(
 
 
 def responses_stream(response: Mapping[str, Any]) -> Reply:
-    """The same response as the API streams it."""
+    """Stream a response as the API does."""
     begun: dict[str, Any] = {
         **response,
         "output": [],
@@ -400,7 +402,7 @@ def responses_stream(response: Mapping[str, Any]) -> Reply:
 
 
 def _item_deltas(item: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """How an item begins, and what comes before it is whole."""
+    """Return the first form of an item and the events that complete it."""
     at = {"item_id": item.get("id", "")}
     deltas: list[dict[str, Any]] = []
     match item["type"]:
@@ -443,9 +445,7 @@ def _item_deltas(item: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, A
 
 
 def check_chat(asked: dict[str, Any]) -> None:
-    """Raise Refused, or ValidationError, for a request that `POST /v1/chat/completions` would not
-    take.
-    """
+    """Raise Refused or ValidationError for a request `POST /v1/chat/completions` would refuse."""
     settings = {name: value for name, value in asked.items() if name != "stream"}
     _only(
         settings, "openai.types.chat.completion_create_params", "CompletionCreateParamsNonStreaming"

@@ -1,16 +1,16 @@
-"""A plugin for pytest: bundles of recorded sessions (`*.ferrule`) in the test folders are tests.
+"""A pytest plugin that runs bundles of recorded sessions (`*.ferrule`) as tests.
 
 Each session of a bundle is one test: it is replayed through the installed version, offline, and
-must come out byte for byte as it was recorded (`engine.replay.replay`). The fixture `rerun_bundle`
+must equal the recording byte for byte (`engine.replay.replay`). The fixture `rerun_bundle`
 gives the recorded answers to the tools of an agent as they are now:
 
     def test_the_tools_still_answer_as_recorded(rerun_bundle):
         rerun_bundle("tests/holiday.ferrule", Agent("scripted:none", tools=[holidays]))
 
-It fails with what came out otherwise, and returns what it saw (`engine.replay.rerun.Again`, one per
-session). It is asked for by name, with `-p ferrule.testing.pytest_plugin` or in the root
-`conftest.py`; an entry point would load it in every pytest that sees Ferrule's metadata. Nothing of
-Ferrule is loaded until there is a bundle.
+It fails with the differences, and otherwise returns the results (`engine.replay.rerun.Again`, one
+per session). The plugin is enabled by name, with `-p ferrule.testing.pytest_plugin` or in the root
+`conftest.py`; an entry point would load it in every pytest that sees Ferrule's metadata. Nothing
+else of Ferrule is imported until there is a bundle.
 """
 
 from __future__ import annotations
@@ -31,28 +31,26 @@ SUFFIX = ".ferrule"
 
 
 class ReplayFailed(AssertionError):
-    """A recorded session came out otherwise."""
+    """Raised when a session differs from its recording."""
 
 
 def made(kind: type[Any], parent: pytest.Collector, **more: Any) -> Any:
-    """A node of pytest's: it makes them itself, with a method whose parameters it does not tell the
-    types of.
-    """
+    """Make a pytest node; the parameters of pytest's own constructor have no types."""
     return kind.from_parent(parent, **more)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.File | None:
-    """Bundles are test files."""
+    """Collect bundles as test files."""
     if file_path.suffix == SUFFIX and file_path.is_file():
         return made(BundleFile, parent, path=file_path)
     return None
 
 
 class BundleFile(pytest.File):
-    """A bundle."""
+    """A bundle of recorded sessions."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """A test for each session. A bundle that cannot be read fails as a whole."""
+        """Yield a test for each session. A bundle that cannot be read fails as a whole."""
         from ferrule.storage.export.bundles import recorded
 
         for records in recorded(self.path):
@@ -62,12 +60,12 @@ class BundleFile(pytest.File):
 
 
 class RecordedSession(pytest.Item):
-    """A session of a bundle."""
+    """A recorded session of a bundle."""
 
     records: list[Record]
 
     def runtest(self) -> None:
-        """Replay it."""
+        """Replay the session and compare it with its recording."""
         from ferrule.engine.replay.replay import replay
 
         replayed = replay(self.records)
@@ -75,20 +73,21 @@ class RecordedSession(pytest.Item):
             raise ReplayFailed("; ".join(str(difference) for difference in replayed.differences))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """One line where the replay left the recording."""
+        """Return one line with the differences."""
         if isinstance(excinfo.value, ReplayFailed):
             return f"session {self.name}: {excinfo.value}"
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """Where it stands: in its bundle."""
+        """Return the bundle as the place of the test."""
         return self.path, None, f"session {self.name}"
 
 
 @pytest.fixture
 def rerun_bundle() -> Callable[[str | Path, Agent], list[Again]]:
-    """Runs the sessions of a bundle again: recorded answers, the agent's own tools. Fails where
-    they answer otherwise.
+    """Rerun the sessions of a bundle with recorded answers and the agent's own tools.
+
+    Fails if the tools answer differently.
     """
 
     def rerun_bundle(path: str | Path, agent: Agent) -> list[Again]:

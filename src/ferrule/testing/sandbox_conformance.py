@@ -1,13 +1,12 @@
-"""The contract of `ferrule.sandbox.sandbox.Sandbox` as tests: it runs commands, and what it claims
-is true.
+"""Check that a `ferrule.sandbox.sandbox.Sandbox` runs commands and protects what it claims to.
 
     class TestMySandbox(SandboxConformance):
         def open_sandbox(self, policy: Policy) -> Sandbox:
             return Sandbox(policy, rung=...)       # the suite closes it
 
-For each aspect that the sandbox says holds (`Holds.YES`), the suite makes attempts on it with a
-real shell; an aspect that it does not claim is skipped, visibly. Every attempt says `BROKEN` if it
-came through, and the suite looks from outside as well.
+For each aspect that the sandbox claims to protect (`Holds.YES`), the suite attacks with a real
+shell; an aspect that it does not claim is skipped visibly. Every attempt prints `BROKEN` if it
+succeeded, and the suite also checks from outside.
 """
 
 from __future__ import annotations
@@ -127,12 +126,12 @@ ATTEMPTS: Mapping[Aspect, tuple[str, ...]] = {
         "kill -9 -1; grep -l ferrule-outside /proc/*/cmdline",
     ),
 }
-"""What must not come through. `{...}` are things outside that the suite made."""
+"""Scripts that must not succeed. `{...}` are things outside the workspace, made by the suite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What lies around the workspace, and must not be reached."""
+    """Things outside the workspace that must not be reached."""
 
     folder: Path
     tcp: socket.socket
@@ -153,7 +152,7 @@ class Outside:
         }
 
     def untouched(self) -> bool:
-        """Whether all is as it was, and nobody knocked."""
+        """Return whether everything is unchanged and no socket was contacted."""
         here = sorted(path.name for path in self.folder.iterdir()) == ["note.txt", "socket", "tool"]
         note = self.folder / "note.txt"
         same = here and note.read_text() == "outside" and note.stat().st_mode & 0o777 == 0o644
@@ -178,22 +177,21 @@ def _knocked(server: socket.socket) -> bool:
 
 
 class SandboxConformance:
-    """Subclass it, name the class `Test…`, and give `open_sandbox`. Needs pytest-asyncio in its
-    automatic mode.
+    """Tests of a sandbox: subclass as `Test…` and implement `open_sandbox`.
+
+    Needs pytest-asyncio in its automatic mode.
     """
 
     tells_signals = True
-    """Whether a program that a signal ended is told apart from one with exit status 128 and the
-    signal's number.
-    """
+    """Whether a program ended by a signal differs from one with exit status 128 + signal number."""
 
     def open_sandbox(self, policy: Policy) -> Sandbox:
-        """A sandbox for this policy, on the running event loop."""
+        """Return a sandbox for this policy, on the running event loop."""
         raise NotImplementedError
 
     @pytest.fixture
     def root(self, tmp_path: Path) -> Path:
-        """A workspace with something of everything."""
+        """Make a workspace with ordinary, secret and reserved files."""
         root = tmp_path / "work"
         for name, text in {
             "note.txt": "hello\n",
@@ -248,9 +246,7 @@ class SandboxConformance:
 
     @pytest.fixture
     async def opened(self, root: Path) -> AsyncIterator[Callable[..., Sandbox]]:
-        """`opened(bounds=…)`: a sandbox whose policy requires nothing, so that any rung can be
-        looked at.
-        """
+        """Open sandboxes (`opened(bounds=…)`) whose policy requires nothing, for any backend."""
         made: list[Sandbox] = []
 
         def opens(**changes: object) -> Sandbox:
@@ -262,7 +258,7 @@ class SandboxConformance:
         for sandbox in made:
             await sandbox.close()
 
-    # What any sandbox does
+    # Every sandbox
 
     async def test_a_command_works_in_the_workspace(
         self, opened: Callable[..., Sandbox], root: Path
@@ -321,13 +317,13 @@ class SandboxConformance:
         assert first.killed and await running.end() == await running.wait() == first
 
     def test_what_is_claimed_is_said_of_every_aspect(self, root: Path) -> None:
-        # Without an event loop: what holds commands is known before the first one.
+        # Without an event loop: the protection is known before the first command.
         applied = self.open_sandbox(Policy(root, require=frozenset())).applied()
         assert set(applied.holds) == set(Aspect)
         record = json.loads(json.dumps(applied.as_record()))
         assert {*record["enforced"], *record["not_enforced"]} == {str(aspect) for aspect in Aspect}
 
-    # What it claims
+    # Claimed protection
 
     @pytest.mark.parametrize(
         ("aspect", "attempt"),
@@ -383,7 +379,7 @@ class SandboxConformance:
         sandbox = opened(bounds=Bounds(file_size=1 << 20))
         await says(sandbox, "head -c 3000000 /dev/zero > large")
         if sandbox.applied().rung == "none":
-            pytest.skip("nothing holds commands on this rung")
+            pytest.skip("this sandbox backend does not confine commands")
         assert (root / "large").stat().st_size <= 1 << 20
 
 
@@ -411,7 +407,7 @@ def _reserved(names: set[str]) -> set[str]:
 
 
 def _free(lock: Path) -> bool:
-    """Whether nobody holds a lock any more: what held it is gone, whatever its number was."""
+    """Return whether a lock is free: the process that held it is gone, whatever its id was."""
     with closing(lock.open("w")) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -428,7 +424,7 @@ def command(
     stdin: bytes = b"",
     timeout: float | None = 60,
 ) -> Command:
-    """A command line for a real shell."""
+    """Make a command that runs a script in a real shell."""
     output = sink or Capture(1 << 16, 0)
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     return Command(
@@ -446,7 +442,7 @@ def command(
 async def says(
     sandbox: Sandbox, script: str, stdin: bytes = b"", *, timeout: float = 60
 ) -> tuple[Ended, str]:
-    """Run a command line at the root of the sandbox's workspace: how it ended, and what it said."""
+    """Run a script at the root of the workspace; return how it ended, and its output."""
     assert sandbox.policy is not None
     sink = Capture(1 << 16, 1 << 16)
     directory = os.open(sandbox.policy.root, os.O_RDONLY)

@@ -1,15 +1,15 @@
-"""The contract of `ferrule.models.client.Wire` as tests. Any wire that talks HTTP can run them.
+"""Check any model client (`ferrule.models.client.Wire`) that uses HTTP against its contract.
 
     class TestMyWire(WireConformance):
-        def make(self, url, transport):         # a wire that talks to this server
+        def make(self, url, transport):         # a model client for this server
             return MyWire("some-model", base_url=url, transport=transport)
 
         def encode(self, said, streamed):       # what its server would send for this answer
             return Reply(pieces=[...])
 
-`other` answers requests that are no asks (descriptions of models); `until_text` is how many pieces
-a stream has until its first words; `object_arguments` and `string_arguments` say how the format
-carries arguments; `choice` that it can forbid calls while tools are sent.
+`other` answers requests that are not for an answer of the model (descriptions of models).
+`until_text` is the number of pieces of a stream up to the first text. `object_arguments` and
+`string_arguments` say how the format encodes arguments.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HELLO: tuple[Message, ...] = (UserMessage("Was ist 1+2? ☃ 🙂"),)
 
 @dataclass(frozen=True)
 class SaidCall:
-    """A call as the server says it; `name` is the wire name."""
+    """A tool call as the server sends it; `name` is the API name."""
 
     name: str = "math_add"
     arguments: str | Mapping[str, Any] = '{"a":1,"b":2}'
@@ -52,8 +52,9 @@ class SaidCall:
 
 @dataclass(frozen=True)
 class Said:
-    """An answer as a model gives it. `text` is streamed in these pieces; `stop` is `end`, `calls`
-    or `length`.
+    """An answer of the model.
+
+    `text` is streamed in these pieces; `stop` is `end`, `calls` or `length`.
     """
 
     text: tuple[str, ...] = ()
@@ -65,7 +66,7 @@ class Said:
 
 @dataclass
 class Listener:
-    """A sink that remembers. `heard` is set at the first piece of text."""
+    """A sink that records everything. `heard` is set at the first piece of text."""
 
     pieces: list[str] = field(default_factory=list[str])
     thoughts: list[str] = field(default_factory=list[str])
@@ -84,7 +85,7 @@ class Listener:
 
 
 class Talk:
-    """A wire, the server it talks to, and the waits that its retries asked for (none is slept)."""
+    """A model client, its server, and the waits its retries asked for (none is slept)."""
 
     def __init__(self, suite: WireConformance, replies: Sequence[Reply]) -> None:
         self._suite = suite
@@ -118,12 +119,12 @@ class Talk:
 
 
 class WireConformance:
-    """Subclass it, name the class `Test…`, and give `make` and `encode`."""
+    """Tests of a model client: subclass as `Test…` and implement `make` and `encode`."""
 
     object_arguments = False
     string_arguments = True
     until_text = 2
-    """Pieces of a stream until the first of its text is out."""
+    """Number of pieces of a stream up to the first text."""
 
     def make(self, url: str, transport: Transport) -> Wire:
         raise NotImplementedError
@@ -132,11 +133,11 @@ class WireConformance:
         raise NotImplementedError
 
     def other(self, request: Request) -> Reply | None:
-        """The answer to a request that is no ask, or None if it is one."""
+        """Answer a request that is not for the model; None if it is for the model."""
         return None
 
     def talk(self, replies: Sequence[Reply], story: Callable[[Talk], Awaitable[None]]) -> None:
-        """Run a story against these replies, bounded in time."""
+        """Run a test's steps against these replies, with a time limit."""
 
         async def told() -> None:
             talk = Talk(self, replies)
@@ -149,7 +150,7 @@ class WireConformance:
         asyncio.run(told())
 
     def both(self, said: Said) -> tuple[ModelAnswered, ModelAnswered, Listener]:
-        """The same answer in one piece and streamed, and what the sink heard."""
+        """Return the same answer in one piece and streamed, and the sink of the stream."""
         answers: list[ModelAnswered] = []
         listener = Listener()
 

@@ -1,6 +1,6 @@
-"""What a tool is: its definition, its schema, the catalog it stands in, and how often it is tried.
+"""Define tools: their schemas, the catalog of a run, and how calls are retried and timed out.
 
-Knows nothing of models, files or people.
+This package knows nothing about models, files or people.
 
 Packages: `search`.
 Modules: `catalog`, `chunked_output`, `context`, `decorator`, `define`, `definition`,

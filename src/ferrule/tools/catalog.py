@@ -1,6 +1,4 @@
-"""The tools of a run: unique names, sorted, byte-stable on the wire, safe to share between
-threads.
-"""
+"""Hold the tools of a run: unique names, sorted, byte-stable in requests, thread-safe."""
 
 from __future__ import annotations
 
@@ -16,11 +14,15 @@ from .definition import Tool
 from .names import wire_names
 
 Definable = Tool | Callable[..., Any] | Mapping[str, Any]
-"""A tool, a function, or a dictionary of what `define_tool` takes."""
+"""A tool, a function, or a dictionary with the arguments of `define_tool`."""
 
 
 def tool_of(item: Definable) -> Tool:
-    """What a program gave as a tool, as one. Raises ToolDefinitionError."""
+    """Make a `Tool` of a tool, a function or a dictionary.
+
+    Raises:
+        ToolDefinitionError: The function or dictionary cannot be a tool.
+    """
     if isinstance(item, Tool):
         return item
     if isinstance(item, Mapping):
@@ -30,13 +32,12 @@ def tool_of(item: Definable) -> Tool:
 
 def _from_dictionary(item: Mapping[str, Any]) -> Tool:
     fields = dict(item)
-    name, description = fields.pop("name", None), fields.pop("description", "")
+    name = fields.pop("name", None)
+    description = fields.pop("description", "")
     if not isinstance(name, str):
+        listed = ", ".join(map(repr, item))
         raise ToolDefinitionError(
-            (
-                "a tool given as a dictionary has the keys "
-                f"{', '.join(map(repr, item)) or 'none'} and no `name`"
-            ),
+            f"a tool given as a dictionary has no `name`; its keys: {listed or 'none'}",
             hint=(
                 "write {'name': …, 'description': …, 'parameters': …, 'handler': …}, as for "
                 "`define_tool`"
@@ -48,21 +49,23 @@ def _from_dictionary(item: Mapping[str, Any]) -> Tool:
 class Catalog:
     """A set of tools by full name.
 
-    Adding checks everything at once and adds all or nothing. Readers never wait: they see the tuple
-    that was current when they looked.
+    `add` checks all tools first and then adds all of them or none. Readers never wait: they see the
+    tools that were there when they looked.
     """
 
     def __init__(self, tools: Iterable[Definable] = ()) -> None:
         self._lock = threading.Lock()
         self._tools: dict[str, Tool] = {}
         self.version = 0
-        """Counts changes: what was made of the tools holds while this is the same."""
+        """Counts changes; whatever was derived from the tools is valid while this is the same."""
         self._by_wire: dict[str, str] | None = None
         self.add(*tools)
 
     def add(self, *tools: Definable) -> None:
-        """Register tools; plain functions and dictionaries become tools first (`tool_of`). Raises
-        ToolDefinitionError, also for a name that is taken.
+        """Register tools; functions and dictionaries are made into tools first.
+
+        Raises:
+            ToolDefinitionError: An item cannot be a tool, or its name is taken.
         """
         made = [tool_of(item) for item in tools]
         with self._lock:
@@ -71,10 +74,8 @@ class Catalog:
                 earlier = joined.get(item.full_name)
                 if earlier is not None:
                     raise ToolDefinitionError(
-                        (
-                            f"two tools are named `{item.full_name}` (from {earlier.source} and "
-                            f"{item.source})"
-                        ),
+                        f"two tools are named `{item.full_name}` (from {earlier.source} and "
+                        f"{item.source})",
                         hint="rename one, or give it a namespace",
                     )
                 joined[item.full_name] = item
@@ -83,31 +84,30 @@ class Catalog:
             self.version += 1
 
     def get(self, name: str) -> Tool | None:
-        """The tool with this full name or wire name, or None."""
+        """Return the tool with this full name or API name, or None."""
         found = self._tools.get(name)
         if found is None:
             found = self._tools.get(self._wire().get(name, ""))
         return found
 
     def nearest(self, name: str, count: int = 3) -> list[str]:
-        """Names like this one, best first, for the message about an unknown tool."""
+        """Return similar names, best first, for the message about an unknown tool."""
         from difflib import get_close_matches
 
         return get_close_matches(name, self._tools, n=count, cutoff=0.5)
 
     def wire_name(self, tool: Tool) -> str:
-        """What providers see this tool as."""
+        """Return the name under which providers see this tool."""
         return _swap(self._wire())[tool.full_name]
 
     def wire_table(self) -> dict[str, str]:
-        """Full name to wire name for all tools, sorted by full name."""
+        """Return the API name of every tool by its full name, sorted by full name."""
         return _swap(self._wire())
 
     def _wire(self) -> dict[str, str]:
         table = self._by_wire
         if table is None:
-            # Under the lock: a table made of earlier tools must not be stored after `add` dropped
-            # it.
+            # Under the lock: a table of earlier tools must not be stored after `add` dropped it.
             with self._lock:
                 table = self._by_wire = _swap(wire_names(self._tools))
         return table

@@ -1,4 +1,4 @@
-"""What a handler may ask of the run it is part of."""
+"""Give a handler access to the run it is part of."""
 
 from __future__ import annotations
 
@@ -14,36 +14,44 @@ from ferrule.core.identity import Identity
 T = TypeVar("T")
 
 SAID = "said"
-"""The topic of notes that repeat what `progress` has shown: nobody needs to see them twice."""
+"""Topic of notes that repeat what `progress` has shown; they need not be shown again."""
 HELD = "sandbox"
-"""The topic of notes that say what holds a session's commands, or why none may run. Kept; results
-say it where it matters.
+"""Topic of notes about the sandbox of a session's commands, or why no command may run.
+
+They are kept in the journal; tool results repeat them where it matters.
 """
 ANSWERED = "answered"
-"""The topic of notes about a person's answer to what a handler asked: they know what they said."""
+"""Topic of notes about a person's answer to a handler's question; the person knows the answer."""
 ASIDE = (SAID, HELD, ANSWERED)
-"""What stands in the journal and is not drawn for whoever talks with a model."""
+"""Topics that are in the journal and are not shown to the person who talks with a model."""
 
 
 @dataclass(slots=True)
 class Context:
-    """Handed to a handler that declares a parameter of this type; the parameter is not in the
-    schema.
+    """The run as a handler sees it; passed to a parameter annotated with this type.
 
-    `memory` lives as long as the session and is the tool's own (what was last read, the task list);
-    it does not survive a restart. `progress` shows a line to the person, not to the model. `call`
-    runs another tool through the same pipeline and gate, on behalf of this call. `deadline` is the
-    time in seconds that this attempt may take, for handlers that pass a timeout on.
+    The parameter is not part of the schema.
 
-    `tell` hands the model words (framed as data of this tool) before its next answer, or with the
-    next message if no run is under way; it may be kept and called after this call has ended, from
-    any thread. `on_close` registers what ends with the session: called once, awaited, the last
-    registered first, all within ten seconds.
-
-    `note` writes a notice into the journal, for people and not for the model: a topic, and what
-    there is to say. It is written with what is written next; only on the loop of the run. `record`
-    writes what an auditor of this call must find (a hook's word, what holds a program), at once:
-    raises JournalError where that cannot be, and then nothing may follow.
+    Attributes:
+        identity: The tenant, user, session and run.
+        call_id: The id of this call, unique within the session.
+        memory: State of the tools of this session (what was last read, the task list). It is lost
+            when the session ends or the process restarts.
+        resources: Objects the run was given, by type; see `resource`.
+        progress: Shows a line to the person, not to the model.
+        call: Runs another tool on behalf of this call, with the same checks and approvals.
+        deadline: Seconds this attempt may take, for handlers that pass a timeout on.
+        tell: Gives the model a text, framed as data of this tool, before its next answer, or with
+            the next message if no run is active. May be kept and called after this call has ended,
+            from any thread.
+        note: Writes a notice (topic, text) to the journal, for people and not for the model. It is
+            written together with the next events; call it on the run's event loop only.
+        on_close: Registers a cleanup for the end of the session. Each is awaited once, the last
+            registered first, all within ten seconds.
+        record: Writes at once what an auditor of this call must find (a hook's decision, the
+            sandbox of a program). Raises JournalError if it cannot; the handler must then stop.
+        launched: Whether the call was answered and its work goes on as a task (`tools.launch`).
+            Set by the dispatcher.
     """
 
     identity: Identity
@@ -58,23 +66,20 @@ class Context:
     on_close: Callable[[Callable[[], Awaitable[None]]], None] = lambda closer: None
     record: Callable[[CallHooked | CallConfined | FilesSeen], None] = lambda event: None
     launched: bool = False
-    """Whether the call was answered and its work goes on as a task (`tools.launch`). Set by the
-    dispatcher.
-    """
 
     def resource(self, kind: type[T]) -> T:
-        """What the run was given of this kind: `context.resource(Workspace)` is the folder it works
-        in.
+        """Return the run's resource of a type, such as `context.resource(Workspace)`.
 
-        Raises ConfigError, naming the kind, if the run has none.
+        Raises:
+            ConfigError: The run was given no resource of this type.
         """
         found = self.resources.get(kind)
-        if not isinstance(found, kind):
-            hint = f"pass a `{kind.__name__}` in `resources=[...]` of the Agent"
-            if kind.__name__ == "Workspace":
-                # The only resource that an Agent takes by an option of its own.
-                hint = "pass `workspace=` to the Agent"
-            raise ConfigError(
-                f"this tool needs a `{kind.__name__}`, and the run was given none", hint=hint
-            )
-        return found
+        if isinstance(found, kind):
+            return found
+        hint = f"pass a `{kind.__name__}` in `resources=[...]` of the Agent"
+        if kind.__name__ == "Workspace":
+            # The only resource that an Agent takes by an option of its own.
+            hint = "pass `workspace=` to the Agent"
+        raise ConfigError(
+            f"this tool needs a `{kind.__name__}`, and the run was given none", hint=hint
+        )

@@ -1,6 +1,4 @@
-"""`@tool`: a function becomes a tool. Its signature is the schema, its docstring the
-description.
-"""
+"""Make tools of functions (`@tool`): the signature is the schema, the docstring the description."""
 
 from __future__ import annotations
 
@@ -66,23 +64,26 @@ def tool(
 def tool(
     function: Callable[..., Any] | None = None, /, **options: Any
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a function, sync or async: `@tool`, `@tool(side_effect="read", timeout=5)`,
-    `tool(function, risk="low")`.
+    """Make a tool of a sync or async function.
 
-    Parameters become the JSON Schema: plain types, Literals, enums, Optionals, nested lists and
-    dicts, dataclasses, typed dicts, pydantic models, `Annotated` with a description (a string), a
-    `Touch`, or pydantic constraints. A parameter without a default is required. One annotated
-    `Context` is filled in by Ferrule and hidden from the model. The return type becomes the output
-    schema.
+    Use it as `@tool`, as `@tool(side_effect="read", timeout=5)` or as `tool(function, risk="low")`.
 
-    A tool that declares no side effect runs unasked (you handed it over) but alone in its round,
-    and is never retried. Declaring `write`, `execute` or `external` makes it ask, unless `risk`
-    says otherwise; declaring `none` or `read` lets calls run together and be retried. With
-    `defer_loading` a model learns of it by a search (`Agent(tool_search=...)`). `impossible` takes
-    checked values and says what of them can never work: such a call is refused before a person is
-    asked.
+    The parameters become the JSON Schema. They may be plain types, Literals, enums, Optionals,
+    nested lists and dicts, dataclasses, typed dicts, pydantic models, and `Annotated` with a
+    description (a string), a `Touch` or pydantic constraints. A parameter without a default is
+    required. A parameter annotated with `Context` is filled in by Ferrule and hidden from the
+    model. The return type becomes the output schema.
 
-    Raises ToolDefinitionError, naming the tool and the parameter, for what cannot be a schema.
+    A tool that declares no side effect runs without approval (you handed it over), but alone in its
+    turn, and is never retried. `write`, `execute` and `external` need an approval unless `risk`
+    says otherwise; calls of tools with `none` or `read` may run together and be retried.
+
+    With `defer_loading` a model learns about the tool from a search (`Agent(tool_search=...)`).
+    `impossible` takes the checked values and returns why they can never work; such a call is
+    refused before a person is asked.
+
+    Raises:
+        ToolDefinitionError: A parameter cannot be expressed as a schema; names tool and parameter.
     """
     if function is not None:
         return make(function, **options)
@@ -109,7 +110,7 @@ def make(
     defer_loading: bool = False,
     **fields: Any,
 ) -> Tool:
-    """What `@tool` does, as a function; the keywords are those of `tool`."""
+    """Make a tool of a function, with the keywords of `tool`."""
     name = name or getattr(function, "__name__", "")
     check_name(name)
     if namespace != "":
@@ -123,7 +124,7 @@ def make(
     try:
         effect = SideEffect(side_effect)
         level = Risk(risk) if risk is not None else _DEFAULT_RISK[effect]
-        shell = reliability or Reliability(timeout=timeout, max_attempts=max_attempts)
+        limits = reliability or Reliability(timeout=timeout, max_attempts=max_attempts)
     except ValueError as error:
         raise ToolDefinitionError(f"tool `{name}`: {error}") from error
     return Tool(
@@ -135,7 +136,7 @@ def make(
         side_effect=effect,
         risk=level,
         touches={p.name: p.touch for p in parameters if p.touch},
-        reliability=shell,
+        reliability=limits,
         is_async=inspect.iscoroutinefunction(function),
         context_parameter=context,
         namespace=namespace,
@@ -158,7 +159,7 @@ def _arguments(name: str, parameters: list[Parameter]) -> Arguments:
 
 
 def _output(name: str, returns: Any) -> Output | None:
-    returns = _outcome(returns)
+    returns = _without_launch(returns)
     if returns in (inspect.Signature.empty, None, Any, type(None), Chunks, Launch):
         return None
     try:
@@ -169,11 +170,9 @@ def _output(name: str, returns: Any) -> Output | None:
         return ModelledOutput(name, returns)
 
 
-def _outcome(returns: Any) -> Any:
-    """What a function promises of its outcome: work that goes on as a task (`Launch`) has it only
-    later.
-    """
+def _without_launch(returns: Any) -> Any:
+    """Return a return annotation without `Launch`, whose work has its result only later."""
     alternatives = get_args(returns) if get_origin(returns) in (Union, UnionType) else ()
     if Launch not in alternatives:
         return returns
-    return Union[tuple(one for one in alternatives if one is not Launch)]  # noqa: UP007  made of a tuple
+    return Union[tuple(item for item in alternatives if item is not Launch)]  # noqa: UP007  made of a tuple

@@ -1,6 +1,4 @@
-"""`define_tool`: a tool from a dictionary of parameters or a JSON Schema, for tools that are
-data.
-"""
+"""Define tools as data (`define_tool`): parameters as a dictionary or a JSON Schema."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, cast
 
@@ -60,18 +59,22 @@ def define_tool(
     touches: Mapping[str, str] | None = None,
     **config: Any,
 ) -> Tool:
-    """A tool whose parameters are data.
+    """Define a tool whose parameters are data.
 
-    `parameters` is either a JSON Schema of an object (it has `type: object` or `properties`), or a
-    mapping from name to a schema or to a plain description. In the mapping every parameter is
-    required unless it says `required: false`, and a bare text means a required string. A parameter
-    that is left out gets the `default` of its schema. `returns` is the JSON Schema of what the
-    handler returns. `handler` takes the arguments by keyword. `touches` maps parameter names to
-    `read`, `write`, `command`, `variables` or `url`. Every other key is one of `@tool`'s
-    (`side_effect`, `risk`, `timeout`, ...).
+    Args:
+        name: The tool's name.
+        description: What the tool does, for the model.
+        parameters: Either a JSON Schema of an object (it has `type: object` or `properties`), or a
+            mapping from name to a schema or a plain description. In the mapping every parameter is
+            required unless it says `required: false`, and a bare text means a required string. A
+            parameter that is left out gets the `default` of its schema.
+        returns: JSON Schema of the value that the handler returns.
+        handler: A sync or async function that takes the arguments by keyword.
+        touches: Maps parameter names to `read`, `write`, `command`, `variables` or `url`.
+        **config: Any other keyword of `@tool` (`side_effect`, `risk`, `timeout`, ...).
 
-    Raises ToolDefinitionError naming the tool and the key, also for `params` written for
-    `parameters`.
+    Raises:
+        ToolDefinitionError: A value or key is wrong, such as `params` for `parameters`.
     """
     check_name(name)
     _check_config(name, config)
@@ -85,7 +88,7 @@ def define_tool(
         )
     schema = _schema(name, parameters or {})
     arguments = DefaultedArguments(name, schema)
-    shell = make(_placeholder, name=name, description=description, **config)
+    tool = make(_placeholder, name=name, description=description, **config)
     marks = {key: _touch(name, key, kind) for key, kind in (touches or {}).items()}
     fields: dict[str, Any] = {
         "arguments": arguments,
@@ -94,13 +97,11 @@ def define_tool(
         "output": None if returns is None else SchemaOutput(name, dict(returns)),
         "touches": marks,
     }
-    from dataclasses import replace
-
-    return replace(shell, **fields)
+    return replace(tool, **fields)
 
 
 def _placeholder() -> None:
-    """Stands in while the options are read."""
+    """Stand in for the handler while `make` reads the options."""
 
 
 def _check_config(name: str, config: Mapping[str, Any]) -> None:
@@ -124,10 +125,8 @@ def _touch(name: str, key: str, kind: str) -> Any:
 def _schema(tool: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     if "type" in parameters and parameters["type"] in _TYPES[:5] + _TYPES[6:]:
         raise ToolDefinitionError(
-            (
-                f"tool `{tool}`: `parameters` describes a {parameters['type']}, where arguments "
-                "are an object"
-            ),
+            f"tool `{tool}`: `parameters` describes a {parameters['type']}, where arguments "
+            "are an object",
             hint=(
                 "name each parameter: {'items': {'type': 'array'}}, or write the schema of an "
                 "object"
@@ -165,10 +164,12 @@ def _schema(tool: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def validator_of(tool: str, schema: dict[str, Any], what: str = "schema") -> Any:
-    """Make what checks values with a schema; `what` is how an error calls it. Raises
-    ToolDefinitionError.
+    """Compile a JSON Schema into a validator; `what` is the schema's name in an error.
 
     Remote references are refused: a schema must not make this machine fetch anything.
+
+    Raises:
+        ToolDefinitionError: The schema is invalid or refers to something remote.
     """
     import jsonschema_rs
 
@@ -183,11 +184,10 @@ def validator_of(tool: str, schema: dict[str, Any], what: str = "schema") -> Any
 
 
 class SchemaArguments:
-    """`tools.definition.Arguments` for a JSON Schema that arrived as data, checked by
-    jsonschema-rs.
+    """`tools.definition.Arguments` for a JSON Schema given as data, checked by jsonschema-rs.
 
-    What the handler gets is what was given: a schema's defaults say what its author does where an
-    argument is left out.
+    The handler gets the arguments as given. The schema's defaults are not filled in: they say what
+    the author of a remote tool does when an argument is left out.
     """
 
     def __init__(self, tool: str, schema: dict[str, Any]) -> None:
@@ -207,40 +207,38 @@ class SchemaArguments:
         return Checked(values, list(dict.fromkeys(problems)), [])
 
     def _problems(self, error: Any, values: Mapping[str, Any]) -> list[str]:
-        """In words. Arguments that nobody declared are named, each with the parameter that may have
-        been meant.
-        """
+        """Describe an error; undeclared arguments are listed with the nearest parameter name."""
         extra = _undeclared(error, values)
         named = unknown(dict.fromkeys(extra), self._names)
-        # A part of the schema may close itself against what the whole declares: then the checker's
-        # words say it.
+        # A part of the schema may forbid what the whole schema declares: then the validator's own
+        # message is right.
         return named if extra and len(named) == len(extra) else [_problem(error)]
 
 
 def _undeclared(error: Any, values: Mapping[str, Any]) -> list[str]:
-    """The arguments that an error of the checker says are not allowed."""
+    """Return the names of arguments that a validation error says are not allowed."""
     if list(error.instance_path) or list(error.schema_path)[-1:] != ["additionalProperties"]:
         return []
     if error.kind.name == "additionalProperties":
         return list(error.kind.unexpected)
-    # Where nothing at all is declared, the checker shows the value and not its name.
+    # If nothing at all is declared, the validator reports the value and not its name.
     return [name for name, value in values.items() if value == error.instance]
 
 
 class DefaultedArguments(SchemaArguments):
-    """The same for a schema whose author is the program that has the handler: what is left out gets
-    its default.
+    """Arguments of a tool whose schema and handler belong to the same program.
 
-    A default that does not fit its own schema is an error where the tool is defined.
+    An argument that is left out gets its default. A default that does not fit its own schema is an
+    error when the tool is defined.
     """
 
     def __init__(self, tool: str, schema: dict[str, Any]) -> None:
         super().__init__(tool, schema)
         self._defaults: dict[str, Any] = {}
-        for name, about in schema.get("properties", {}).items():
-            if isinstance(about, Mapping) and "default" in about:
-                self._defaults[name] = cast("Mapping[str, Any]", about)["default"]
-        self._refuse_misfits(tool)
+        for name, parameter in schema.get("properties", {}).items():
+            if isinstance(parameter, Mapping) and "default" in parameter:
+                self._defaults[name] = cast("Mapping[str, Any]", parameter)["default"]
+        self._check_defaults(tool)
 
     def check(self, arguments: Mapping[str, Any]) -> Checked:
         checked = super().check(arguments)
@@ -249,15 +247,13 @@ class DefaultedArguments(SchemaArguments):
                 checked.values[name] = deepcopy(default)
         return checked
 
-    def _refuse_misfits(self, tool: str) -> None:
+    def _check_defaults(self, tool: str) -> None:
         for error in self._validator.iter_errors(self._defaults):
             path = list(error.instance_path)
             if path:
                 raise ToolDefinitionError(
-                    (
-                        f"tool `{tool}`: the default of `{path[0]}` does not fit its own schema: "
-                        f"{error.message}"
-                    ),
+                    f"tool `{tool}`: the default of `{path[0]}` does not fit its own schema: "
+                    f"{error.message}",
                     hint="correct the default, or leave it out",
                 )
 
@@ -270,16 +266,15 @@ class SchemaOutput:
         self.schema: Mapping[str, Any] = schema
 
     def encode(self, value: Any) -> tuple[Any, list[str]]:
-        """See `tools.definition.Output`."""
         try:
-            made = json.loads(json.dumps(value))
+            encoded = json.loads(json.dumps(value))
         except (TypeError, ValueError, RecursionError) as error:
             return value, [f"the value cannot be written as JSON: {error}"]
-        return made, [_problem(error, "result") for error in self._validator.iter_errors(made)]
+        errors = self._validator.iter_errors(encoded)
+        return encoded, [_problem(error, "result") for error in errors]
 
 
 def _problem(error: Any, whole: str = "arguments") -> str:
-    where = "".join(
-        f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path
-    ).lstrip(".")
+    steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path]
+    where = "".join(steps).lstrip(".")
     return f"`{where or whole}`: {error.message}"

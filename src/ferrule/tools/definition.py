@@ -1,4 +1,4 @@
-"""What a tool is. One value describes it for the model, the gate, the scheduler and the person."""
+"""Describe a tool in one value: for the model, permissions, the scheduler and people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SideEffect(StrEnum):
-    """What a tool does to the world. `UNDECLARED` is treated as the worst for retries and order."""
+    """What a tool does to the world. `UNDECLARED` counts as the worst for retries and order."""
 
     NONE = "none"
     READ = "read"
@@ -29,8 +29,10 @@ class SideEffect(StrEnum):
 
 
 class Loading(StrEnum):
-    """When the model learns of a tool. `DEFERRED`: once a search found it. `INTERNAL`: never, it is
-    for other tools to call.
+    """When the model learns about a tool.
+
+    `ALWAYS`: from the start. `DEFERRED`: once a search has found it. `INTERNAL`: never; only other
+    tools call it.
     """
 
     ALWAYS = "always"
@@ -39,8 +41,11 @@ class Loading(StrEnum):
 
 
 class Risk(StrEnum):
-    """How much a person should mind: safe runs, low asks once a session, medium and high ask
-    (high with a preview), critical always asks."""
+    """How much a call needs a person's attention.
+
+    `SAFE` runs without approval, `LOW` asks once a session, `MEDIUM` and `HIGH` ask (`HIGH` with a
+    preview), `CRITICAL` asks every time.
+    """
 
     SAFE = "safe"
     LOW = "low"
@@ -51,21 +56,22 @@ class Risk(StrEnum):
 
 @frozen
 class Touch:
-    """Marks a parameter as naming something the gate must know of: `path: Annotated[str, READS]`.
+    """Marks a parameter that permissions must look at: `path: Annotated[str, READS]`.
 
     `kind` is `read` or `write` (a workspace path), `command` (text or argv of a program),
-    `variables` (a mapping: what a command's environment gets besides) or `url`.
+    `variables` (a mapping: additions to a command's environment) or `url`.
     """
 
     kind: str
 
 
 OWN = "ferrule"
-"""The namespace that a tool of Ferrule's own goes to where a file has taken its name."""
+"""The namespace of a built-in tool whose name is taken by a tool of a file."""
 
 FINDERS = "ferrule tool search"
-"""The source of the tools that find others (`engine.tool_search.tools`): a run without a search is
-not shown them.
+"""The source of the tools that find others (`engine.tool_search.tools`).
+
+A run without a tool search is not shown them.
 """
 
 READS = Touch("read")
@@ -77,8 +83,9 @@ URL = Touch("url")
 
 @frozen
 class Subject:
-    """What one call touches: `Touch.kind` and the value of the marked argument; variables as
-    `NAME=value`.
+    """Something one call touches: `Touch.kind` and the value of the marked argument.
+
+    Variables are written `NAME=value`.
     """
 
     kind: str
@@ -86,11 +93,10 @@ class Subject:
 
 
 class Arguments(Protocol):
-    """Checks the arguments of a tool. Made by `tools.signature`, `tools.define` or a source.
+    """Checks the arguments of a tool. Made by `tools.decorator`, `tools.define` or a tool source.
 
-    Contract: `check` never raises and does no I/O; on success `problems` is empty and `values`
-    holds what the handler gets; `repairs` says in words what was changed on the way (`"limit": "5"
-    -> 5`).
+    Contract: `check` never raises and does no I/O. On success `problems` is empty and `values`
+    holds what the handler gets; `repairs` describes what was changed (`"limit": "5" -> 5`).
     """
 
     @property
@@ -103,7 +109,7 @@ class Arguments(Protocol):
 
 @dataclass(slots=True)
 class Checked:
-    """What came of checking: handler values, or problems in words a model can act on."""
+    """The result of a check: values for the handler, or problems that a model can act on."""
 
     values: dict[str, Any]
     problems: list[str]
@@ -117,13 +123,14 @@ class Output(Protocol):
     def schema(self) -> Mapping[str, Any]: ...
 
     def encode(self, value: Any) -> tuple[Any, list[str]]:
-        """The JSON-able value and its problems against the schema. Never raises."""
+        """Return the value as JSON types, and its problems against the schema. Never raises."""
         ...
 
 
 def misfit(tool: Tool, problems: Sequence[str]) -> str:
-    """A notice that a value does not fit what its tool promised. The call took effect: it is no
-    failure, and no reason to call again.
+    """Return a notice that a result does not fit its tool's output schema.
+
+    The call took effect, so this is not a failure and no reason to call again.
     """
     shown = "; ".join(problems[:8])
     return (
@@ -140,16 +147,24 @@ class Preview(Protocol):
 
 @frozen
 class Tool:
-    """A tool as everything else in Ferrule sees it.
+    """A tool as the rest of Ferrule sees it.
 
-    `handler` takes the checked values by keyword (and a `Context` under `context_parameter` if that
-    is set); sync handlers run in a thread, async ones on the loop. It returns text or a JSON-able
-    value, or raises `ToolFailed`. `risk` and `side_effect` steer the gate; `touches` maps parameter
-    names to what they name; `polls` exempts a tool from the repeat breaker; `parallel=False` keeps
-    it alone; `inline` says that its results are parts already, with a way to read on: they are
-    never kept as artifacts. `probe` finds out whether a call happened (`tools.outcome_probe`).
-    `annotations` are further facts for programs, which decide nothing here (`tools.toolset` lists
-    those it sets).
+    Attributes:
+        handler: Takes the checked values by keyword, and a `Context` under `context_parameter` if
+            that is set. Sync handlers run in a thread, async ones on the event loop. It returns
+            text or a JSON-compatible value, or raises `ToolFailed`.
+        side_effect: With `risk`, decides whether a call needs an approval.
+        touches: Maps parameter names to what their values name.
+        polls: Exempts the tool from the check for repeated calls.
+        parallel: False keeps a call from running together with others.
+        inline: Results are already parts of something, with a way to read on; they are never kept
+            as artifacts.
+        probe: Finds out whether a call happened (`tools.outcome_probe`).
+        annotations: Further facts for programs; they decide nothing here (`tools.toolset` sets
+            `key`, `groups` and `defer_loading`).
+        impossible: Returns, for the model, why values that fit the schema can never work. Must be
+            quick and do no I/O: it runs before any permission rule is evaluated and before a
+            person is asked.
     """
 
     _: KW_ONLY
@@ -179,34 +194,30 @@ class Tool:
     inline: bool = False
     probe: Probe | None = None
     impossible: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
-    """Say what is wrong with values that fit the schema and can never work, for the model. Quick,
-    without I/O: it runs before any rule is looked at and before a person is asked.
-    """
 
     @property
     def full_name(self) -> str:
-        """`namespace::name`, the name used in rules, journals and the catalog."""
+        """The name used in rules, journals and the catalog: `namespace::name`."""
         return f"{self.namespace}::{self.name}" if self.namespace else self.name
 
     @property
     def known_as(self) -> str:
-        """What guards know it by: the full name, and its own where it had to give that to a tool of
-        a file.
+        """The name for permission rules: the full name, without the namespace `ferrule`.
+
+        A built-in tool keeps its rules when a tool of a file has taken its name.
         """
         return self.name if self.namespace == OWN else self.full_name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function itself, without gate or journal: for the tool's own unit tests."""
+        """Call the handler itself, without permissions or journal, as in unit tests of the tool."""
         return self.handler(*args, **kwargs)
 
     def schema_json(self) -> str:
-        """The argument schema as compact JSON; the catalog keeps it, so that it is encoded once."""
+        """Return the argument schema as compact JSON."""
         return compact(self.arguments.schema)
 
     def problems_of(self, values: Mapping[str, Any]) -> list[str]:
-        """What makes these checked values impossible, by what they name and by what the tool says
-        itself.
-        """
+        """Return why these checked values can never work; empty if they can."""
         found = [
             f"{name}: it names no program"
             for name, touch in self.touches.items()
@@ -218,11 +229,11 @@ class Tool:
 
     @property
     def repeatable(self) -> bool:
-        """True if running it again cannot do harm: it only reads, or says it is idempotent."""
+        """Whether a second run cannot do harm: the tool only reads or is idempotent."""
         return self.idempotent or self.side_effect in (SideEffect.NONE, SideEffect.READ)
 
     def subjects(self, values: Mapping[str, Any]) -> tuple[Subject, ...]:
-        """What these arguments touch. Paths are as given; the gate normalises them."""
+        """Return what these arguments touch. Paths are as given; permissions normalise them."""
         found: list[Subject] = []
         for parameter, touch in self.touches.items():
             value = values.get(parameter)
@@ -232,7 +243,7 @@ class Tool:
                 pairs = cast("Mapping[object, object]", value).items()
                 found.append(Subject(touch.kind, tuple(f"{name}={text}" for name, text in pairs)))
             elif isinstance(value, (list, tuple)):
-                items = tuple(str(v) for v in value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+                items = tuple(str(item) for item in value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
                 if touch.kind == "command":
                     found.append(Subject(touch.kind, items))
                 else:
@@ -240,7 +251,7 @@ class Tool:
         return tuple(found)
 
     def access(self, values: Mapping[str, Any]) -> Access:
-        """Which other calls of the round this one must not overlap with."""
+        """Return which other calls of the turn this one must not overlap with."""
         if not self.parallel:
             return ALONE
         if self.side_effect is SideEffect.NONE:
@@ -249,7 +260,7 @@ class Tool:
             return EVERYTHING
         subjects = self.subjects(values)
         paths = {
-            kind: tuple(_key(s.value) for s in subjects if s.kind == kind)
+            kind: tuple(_path_prefix(subject.value) for subject in subjects if subject.kind == kind)
             for kind in ("read", "write")
         }
         if self.side_effect is SideEffect.READ:
@@ -258,7 +269,7 @@ class Tool:
 
 
 def _is_blank(command: object) -> bool:
-    """Whether a command is given and has no word in it."""
+    """Return whether a command is given but names no program."""
     if isinstance(command, str):
         return not command.strip()
     if isinstance(command, (list, tuple)):
@@ -266,9 +277,12 @@ def _is_blank(command: object) -> bool:
     return False
 
 
-def _key(path: object) -> str:
-    """A path prefix for `Access`. Anything unusual means the whole workspace: too much order is
-    safe.
+def _path_prefix(path: object) -> str:
+    """Return a path prefix for `Access`; "" stands for the whole workspace.
+
+    Any unusual path means the whole workspace: calls that wait for each other needlessly are safe.
     """
     parts = [part for part in str(path).split("/") if part not in ("", ".")]
-    return "" if ".." in parts or str(path).startswith(("/", "~")) else "/".join(parts)
+    if ".." in parts or str(path).startswith(("/", "~")):
+        return ""
+    return "/".join(parts)

@@ -1,4 +1,4 @@
-"""Names of tools inside descriptions: they follow when a tool is called something else."""
+"""Replace names of tools inside descriptions when a tool is renamed."""
 
 from __future__ import annotations
 
@@ -11,56 +11,61 @@ from .definition import Arguments, Checked, Tool
 
 
 def reworded(tool: Tool, names: Mapping[str, str]) -> Tool:
-    """The tool, with these names exchanged in its description and in those of its parameters. All
-    at once: two may swap.
+    """Return the tool with names replaced in its description and those of its parameters.
 
-    A name is exchanged where it stands alone in back-ticks; without them only if it holds a `_`,
-    since `read` and `search` are also ordinary words.
+    A name is replaced if it is alone in back-ticks; without them only if it contains a `_`, since
+    `read` and `search` are also ordinary words. All are replaced at once, so two names may swap.
     """
     if not names:
         return tool
     description = exchanged(tool.description, names)
-    schema = _reworded_schema(tool.arguments.schema, names)
+    schema = _rename_in_schema(tool.arguments.schema, names)
     if description == tool.description and schema == tool.arguments.schema:
         return tool
-    return replace(tool, description=description, arguments=_Reworded(tool.arguments, schema))
+    return replace(
+        tool, description=description, arguments=_RewordedArguments(tool.arguments, schema)
+    )
 
 
 def exchanged(text: str, names: Mapping[str, str]) -> str:
-    """The text with names of tools exchanged."""
+    """Return a text with names of tools replaced."""
     if not names:
         return text
-    any_name = "|".join(map(re.escape, names))
+    any_name = "|".join(re.escape(name) for name in names)
     quoted = rf"(?<=`)(?:{any_name})(?=`)"
     words = [name for name in names if "_" in name]
-    # The longest first: a name may go on behind a dot, where another one ends.
+    # The longest first: a name may continue after a dot where another name ends.
     any_word = "|".join(re.escape(name) for name in sorted(words, key=len, reverse=True))
-    bare = rf"|(?<![\w./:-])(?:{any_word})(?![\w/:-])" if words else ""
-    return re.sub(quoted + bare, lambda found: names[found[0]], text)
+    pattern = quoted
+    if words:
+        pattern += rf"|(?<![\w./:-])(?:{any_word})(?![\w/:-])"
+    return re.sub(pattern, lambda match: names[match[0]], text)
 
 
-def _reworded_schema(schema: Any, names: Mapping[str, str]) -> Any:
-    """Only texts under `description` change: enumerations, defaults and names of properties are no
-    prose.
+def _rename_in_schema(schema: Any, names: Mapping[str, str]) -> Any:
+    """Replace names in texts under `description` only.
+
+    Enumerations, defaults and names of properties are not prose.
     """
     if isinstance(schema, list):
-        return [_reworded_schema(item, names) for item in cast("list[Any]", schema)]
+        return [_rename_in_schema(item, names) for item in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):
         return schema
-    items = cast("Mapping[str, Any]", schema).items()
-    return {
-        key: exchanged(value, names)
-        if key == "description" and isinstance(value, str)
-        else _reworded_schema(value, names)
-        for key, value in items
-    }
+    changed: dict[str, Any] = {}
+    for key, value in cast("Mapping[str, Any]", schema).items():
+        if key == "description" and isinstance(value, str):
+            changed[key] = exchanged(value, names)
+        else:
+            changed[key] = _rename_in_schema(value, names)
+    return changed
 
 
-class _Reworded:
-    """Arguments whose schema reads differently; they are checked as before."""
+class _RewordedArguments:
+    """Arguments with other descriptions in their schema; they are checked as before."""
 
     def __init__(self, arguments: Arguments, schema: Mapping[str, Any]) -> None:
-        self._arguments, self._schema = arguments, schema
+        self._arguments = arguments
+        self._schema = schema
 
     @property
     def schema(self) -> Mapping[str, Any]:

@@ -1,7 +1,10 @@
-"""What a docstring says: the description, and a line per parameter.
+"""Read a tool's description and the descriptions of its parameters from a docstring.
 
-Reads the Google style (`Args:` with indented `name: text`) and the reST style (`:param name:
+Two styles are understood: Google (`Args:` with indented `name: text`) and reST (`:param name:
 text`). Sections that are not for the model (Returns, Raises, Examples) end the description.
+
+Line breaks inside a paragraph only follow the width of the source file, so the description joins
+them: a model reads the same text however its docstring is wrapped.
 """
 
 from __future__ import annotations
@@ -13,44 +16,85 @@ from dataclasses import dataclass, field
 _SECTION = re.compile(
     r"(Args|Arguments|Parameters|Returns?|Raises|Yields|Examples?|Notes?|See Also):\s*$"
 )
-_FIELD = re.compile(r":(?:param|parameter|arg)\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
+_PARAMETER_FIELD = re.compile(r":(?:param|parameter|arg)\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
 _OTHER_FIELD = re.compile(r":(?:returns?|rtype|raises?|type)\b")
-_ITEM = re.compile(r"\s{0,4}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
-_ITEMS = frozenset({"Args", "Arguments", "Parameters"})
+_PARAMETER_ITEM = re.compile(r"\s{0,4}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+_PARAMETER_SECTIONS = frozenset({"Args", "Arguments", "Parameters"})
+_LIST_ITEM = re.compile(r"(?:[-*+•]|\d+[.)])\s")
+_FENCES = ("```", "~~~")
+_LAID_OUT = ("|", "#", ">", "===", "---")
+"""Beginnings of lines that stay on their own: tables, headings, quotes and doctest prompts."""
 
 
 @dataclass(slots=True)
 class Documentation:
-    """`description` is what the model reads of the tool; `parameters` maps names to their text."""
+    """Texts of a docstring.
+
+    `description` is what the model reads about the tool; `parameters` maps names to their texts.
+    """
 
     description: str = ""
     parameters: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def parse_docstring(text: str | None) -> Documentation:
-    """Value of a docstring; None and empty text give an empty one."""
+    """Parse a docstring. None and empty text give empty documentation."""
     if not text:
         return Documentation()
-    found = Documentation()
-    described: list[str] = []
-    section, current = "", ""
+    documentation = Documentation()
+    parameters = documentation.parameters
+    description: list[str] = []
+    section = ""
+    current = ""
     for line in inspect.cleandoc(text).splitlines():
-        # Sections and fields begin where a line does, and most lines are not one: those cost no
-        # expression.
+        # Sections and fields begin at the start of a line, and most lines are neither: for those
+        # no regular expression is run.
         first = line[:1]
-        if first == ":" and (match := _FIELD.match(line)):
-            section, current = "fields", match[1]
-            found.parameters[current] = match[2]
-        elif first == ":" and _OTHER_FIELD.match(line):
-            section, current = "other", ""
-        elif first != " " and ":" in line and (match := _SECTION.match(line)):
-            section, current = match[1], ""
-        elif not section:
-            described.append(line)
-        elif section in _ITEMS and (match := _ITEM.match(line.rstrip())):
+        if first == ":" and (match := _PARAMETER_FIELD.match(line)):
+            section = "fields"
             current = match[1]
-            found.parameters[current] = match[2]
-        elif current and (more := line.strip()):
-            found.parameters[current] = f"{found.parameters[current]} {more}".strip()
-    found.description = "\n".join(described).strip()
-    return found
+            parameters[current] = match[2]
+        elif first == ":" and _OTHER_FIELD.match(line):
+            section = "other"
+            current = ""
+        elif first != " " and ":" in line and (match := _SECTION.match(line)):
+            section = match[1]
+            current = ""
+        elif not section:
+            description.append(line)
+        elif section in _PARAMETER_SECTIONS and (match := _PARAMETER_ITEM.match(line.rstrip())):
+            current = match[1]
+            parameters[current] = match[2]
+        elif current and (continuation := line.strip()):
+            parameters[current] = f"{parameters[current]} {continuation}".strip()
+    documentation.description = _unwrap(description)
+    return documentation
+
+
+def _unwrap(lines: list[str]) -> str:
+    """Join the lines of each paragraph and list item; keep code, tables and quotes as they are."""
+    if len(lines) < 2:
+        return "".join(lines).strip()
+    joined: list[str] = []
+    fenced = False
+    open_text = ""  # What the next line may continue: "", "paragraph" or "item".
+    for line in lines:
+        text = line.strip()
+        indented = line[:1] in (" ", "\t")
+        if text.startswith(_FENCES):
+            fenced = not fenced
+            open_text = ""
+            joined.append(line)
+        elif fenced or not text or text.startswith(_LAID_OUT):
+            open_text = ""
+            joined.append(line)
+        elif _LIST_ITEM.match(text):
+            open_text = "item"
+            joined.append(line)
+        elif open_text == "item" or (open_text == "paragraph" and not indented):
+            joined[-1] = f"{joined[-1].rstrip()} {text}"
+        else:
+            # An indented block (code, a table in plain text) keeps its lines.
+            open_text = "" if indented else "paragraph"
+            joined.append(line)
+    return "\n".join(joined).strip()

@@ -1,4 +1,4 @@
-"""What a handler returns whose work goes on after its call was answered."""
+"""Return work that goes on in the background after its call was answered."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Work that is to go on as a task of the session: the call is answered at once with `{task_id,
-    status}`.
+    """Work to continue as a task of the session; the call is answered at once.
 
-    What `work` returns or raises is the outcome of the call: hooks after the call see that, and not
-    the launch, before anybody reads it. `name` is what people and the model read of the task,
-    `of_run` ends it with the run, `shown` joins the answer.
+    The answer is `{task_id, status}`, together with `shown`. The outcome of the call is what `work`
+    returns or raises: hooks after the call see that, and not the launch, before anyone reads it.
+
+    Attributes:
+        work: The work to run.
+        name: What people and the model see as the task's name.
+        of_run: Whether the task ends with the run.
+        shown: Further fields of the answer.
     """
 
     work: Callable[[], Awaitable[Any]]

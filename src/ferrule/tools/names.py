@@ -1,8 +1,8 @@
-"""Names of tools: what may be registered, and what a provider sees.
+"""Check names of tools, and map them to the names that providers accept.
 
-Providers accept letters, digits, `_` and `-`, 64 at the most. Other characters are replaced by `_`;
-where that loses the difference between two names, or a name is too long, a short hash of the full
-name makes it unique. The mapping depends only on the set of names, never on their order.
+Providers accept letters, digits, `_` and `-`, at most 64 characters. Other characters are replaced
+by `_`; if that makes two names equal, or a name is too long, a short hash of the full name makes it
+unique. The mapping depends only on the set of names, never on their order.
 """
 
 from __future__ import annotations
@@ -19,21 +19,25 @@ _UNSAFE = expression(r"[^A-Za-z0-9_-]")
 
 
 def check_name(name: str) -> None:
-    """Raises ToolDefinitionError if `name` cannot be a tool's name (`[A-Za-z_][A-Za-z0-9_.-]*`, 128
-    at most).
+    """Check a tool's name: `[A-Za-z_][A-Za-z0-9_.-]*`, at most 128 characters.
+
+    Raises:
+        ToolDefinitionError: It cannot be the name of a tool.
     """
     if not _VALID.fullmatch(name):
         raise ToolDefinitionError(
             f"`{name}` cannot be the name of a tool",
             hint=(
-                "letters, digits, `_`, `-` and `.`, beginning with a letter or `_`, 128 at the most"
+                "use letters, digits, `_`, `-` and `.`, beginning with a letter or `_`, at most 128"
             ),
         )
 
 
 def check_namespace(namespace: object) -> None:
-    """Raises ToolDefinitionError for what is no namespace: names as of tools, several joined by
-    `::`.
+    """Check a namespace: one name, or several joined by `::`, each as for tools.
+
+    Raises:
+        ToolDefinitionError: It cannot be a namespace.
     """
     if not isinstance(namespace, str):
         raise ToolDefinitionError(
@@ -45,16 +49,16 @@ def check_namespace(namespace: object) -> None:
 
 
 def wire_names(names: Iterable[str]) -> dict[str, str]:
-    """Full name to wire name, one to one, in the order given."""
+    """Return a unique API name for each full name, in the order given."""
     names = list(names)
-    plain: dict[str, list[str]] = {}
+    owners_by_base: dict[str, list[str]] = {}
     for name in names:
-        plain.setdefault(_UNSAFE.sub("_", name.replace("::", "__")), []).append(name)
+        owners_by_base.setdefault(_UNSAFE.sub("_", name.replace("::", "__")), []).append(name)
     mapped: dict[str, str] = {}
     crowded: list[tuple[str, str]] = []
-    for base, owners in plain.items():
+    for base, owners in owners_by_base.items():
         for name in owners:
-            # A name that is already safe keeps itself: nothing else can have the same spelling.
+            # A name that is already safe stays as it is: no other name has the same spelling.
             if len(base) <= WIRE_LIMIT and (len(owners) == 1 or base == name):
                 mapped[name] = base
             else:
@@ -67,17 +71,19 @@ def wire_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def wire_name_beside(name: str, taken: set[str]) -> str:
-    """The wire name of one more tool, where all others keep theirs (`taken`)."""
+    """Return an API name for one more tool that differs from those in `taken`."""
     base = _UNSAFE.sub("_", name.replace("::", "__"))
-    return base if len(base) <= WIRE_LIMIT and base not in taken else _hashed(base, name, taken)
+    if len(base) <= WIRE_LIMIT and base not in taken:
+        return base
+    return _hashed(base, name, taken)
 
 
 def _hashed(base: str, name: str, taken: set[str]) -> str:
     digest = sha256(name.encode()).hexdigest()
-    # A longer hash where somebody registered the spelling of a shorter one, by chance or to be
-    # called for it.
+    # A longer hash if the name with a shorter one is registered, by chance or to be called in its
+    # place.
     for digits in (8, 16, 32, WIRE_LIMIT - 2):
-        wire = f"{base[: WIRE_LIMIT - 1 - digits]}_{digest[:digits]}"
-        if wire not in taken:
-            return wire
-    raise ToolDefinitionError(f"`{name}` has no wire name that no other tool has", hint="rename it")
+        candidate = f"{base[: WIRE_LIMIT - 1 - digits]}_{digest[:digits]}"
+        if candidate not in taken:
+            return candidate
+    raise ToolDefinitionError(f"no unique API name is left for `{name}`", hint="rename the tool")

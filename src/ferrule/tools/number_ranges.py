@@ -1,4 +1,4 @@
-"""Ranges of numbers that a tool takes: what `Tool.impossible` says of values outside of them."""
+"""Refuse numbers that a tool cannot take: checks for `Tool.impossible`."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Bounds = tuple[float, float | None]
-"""The least and the most, both allowed; None: there is no most."""
+"""The smallest and the largest allowed value; None: there is no largest."""
 
 
 def ranges(**bounds: Bounds) -> Callable[[Mapping[str, Any]], list[str]]:
-    """Say which of the named arguments lie outside of their bounds. What was left out (None) is not
-    looked at.
+    """Return a check that reports named arguments outside their bounds.
+
+    Arguments that were left out (None) are not checked.
     """
 
-    def problems(values: Mapping[str, Any]) -> list[str]:
+    def find_problems(values: Mapping[str, Any]) -> list[str]:
         found: list[str] = []
         for name, (least, most) in bounds.items():
             value = values.get(name)
-            if value is None or (value >= least and (most is None or value <= most)):
+            if value is None:
+                continue
+            if value >= least and (most is None or value <= most):
                 continue
             allowed = f"at least {least}" if most is None else f"from {least} to {most}"
             found.append(f"`{name}` must be {allowed}, found {value}")
         return found
 
-    return problems
+    return find_problems

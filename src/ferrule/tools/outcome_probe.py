@@ -1,4 +1,4 @@
-"""A probe: how a tool finds out whether a call of it happened, when the process died while it ran.
+"""Find out whether a call happened if the process died while it ran.
 
     async def sent(values, context):
         found = await outbox.find(reference=f"{context.identity.session}-{context.call_id}")
@@ -8,9 +8,9 @@
     async def send(to: str, text: str, context: Context) -> dict[str, str]: ...
 
 A probe only looks. It gets the checked arguments of the call and a context with the same session
-and `call_id` that the handler had, which is why a handler does well to leave both with what it
-does: ids of calls differ within a session, and not between sessions. A probe that raises, or takes
-too long, knows nothing.
+and `call_id` that the handler had. A handler should therefore store both with its effect: call ids
+are unique within a session, not between sessions. If a probe raises or takes too long, the outcome
+is unknown.
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ from ferrule.core.frozen import frozen
 from .context import Context
 
 SECONDS = 30.0
-"""For a probe."""
+"""Time limit of a probe."""
 
 
 @frozen
 class Probed:
-    """`happened` is True (then `value` is what the handler would have returned), False (it may be
-    done now), or None: unknown.
+    """What a probe found.
+
+    Attributes:
+        happened: True if the call took effect, False if it did not and may run now, None if that is
+            unknown.
+        value: What the handler would have returned, if the call happened.
     """
 
     happened: bool | None
@@ -37,7 +41,7 @@ class Probed:
 
 
 NOT_HAPPENED = Probed(False)
-"""Nothing was done: the call runs again."""
+"""Nothing was done; the call runs again."""
 UNKNOWN = Probed(None)
 """The model is told that the outcome is unknown."""
 
@@ -45,5 +49,5 @@ Probe = Callable[[Mapping[str, Any], Context], Awaitable[Probed]]
 
 
 def happened(value: Any = None) -> Probed:
-    """It was done, and this is its result."""
+    """Report that the call took effect, with its result."""
     return Probed(True, value)

@@ -1,10 +1,9 @@
-"""How a person wants a set of tools: the options that every pack of tools takes, applied in one
-order.
+"""Apply the options that every pack of tools takes, in a fixed order.
 
-    which (enabled, disabled) -> raw overrides -> descriptions -> annotations -> names -> format ->
-    namespace -> deferred
+    selection (enabled, disabled) -> tool_config -> descriptions -> annotations -> names -> format
+    -> namespace -> deferred
 
-Names are given by logical key, so an option means the same tool whatever the others do.
+Tools are named by logical key, so an option means the same tool whatever the others change.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from .toolset import Tools
 
 
 class Shape(TypedDict, total=False):
-    """Options of a set of tools, with the names of requirement 001. All may be left out.
+    """Options of a pack of tools; all may be left out.
 
-    `enabled_tools` and `disabled_tools` take logical keys, names and groups; the others are by
-    logical key, `annotations` and `tool_config` also under `*`. `formatters` are
-    `result_formatter`s of single tools.
+    `enabled_tools` and `disabled_tools` take logical keys, names and groups. The mappings are by
+    logical key; `annotations` and `tool_config` also take `*` for all tools. `formatters` are
+    result formatters of single tools. The names are those of requirement 001.
     """
 
     enabled_tools: Iterable[str] | None
@@ -43,43 +42,52 @@ class Shape(TypedDict, total=False):
 
 
 def shaped(tools: Iterable[Tool], options: Shape, *, default: Iterable[str] | None = None) -> Tools:
-    """The tools as `options` want them; `default` is what is enabled where they do not say.
+    """Apply options to tools; `default` is the selection if `enabled_tools` is not given.
 
-    Settings for a tool that the options themselves disable are accepted and have no effect. Raises
-    ConfigError for an option, key, name or group that does not exist, naming the nearest.
+    Settings for a tool that the same options disable are accepted and have no effect.
+
+    Raises:
+        ConfigError: An option, key, name or group does not exist; suggests the nearest.
     """
     check_options(options, Shape)
     found = tuple(tools)
-    every = {toolset.key_of(tool) for tool in found} | {tool.name for tool in found}
+    known = {toolset.key_of(tool) for tool in found} | {tool.name for tool in found}
     enabled = options.get("enabled_tools")
     kept = toolset.select(
         found, default if enabled is None else enabled, without=options.get("disabled_tools", ())
     )
-    left = {toolset.key_of(tool) for tool in kept} | {tool.name for tool in kept} | {toolset.EVERY}
+    remaining = {toolset.key_of(tool) for tool in kept} | {tool.name for tool in kept}
+    remaining.add(toolset.EVERY)
 
-    def of(option: str) -> dict[str, Any]:
-        """Settings of an option for tools that are still there. Words that nobody knows stay: they
-        are refused below.
+    def settings_for(option: str) -> dict[str, Any]:
+        """Return the settings of an option for tools that are left.
+
+        Unknown names stay: they are refused below.
         """
         given = cast("Mapping[str, Any]", options.get(option) or {})
-        return {word: value for word, value in given.items() if word in left or word not in every}
+        return {
+            name: value for name, value in given.items() if name in remaining or name not in known
+        }
 
-    kept = toolset.configured(kept, of("tool_config"))
-    kept = toolset.described(kept, of("descriptions"))
-    kept = toolset.annotated(kept, of("annotations"))
-    kept = toolset.renamed(kept, of("names"))
+    kept = toolset.configured(kept, settings_for("tool_config"))
+    kept = toolset.described(kept, settings_for("descriptions"))
+    kept = toolset.annotated(kept, settings_for("annotations"))
+    kept = toolset.renamed(kept, settings_for("names"))
     kept = formatted(
         kept,
         options.get("output_format", "value"),
         result_formatter=options.get("result_formatter"),
-        formatters=of("formatters"),
+        formatters=settings_for("formatters"),
     )
-    if (namespace := options.get("namespace", "")) != "":
+    namespace = options.get("namespace", "")
+    if namespace != "":
         kept = toolset.namespaced(kept, namespace)
-    return toolset.deferred(kept, defer=True) if _defers(options) else kept
+    if _read_defer_loading(options):
+        return toolset.deferred(kept, defer=True)
+    return kept
 
 
-def _defers(options: Shape) -> bool:
+def _read_defer_loading(options: Shape) -> bool:
     defer = options.get("defer_loading", False)
     if not isinstance(defer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
         raise ConfigError(f"defer_loading: found {defer!r}", hint="say true or false")
@@ -87,8 +95,10 @@ def _defers(options: Shape) -> bool:
 
 
 def check_options(options: Mapping[str, Any], kind: type) -> None:
-    """Raises ConfigError for an option that `kind` (a TypedDict) does not have, naming the
-    nearest.
+    """Check that a TypedDict type has all these options.
+
+    Raises:
+        ConfigError: `kind` does not have one of the options; suggests the nearest.
     """
     known = list(kind.__annotations__)
     for name in options:

@@ -1,9 +1,9 @@
-"""The parameters of a tool, read from a function's signature, or given one by one.
+"""Read the parameters of a tool from a function's signature.
 
-A thousand tools are read before a program has said anything, and `inspect.signature` and
-`get_type_hints` take most of that time. Both look at what a function as `def` makes it has in plain
-sight: its code object, its defaults, its annotations. So these are read directly where nothing else
-can be meant, and those two are asked about all other callables and all other types.
+A program may define a thousand tools at start-up, and `inspect.signature` and `get_type_hints` take
+most of that time. A plain function has all they need in its code object, its defaults and its
+annotations, so these are read directly; the two functions are used for all other callables and
+types.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from .context import Context
 from .definition import Touch
 from .docstring import Documentation
 
-_REST = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+_VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 @frozen
 class Parameter:
-    """One argument: `annotation` is the whole type, `hint` the type without its `Annotated`
-    extras.
+    """One parameter of a tool.
+
+    `annotation` is the whole type, `hint` the type without its `Annotated` extras.
     """
 
     name: str
@@ -37,14 +38,20 @@ class Parameter:
     default: Any = None
     touch: Touch | None = None
     constrained: bool = False
-    """True if `Annotated` holds constraints that only pydantic understands."""
+    """Whether `Annotated` holds constraints that only pydantic understands."""
 
 
 def read(
     function: Callable[..., Any], tool: str, documentation: Documentation
 ) -> tuple[list[Parameter], str | None, Any]:
-    """Parameters, the name of the `Context` parameter if there is one, and the return
-    annotation.
+    """Read a function's signature.
+
+    Returns:
+        The parameters, the name of the `Context` parameter if there is one, and the return
+        annotation.
+
+    Raises:
+        ToolDefinitionError: A parameter has no type, or cannot be part of a JSON object.
     """
     try:
         hints = types_of(function)
@@ -58,7 +65,7 @@ def read(
     for name, default in taken(function, tool):
         if name not in hints and name in ("self", "cls") and not parameters:
             raise ToolDefinitionError(
-                f"tool `{tool}`: it is a method, and nobody would give it its `{name}`",
+                f"tool `{tool}`: it is a method, and nothing would pass its `{name}`",
                 hint=(
                     f"make the tool of a bound method, `tool(thing.{tool})`, or of a plain function"
                 ),
@@ -70,7 +77,7 @@ def read(
             )
         if hints[name] is Context:
             continue
-        parameters.append(_parameter(name, hints[name], default, documentation))
+        parameters.append(_make_parameter(name, hints[name], default, documentation))
     return parameters, context, hints.get("return", inspect.Signature.empty)
 
 
@@ -81,15 +88,18 @@ def context_parameter(annotations: Mapping[str, Any]) -> str | None:
 
 
 def types_of(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """What the parameters and the result are annotated with, `Annotated` kept. Raises as
-    `get_type_hints` does.
+    """Return the types of the parameters and the result, with `Annotated` extras.
+
+    Raises the same errors as `typing.get_type_hints`.
     """
     if _is_plain(function):
         hints: dict[str, Any] = {}
-        for name, said in function.__annotations__.items():
-            # Text, as `from __future__ import annotations` leaves it: a name means what the
-            # function would find under it.
-            kind = _named(function, said) if type(said) is str else said
+        for name, annotation in function.__annotations__.items():
+            kind = annotation
+            if type(annotation) is str:
+                # As `from __future__ import annotations` leaves it: a name means what the function
+                # would find under it.
+                kind = _look_up(function, annotation)
             if not isinstance(kind, type):
                 break
             hints[name] = kind
@@ -99,17 +109,18 @@ def types_of(function: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def taken(function: Callable[..., Any], tool: str) -> Iterable[tuple[str, Any]]:
-    """Names of what a function takes, in their order, each with its default (`Parameter.empty`:
-    none).
+    """Yield each parameter's name and default in order; `Parameter.empty` means no default.
 
-    Raises ToolDefinitionError on the way, at a parameter that a JSON object has no name for.
+    Raises:
+        ToolDefinitionError: During iteration, at a parameter that a JSON object cannot name.
     """
     if not _is_plain(function):
-        return _inspected(function, tool)
+        return _inspect_parameters(function, tool)
     code = function.__code__
-    if code.co_posonlyargcount or code.co_flags & _REST:
-        return _inspected(function, tool)
-    count, empty = code.co_argcount, inspect.Parameter.empty
+    if code.co_posonlyargcount or code.co_flags & _VARIADIC:
+        return _inspect_parameters(function, tool)
+    count = code.co_argcount
+    empty = inspect.Parameter.empty
     last = function.__defaults__ or ()
     defaults: list[Any] = [empty] * (count - len(last))
     defaults += last
@@ -121,8 +132,9 @@ def taken(function: Callable[..., Any], tool: str) -> Iterable[tuple[str, Any]]:
 
 
 def _is_plain(function: Callable[..., Any]) -> TypeGuard[FunctionType]:
-    """True for a function as `def` leaves it. Attributes (`__wrapped__`, `__signature__`) and type
-    variables change what it says.
+    """Return whether a function is as `def` left it.
+
+    Attributes (`__wrapped__`, `__signature__`) and type variables change its signature.
     """
     return (
         type(function) is FunctionType
@@ -131,11 +143,11 @@ def _is_plain(function: Callable[..., Any]) -> TypeGuard[FunctionType]:
     )
 
 
-def _named(function: FunctionType, name: str) -> Any:
+def _look_up(function: FunctionType, name: str) -> Any:
     return function.__globals__.get(name, function.__builtins__.get(name))
 
 
-def _inspected(function: Callable[..., Any], tool: str) -> Iterator[tuple[str, Any]]:
+def _inspect_parameters(function: Callable[..., Any], tool: str) -> Iterator[tuple[str, Any]]:
     for name, item in inspect.signature(function).parameters.items():
         if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD, item.POSITIONAL_ONLY):
             raise ToolDefinitionError(
@@ -148,16 +160,16 @@ def _inspected(function: Callable[..., Any], tool: str) -> Iterator[tuple[str, A
         yield name, item.default
 
 
-def _parameter(name: str, annotation: Any, default: Any, documentation: Documentation) -> Parameter:
-    hint, description, touch, constrained = (
-        annotation,
-        documentation.parameters.get(name, ""),
-        None,
-        False,
-    )
+def _make_parameter(
+    name: str, annotation: Any, default: Any, documentation: Documentation
+) -> Parameter:
+    hint = annotation
+    description = documentation.parameters.get(name, "")
+    touch = None
+    constrained = False
     required = default is inspect.Parameter.empty
     if type(annotation) is type:
-        # A class, by far the most common: there is nothing inside it to look for.
+        # A class, by far the most common annotation, has nothing inside to look for.
         return Parameter(
             name, annotation, hint, description, required, None if required else default
         )
@@ -170,7 +182,7 @@ def _parameter(name: str, annotation: Any, default: Any, documentation: Document
                 touch = extra
             else:
                 constrained = True
-    touch = touch or _touch_within(hint)
+    touch = touch or _find_touch(hint)
     return Parameter(
         name,
         annotation,
@@ -183,26 +195,24 @@ def _parameter(name: str, annotation: Any, default: Any, documentation: Document
     )
 
 
-def _touch_within(hint: Any) -> Touch | None:
-    """A mark inside a type, as in `Annotated[str, READS] | None`: it means the parameter, never
-    nothing.
-    """
-    found = (item if isinstance(item, Touch) else _touch_within(item) for item in get_args(hint))
+def _find_touch(hint: Any) -> Touch | None:
+    """Return a mark inside a type: in `Annotated[str, READS] | None` it is for the parameter."""
+    found = (item if isinstance(item, Touch) else _find_touch(item) for item in get_args(hint))
     return next((touch for touch in found if touch), None)
 
 
 def unknown(arguments: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """A problem for each argument that nobody declared, with the nearest name."""
+    """Return a problem for each undeclared argument, with the nearest name."""
     from difflib import get_close_matches
 
     problems: list[str] = []
     for key in arguments:
-        if key not in names:
-            near = get_close_matches(key, names, n=1)
-            known = (
-                f"did you mean `{near[0]}`?"
-                if near
-                else f"it takes: {', '.join(names) or 'no arguments'}"
-            )
-            problems.append(f"`{key}` is not an argument of this tool; {known}")
+        if key in names:
+            continue
+        near = get_close_matches(key, names, n=1)
+        if near:
+            advice = f"did you mean `{near[0]}`?"
+        else:
+            advice = f"it takes: {', '.join(names) or 'no arguments'}"
+        problems.append(f"`{key}` is not an argument of this tool; {advice}")
     return problems

@@ -1,11 +1,14 @@
-"""Schemas and checks for plain Python types, without a library.
+"""Make JSON Schemas and checks for plain Python types, without a library.
 
-Plain means: `str`, `int`, `float`, `bool`, `None`, `Any`, `list[...]`, `dict[str, ...]`, `Literal`,
-enumerations and unions of these. Most tools need no more, and a catalog of a thousand of them must
-be built in milliseconds without loading pydantic; everything else goes to `tools.pydantic_types`.
-Both agree on what they accept (a property test compares them), except that this one also repairs
-what models often get wrong and says so: a number or truth value sent as text, a list or object sent
-as its JSON text, a choice in the wrong case, a whole number with a decimal point.
+Plain types are `str`, `int`, `float`, `bool`, `None`, `Any`, `list[...]`, `dict[str, ...]`,
+`Literal`, enumerations and unions of these. Most tools need no more, and a catalog of a thousand
+tools must be built in milliseconds without loading pydantic. All other types go to
+`tools.pydantic_types`.
+
+Both modules accept the same values (a property test compares them), except that this one also
+repairs frequent mistakes of models and reports each repair: a number or boolean sent as text, a
+list or object sent as its JSON text, a choice in the wrong case, a whole number with a decimal
+point.
 """
 
 from __future__ import annotations
@@ -22,11 +25,11 @@ from .definition import Checked
 from .parameters import Parameter, unknown
 
 Check = Callable[[Any, str, list[str], list[str]], Any]
-"""`check(value, where, problems, repairs)` gives the handler's value; `where` names it in words."""
+"""`check(value, where, problems, repairs)` returns the handler's value; `where` is its name."""
 
 
 class NotPlain(Exception):
-    """The type needs `tools.pydantic_types`."""
+    """Raised for a type that needs `tools.pydantic_types`."""
 
     def __init__(self, hint: object) -> None:
         super().__init__(str(hint))
@@ -47,11 +50,11 @@ class PlainArguments:
             if not parameter.required and parameter.default is not None:
                 schema["default"] = _plain_default(tool, parameter)
             properties[parameter.name] = schema
-            # Models fill optional parameters with null; where null is no value, the default is what
-            # they mean.
-            forgiving = not parameter.required and not _accepts_null(check)
+            # Models fill optional parameters with null; if null is not allowed, they mean the
+            # default.
+            null_means_default = not parameter.required and not _accepts_null(check)
             self._checks.append(
-                (parameter.name, check, parameter.required, forgiving, parameter.default)
+                (parameter.name, check, parameter.required, null_means_default, parameter.default)
             )
         self._names = [parameter.name for parameter in parameters]
         self._known = frozenset(self._names)
@@ -71,7 +74,7 @@ class PlainArguments:
         repairs: list[str] = []
         if not arguments.keys() <= self._known:
             problems = unknown(arguments, self._names)
-        for name, check, required, forgiving, default in self._checks:
+        for name, check, required, null_means_default, default in self._checks:
             if name not in arguments:
                 if required:
                     problems.append(f"`{name}` is missing")
@@ -79,7 +82,7 @@ class PlainArguments:
                     values[name] = default
                 continue
             given = arguments[name]
-            if given is None and forgiving:
+            if given is None and null_means_default:
                 values[name] = default
                 continue
             values[name] = check(given, f"`{name}`", problems, repairs)
@@ -95,33 +98,34 @@ class PlainOutput:
     def encode(self, value: Any) -> tuple[Any, list[str]]:
         problems: list[str] = []
         repairs: list[str] = []
-        value = getattr(value, "value", value) if self.schema.get("enum") else value
+        if self.schema.get("enum"):
+            value = getattr(value, "value", value)
         self._check(value, "the result", problems, repairs)
-        # A handler is a program, not a model: what a model may get wrong is a defect here.
+        # A handler is a program, not a model: what is repaired for a model is a defect here.
         return value, problems + repairs
 
 
 def compile_type(hint: Any) -> tuple[dict[str, Any], Check]:
-    """JSON Schema and check of a plain type. Raises NotPlain for any other."""
-    simple = _simple(hint)
+    """Return the JSON Schema and the check of a plain type. Raises NotPlain for any other."""
+    simple = _simple_type(hint)
     if simple is not None:
         return dict(simple[0]), simple[1]
     origin = get_origin(hint)
     if origin is list or hint is list:
-        return _list(get_args(hint))
+        return _compile_list(get_args(hint))
     if origin is dict or hint is dict:
-        return _dict(get_args(hint))
+        return _compile_dict(get_args(hint))
     if origin is Literal:
-        return _choices(list(get_args(hint)), list(get_args(hint)))
+        return _compile_choices(list(get_args(hint)), list(get_args(hint)))
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return _choices([member.value for member in hint], list(hint))
+        return _compile_choices([member.value for member in hint], list(hint))
     if origin is Union or origin is types.UnionType:
-        return _union(get_args(hint))
+        return _compile_union(get_args(hint))
     raise NotPlain(cast("object", hint))
 
 
 def kind(value: Any) -> str:
-    """The JSON name of a value's type, for messages."""
+    """Return the JSON name of a value's type, for messages."""
     for types_, name in _KINDS:
         if isinstance(value, types_):
             return name
@@ -140,87 +144,87 @@ _KINDS: tuple[tuple[Any, str], ...] = (
 
 
 def wrong(where: str, expected: str, value: Any, problems: list[str]) -> Any:
-    """Say what was expected and what was found; long values are shortened."""
-    problems.append(f"{where} must be {expected}, found {kind(value)} {_shown(value)}")
+    """Report what was expected and what was found, with long values shortened."""
+    problems.append(f"{where} must be {expected}, found {kind(value)} {_show(value)}")
     return value
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _string(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
+def _check_string(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
     return value if isinstance(value, str) else wrong(where, "a string", value, problems)
 
 
-def _integer(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
+def _check_integer(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
     if type(value) is int:
         return value
     if isinstance(value, float) and value.is_integer():
-        return _repaired(value, int(value), where, repairs)
+        return _repair(value, int(value), where, repairs)
     if isinstance(value, str):
         try:
-            return _repaired(value, int(value.strip()), where, repairs)
+            return _repair(value, int(value.strip()), where, repairs)
         except ValueError:
             pass
     return wrong(where, "an integer", value, problems)
 
 
-def _number(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
+def _check_number(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
     if isinstance(value, float) or type(value) is int:
         return value
     if isinstance(value, str):
         try:
-            return _repaired(value, float(value.strip()), where, repairs)
+            return _repair(value, float(value.strip()), where, repairs)
         except ValueError:
             pass
     return wrong(where, "a number", value, problems)
 
 
-def _boolean(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
+def _check_boolean(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
-        return _repaired(value, value.strip().lower() == "true", where, repairs)
+        return _repair(value, value.strip().lower() == "true", where, repairs)
     return wrong(where, "true or false", value, problems)
 
 
-def _null(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
+def _check_null(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
     return None if value is None else wrong(where, "null", value, problems)
 
 
-def _any(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
+def _check_any(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
     return value
 
 
-_SIMPLE: dict[Any, tuple[dict[str, Any], Check]] = {
-    str: ({"type": "string"}, _string),
-    int: ({"type": "integer"}, _integer),
-    float: ({"type": "number"}, _number),
-    bool: ({"type": "boolean"}, _boolean),
-    None: ({"type": "null"}, _null),
-    type(None): ({"type": "null"}, _null),
-    Any: ({}, _any),
-    object: ({}, _any),
+_SIMPLE_TYPES: dict[Any, tuple[dict[str, Any], Check]] = {
+    str: ({"type": "string"}, _check_string),
+    int: ({"type": "integer"}, _check_integer),
+    float: ({"type": "number"}, _check_number),
+    bool: ({"type": "boolean"}, _check_boolean),
+    None: ({"type": "null"}, _check_null),
+    type(None): ({"type": "null"}, _check_null),
+    Any: ({}, _check_any),
+    object: ({}, _check_any),
 }
 
 
-def _simple(hint: Any) -> tuple[dict[str, Any], Check] | None:
+def _simple_type(hint: Any) -> tuple[dict[str, Any], Check] | None:
     try:
-        return _SIMPLE.get(hint)
+        return _SIMPLE_TYPES.get(hint)
     except TypeError:
-        # `Annotated` with a list in it, for example, has no hash.
+        # Not hashable: `Annotated` with a list in it, for example.
         return None
 
 
-def _repaired(before: Any, after: Any, where: str, repairs: list[str]) -> Any:
-    repairs.append(f"{where}: {_shown(before)} was read as {_shown(after)}")
+def _repair(before: Any, after: Any, where: str, repairs: list[str]) -> Any:
+    repairs.append(f"{where}: {_show(before)} was read as {_show(after)}")
     return after
 
 
-def _unfolded(value: Any, expected: type, where: str, repairs: list[str]) -> Any:
-    """A list or object that arrived as its own JSON text."""
+def _parse_json_text(value: Any, expected: type, where: str, repairs: list[str]) -> Any:
+    """Parse a list or object that arrived as its JSON text; return other values unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
             parsed = json.loads(value)
@@ -232,11 +236,11 @@ def _unfolded(value: Any, expected: type, where: str, repairs: list[str]) -> Any
     return value
 
 
-def _list(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
-    schema, check = compile_type(args[0]) if args else ({}, _any)
+def _compile_list(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
+    schema, check = compile_type(args[0]) if args else ({}, _check_any)
 
     def check_list(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
-        value = _unfolded(value, list, where, repairs)
+        value = _parse_json_text(value, list, where, repairs)
         if not isinstance(value, (list, tuple)):
             return wrong(where, "an array", value, problems)
         items = cast("list[Any]", value)
@@ -245,13 +249,13 @@ def _list(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
     return {"type": "array", "items": schema}, check_list
 
 
-def _dict(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
+def _compile_dict(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
     if args and args[0] is not str:
         raise NotPlain(dict)
-    schema, check = compile_type(args[1]) if args else ({}, _any)
+    schema, check = compile_type(args[1]) if args else ({}, _check_any)
 
     def check_dict(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
-        value = _unfolded(value, dict, where, repairs)
+        value = _parse_json_text(value, dict, where, repairs)
         if not isinstance(value, Mapping):
             return wrong(where, "an object", value, problems)
         items = cast("Mapping[str, Any]", value)
@@ -262,7 +266,7 @@ def _dict(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
     return {"type": "object", "additionalProperties": schema or True}, check_dict
 
 
-def _choices(values: list[Any], members: list[Any]) -> tuple[dict[str, Any], Check]:
+def _compile_choices(values: list[Any], members: list[Any]) -> tuple[dict[str, Any], Check]:
     types_ = {kind(value) for value in values}
     if not types_ <= {"string", "integer", "boolean", "null"}:
         raise NotPlain(values)
@@ -280,7 +284,7 @@ def _choices(values: list[Any], members: list[Any]) -> tuple[dict[str, Any], Che
             and unambiguous
             and (near := folded.get(value.strip().lower())) is not None
         ):
-            return members[values.index(_repaired(value, near, where, repairs))]
+            return members[values.index(_repair(value, near, where, repairs))]
         return wrong(where, f"one of {shown}", value, problems)
 
     schema: dict[str, Any] = {"enum": values}
@@ -289,7 +293,7 @@ def _choices(values: list[Any], members: list[Any]) -> tuple[dict[str, Any], Che
     return schema, check_choice
 
 
-def _union(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
+def _compile_union(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
     branches = [compile_type(arg) for arg in args]
 
     def check_union(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
@@ -310,7 +314,7 @@ def _union(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
     return {"anyOf": [schema for schema, _ in branches]}, check_union
 
 
-_NEVER_NULL = frozenset({_string, _integer, _number, _boolean})
+_NEVER_NULL = frozenset({_check_string, _check_integer, _check_number, _check_boolean})
 
 
 def _accepts_null(check: Check) -> bool:
@@ -322,8 +326,9 @@ def _accepts_null(check: Check) -> bool:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Leaving an optional parameter out says null already; weak models do better without the
-    choice.
+    """Drop null from the schema of an optional parameter.
+
+    Leaving the parameter out already means null, and weak models do better without the choice.
     """
     branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
     return dict(branches[0]) if len(branches) == 1 else schema

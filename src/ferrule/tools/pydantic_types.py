@@ -1,6 +1,4 @@
-"""Arguments and results whose types need pydantic: models, dataclasses, typed dicts, constraints,
-dates.
-"""
+"""Check values whose types need pydantic: models, dataclasses, typed dicts, constraints, dates."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from .parameters import Parameter, unknown
 
 
 class ModelledArguments:
-    """`tools.definition.Arguments` by a pydantic model made from the parameters."""
+    """`tools.definition.Arguments` by a pydantic model made of the parameters."""
 
     def __init__(self, tool: str, parameters: list[Parameter]) -> None:
         from pydantic import ConfigDict, create_model
@@ -28,18 +26,20 @@ class ModelledArguments:
         try:
             # The parameters' names are aliases: as fields, `schema` or `_x` would clash with
             # pydantic's own.
-            fields: dict[str, Any] = {f"p{i}": _field(p) for i, p in enumerate(parameters)}
+            fields: dict[str, Any] = {
+                f"p{number}": _make_field(parameter) for number, parameter in enumerate(parameters)
+            }
             self._model: Any = create_model(tool, __config__=ConfigDict(extra="forbid"), **fields)
-            self._schema = _tidy(self._model.model_json_schema())
+            self._schema = _drop_titles(self._model.model_json_schema())
         except PydanticUserError as error:
-            raise _inexpressible(tool, parameters, error) from error
+            raise _definition_error(tool, parameters, error) from error
 
     @property
     def schema(self) -> Mapping[str, Any]:
         return self._schema
 
     def check(self, arguments: Mapping[str, Any]) -> Checked:
-        """Strict first; what only passes the lax rules is taken and reported as a repair."""
+        """Check strictly first; a value that only passes the lax rules is reported as a repair."""
         from pydantic import ValidationError
 
         extra = unknown(arguments, self._names)
@@ -47,22 +47,22 @@ class ModelledArguments:
             return Checked({}, extra, [])
         repairs: list[str] = []
         try:
-            made = self._model.model_validate_json(_encoded(arguments), strict=True)
+            made = self._model.model_validate_json(_encode(arguments), strict=True)
         except ValidationError as strict:
             given = self._without_nulls(arguments, strict)
             try:
-                made = self._model.model_validate_json(_encoded(given))
+                made = self._model.model_validate_json(_encode(given))
             except ValidationError as error:
-                return Checked({}, _problems(error), [])
-            repairs = [f"{problem}: was converted" for problem in _problems(strict, given)]
+                return Checked({}, _describe_errors(error), [])
+            repairs = [f"{problem}: was converted" for problem in _describe_errors(strict, given)]
         return Checked(
-            {name: getattr(made, f"p{i}") for i, name in enumerate(self._names)}, [], repairs
+            {name: getattr(made, f"p{number}") for number, name in enumerate(self._names)},
+            [],
+            repairs,
         )
 
     def _without_nulls(self, arguments: Mapping[str, Any], error: Any) -> Mapping[str, Any]:
-        """Models fill optional parameters with null; where null is no value, the default is what
-        they mean.
-        """
+        """Drop nulls that are not allowed: models fill optional parameters with them."""
         refused = {
             item["loc"][0] for item in error.errors(include_url=False) if item["loc"]
         } & self._optional
@@ -73,36 +73,36 @@ class ModelledArguments:
         }
 
 
-def _field(parameter: Parameter) -> tuple[Any, Any]:
+def _make_field(parameter: Parameter) -> tuple[Any, Any]:
     from pydantic import Field
 
     default = ... if parameter.required else parameter.default
     description = parameter.description or None
-    return _portable(parameter.annotation), Field(
+    return _make_portable(parameter.annotation), Field(
         default, alias=parameter.name, description=description
     )
 
 
-def _encoded(arguments: Mapping[str, Any]) -> str:
+def _encode(arguments: Mapping[str, Any]) -> str:
     return json.dumps(arguments, default=str)
 
 
-def _inexpressible(tool: str, parameters: list[Parameter], error: Exception) -> ToolDefinitionError:
-    """The error of a model, put down to the first parameter that has it on its own."""
+def _definition_error(
+    tool: str, parameters: list[Parameter], error: Exception
+) -> ToolDefinitionError:
+    """Return the error for the first parameter whose type alone cannot be expressed."""
     from pydantic import ConfigDict, create_model
     from pydantic.errors import PydanticUserError
 
     for parameter in parameters:
         try:
-            fields: dict[str, Any] = {"p": _field(parameter)}
+            fields: dict[str, Any] = {"p": _make_field(parameter)}
             create_model(tool, __config__=ConfigDict(extra="forbid"), **fields).model_json_schema()
         except PydanticUserError as cause:
             reason = str(cause).splitlines()[0]
             return ToolDefinitionError(
-                (
-                    f"tool `{tool}`: the type of `{parameter.name}` cannot be expressed as JSON "
-                    f"Schema: {reason}"
-                ),
+                f"tool `{tool}`: the type of `{parameter.name}` cannot be expressed as JSON "
+                f"Schema: {reason}",
                 hint="use plain types, dataclasses or pydantic models",
             )
     reason = str(error).splitlines()[0]
@@ -111,9 +111,10 @@ def _inexpressible(tool: str, parameters: list[Parameter], error: Exception) -> 
     )
 
 
-def _portable(hint: Any) -> Any:
-    """Before Python 3.12 pydantic takes only the typed dicts of `typing_extensions`: make those of
-    `typing` so.
+def _make_portable(hint: Any) -> Any:
+    """Convert typed dicts of `typing` into those of `typing_extensions`, where pydantic needs it.
+
+    Before Python 3.12 pydantic takes only the latter.
     """
     if sys.version_info >= (3, 12):
         return hint
@@ -127,10 +128,10 @@ def _portable(hint: Any) -> Any:
                 if name in hint.__required_keys__
                 else typing_extensions.NotRequired
             )
-            members[name] = wrapper[_portable(item)]
+            members[name] = wrapper[_make_portable(item)]
         return typing_extensions.TypedDict(hint.__name__, members)  # pyright: ignore[reportGeneralTypeIssues, reportArgumentType, reportUnknownVariableType]  (made from data)
     args = get_args(hint)
-    swapped = tuple(_portable(arg) for arg in args)
+    swapped = tuple(_make_portable(arg) for arg in args)
     if all(one is other for one, other in zip(args, swapped, strict=True)):
         return hint
     origin = get_origin(hint)
@@ -149,14 +150,14 @@ class ModelledOutput:
         from pydantic.errors import PydanticUserError
 
         try:
-            self._adapter: Any = TypeAdapter(_portable(hint))
-            self.schema: Mapping[str, Any] = _tidy(self._adapter.json_schema(mode="serialization"))
+            self._adapter: Any = TypeAdapter(_make_portable(hint))
+            self.schema: Mapping[str, Any] = _drop_titles(
+                self._adapter.json_schema(mode="serialization")
+            )
         except PydanticUserError as error:
             raise ToolDefinitionError(
-                (
-                    f"tool `{tool}`: the return type cannot be expressed as JSON Schema: "
-                    f"{str(error).splitlines()[0]}"
-                ),
+                f"tool `{tool}`: the return type cannot be expressed as JSON Schema: "
+                f"{str(error).splitlines()[0]}",
                 hint="annotate the result with plain types, dataclasses or pydantic models",
             ) from error
 
@@ -166,32 +167,32 @@ class ModelledOutput:
         try:
             checked = self._adapter.validate_python(value)
         except ValidationError as error:
-            return value, _problems(error)
+            return value, _describe_errors(error)
         return self._adapter.dump_python(checked, mode="json"), []
 
 
-def _problems(error: Any, given: Mapping[str, Any] | None = None) -> list[str]:
-    """In words. With `given`, only those about arguments that are in it."""
+def _describe_errors(error: Any, given: Mapping[str, Any] | None = None) -> list[str]:
+    """Describe validation errors; with `given`, only those about arguments in it."""
     problems: list[str] = []
     for item in error.errors(include_url=False, include_context=False):
         if given is not None and item["loc"] and item["loc"][0] not in given:
             continue
-        where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in item["loc"]).lstrip(
-            "."
-        )
-        found = json.dumps(item.get("input"), ensure_ascii=False, default=str)
-        found = found if len(found) <= 60 else found[:57] + "..."
-        shown = "" if item["type"] == "missing" else f", found {found}"
-        problems.append(
-            f"`{where or 'arguments'}`: {item['msg'][:1].lower()}{item['msg'][1:]}{shown}"
-        )
+        steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in item["loc"]]
+        where = "".join(steps).lstrip(".") or "arguments"
+        message = item["msg"][:1].lower() + item["msg"][1:]
+        if item["type"] != "missing":
+            found = json.dumps(item.get("input"), ensure_ascii=False, default=str)
+            if len(found) > 60:
+                found = found[:57] + "..."
+            message += f", found {found}"
+        problems.append(f"`{where}`: {message}")
     return problems
 
 
-def _tidy(schema: Any) -> Any:
+def _drop_titles(schema: Any) -> Any:
     """Drop titles that pydantic makes from names: they cost tokens and say nothing."""
     if isinstance(schema, list):
-        return [_tidy(item) for item in cast("list[Any]", schema)]
+        return [_drop_titles(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     items = cast("dict[str, Any]", schema)
@@ -201,7 +202,7 @@ def _tidy(schema: Any) -> Any:
             continue
         if key in ("properties", "$defs") and isinstance(value, dict):
             named = cast("dict[str, Any]", value)
-            kept[key] = {name: _tidy(item) for name, item in named.items()}
+            kept[key] = {name: _drop_titles(item) for name, item in named.items()}
         else:
-            kept[key] = _tidy(value)
+            kept[key] = _drop_titles(value)
     return kept

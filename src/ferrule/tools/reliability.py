@@ -1,19 +1,18 @@
-"""How often and how long a call is tried. Applied exactly once per call, by the dispatcher's shell.
+"""Set retries and timeouts of calls. They are applied once per call, by the dispatcher.
 
     policy: {max_attempts: 3, timeout_ms: 10000, retry_on: [transient, timeout, 5xx]}
     tool_policies: {search: {max_attempts: 6}, get_metadata: {max_attempts: 1, timeout_ms: 60000}}
 
-The same keys for every source of tools: `policy` holds for a source, `tool_policies` for its tools
-by its own names for them. A field that nobody wrote falls through by itself, from the tool to its
-source to the defaults below, so that a policy which only sets a time keeps its attempts. Source:
-requirement 004, part 6; systems.md §5.1 ("ToolPolicy").
+Every source of tools takes the same keys: `policy` is for the source, `tool_policies` for its tools
+by the source's own names. Each field that is not set is taken from the next level by itself, from
+the tool to its source to the defaults below, so a policy that only sets a timeout keeps the
+attempts. Source: requirement 004, part 6; systems.md §5.1 ("ToolPolicy").
 
-`max_attempts` counts all attempts. Unwritten: four for tools that only read or are idempotent, one
-for all others. Failures have a class: `transient` (a `ToolFailed(..., transient=True)`, a
-connection that broke), `timeout`, `5xx` (a server's own failure; `server` is the same word), and
-`permanent`, everything else. `permanent` may be named and is never retried: the same question would
-get the same no. An effect whose outcome is unknown is not repeated either, whatever is written
-here.
+`max_attempts` counts all attempts. The default is four for tools that only read or are idempotent,
+and one for all others. A failure has a class: `transient` (a `ToolFailed(..., transient=True)` or a
+broken connection), `timeout`, `5xx` (a server's own failure; `server` means the same), or
+`permanent` for everything else. `permanent` may be listed but is never retried: the same call would
+fail again. A call whose outcome is unknown is not repeated either, whatever the policy says.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from ferrule.core.frozen import frozen
 
 CLASSES = ("transient", "timeout", "5xx", "permanent")
 RETRIED = CLASSES[:3]
-"""The classes that are retried where nobody says otherwise."""
-_SAME = {"server": "5xx"}
+"""The classes that are retried by default."""
+_SYNONYMS = {"server": "5xx"}
 BACKOFF, FACTOR, BACKOFF_MAX, JITTER = 0.1, 2.0, 30.0, 0.1
-"""Where nobody says otherwise: the first retry waits about 0.2 seconds, none longer than 30."""
+"""Defaults in seconds: the first retry waits about 0.2 seconds, none more than 30."""
 KEYS = (
     "max_attempts",
     "timeout_ms",
@@ -41,18 +40,18 @@ KEYS = (
     "backoff_max_ms",
 )
 POLICY = "policy"
-"""The code of an error about a policy: nobody may run with another one than was written."""
-_MOST = 1_000_000_000
-"""No number of a policy is larger: that many milliseconds are eleven days."""
+"""The code of an error about a policy; no run may start with another policy than configured."""
+_MAX_NUMBER = 1_000_000_000
+"""The largest number in a policy; as milliseconds it is eleven days."""
 
 
 @frozen
 class Reliability:
-    """What was said of attempts; None where nothing was, which takes the default. Times in seconds.
+    """Attempts, waits and timeout of a call, in seconds; None takes the default.
 
-    `timeout` bounds one attempt (the engine's bound if None, no bound if `math.inf`). Before retry
-    n it waits `backoff * factor**n`, and up to `jitter` (a share of `backoff`) more, at most
-    `backoff_max`: also for a service that says itself when to come back.
+    `timeout` bounds one attempt (None: the engine's bound, `math.inf`: no bound). Before retry n
+    there is a wait of `backoff * factor**n` and up to `jitter` (a share of `backoff`) more, at most
+    `backoff_max`, which also bounds a wait that a service asks for.
     """
 
     timeout: float | None = None
@@ -73,36 +72,40 @@ class Reliability:
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError("timeout must be more than 0 seconds")
         if self.retry_on is not None:
-            object.__setattr__(
-                self, "retry_on", tuple(_SAME.get(name, name) for name in self.retry_on)
-            )
-            for name in self.retry_on:
+            classes = tuple(_SYNONYMS.get(name, name) for name in self.retry_on)
+            object.__setattr__(self, "retry_on", classes)
+            for name in classes:
                 if name not in CLASSES:
                     raise ValueError(f"retry_on: found `{name}`; use {', '.join(CLASSES)}")
 
     def over(self, below: Reliability) -> Reliability:
-        """This one, and what it leaves open from the one below it."""
-        said = {one.name: getattr(self, one.name) for one in fields(self)}
-        return replace(below, **{name: value for name, value in said.items() if value is not None})
+        """Return this policy with its unset fields taken from the one below."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        given = {name: value for name, value in values.items() if value is not None}
+        return replace(below, **given)
 
     def attempts(self, repeatable: bool) -> int:
-        """Total attempts for a tool that may (`repeatable`) or may not be run again by itself."""
+        """Return the total number of attempts; the default depends on `repeatable`."""
         if self.max_attempts is not None:
             return self.max_attempts
         return 4 if repeatable else 1
 
     def retries(self, kind: str) -> bool:
-        """Whether failures of this class are tried again."""
-        return kind != "permanent" and kind in (RETRIED if self.retry_on is None else self.retry_on)
+        """Return whether failures of this class are retried."""
+        retried = RETRIED if self.retry_on is None else self.retry_on
+        return kind != "permanent" and kind in retried
 
     @property
     def longest(self) -> float:
-        """Seconds that one wait may take."""
+        """The longest wait between attempts, in seconds."""
         return BACKOFF_MAX if self.backoff_max is None else self.backoff_max
 
     def wait(self, retry: int, dice: float) -> float:
-        """Seconds before retry `retry` (the first is 1); `dice` in [0, 1] is the caller's
-        chance.
+        """Return the seconds to wait before a retry.
+
+        Args:
+            retry: Number of the retry, from 1.
+            dice: A random number in [0, 1], from the caller.
         """
         base = BACKOFF if self.backoff is None else self.backoff
         factor = FACTOR if self.factor is None else self.factor
@@ -116,34 +119,42 @@ class Reliability:
 
 @frozen
 class Policies:
-    """What was said of a source, and of its tools by the source's own names."""
+    """Policies of a source of tools, and of its tools by the source's own names."""
 
     default: Reliability = Reliability()
     tools: Mapping[str, Reliability] = field(default_factory=dict[str, Reliability])
 
     def of(self, tool: str, own: Reliability | None = None) -> Reliability:
-        """What holds for a tool; `own` is what it says of itself, stronger than its source and
-        weaker than its entry.
+        """Return the policy of a tool.
+
+        The tool's entry in `tools` wins over `own` (what the tool declares itself), and that over
+        the policy of the source.
         """
         below = self.default if own is None else own.over(self.default)
-        return self.tools[tool].over(below) if tool in self.tools else below
+        if tool not in self.tools:
+            return below
+        return self.tools[tool].over(below)
 
 
 def policies(default: Any, per_tool: Any, where: str) -> Policies:
-    """From what a person wrote under `policy` and `tool_policies` (None: nothing). `where` begins
-    what an error says.
+    """Read the settings `policy` and `tool_policies`; None means they are not set.
 
-    Raises ConfigError (code `policy`) naming the key and what is accepted, also for an unknown
-    class.
+    Args:
+        default: The value of `policy`.
+        per_tool: The value of `tool_policies`.
+        where: Beginning of error messages.
+
+    Raises:
+        ConfigError: With the code `policy`, naming the key and what is accepted.
     """
     try:
         source = Reliability() if default is None else read_policy(default, f"{where}: `policy`")
         if per_tool is None:
             return Policies(source)
-        listed = _mapping(per_tool, f"{where}: `tool_policies`")
+        listed = _check_mapping(per_tool, f"{where}: `tool_policies`")
         named = {
-            name: read_policy(one, f"{where}: `tool_policies.{name}`")
-            for name, one in listed.items()
+            name: read_policy(policy, f"{where}: `tool_policies.{name}`")
+            for name, policy in listed.items()
         }
     except ConfigError as error:
         raise ConfigError(error.detail, code=POLICY, hint=error.hint) from error
@@ -151,44 +162,52 @@ def policies(default: Any, per_tool: Any, where: str) -> Policies:
 
 
 def read_policy(given: Any, where: str) -> Reliability:
-    """One policy: a mapping with any of `KEYS`. Raises ConfigError naming the key and what is
-    accepted.
+    """Read one policy: a mapping with any of `KEYS`.
+
+    Raises:
+        ConfigError: Names the key and what is accepted.
     """
-    said = _mapping(given, where)
-    for name in said:
+    policy = _check_mapping(given, where)
+    for name in policy:
         if name not in KEYS:
             raise ConfigError(f"{where}: unknown key `{name}`", hint=f"known: {', '.join(KEYS)}")
     return Reliability(
-        timeout=_seconds(said, "timeout_ms", where, least=1),
-        max_attempts=_whole(said, "max_attempts", where, 1, "it counts all attempts: 1 or more"),
-        backoff=_seconds(said, "backoff_base_ms", where, least=0),
-        factor=_factor(said.get("backoff_mult"), where),
-        backoff_max=_seconds(said, "backoff_max_ms", where, least=0),
-        retry_on=_classes(said.get("retry_on"), where),
+        timeout=_read_seconds(policy, "timeout_ms", where, least=1),
+        max_attempts=_read_whole_number(
+            policy, "max_attempts", where, 1, "it counts all attempts: 1 or more"
+        ),
+        backoff=_read_seconds(policy, "backoff_base_ms", where, least=0),
+        factor=_read_factor(policy.get("backoff_mult"), where),
+        backoff_max=_read_seconds(policy, "backoff_max_ms", where, least=0),
+        retry_on=_read_classes(policy.get("retry_on"), where),
     )
 
 
-def _mapping(given: Any, where: str) -> Mapping[str, Any]:
+def _check_mapping(given: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
         raise ConfigError(f"{where} must hold `key: value` pairs, found {given!r:.60}")
     return cast("Mapping[str, Any]", given)
 
 
-def _whole(said: Mapping[str, Any], key: str, where: str, least: int, rule: str) -> int | None:
-    given = said.get(key)
+def _read_whole_number(
+    policy: Mapping[str, Any], key: str, where: str, least: int, rule: str
+) -> int | None:
+    given = policy.get(key)
     if given is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= _MOST:
+    if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= _MAX_NUMBER:
         raise ConfigError(f"{where}: `{key}` = {given!r:.60}", hint=rule)
     return given
 
 
-def _seconds(said: Mapping[str, Any], key: str, where: str, *, least: int) -> float | None:
-    milliseconds = _whole(said, key, where, least, f"whole milliseconds: {least} or more")
+def _read_seconds(policy: Mapping[str, Any], key: str, where: str, *, least: int) -> float | None:
+    milliseconds = _read_whole_number(
+        policy, key, where, least, f"whole milliseconds: {least} or more"
+    )
     return None if milliseconds is None else milliseconds / 1000
 
 
-def _factor(given: Any, where: str) -> float | None:
+def _read_factor(given: Any, where: str) -> float | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 1 <= given <= 1000:
@@ -198,14 +217,14 @@ def _factor(given: Any, where: str) -> float | None:
     return float(given)
 
 
-def _classes(given: Any, where: str) -> tuple[str, ...] | None:
+def _read_classes(given: Any, where: str) -> tuple[str, ...] | None:
     if given is None:
         return None
     if not isinstance(given, (list, tuple)):
         raise ConfigError(f"{where}: `retry_on` must be a list", hint=f"of {', '.join(CLASSES)}")
-    names = tuple(str(one) for one in cast("list[object]", given))
+    names = tuple(str(name) for name in cast("list[object]", given))
     for name in names:
-        if name not in CLASSES and name not in _SAME:
+        if name not in CLASSES and name not in _SYNONYMS:
             raise ConfigError(
                 f"{where}: `retry_on`: found `{name:.60}`", hint=f"use {', '.join(CLASSES)}"
             )

@@ -1,11 +1,12 @@
-"""What a tool's value looks like to the model, chosen for a set of tools instead of by each tool.
+"""Choose how a set of tools shows its values to the model.
 
-    value     as the handler returned it (the dispatcher shows text as it is, all else as compact JSON)
-    json      always one JSON text: what the handler returned as text becomes a JSON string
-    display   text for reading: `name: value` lines, one item per line
+    value     as the handler returned it (text is shown unchanged, all else as compact JSON)
+    json      always JSON: a text that the handler returned becomes a JSON string
+    display   readable text: `name: value` lines, one item per line
 
-A formatter is a function `(tool, value) -> JSON-able value`; a tool's own wins over the one for
-all, and both win over a format. Failures keep their shape: they are results without a value.
+A formatter is a function `(tool, value) -> JSON-compatible value`. A formatter of one tool wins
+over the one for all, and both win over a format. Failures are results without a value and stay as
+they are.
 """
 
 from __future__ import annotations
@@ -36,10 +37,18 @@ def formatted(
     result_formatter: Formatter | None = None,
     formatters: Mapping[str, Formatter] | None = None,
 ) -> Tools:
-    """Tools whose values are shown in another way. `formatters` is by logical key or name.
+    """Return tools whose values are shown in another format.
 
-    A tool that is formatted has no output schema any more. Raises ConfigError for an unknown format
-    or key.
+    A formatted tool no longer has an output schema.
+
+    Args:
+        tools: The tools.
+        output_format: `value`, `json` or `display`.
+        result_formatter: A formatter for all tools.
+        formatters: Formatters of single tools, by logical key or name.
+
+    Raises:
+        ConfigError: Unknown format, logical key or name.
     """
     if output_format not in FORMATS:
         raise ConfigError(
@@ -57,13 +66,13 @@ def _formatted(tool: Tool, formatter: Formatter | None) -> Tool:
     show = partial(formatter, tool)
 
     def run(**values: Any) -> Any:
-        return _then(tool.handler(**values), show)
+        return _show_value(tool.handler(**values), show)
 
     return with_handler(tool, run)
 
 
 def with_handler(tool: Tool, handler: Callable[..., Any]) -> Tool:
-    """The tool with a handler around its own, whose value may be of any type."""
+    """Replace a tool's handler with a wrapper around it; its output schema is dropped."""
     if tool.is_async:
 
         async def run(**values: Any) -> Any:
@@ -73,29 +82,27 @@ def with_handler(tool: Tool, handler: Callable[..., Any]) -> Tool:
     return replace(tool, handler=handler, output=None)
 
 
-def _then(value: Any, show: Callable[[Any], Any]) -> Any:
-    """`show(value)`, now or when it is there: handlers may be async, or sync and return something
-    to wait for.
-    """
+def _show_value(value: Any, show: Callable[[Any], Any]) -> Any:
+    """Return `show(value)`, or an awaitable of it if a handler returned an awaitable."""
     if inspect.isawaitable(value):
-        return _later(value, show)
+        return _await_and_show(value, show)
     return show(value)
 
 
-async def _later(value: Awaitable[Any], show: Callable[[Any], Any]) -> Any:
+async def _await_and_show(value: Awaitable[Any], show: Callable[[Any], Any]) -> Any:
     return show(await value)
 
 
 def as_json(tool: Tool, value: Any) -> str:
-    """The value as one compact JSON text."""
-    fitting, note = _value(tool, value)
-    return compact(fitting) + note
+    """Format a value as compact JSON."""
+    encoded, notice = _encode(tool, value)
+    return compact(encoded) + notice
 
 
 def as_display(tool: Tool, value: Any) -> str:
-    """The value as text for reading."""
-    fitting, note = _value(tool, value)
-    return _display(fitting) + note
+    """Format a value as readable text."""
+    encoded, notice = _encode(tool, value)
+    return _display(encoded) + notice
 
 
 _FORMATTERS: Mapping[str, Formatter] = {"json": as_json, "display": as_display}
@@ -104,7 +111,8 @@ _FORMATTERS: Mapping[str, Formatter] = {"json": as_json, "display": as_display}
 def _display(value: Any, indent: str = "") -> str:
     if isinstance(value, Mapping):
         return "\n".join(
-            _field(str(k), v, indent) for k, v in cast("Mapping[Any, Any]", value).items()
+            _display_field(str(name), item, indent)
+            for name, item in cast("Mapping[Any, Any]", value).items()
         )
     if isinstance(value, list):
         items = cast("list[Any]", value)
@@ -112,7 +120,7 @@ def _display(value: Any, indent: str = "") -> str:
     return indent + (value if isinstance(value, str) else compact(value))
 
 
-def _field(name: str, value: Any, indent: str) -> str:
+def _display_field(name: str, value: Any, indent: str) -> str:
     if isinstance(value, (Mapping, list)) and value:
         return f"{indent}{name}:\n{_display(value, indent + '  ')}"
     if isinstance(value, str) and "\n" in value:
@@ -122,25 +130,28 @@ def _field(name: str, value: Any, indent: str) -> str:
     return f"{indent}{name}: {shown}"
 
 
-def _value(tool: Tool, value: Any) -> tuple[Any, str]:
-    """The JSON value of what a handler returned, by the tool's own output schema where it has one,
-    and a notice if it does not fit.
-    """
+def _encode(tool: Tool, value: Any) -> tuple[Any, str]:
+    """Return a handler's value as JSON types, and a notice if it does not fit the output schema."""
     if tool.output is None:
-        return _plain(value), ""
+        return _to_json_types(value), ""
     encoded, problems = tool.output.encode(value)
     if problems:
-        return _plain(value), f"\n{misfit(tool, problems)}"
+        return _to_json_types(value), f"\n{misfit(tool, problems)}"
     return encoded, ""
 
 
-def _plain(value: Any) -> Any:
-    """Tuples, dataclasses and what knows its own JSON form, as JSON values."""
+def _to_json_types(value: Any) -> Any:
+    """Convert tuples, sets, dataclasses and pydantic models into JSON types."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+        return {
+            str(key): _to_json_types(item) for key, item in cast("Mapping[Any, Any]", value).items()
+        }
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in cast("Iterable[Any]", value)]
+        return [_to_json_types(item) for item in cast("Iterable[Any]", value)]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {
+            field.name: _to_json_types(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+        }
     dump: Any = getattr(value, "model_dump", None)
     return dump(mode="json") if dump else value

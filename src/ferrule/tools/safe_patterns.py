@@ -1,9 +1,8 @@
-"""Regular expressions and globs that cannot be made to hang: whatever the text, their time is
-linear in it.
+"""Match regular expressions and globs in time that is linear in the text.
 
-Python's `re` backtracks: a pattern like `(a+)+$` and thirty letters would hold up a run for
-minutes. The expressions here are Rust's (`jsonschema_rs` carries the engine): no look-around and no
-back-references, so no such text exists.
+Python's `re` backtracks: a pattern like `(a+)+$` and thirty letters would block a run for minutes.
+The expressions here are those of Rust's engine, which comes with `jsonschema_rs`: it has no
+look-around and no back-references, so no text can make it hang.
 """
 
 from __future__ import annotations
@@ -14,19 +13,21 @@ from functools import lru_cache
 
 LONGEST_PATTERN = 2000
 SIZE = 1 << 20
-"""Bytes of a compiled expression; `a{1000}{1000}` is refused."""
+"""Size limit of a compiled expression in bytes; `a{1000}{1000}` is refused."""
 
 
 @lru_cache(maxsize=256)
 def compile_regex(pattern: str) -> Callable[[str], bool]:
-    """A function that says whether the expression is found anywhere in a text. Raises
-    ValueError.
+    """Return a function that says whether the expression is found anywhere in a text.
+
+    Raises:
+        ValueError: The expression is invalid, too long or too large.
     """
     import jsonschema_rs
 
     if len(pattern) > LONGEST_PATTERN:
         raise ValueError(
-            f"an expression of {len(pattern)} characters, the bound is {LONGEST_PATTERN}"
+            f"the expression has {len(pattern)} characters, the limit is {LONGEST_PATTERN}"
         )
     try:
         bounds = jsonschema_rs.RegexOptions(size_limit=SIZE, dfa_size_limit=SIZE)
@@ -40,27 +41,29 @@ def compile_regex(pattern: str) -> Callable[[str], bool]:
 
 
 def matches_glob(text: str, pattern: str) -> bool:
-    """Whether the whole text fits the pattern: `*` is any run of characters (also none, also with
-    `/`), `?` is one.
+    """Return whether the whole text matches a glob pattern.
 
-    Raises ValueError for a pattern that is too long.
+    `*` stands for any number of characters, including none and `/`; `?` for exactly one.
+
+    Raises:
+        ValueError: The pattern is too long.
     """
-    return compile_regex(_translated(pattern))(text)
+    return compile_regex(_translate_glob(pattern))(text)
 
 
 @lru_cache(maxsize=256)
-def _translated(pattern: str) -> str:
+def _translate_glob(pattern: str) -> str:
     if len(pattern) > LONGEST_PATTERN // 8:
         raise ValueError(
-            f"a pattern of {len(pattern)} characters, the bound is {LONGEST_PATTERN // 8}"
+            f"the pattern has {len(pattern)} characters, the limit is {LONGEST_PATTERN // 8}"
         )
-    signs = {"*": r"[\s\S]*", "?": r"[\s\S]"}
-    return (
-        "^"
-        + "".join(signs.get(sign) or _literal(sign) for sign in re.sub(r"\*+", "*", pattern))
-        + "$"
-    )
+    wildcards = {"*": r"[\s\S]*", "?": r"[\s\S]"}
+    simplified = re.sub(r"\*+", "*", pattern)
+    parts = [wildcards.get(character) or _escape(character) for character in simplified]
+    return f"^{''.join(parts)}$"
 
 
-def _literal(sign: str) -> str:
-    return sign if sign.isalnum() or sign in " /_-:,=@<>\n" or not sign.isascii() else f"\\{sign}"
+def _escape(character: str) -> str:
+    if character.isalnum() or character in " /_-:,=@<>\n" or not character.isascii():
+        return character
+    return f"\\{character}"

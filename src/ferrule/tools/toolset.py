@@ -1,23 +1,22 @@
-"""Toolsets: what is done to tools as a set, as small functions over sequences of `Tool`.
+"""Select, rename, group and configure tools as a set, with small functions over `Tool` sequences.
 
-Each takes tools and gives tools, in the order they came, and knows nothing of the others; so they
-compose:
+Each function takes tools and returns tools in the same order, and is independent of the others, so
+they compose:
 
     tools = toolset.select(pack, ["read"], without=["git_inspect"])
     tools = toolset.renamed(tools, {"read_file": "look"})
     tools = toolset.namespaced(tools, "release")
 
-A tool has a *logical key* (what it is, whatever it is called by now: its first name unless `keyed`
-says otherwise) and *groups*. Both are kept in its annotations, beside what a program may want to
-know:
+A tool has a *logical key*, which stays the same when the tool is renamed (its first name unless
+`keyed` sets another), and *groups*. Both are annotations, next to further facts for programs:
 
     key, groups                     set by `keyed`
     result_readers, see_also        names of other tools of the set; they follow a rename (`LINKS`)
-    defer_loading                   set by `deferred`: no schema until a tool search found it, where the engine has one
+    defer_loading                   set by `deferred`: no schema until a tool search has found it
 
-Everything here is said by the person who builds the set, so what cannot be meant raises ConfigError
-naming the nearest word. Not changed by a rename: what a handler says while it runs (its error
-messages), and rules that name a tool.
+All settings come from the person who builds the set, so an unknown name raises ConfigError and
+suggests the nearest. A rename does not change the texts a handler produces while it runs (such as
+error messages), nor permission rules that name a tool.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from .reliability import Policies, Reliability
 Tools = tuple[Tool, ...]
 
 EVERY = "*"
-"""Stands for all tools of a set, where words go to settings."""
+"""Stands for all tools in settings by tool."""
 
 LINKS = ("result_readers", "see_also")
-"""Annotations that hold names of other tools: one, or a list."""
+"""Annotations that hold one name or a list of names of other tools."""
 
 _CONFIG = (
     "description",
@@ -65,19 +64,17 @@ _CONFIG = (
 
 
 def key_of(tool: Tool) -> str:
-    """The logical key of a tool."""
+    """Return the logical key of a tool."""
     return str(tool.annotations.get("key") or tool.name)
 
 
 def groups_of(tool: Tool) -> tuple[str, ...]:
-    """The groups a tool is in."""
+    """Return the groups a tool is in."""
     return tuple(tool.annotations.get("groups", ()))
 
 
 def keyed(tools: Iterable[Tool], *groups: str, keys: Mapping[str, str] | None = None) -> Tools:
-    """Put tools into groups (beside those they are in), and give some a logical key: `keys` maps
-    names to keys.
-    """
+    """Add tools to groups, and set logical keys; `keys` maps names to keys."""
     found: list[Tool] = []
     for tool in tools:
         joined = tuple(dict.fromkeys((*groups_of(tool), *groups)))
@@ -86,119 +83,156 @@ def keyed(tools: Iterable[Tool], *groups: str, keys: Mapping[str, str] | None = 
     return tuple(found)
 
 
-# ---- which tools
+# ---- selection
 
 
 def select(
     tools: Iterable[Tool], enabled: Iterable[str] | None = None, *, without: Iterable[str] = ()
 ) -> Tools:
-    """Tools named by logical key, name or group (`all` and `*`: every one), less those named in
-    `without`.
+    """Select tools by logical key, name or group; `all` and `*` stand for every tool.
 
-    `enabled` None means all. Links to tools that are left out are dropped. Raises ConfigError for a
-    word that names nothing, in either list.
+    Links to tools that are left out are dropped.
+
+    Args:
+        tools: The tools to select from.
+        enabled: What to select; None selects all.
+        without: What to leave out of that.
+
+    Raises:
+        ConfigError: An entry of either list names no tool and no group.
     """
     items = tuple(tools)
-    wanted = set(range(len(items))) if enabled is None else _named(items, enabled, "enabled_tools")
-    wanted -= _named(items, without, "disabled_tools")
-    gone = {tool.full_name for number, tool in enumerate(items) if number not in wanted}
-    return tuple(_unlinked(tool, gone) for number, tool in enumerate(items) if number in wanted)
+    selected = _all_or_named(items, enabled, "enabled_tools")
+    selected -= _find_named(items, without, "disabled_tools")
+    removed = {tool.full_name for number, tool in enumerate(items) if number not in selected}
+    return tuple(
+        _drop_links(tool, removed) for number, tool in enumerate(items) if number in selected
+    )
 
 
-def _unlinked(tool: Tool, gone: set[str]) -> Tool:
-    """The tool without links to tools that are not there any more."""
+def _drop_links(tool: Tool, removed: set[str]) -> Tool:
+    """Return the tool without links to removed tools."""
     links = {name: tool.annotations[name] for name in LINKS if tool.annotations.get(name)}
     changed: dict[str, Any] = {}
     for name, value in links.items():
         targets = cast("list[str]", [value] if isinstance(value, str) else value)
-        if not gone.isdisjoint(targets):
-            changed[name] = [target for target in targets if target not in gone]
-    return replace(tool, annotations={**tool.annotations, **changed}) if changed else tool
+        if not removed.isdisjoint(targets):
+            changed[name] = [target for target in targets if target not in removed]
+    return _with_annotations(tool, changed)
 
 
-def _named(items: Tools, words: Iterable[str], where: str) -> set[int]:
+def _with_annotations(tool: Tool, changed: Mapping[str, Any]) -> Tool:
+    if not changed:
+        return tool
+    return replace(tool, annotations={**tool.annotations, **changed})
+
+
+def _all_or_named(items: Tools, names: Iterable[str] | None, setting: str) -> set[int]:
+    if names is None:
+        return set(range(len(items)))
+    return _find_named(items, names, setting)
+
+
+def _find_named(items: Tools, names: Iterable[str], setting: str) -> set[int]:
+    """Return the positions of tools named by logical key, name or group."""
     found: set[int] = set()
-    for word in _listed(words, where):
-        hit = {n for n, tool in enumerate(items) if word in ("all", EVERY, *_words(tool))}
-        if not hit:
-            raise _unknown(where, word, [w for tool in items for w in _words(tool)])
-        found |= hit
+    for name in _check_list(names, setting):
+        matches = {
+            number for number, tool in enumerate(items) if name in ("all", EVERY, *_names_of(tool))
+        }
+        if not matches:
+            known = [other for tool in items for other in _names_of(tool)]
+            raise _unknown_name(setting, name, known)
+        found |= matches
     return found
 
 
-def _words(tool: Tool) -> tuple[str, ...]:
+def _names_of(tool: Tool) -> tuple[str, ...]:
     return (key_of(tool), tool.name, *groups_of(tool))
 
 
-def _listed(words: Iterable[str], where: str) -> list[str]:
-    if isinstance(words, str):
-        raise ConfigError(f"{where}: found the text {words!r}", hint=f"give a list: [{words!r}]")
-    return list(words)
+def _check_list(names: Iterable[str], setting: str) -> list[str]:
+    if isinstance(names, str):
+        raise ConfigError(f"{setting}: found the text {names!r}", hint=f"give a list: [{names!r}]")
+    return list(names)
 
 
-def _unknown(where: str, word: object, known: Sequence[str]) -> ConfigError:
-    near = get_close_matches(str(word), known, n=1)
-    listed = ", ".join(f"`{name}`" for name in sorted(set(known)))
-    hint = f"did you mean `{near[0]}`?" if near else f"there are: {listed or 'none'}"
-    return ConfigError(f"{where}: nothing here is called `{word}`", hint=hint)
+def _unknown_name(setting: str, name: object, known: Sequence[str]) -> ConfigError:
+    near = get_close_matches(str(name), known, n=1)
+    if near:
+        hint = f"did you mean `{near[0]}`?"
+    else:
+        listed = ", ".join(f"`{other}`" for other in sorted(set(known)))
+        hint = f"there are: {listed or 'none'}"
+    return ConfigError(f"{setting}: nothing here is called `{name}`", hint=hint)
 
 
 def named_settings(
     items: Tools, given: Mapping[str, Any], where: str, *, shared: bool = False
 ) -> dict[int, Any]:
-    """Settings by logical key or name -> settings by position. With `shared`, `*` is left to the
-    caller.
+    """Turn settings by logical key or name into settings by position.
+
+    With `shared`, the entry `*` is left to the caller.
     """
     found: dict[int, Any] = {}
-    for word, value in given.items():
-        if shared and word == EVERY:
+    for name, value in given.items():
+        if shared and name == EVERY:
             continue
-        hits = [n for n, tool in enumerate(items) if word in (key_of(tool), tool.name)]
-        if not hits:
-            raise _unknown(where, word, [w for tool in items for w in (key_of(tool), tool.name)])
-        found.update(dict.fromkeys(hits, value))
+        matches = [number for number, tool in enumerate(items) if name in (key_of(tool), tool.name)]
+        if not matches:
+            known = [*map(key_of, items), *(tool.name for tool in items)]
+            raise _unknown_name(where, name, known)
+        found.update(dict.fromkeys(matches, value))
     return found
 
 
-# ---- what they are called and say
+# ---- names and descriptions
 
 
 def renamed(tools: Iterable[Tool], names: Mapping[str, str]) -> Tools:
-    """Give tools other names; `names` maps logical keys (or names) to names.
+    """Rename tools; `names` maps logical keys (or names) to new names.
 
     Whatever mentions a renamed tool follows: `LINKS` in annotations, and descriptions of tools and
-    parameters, where the old name stands in back-ticks or could be no ordinary word (it holds a
-    `_`). Raises ConfigError for an unknown key and for two tools of one name, ToolDefinitionError
-    for what cannot be a name.
+    parameters if the old name is in back-ticks or cannot be an ordinary word (it contains a `_`).
+
+    Raises:
+        ConfigError: A key is unknown, or two tools would have the same name.
+        ToolDefinitionError: A new name cannot be the name of a tool.
     """
     items = tuple(tools)
     new = named_settings(items, names, "names")
     for name in new.values():
         check_name(name)
-    after = [replace(tool, name=new[n]) if n in new else tool for n, tool in enumerate(items)]
-    _check_unique(after)
-    kept = [
-        replace(t, annotations={"key": key_of(old), **t.annotations})
-        for old, t in zip(items, after, strict=True)
+    after = [
+        replace(tool, name=new[number]) if number in new else tool
+        for number, tool in enumerate(items)
     ]
-    mentions = {items[n].name: name for n, name in new.items() if items[n].name != name}
-    links = {items[n].full_name: after[n].full_name for n in new}
-    return tuple(_followed(tool, mentions, links) for tool in kept)
+    _check_unique(after)
+    keyed_tools = [
+        replace(tool, annotations={"key": key_of(old), **tool.annotations})
+        for old, tool in zip(items, after, strict=True)
+    ]
+    mentions = {
+        items[number].name: name for number, name in new.items() if items[number].name != name
+    }
+    links = {items[number].full_name: after[number].full_name for number in new}
+    return tuple(_update_mentions(tool, mentions, links) for tool in keyed_tools)
 
 
 def namespaced(tools: Iterable[Tool], namespace: str) -> Tools:
-    """Put tools into a namespace. What mentions them says what a model will see:
-    `release__read_file`.
+    """Put tools into a namespace.
+
+    Descriptions that mention them use the name a model will see: `release__read_file`.
     """
     if namespace == "":
         raise ConfigError("namespace: found nothing", hint="give a name, or leave it out")
     check_namespace(namespace)
     items = tuple(tools)
     after = [replace(tool, namespace=namespace) for tool in items]
-    wire = wire_names([tool.full_name for tool in after])
-    mentions = {old.name: wire[new.full_name] for old, new in zip(items, after, strict=True)}
+    api_names = wire_names([tool.full_name for tool in after])
+    mentions = {old.name: api_names[new.full_name] for old, new in zip(items, after, strict=True)}
     links = {old.full_name: new.full_name for old, new in zip(items, after, strict=True)}
-    return tuple(_followed(tool, mentions, links) for tool in after)
+    return tuple(_update_mentions(tool, mentions, links) for tool in after)
 
 
 def _check_unique(items: Sequence[Tool]) -> None:
@@ -207,154 +241,155 @@ def _check_unique(items: Sequence[Tool]) -> None:
         other = seen.setdefault(tool.full_name, tool)
         if other is not tool:
             raise ConfigError(
-                (
-                    f"names: `{key_of(other)}` and `{key_of(tool)}` would both be called "
-                    f"`{tool.full_name}`"
-                ),
+                f"names: `{key_of(other)}` and `{key_of(tool)}` would both be called "
+                f"`{tool.full_name}`",
                 hint="give one of them another name",
             )
 
 
-def _followed(tool: Tool, mentions: Mapping[str, str], links: Mapping[str, str]) -> Tool:
+def _update_mentions(tool: Tool, mentions: Mapping[str, str], links: Mapping[str, str]) -> Tool:
     tool = reworded(tool, mentions)
     changed = {
-        name: _linked(tool.annotations[name], links) for name in LINKS if name in tool.annotations
+        name: _update_links(tool.annotations[name], links)
+        for name in LINKS
+        if name in tool.annotations
     }
-    return replace(tool, annotations={**tool.annotations, **changed}) if changed else tool
+    return _with_annotations(tool, changed)
 
 
-def _linked(value: Any, links: Mapping[str, str]) -> Any:
+def _update_links(value: Any, links: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return links.get(value, value)
     return [links.get(name, name) for name in cast("list[str]", value)]
 
 
 def described(tools: Iterable[Tool], descriptions: Mapping[str, str]) -> Tools:
-    """Give tools other descriptions, by logical key or name."""
+    """Replace descriptions of tools, by logical key or name."""
     items = tuple(tools)
     new = named_settings(items, descriptions, "descriptions")
     for number, text in new.items():
         if not text.strip():
             raise ConfigError(
                 f"descriptions: that of `{key_of(items[number])}` is empty",
-                hint="say in a sentence what it does",
+                hint="say in a sentence what the tool does",
             )
     return tuple(
-        replace(tool, description=new[n]) if n in new else tool for n, tool in enumerate(items)
+        replace(tool, description=new[number]) if number in new else tool
+        for number, tool in enumerate(items)
     )
 
 
-# ---- what else is known of them
+# ---- annotations and settings
 
 
 def annotated(tools: Iterable[Tool], annotations: Mapping[str, Mapping[str, Any]]) -> Tools:
-    """Merge annotations into tools: those under `*` into all, those under a logical key or name
-    over them.
+    """Merge annotations into tools, by logical key or name.
+
+    Those under `*` go into all tools; a tool's own entry wins over them.
     """
     items = tuple(tools)
     shared = annotations.get(EVERY, {})
     own = named_settings(items, annotations, "annotations", shared=True)
-    for word, value in annotations.items():
+    for name, value in annotations.items():
         if not isinstance(value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
             raise ConfigError(
-                f"annotations: those of `{word}` are {value!r}", hint="give a mapping"
+                f"annotations: those of `{name}` are {value!r}", hint="give a mapping"
             )
     return tuple(
-        replace(tool, annotations={**tool.annotations, **shared, **own.get(n, {})})
-        for n, tool in enumerate(items)
+        replace(tool, annotations={**tool.annotations, **shared, **own.get(number, {})})
+        for number, tool in enumerate(items)
     )
 
 
 def deferred(
     tools: Iterable[Tool], names: Iterable[str] | None = None, *, defer: bool = True
 ) -> Tools:
-    """Mark tools (all, or those named by key, name or group) as deferred.
+    """Mark tools as deferred: all, or those named by logical key, name or group.
 
-    The mark is `Tool.loading`, and the annotation `defer_loading`. It takes effect where a run has
-    a tool search; without one a deferred tool is offered like any other. Tools for other tools
-    alone stay that.
+    Sets `Tool.loading` and the annotation `defer_loading`. It takes effect if the run has a tool
+    search; otherwise a deferred tool is offered like any other. Internal tools stay internal.
     """
     if not isinstance(defer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
         raise ConfigError(f"defer_loading: found {defer!r}", hint="say true or false")
     items = tuple(tools)
-    wanted = set(range(len(items))) if names is None else _named(items, names, "defer_loading")
+    selected = _all_or_named(items, names, "defer_loading")
     return tuple(
-        replace(
-            tool,
-            annotations={**tool.annotations, "defer_loading": defer},
-            loading=_loading(tool, defer),
-        )
-        if n in wanted
-        else tool
-        for n, tool in enumerate(items)
+        _set_deferred(tool, defer) if number in selected else tool
+        for number, tool in enumerate(items)
     )
 
 
-def _loading(tool: Tool, defer: bool) -> Loading:
+def _set_deferred(tool: Tool, defer: bool) -> Tool:
+    loading = Loading.DEFERRED if defer else Loading.ALWAYS
     if tool.loading is Loading.INTERNAL:
-        return tool.loading
-    return Loading.DEFERRED if defer else Loading.ALWAYS
+        loading = tool.loading
+    return replace(tool, annotations={**tool.annotations, "defer_loading": defer}, loading=loading)
 
 
 def configured(tools: Iterable[Tool], config: Mapping[str, Mapping[str, Any]]) -> Tools:
-    """Override what tools say of themselves, by logical key or name, `*` for all (a tool's own
-    entry wins).
+    """Override what tools declare, by logical key or name, `*` for all (a tool's own entry wins).
 
-    Takes the words of `@tool` (`risk`, `side_effect`, `timeout`, `scopes`, `cost`, ...),
-    `description`, `annotations` (merged) and `defer_loading`. Raises ConfigError for an unknown
-    word, naming the nearest, and for an impossible value.
+    An entry takes the keywords of `@tool` (`risk`, `side_effect`, `timeout`, `scopes`, `cost`,
+    ...), `description`, `annotations` (merged) and `defer_loading`.
+
+    Raises:
+        ConfigError: A key is unknown (suggests the nearest), or its value is impossible.
     """
     items = tuple(tools)
     own = named_settings(items, config, "tool_config", shared=True)
     shared = config.get(EVERY, {})
-    return tuple(_configured(tool, {**shared, **own.get(n, {})}) for n, tool in enumerate(items))
+    return tuple(
+        _configure(tool, {**shared, **own.get(number, {})}) for number, tool in enumerate(items)
+    )
 
 
 def governed(tools: Iterable[Tool], policies: Policies) -> Tools:
-    """Tools under policies of attempts and times, by their full names. What a tool says of itself
-    is weaker than its own entry only.
+    """Apply policies for retries and timeouts, by full name.
+
+    What a tool declares itself wins over everything but its own entry in the policies.
     """
-    made = ((tool, policies.of(tool.full_name, tool.reliability)) for tool in tools)
-    return tuple(
-        tool if tool.reliability == wanted else replace(tool, reliability=wanted)
-        for tool, wanted in made
-    )
+    return tuple(_apply_policy(tool, policies) for tool in tools)
 
 
-def _configured(tool: Tool, given: Mapping[str, Any]) -> Tool:
+def _apply_policy(tool: Tool, policies: Policies) -> Tool:
+    reliability = policies.of(tool.full_name, tool.reliability)
+    if tool.reliability == reliability:
+        return tool
+    return replace(tool, reliability=reliability)
+
+
+def _configure(tool: Tool, given: Mapping[str, Any]) -> Tool:
     where = f"tool_config of `{key_of(tool)}`"
     fields: dict[str, Any] = {}
-    for word, value in given.items():
-        if word not in _CONFIG:
-            raise _unknown(where, word, _CONFIG)
-        if word in ("timeout", "max_attempts", "defer_loading", "annotations"):
+    for key, value in given.items():
+        if key not in _CONFIG:
+            raise _unknown_name(where, key, _CONFIG)
+        if key in ("timeout", "max_attempts", "defer_loading", "annotations"):
             continue
         try:
-            fields[word] = _READ[word](value) if word in _READ else value
+            fields[key] = _CONVERTERS[key](value) if key in _CONVERTERS else value
         except (ValueError, TypeError) as error:
-            raise ConfigError(f"{where}: {error}", hint=f"`{word}` cannot be {value!r}") from error
-    if shell := {word: given[word] for word in ("timeout", "max_attempts") if word in given}:
-        fields["reliability"] = _reliability(
-            where, fields.get("reliability", tool.reliability), shell
-        )
+            raise ConfigError(f"{where}: {error}", hint=f"`{key}` cannot be {value!r}") from error
+    limits = {key: given[key] for key in ("timeout", "max_attempts") if key in given}
+    if limits:
+        base = fields.get("reliability", tool.reliability)
+        fields["reliability"] = _change_reliability(where, base, limits)
     changed = replace(tool, **fields)
     if "annotations" in given:
         changed = annotated([changed], {EVERY: given["annotations"]})[0]
-    return (
-        deferred([changed], defer=given["defer_loading"])[0]
-        if "defer_loading" in given
-        else changed
-    )
+    if "defer_loading" in given:
+        changed = deferred([changed], defer=given["defer_loading"])[0]
+    return changed
 
 
-def _reliability(where: str, base: Reliability, given: Mapping[str, Any]) -> Reliability:
+def _change_reliability(where: str, base: Reliability, given: Mapping[str, Any]) -> Reliability:
     try:
         return replace(base, **given)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{where}: {error}") from error
 
 
-_READ: Mapping[str, Callable[[Any], Any]] = {
+_CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "side_effect": SideEffect,
     "risk": Risk,
     "scopes": frozenset,

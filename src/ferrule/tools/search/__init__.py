@@ -1,4 +1,4 @@
-"""Find a tool among many: the index and the strategies that rank its tools, without I/O.
+"""Find a tool among many: an index of tools and the strategies that rank them, without I/O.
 
 Modules: `bm25`, `document`, `embeddings`, `field_weights`, `index`, `inverted_index`,
 `options`, `query`, `ranking`, `synonyms`, `vocabulary`.

@@ -1,10 +1,10 @@
-"""Field weights and fusion: the strategy `hybrid`, as systems.md §2.1 gives it.
+"""Rank tools by field weights, fused with BM25: the strategy `hybrid` of systems.md §2.1.
 
-Each word of the query counts for a tool by the best place it has in the name (the whole name 10, a
-part of it 7, within it 5), and for standing within the description (2) and within a parameter (1).
-If every word is in the name there is 1 divided by the number of its parts on top. Fusion is by
-reciprocal rank (Cormack, Clarke and Buettcher 2009; k = 60, ranks from 1) over the BM25 list once
-and this list twice.
+Each word of the query adds to a tool's score: 10 if it is the whole name, else 7 if it is a part of
+the name, else 5 if it occurs in the name; 2 if it occurs in the description and 1 if it occurs in a
+parameter. If every word occurs in the name, 1 divided by the number of the name's parts is added.
+Fusion is by reciprocal rank (Cormack, Clarke and Buettcher 2009; k = 60, ranks from 1) over the
+BM25 list with weight 1 and this list with weight 2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PARTS = re.compile(r"[_\-.:]+")
 
 @frozen
 class Fields:
-    """One tool, in lower case."""
+    """The searchable texts of one tool, in lower case."""
 
     name: str
     parts: tuple[str, ...]
@@ -34,20 +34,25 @@ class Fields:
     def of(document: Document) -> Fields:
         name = document.name.lower()
         parts = tuple(part for part in _PARTS.split(name) if part)
-        rows = " ".join(map(": ".join, document.parameters))
-        return Fields(name, parts, document.description.lower(), rows.lower())
+        parameters = " ".join(map(": ".join, document.parameters))
+        return Fields(name, parts, document.description.lower(), parameters.lower())
 
     def score(self, query: Sequence[str]) -> float:
-        total, named = 0.0, bool(query)
+        total = 0.0
+        all_in_name = bool(query)
         for word in query:
-            place = self._named(word)
-            named = named and place > 0
-            total += place
-            total += DESCRIPTION if word in self.description else 0.0
-            total += PARAMETER if word in self.parameters else 0.0
-        return total + (1 / len(self.parts) if named and self.parts else 0.0)
+            in_name = self._score_in_name(word)
+            all_in_name = all_in_name and in_name > 0
+            total += in_name
+            if word in self.description:
+                total += DESCRIPTION
+            if word in self.parameters:
+                total += PARAMETER
+        if all_in_name and self.parts:
+            total += 1 / len(self.parts)
+        return total
 
-    def _named(self, word: str) -> float:
+    def _score_in_name(self, word: str) -> float:
         if word == self.name:
             return WHOLE
         if word in self.parts:
@@ -56,9 +61,7 @@ class Fields:
 
 
 def fused(lists: Iterable[tuple[float, Sequence[int]]]) -> dict[int, float]:
-    """Documents by the sum of weight / (60 + rank) over ranked lists, given as (weight,
-    documents).
-    """
+    """Score documents by the sum of weight / (60 + rank) over lists of (weight, documents)."""
     found: dict[int, float] = {}
     for weight, ranked in lists:
         for rank, number in enumerate(ranked, 1):

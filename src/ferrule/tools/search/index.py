@@ -1,12 +1,12 @@
-"""An index over tools and the strategies that search it.
+"""Index tools and search them with one of several strategies.
 
     default   the ranking of `ranking.py`
-    bm25      BM25 over name, description and parameters, as systems.md §2.1 gives it: no stems, ties by name
-    hybrid    BM25 and field weights, fused (`fields.py`)
-    regex     a regular expression over the same text, ranked by the number of its matches, then by name
-    a function of one's own: `(query, tools) -> names`, also as a dictionary or JSON text (`names_in`)
+    bm25      BM25 over name, description and parameters (systems.md §2.1): no stems, ties by name
+    hybrid    BM25 and field weights, fused (`field_weights.py`)
+    regex     a regular expression over the same text, ranked by number of matches, then by name
+    function  `(query, tools) -> names`, also as a dictionary or JSON text (`names_in`)
 
-Whoever asks gives the tools that may be found, so no strategy can show what a run may not use.
+The caller passes the tools that may be found, so no strategy can show a tool the run may not use.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ from .field_weights import Fields, fused
 from .ranking import Ranking
 
 MOST = 20
-"""Tools that one search finds at the most."""
+"""Tools that one search returns at most."""
 _BREADTH = 4
-"""How many times that many each list of `hybrid` holds."""
-_COUNTED = 16
-"""Matches of an expression in one tool that are counted."""
-_QUERY = 200
-"""Characters of an expression; more is refused (the bound of Anthropic's tool search)."""
+"""Length of each list of `hybrid`, as a multiple of `MOST`."""
+_MAX_COUNT = 16
+"""Matches of an expression that are counted in one tool."""
+_MAX_QUERY = 200
+"""Longest expression in characters, as in Anthropic's tool search; longer ones are refused."""
 _SNIPPET = 160
 
 Strategy = Callable[[str, Sequence[Tool]], object]
-"""A searcher of one's own. Sync; returns names, best first, in any shape that `names_in` reads."""
+"""A custom searcher. Sync; returns names, best first, in any form that `names_in` reads."""
 STRATEGIES = ("default", "bm25", "hybrid", "regex")
 
 
 @frozen
 class Hit:
-    """A tool that was found. `snippet` is the first sentence of its description; 0 is the score
-    where there is none.
+    """A tool that was found.
+
+    `score` is 0 if the strategy gives none; `snippet` is the first sentence of the description.
     """
 
     name: str
@@ -55,14 +56,15 @@ class Hit:
 
 
 class Index:
-    """Made of the tools that may be found. What a strategy needs is built when it is first used.
+    """An index of the tools that may be found.
 
-    Threads may share one. Tools that join cost what they are, not what is there already.
+    What a strategy needs is built when it is first used. Threads may share an index. The cost of
+    adding tools depends on their number, not on the size of the index.
     """
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._lock = RLock()
-        self._places: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
         self._names: list[str] = []
         self._arrived: list[Tool] = []
         self._documents: list[Document] = []
@@ -70,15 +72,15 @@ class Index:
         self.add(*tools)
 
     def add(self, *tools: Tool) -> None:
-        """Tools that may be found from now on. One whose name is there already is passed over."""
+        """Add tools; a tool whose name is already in the index is skipped."""
         with self._lock:
-            new = {tool.full_name: tool for tool in tools if tool.full_name not in self._places}
+            new = {tool.full_name: tool for tool in tools if tool.full_name not in self._positions}
             documents = [document_of(tool) for tool in new.values()]
-            # Before anything counts them: a lazily built part takes all documents there are.
+            # Before `_documents` grows: a part that is built later takes all documents there are.
             for name, grow in _GROWING.items():
                 if name in self.__dict__:
                     grow(self.__dict__[name], documents)
-            self._places.update(
+            self._positions.update(
                 zip(new, range(len(self._names), len(self._names) + len(new)), strict=True)
             )
             self._names += new
@@ -98,10 +100,10 @@ class Index:
         return len(self._names)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._places
+        return name in self._positions
 
     def prepare(self, strategy: str = "default") -> None:
-        """Build now what the first search with this strategy would build."""
+        """Build what the first search with this strategy would build."""
         with self._lock:
             for part in _PARTS.get(strategy, ()):
                 getattr(self, part)
@@ -109,8 +111,11 @@ class Index:
     def search(
         self, query: str, strategy: str | Strategy = "default", most: int = MOST
     ) -> list[Hit]:
-        """The tools that fit, best first, at most `most`. Raises ConfigError for a strategy there
-        is not, ValueError for an expression that cannot be used (its text says why).
+        """Return the tools that match, best first.
+
+        Raises:
+            ConfigError: There is no such strategy.
+            ValueError: A regular expression cannot be used; the text says why.
         """
         if not isinstance(strategy, str):
             return self._by_function(query, strategy, most)
@@ -151,29 +156,30 @@ class Index:
         return self._words.scores(tokens(query))
 
     def _hybrid(self, query: str) -> dict[int, float]:
-        asked, breadth = tokens(query), _BREADTH * MOST
+        asked = tokens(query)
+        breadth = _BREADTH * MOST
         by_field = {number: fields.score(asked) for number, fields in enumerate(self._fields)}
         first = [number for number, _ in best(self._bm25(query), self._names, breadth)]
         second = [number for number, _ in best(by_field, self._names, breadth)]
         return fused([(1.0, first), (2.0, second)])
 
     def _regex(self, query: str) -> dict[int, float]:
-        if len(query) > _QUERY:
-            raise ValueError(f"an expression of {len(query)} characters; at most {_QUERY}")
+        if len(query) > _MAX_QUERY:
+            raise ValueError(f"an expression of {len(query)} characters; at most {_MAX_QUERY}")
         compile_regex(query)
         left = dict(enumerate(self._texts))
         found: dict[int, float] = {}
-        for times in range(1, _COUNTED + 1):
-            # The engine says whether an expression is found, not how often: so many times one after
-            # another is one expression.
+        for times in range(1, _MAX_COUNT + 1):
+            # The engine only says whether an expression is found, not how often, so repetitions
+            # are counted with an expression of their own.
             matches = compile_regex(f"(?i)(?:(?:{query})[\\s\\S]*?){{{times}}}")
             left = {number: text for number, text in left.items() if matches(text)}
             found.update(dict.fromkeys(left, float(times)))
         return found
 
     def _by_function(self, query: str, strategy: Strategy, most: int) -> list[Hit]:
-        wanted = [name for name in names_in(strategy(query, self.tools)) if name in self._places]
-        return [self._hit(self._places[name], 0.0) for name in dict.fromkeys(wanted)][:most]
+        wanted = [name for name in names_in(strategy(query, self.tools)) if name in self._positions]
+        return [self._hit(self._positions[name], 0.0) for name in dict.fromkeys(wanted)][:most]
 
 
 _PARTS = {
@@ -188,13 +194,17 @@ _GROWING: Mapping[str, Callable[[Any, list[Document]], None]] = {
     "_texts": lambda texts, new: texts.extend(one.text() for one in new),
     "_fields": lambda fields, new: fields.extend(map(Fields.of, new)),
 }
-"""What is built when it is first used, and how it grows once it is there."""
+"""How each part that is built on first use takes more documents."""
 
 
 def names_in(answer: object) -> list[str]:
-    """The names in what a strategy of one's own returned: a list of names or of dictionaries with
-    `tool_name` or `name`, a dictionary with `tool_names` or `ranked`, or one of these as JSON text.
-    Raises ConfigError for anything else.
+    """Read the names in the answer of a custom strategy.
+
+    The answer is a list of names or of dictionaries with `tool_name` or `name`, a dictionary with
+    `tool_names` or `ranked`, or one of these as JSON text.
+
+    Raises:
+        ConfigError: The answer is anything else.
     """
     if isinstance(answer, str):
         try:
@@ -205,7 +215,7 @@ def names_in(answer: object) -> list[str]:
         given = cast("Mapping[str, Any]", answer)
         answer = given.get("tool_names", given.get("ranked"))
     if isinstance(answer, (list, tuple)):
-        names = [_name_in(one) for one in cast("Sequence[object]", answer)]
+        names = [_read_name(item) for item in cast("Sequence[object]", answer)]
         if None not in names:
             return cast("list[str]", names)
     raise ConfigError(
@@ -214,8 +224,8 @@ def names_in(answer: object) -> list[str]:
     )
 
 
-def _name_in(one: object) -> str | None:
-    if isinstance(one, Mapping):
-        given = cast("Mapping[str, Any]", one)
-        one = given.get("tool_name", given.get("name"))
-    return one if isinstance(one, str) else None
+def _read_name(item: object) -> str | None:
+    if isinstance(item, Mapping):
+        given = cast("Mapping[str, Any]", item)
+        item = given.get("tool_name", given.get("name"))
+    return item if isinstance(item, str) else None

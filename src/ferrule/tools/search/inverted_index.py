@@ -1,8 +1,8 @@
-"""Where words stand in documents that have several places: an inverted index by place, which grows.
+"""Find words in documents with several fields: an inverted index by field, which grows.
 
-A posting is the number of a document, once per occurrence, so that adding a document is appending.
-What a word is worth changes with every document that comes; it is worked out when the word is asked
-for, and kept until the next one comes.
+A posting is the number of a document, once per occurrence, so adding a document only appends. The
+weights of a word change with every new document; they are computed when a query has the word, and
+cached until the next document is added.
 """
 
 from __future__ import annotations
@@ -25,40 +25,44 @@ PLACES = {
     "about": (0.8, 0.7),
     "value": (0.7, 0.7),
 }
-"""Weight of a word in a place, and how much a long place is discounted."""
+"""Weight of a word in a field, and how much a long field is discounted."""
 _K1 = 1.2
 _SPOKEN = "spoken"
-"""The name as it is written; as place `name` it is held by stems."""
+"""The name as written; the field `name` has its stems."""
 _COMMON = 0.4
-"""Words and pieces that more than this share of all documents hold cost most and say least: BM25
-passes them over.
+"""BM25 skips words and pieces in more than this share of all documents.
+
+They cost most and say least.
 """
 _PLAIN = (_SPOKEN, "first", "rest", "parameter", "about")
 _BEGINNING = (_SPOKEN, "first")
 
 
 class Inverted:
-    """Documents are known by their position. The work of `add` is that for the new ones."""
+    """An index of documents, identified by their position; `add` costs only the new ones."""
 
     def __init__(self) -> None:
         self.size = 0
         self.names: list[list[str]] = []
         """The stems of each name."""
-        self._runs, self._pieces = Stemmed(), Pieced()
+        self._runs = Stemmed()
+        self._pieces = Pieced()
         self._rows = {place: defaultdict[str, list[int]](list) for place in (*PLACES, _SPOKEN)}
         self._holding = Counter[str]()
-        """How many documents hold a stem anywhere."""
+        """Number of documents that contain a stem anywhere."""
         self._lengths: dict[str, list[int]] = {view: [] for view in (*PLACES, "plain", "pieces")}
-        self._forget()
+        self._drop_caches()
 
     def add(self, documents: Iterable[Document]) -> None:
         for number, document in enumerate(documents, self.size):
-            self._take(number, document)
+            self._add_document(number, document)
         self.size = len(self.names)
-        self._forget()
+        self._drop_caches()
 
-    def _take(self, number: int, document: Document) -> None:
-        lengths, seen = self._lengths, set(row := stems(document.name))
+    def _add_document(self, number: int, document: Document) -> None:
+        lengths = self._lengths
+        name_stems = stems(document.name)
+        seen = set(name_stems)
         first = first_sentence(document.description)
         given = document.parameters
         parts = (
@@ -69,27 +73,29 @@ class Inverted:
             ("value", " ".join(document.values)),
         )
         spoken = runs(document.name)
-        plain, stemmed = len(spoken), self._runs.__getitem__
+        plain = len(spoken)
+        stems_of_run = self._runs.__getitem__
         for place, text in parts:
             found = runs(text) if text else []
-            said = list(chain.from_iterable(map(stemmed, found)))
-            seen.update(said)
-            lengths[place].append(len(said))
-            plain += len(found) if place in _PLAIN else 0
+            field_stems = list(chain.from_iterable(map(stems_of_run, found)))
+            seen.update(field_stems)
+            lengths[place].append(len(field_stems))
+            if place in _PLAIN:
+                plain += len(found)
             self._post(place, number, found)
             if place == "first":
                 lengths["pieces"].append(sum(map(self._pieces.__getitem__, spoken + found)))
         lengths["plain"].append(plain)
-        self._take_name(number, row, spoken)
+        self._add_name(number, name_stems, spoken)
         self._holding.update(seen)
 
-    def _take_name(self, number: int, name: list[str], spoken: list[str]) -> None:
+    def _add_name(self, number: int, name: list[str], spoken: list[str]) -> None:
         self.names.append(name)
         self._lengths["name"].append(len(name))
         self._post("name", number, name)
         self._post(_SPOKEN, number, spoken)
         for run in spoken:
-            # Known from now on, also if nothing but a name says it.
+            # Looked up so that the run is known even if only a name has it.
             _ = self._runs[run]
 
     def _post(self, place: str, number: int, words: list[str]) -> None:
@@ -97,72 +103,78 @@ class Inverted:
         for word in words:
             rows[word].append(number)
 
-    def _forget(self) -> None:
+    def _drop_caches(self) -> None:
         self._norms: dict[str, list[float]] = {}
-        self._worth: dict[tuple[str, str], Impacts] = {}
+        self._impacts: dict[tuple[str, str], Impacts] = {}
 
-    # ---- what is there
+    # ---- queries
 
     def found(self, place: str, words: Iterable[str]) -> Iterator[int]:
-        """Documents that hold one of these words in a place, once per occurrence."""
+        """Iterate over documents with one of these words in a field, once per occurrence."""
         rows = self._rows[place]
         return chain.from_iterable([rows[word] for word in words if word in rows])
 
     def valued(self, stem: str) -> set[int]:
-        """Documents with a parameter that may have a value of this stem."""
+        """Return documents with an enumerated parameter value of this stem."""
         return set(self.found("value", self._runs.stems.get(stem, ())))
 
     def rarity(self, stem: str) -> float:
-        """The weight of a stem by how many documents hold it anywhere."""
+        """Return the weight of a stem by the number of documents that contain it."""
         return rarity(self.size, self._holding[stem])
 
     def fields(self, stem: str) -> Impacts:
-        """BM25F over the places, by stem."""
-        worth = self._worth.get(("fields", stem))
+        """Return the BM25F weights of a stem over all fields."""
+        worth = self._impacts.get(("fields", stem))
         if worth is None:
             total: dict[int, float] = {}
             for place, rows in self._by_place(stem):
                 (weight, discount), lengths = PLACES[place], self._lengths[place]
                 mean = sum(lengths) / self.size or 1.0
                 for number in chain.from_iterable(rows):
-                    # The longer a place, the less a word in it says.
-                    said = weight / (1 - discount + discount * lengths[number] / mean)
-                    total[number] = total.get(number, 0.0) + said
+                    # The longer a field, the less a word in it weighs.
+                    value = weight / (1 - discount + discount * lengths[number] / mean)
+                    total[number] = total.get(number, 0.0) + value
             worth = {number: saturated(value, _K1) for number, value in total.items()}
             if worth:
-                self._worth["fields", stem] = worth
+                self._impacts["fields", stem] = worth
         return worth
 
     def plain(self, word: str) -> Impacts:
-        """BM25 over the whole text without values, by words in lower case; nothing for a word that
-        is everywhere.
+        """Return the BM25 weights of a word in lower case over the text without values.
+
+        A word in too many documents has no weight.
         """
         return self._bm25("plain", _PLAIN, word, self._runs.words)
 
     def pieces(self, piece: str) -> Impacts:
-        """BM25 over the pieces of name and first sentence."""
+        """Return the BM25 weights of a piece over name and first sentence."""
         return self._bm25("pieces", _BEGINNING, piece, self._pieces.runs)
 
     def _bm25(
         self, view: str, places: Iterable[str], word: str, forms: Mapping[str, list[str]]
     ) -> Impacts:
-        worth = self._worth.get((view, word))
+        worth = self._impacts.get((view, word))
         if worth is None:
-            said = forms.get(word)
-            if said is None:
-                # Not kept: what queries say that no document does has no bound.
+            runs_with_word = forms.get(word)
+            if runs_with_word is None:
+                # Not cached: there is no bound on words that only queries have.
                 return {}
-            counts = Counter(chain.from_iterable([self.found(place, said) for place in places]))
-            common = len(counts) > _COMMON * self.size
-            worth = self._worth[view, word] = {} if common else impacts(counts, self._norm(view))
+            counts = Counter(
+                chain.from_iterable([self.found(place, runs_with_word) for place in places])
+            )
+            is_common = len(counts) > _COMMON * self.size
+            computed: Impacts = {} if is_common else impacts(counts, self._norm(view))
+            self._impacts[view, word] = computed
+            return computed
         return worth
 
     def _by_place(self, stem: str) -> Iterator[tuple[str, list[list[int]]]]:
-        """Places that hold a stem, and the postings of its forms there."""
+        """Iterate over fields that contain a stem, with the postings of its forms there."""
         forms = self._runs.stems.get(stem, ())
         for place in PLACES:
-            held = self._rows[place]
-            rows = [held[form] for form in ((stem,) if place == "name" else forms) if form in held]
+            postings = self._rows[place]
+            wanted = (stem,) if place == "name" else forms
+            rows = [postings[form] for form in wanted if form in postings]
             if rows:
                 yield place, rows
 

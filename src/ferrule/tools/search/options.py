@@ -1,15 +1,15 @@
-"""Tool search as an option of a run: what a person may say, read into one value.
+"""Read the option `tool_search` of a run into one value.
 
-    True                    on: BM25 of the provider where it searches itself, else the ranking of `ranking.py`
-    "bm25", "regex"         that variant, whoever searches
+    True                    on: the provider's BM25 if it can search, else `ranking.py`
+    "bm25", "regex"         this variant, whoever searches
     "hybrid"                BM25 and field weights; Ferrule searches
     a mapping               the fields of `ToolSearch`, by name
-    None (`Agent` alone)    on exactly where the run has deferred tools that it may use
+    None (`Agent` alone)    on if the run has deferred tools that it may use
     False                   off: deferred tools are sent like all others
 
-A wrong type names its field, a wrong word the words there are: both are ConfigError. What needs the
-model's capabilities (`native` where there is no such thing) is checked when it is known, before
-anything is sent.
+A wrong type or value raises ConfigError with the field and the accepted values. What depends on the
+model's capabilities (`native` with a provider that cannot search) is checked once they are known,
+before anything is sent.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ from ferrule.tools.names import check_name
 from .index import STRATEGIES
 
 Searcher = Callable[[str, Sequence[Tool], Mapping[str, Any]], "object | Awaitable[object]"]
-"""A searcher of one's own: `(query, deferred_tools, state)`, sync or async; what it returns is read
-by `index.names_in`.
+"""A custom searcher `(query, deferred_tools, state)`, sync or async.
 
-`state` says `limit` (how many are wanted), `tags` (those that the tools given have already been
-chosen by), `discovered` (full names that the model has by now) and `session` (its id).
+Its answer is read by `index.names_in`.
+
+`state` has `limit` (how many tools are wanted), `tags` (by which the given tools were already
+selected), `discovered` (full names that the model already has) and `session` (the session's id).
 """
 
 MODES = ("auto", "native", "client")
 VARIANTS = ("bm25", "regex", "hybrid")
 NATIVE = ("bm25", "regex")
-"""Variants that providers have."""
+"""Variants that providers offer."""
 NAME = "tool_search"
-_LONGEST = 64
+_MAX_NAME = 64
 
 
 @frozen
 class Named:
-    """A searcher of one's own and what it is called in events."""
+    """A custom searcher and its name in events."""
 
     handler: Searcher
     name: str = "custom"
@@ -54,15 +55,21 @@ class Named:
 class ToolSearch:
     """How a run's deferred tools are found.
 
-    `variant` is whose words a query is written in (`bm25`: a request, `regex`: an expression,
-    `hybrid`: names above all); "" leaves it to Ferrule. `mode` says who searches: `native` the
-    provider, `client` Ferrule, `auto` the provider where it can. `strategy` is how Ferrule ranks:
-    one of `index.STRATEGIES`, a function, or `{"handler": function, "name": text}`; a function and
-    `hybrid` have Ferrule search. `always_loaded` are tools that are sent from the start, whatever
-    they say of themselves. `budget_tokens` bounds what the schemas of discovered tools take
-    together: the oldest leave the model's list for new ones. `name` is what the search tool is
-    called. `include_stub_listing` adds names and first sentences of deferred tools to the system
-    text. Raises ConfigError for what cannot be meant.
+    Attributes:
+        variant: How a query is written (`bm25`: a request, `regex`: an expression, `hybrid`: mostly
+            names); "" leaves it to Ferrule.
+        mode: Who searches: `native` the provider, `client` Ferrule, `auto` the provider if it can.
+        strategy: How Ferrule ranks: one of `index.STRATEGIES`, a function, or `{"handler":
+            function, "name": text}`. With a function or `hybrid`, Ferrule searches.
+        always_loaded: Tools that are sent from the start, even if they are deferred.
+        budget_tokens: Limit for the schemas of all discovered tools; the oldest leave the model's
+            list for new ones.
+        name: The name of the search tool.
+        include_stub_listing: Whether names and first sentences of deferred tools are added to the
+            system text.
+
+    Raises:
+        ConfigError: A value is wrong, or values contradict each other.
     """
 
     variant: str = ""
@@ -74,14 +81,14 @@ class ToolSearch:
     include_stub_listing: bool = False
 
     def __post_init__(self) -> None:
-        _word("variant", self.variant, ("", *VARIANTS))
-        _word("mode", self.mode, MODES)
-        object.__setattr__(self, "strategy", _strategy(self.strategy))
-        object.__setattr__(self, "always_loaded", _names(self.always_loaded))
+        _check_choice("variant", self.variant, ("", *VARIANTS))
+        _check_choice("mode", self.mode, MODES)
+        object.__setattr__(self, "strategy", _read_strategy(self.strategy))
+        object.__setattr__(self, "always_loaded", _read_names(self.always_loaded))
         _check_tokens(self.budget_tokens)
         _check_name(self.name)
         if not isinstance(self.include_stub_listing, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
-            raise _wrong("include_stub_listing", self.include_stub_listing, "true or false")
+            raise _value_error("include_stub_listing", self.include_stub_listing, "true or false")
         if self.mode == "native" and not self.native:
             raise ConfigError(
                 f"tool_search: no provider searches with `{self.searcher}`",
@@ -90,24 +97,24 @@ class ToolSearch:
 
     @staticmethod
     def of(value: object) -> ToolSearch:
-        """What a person said, but for None and False. Raises ConfigError."""
+        """Read the setting `tool_search`, other than None and False. Raises ConfigError."""
         match value:
             case ToolSearch():
                 return value
             case True:
                 return ToolSearch()
             case str():
-                _word("", value, VARIANTS)
+                _check_choice("", value, VARIANTS)
                 return ToolSearch(variant=value)
             case Mapping():
                 return _from_mapping(cast("Mapping[object, Any]", value))
             case _:
-                shapes = f"true, false, {_listed(VARIANTS)} or a mapping"
+                shapes = f"true, false, {_join_quoted(VARIANTS)} or a mapping"
                 raise ConfigError(f"tool_search: found {_shown(value)}", hint=f"say {shapes}")
 
     @property
     def native(self) -> bool:
-        """Whether a provider's own search may stand in for it."""
+        """Whether a provider's own search can be used."""
         return self.variant != "hybrid" and (
             self.strategy is None or self.strategy in (*NATIVE, "default")
         )
@@ -115,11 +122,8 @@ class ToolSearch:
     @property
     def asked(self) -> Literal["bm25", "regex"]:
         """The variant of a provider's own search."""
-        return (
-            "regex"
-            if "regex" in (self.variant, *(() if self.variant else (self.strategy,)))
-            else "bm25"
-        )
+        wanted = self.variant or self.strategy
+        return "regex" if wanted == "regex" else "bm25"
 
     @property
     def own(self) -> str | Named:
@@ -130,7 +134,7 @@ class ToolSearch:
 
     @property
     def searcher(self) -> str:
-        """What Ferrule's search is called in events."""
+        """The name of Ferrule's search in events."""
         return self.own.name if isinstance(self.own, Named) else self.own
 
 
@@ -145,79 +149,85 @@ def _from_mapping(given: Mapping[object, Any]) -> ToolSearch:
     return ToolSearch(**values)
 
 
-def _strategy(given: object) -> str | Named | None:
+def _read_strategy(given: object) -> str | Named | None:
     match given:
         case None | Named():
             return given
         case str():
-            return _word("strategy", given, STRATEGIES)
+            return _check_choice("strategy", given, STRATEGIES)
         case Mapping():
-            return _named(cast("Mapping[object, Any]", given))
+            return _read_searcher(cast("Mapping[object, Any]", given))
         case _ if callable(given):
             name = str(getattr(given, "__name__", "")).strip("<>_") or "custom"
             return Named(cast("Searcher", given), name if name != "lambda" else "custom")
         case _:
-            raise _wrong(
+            raise _value_error(
                 "strategy",
                 given,
-                f"{_listed(STRATEGIES)}, a function, or a mapping with a `handler`",
+                f"{_join_quoted(STRATEGIES)}, a function, or a mapping with a `handler`",
             )
 
 
-def _named(given: Mapping[object, Any]) -> Named:
-    if unknown := [key for key in given if key not in ("handler", "name")]:
+def _read_searcher(given: Mapping[object, Any]) -> Named:
+    unknown = [key for key in given if key not in ("handler", "name")]
+    if unknown:
         raise ConfigError(
             f"tool_search: `strategy` has the field `{unknown[0]}`",
             hint="it takes `handler` and `name`",
         )
-    handler, name = given.get("handler"), given.get("name", "custom")
+    handler = given.get("handler")
+    name = given.get("name", "custom")
     if not callable(handler):
-        raise _wrong("strategy.handler", handler, "a function of query, deferred tools and state")
-    if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST:
-        raise _wrong("strategy.name", name, f"a short text, {_LONGEST} characters at the most")
+        raise _value_error(
+            "strategy.handler", handler, "a function of query, deferred tools and state"
+        )
+    if not isinstance(name, str) or not name.strip() or len(name) > _MAX_NAME:
+        raise _value_error("strategy.name", name, f"a short text, at most {_MAX_NAME} characters")
     return Named(cast("Searcher", handler), name)
 
 
-def _names(given: object) -> tuple[str, ...]:
+def _read_names(given: object) -> tuple[str, ...]:
     if isinstance(given, (list, tuple)) and all(
         isinstance(one, str) for one in cast("list[object]", given)
     ):
         return tuple(cast("Sequence[str]", given))
-    raise _wrong("always_loaded", cast("object", given), "a list of names")
+    raise _value_error("always_loaded", cast("object", given), "a list of names")
 
 
 def _check_tokens(tokens: object) -> None:
     if tokens is None or (isinstance(tokens, int) and not isinstance(tokens, bool) and tokens > 0):
         return
-    raise _wrong("budget_tokens", tokens, "a whole number of tokens, 1 or more")
+    raise _value_error("budget_tokens", tokens, "a whole number of tokens, 1 or more")
 
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str):
-        raise _wrong("name", name, "the name of a tool")
+        raise _value_error("name", name, "the name of a tool")
     try:
         check_name(name)
     except ConfigError as error:
         raise ConfigError(f"tool_search: name: {error.detail}", hint=error.hint) from error
 
 
-def _word(field: str, value: object, known: Sequence[str]) -> str:
+def _check_choice(field: str, value: object, known: Sequence[str]) -> str:
     if not isinstance(value, str):
-        raise _wrong(field, value, _listed(known))
+        raise _value_error(field, value, _join_quoted(known))
     if value not in known:
         shown = f"{field} = " if field else ""
-        raise ConfigError(f"tool_search: {shown}{value!r}", hint=f"use {_listed(known)}")
+        raise ConfigError(f"tool_search: {shown}{value!r}", hint=f"use {_join_quoted(known)}")
     return value
 
 
-def _wrong(field: str, value: object, wanted: str) -> ConfigError:
+def _value_error(field: str, value: object, wanted: str) -> ConfigError:
     return ConfigError(f"tool_search: `{field}` is {_shown(value)}", hint=f"it must be {wanted}")
 
 
-def _listed(words: Sequence[str]) -> str:
+def _join_quoted(words: Sequence[str]) -> str:
     return ", ".join(f'"{word}"' for word in words if word)
 
 
 def _shown(value: object) -> str:
     shown = repr(value)
-    return f"{type(value).__name__} {shown if len(shown) <= 60 else shown[:60] + '…'}"
+    if len(shown) > 60:
+        shown = shown[:60] + "…"
+    return f"{type(value).__name__} {shown}"

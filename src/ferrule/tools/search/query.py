@@ -1,6 +1,4 @@
-"""What a request says besides the words it looks for: the words of asking, and values whose kind
-can be seen.
-"""
+"""Recognise the words of asking in a request, and the kinds of values in it."""
 
 from __future__ import annotations
 
@@ -9,12 +7,13 @@ import re
 from ferrule.tools.word_stems import stem
 
 _WORDS = """
-need want would like wish hope help please tell know show give provide see look find check interested able sure make think go try
-appreciate kindly assist assistance thank hello hi hey okay ok now well really something someone anything much many
+need want would like wish hope help please tell know show give provide see look find check
+interested able sure make think go try appreciate kindly assist assistance thank hello hi hey okay
+ok now well really something someone anything much many
 """
 
 ASKING = frozenset(map(stem, _WORDS.split()))
-"""Stems of words that people ask with; tools are seldom about them."""
+"""Stems of words that people ask with; few tools are about them."""
 
 _MONTH = "january|february|march|april|june|july|august|september|october|november|december"
 _FILE = "csv|docx?|jpe?g|json|log|md|pdf|png|py|svg|toml|txt|xlsx?|xml|ya?ml|zip"
@@ -28,12 +27,17 @@ _KINDS = (
     (r"\d\.\d{3,}[°\s]*[ns]?,\s*-?\d+\.\d{3,}", "coordinate latitude longitude"),
 )
 _SIGNS = tuple(
-    (re.compile(sign, re.IGNORECASE), tuple(map(stem, said.split()))) for sign, said in _KINDS
+    (re.compile(sign, re.IGNORECASE), tuple(map(stem, names.split()))) for sign, names in _KINDS
 )
 
 
 def kinds(query: str) -> list[str]:
-    """Stems of what the values in a request are: a tool that takes an address, a date or a file
-    says so somewhere.
+    """Return stems that name the kinds of values in a request.
+
+    A tool that takes an address, a date or a file mentions it somewhere.
     """
-    return [word for sign, said in _SIGNS if sign.search(query) for word in said]
+    found: list[str] = []
+    for sign, stems in _SIGNS:
+        if sign.search(query):
+            found += stems
+    return found

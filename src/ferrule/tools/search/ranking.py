@@ -1,19 +1,19 @@
-"""The ranking that is used unless another is asked for: several views of a tool, added up.
+"""Rank tools by the sum of several scores: the default strategy.
 
-    fields    BM25F (Zaragoza et al. 2004): words as stems, each place in a tool with a weight of its own
-    plain     BM25 over the whole text as it is written: names of things, versions, codes
-    pieces    BM25 over four letters at a time of name and first sentence: other forms of a word, compounds, typing errors
+    fields    BM25F (Zaragoza et al. 2004) over stems, with a weight for each field of a tool
+    plain     BM25 over the whole text as written: names of things, versions, codes
+    pieces    BM25 over groups of four letters of name and first sentence: other forms of a word,
+              compounds, typing errors
     synonyms  words of the name that mean the same as a word of the query
-    covered   how much of a tool's name the query says, by the rarity of its words
-    pairs     neighbouring words of the name that are neighbours in the query, too
-    values    values that a parameter may have and the query names
-    kinds     what values in the query are, by their look: an address, a date, a file
+    covered   how much of a tool's name is in the query, by the rarity of its words
+    pairs     neighbouring words of the name that are also neighbours in the query
+    values    enumerated values of parameters that are in the query
+    kinds     kinds of values in the query, recognised by their form: an address, a date, a file
 
 Words that people ask with (`query.py`) count less. The weights were fitted to one half of the
-requests over public function catalogs, checked on the other half, and are rounded: what matters is
-that the views make up for each other. `benchmarks/search.py` prints what that is worth on both
-halves. Not here: meaning without a common word or synonym, and languages other than English beyond
-the plain text.
+requests over public function catalogs, checked on the other half, and rounded: what matters is that
+the scores compensate for each other. `benchmarks/search.py` prints the results on both halves. Not
+covered: meaning without a common word or synonym, and languages other than English beyond `plain`.
 """
 
 from __future__ import annotations
@@ -42,16 +42,14 @@ WEIGHTS = {
     "values": 2.4,
     "kinds": 0.15,
 }
-_ASKED = 0.3
-"""What a word of asking counts, of a whole one."""
-_MEANT = 0.6
-"""What a synonym covers of a name, of what the word itself would."""
+_REQUEST_WORD_WEIGHT = 0.3
+"""Weight of a word that people ask with, relative to other words."""
+_SYNONYM_WEIGHT = 0.6
+"""Share of a name that a synonym covers, relative to the word itself."""
 
 
 class Ranking:
-    """An index of documents, known by their position. The work of `add` is that for the new
-    ones.
-    """
+    """An index of documents, identified by their position; `add` costs only the new ones."""
 
     def __init__(self, documents: Iterable[Document] = ()) -> None:
         self._index = Inverted()
@@ -61,21 +59,26 @@ class Ranking:
         self._index.add(documents)
 
     def scores(self, query: str) -> dict[int, float]:
-        """What each document is worth for a query; those that have nothing of it are not there."""
+        """Score the documents that have anything in common with a query."""
         asked = Counter(content(query) or stems(query))
         weight = {
-            word: self._index.rarity(word) * (_ASKED if word in ASKING else 1.0) for word in asked
+            word: self._index.rarity(word) * (_REQUEST_WORD_WEIGHT if word in ASKING else 1.0)
+            for word in asked
         }
         scale = 1 / math.sqrt(sum(weight.values()) or 1.0)
         found: dict[int, float] = {}
         for word, times in asked.items():
             gain = (1 + math.log(times)) * scale * weight[word]
-            _join(found, self._index.fields(word), WEIGHTS["fields"] * gain)
-            _join(found, dict.fromkeys(self._index.valued(word), 1.0), WEIGHTS["values"] * gain)
+            _add_weighted(found, self._index.fields(word), WEIGHTS["fields"] * gain)
+            _add_weighted(
+                found, dict.fromkeys(self._index.valued(word), 1.0), WEIGHTS["values"] * gain
+            )
         self._by_bm25(tokens(query), self._index.plain, WEIGHTS["plain"] * scale, found)
         self._by_bm25(pieces(query), self._index.pieces, WEIGHTS["pieces"], found)
         for word in kinds(query):
-            _join(found, self._index.fields(word), WEIGHTS["kinds"] * self._index.rarity(word))
+            _add_weighted(
+                found, self._index.fields(word), WEIGHTS["kinds"] * self._index.rarity(word)
+            )
         meant = [other for word in asked for other in SYNONYMS.get(word, ()) if other not in asked]
         self._by_synonyms(meant, WEIGHTS["synonyms"] * scale, found)
         self._by_names(weight, frozenset(meant), frozenset(pairwise(content(query))), found)
@@ -91,13 +94,13 @@ class Ranking:
         for word, times in Counter(words).items():
             impacts = worth(word)
             if impacts:
-                _join(found, impacts, times * gain * rarity(self._index.size, len(impacts)))
+                _add_weighted(found, impacts, times * gain * rarity(self._index.size, len(impacts)))
 
     def _by_synonyms(self, meant: Iterable[str], gain: float, found: dict[int, float]) -> None:
-        """What two words of a query may mean counts twice."""
+        """Add scores for synonyms; a synonym of two words of the query counts twice."""
         for word in meant:
             named = dict.fromkeys(self._index.found("name", (word,)), 1.0)
-            _join(found, named, gain * self._index.rarity(word))
+            _add_weighted(found, named, gain * self._index.rarity(word))
 
     def _by_names(
         self,
@@ -108,19 +111,20 @@ class Ranking:
     ) -> None:
         for number in set(self._index.found("name", (*asked, *meant))):
             name = self._index.names[number]
-            whole = said = 0.0
+            whole = 0.0
+            covered = 0.0
             for word in dict.fromkeys(name):
                 weight = asked.get(word) or self._index.rarity(word)
                 whole += weight
                 if word in asked:
-                    said += weight
+                    covered += weight
                 elif word in meant:
-                    said += _MEANT * weight
-            gain = WEIGHTS["covered"] * said / (whole or 1.0)
+                    covered += _SYNONYM_WEIGHT * weight
+            gain = WEIGHTS["covered"] * covered / (whole or 1.0)
             gain += WEIGHTS["pairs"] * len(pairs.intersection(pairwise(name)))
             found[number] = found.get(number, 0.0) + gain
 
 
-def _join(found: dict[int, float], more: Mapping[int, float], weight: float) -> None:
+def _add_weighted(found: dict[int, float], more: Mapping[int, float], weight: float) -> None:
     for number, value in more.items():
         found[number] = found.get(number, 0.0) + weight * value

@@ -1,4 +1,4 @@
-"""Words that mean the same to somebody who looks for a tool: "send a mail" finds `email_dispatch`.
+"""List words that mean the same in a tool search: "send a mail" finds `email_dispatch`.
 
 Each line is a group; a word may be in several. Written for the names and descriptions of tools and
 APIs, in English.
@@ -95,4 +95,4 @@ def _table() -> dict[str, tuple[str, ...]]:
 
 
 SYNONYMS = _table()
-"""A stem and the stems that may stand for it, sorted."""
+"""Stems and their synonyms, sorted."""

@@ -1,7 +1,7 @@
-"""Words of many texts, each taken apart once.
+"""Split words of many texts, each only once.
 
-Names and prose say the same run of letters over and over, so it is runs that an index holds; what a
-query asks for (stems, words in lower case, pieces of words) leads to the runs it stands in.
+Names and prose repeat the same runs of letters, so an index stores runs. What a query looks for
+(stems, words in lower case, pieces of words) leads to the runs that contain it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ _RUN = re.compile(r"[^\W_]+")
 
 
 def runs(text: str) -> list[str]:
-    """Runs of letters and digits, as they are written."""
+    """Return the runs of letters and digits, as written."""
     return _RUN.findall(text)
 
 
 def pieces(text: str) -> list[str]:
-    """What stands beside each other within words, four characters at a time; `#` is where a word
-    begins and ends.
-    """
+    """Return all groups of four neighbouring characters of words; `#` marks a word's ends."""
     return [piece for word in words(text) for piece in _pieces(word.lower())]
 
 
@@ -33,21 +31,19 @@ def _pieces(word: str) -> list[str]:
 
 
 def _plain(run: str) -> bool:
-    """Whether a run is one word, as most are: nothing to take apart."""
+    """Return whether a run is a single word, as most are."""
     return run.isascii() and run.isalpha() and run[1:].islower()
 
 
 class Stemmed(dict[str, list[str]]):
-    """The stems with content in a run; a run that is not there is taken apart when it is asked
-    for.
-    """
+    """Stems by run, without function words; a missing run is split when it is looked up."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stems: defaultdict[str, list[str]] = defaultdict(list)
-        """A stem and the runs that hold it, twice where it is in a run twice."""
+        """Runs by stem; a run that contains a stem twice is listed twice."""
         self.words: defaultdict[str, list[str]] = defaultdict(list)
-        """The same for what BM25 takes for words (`tokens`)."""
+        """Runs by word in lower case, as BM25 splits words (`tokens`)."""
 
     def __missing__(self, run: str) -> list[str]:
         if _plain(run):
@@ -65,7 +61,7 @@ class Stemmed(dict[str, list[str]]):
 
 
 class Pieced(dict[str, int]):
-    """The number of pieces in a run, and which runs hold a piece."""
+    """Number of pieces by run; `runs` are the runs that contain a piece."""
 
     def __init__(self) -> None:
         super().__init__()
